@@ -6,7 +6,7 @@ Usage: make_pretraining_golden.py FOLDER      (committed: tests/golden/prepare)
 A transcription of the published algorithm, independent of the C++: Python strings and lists
 throughout, CPython's random.Random, Unicode from unicodedata. Standard library only.
 The committed files were made with CPython 3.11.7 (Unicode 14.0.0); the texts keep to characters
-whose properties have not changed since Unicode 6, so that other versions make the same files.
+whose properties have not changed since Unicode 6, so that other versions make the same files; README.md beside this file names those checked.
 
 A line of a sample file is:  label | tokens of [CLS] A [SEP] | ids | masked positions | labels
 """

@@ -3,7 +3,7 @@
 
 Usage: make_python_random_golden.py > prepare/python_random.txt
 Each line is a call and its results; the calls of one seed share one generator.
-The committed file was made with CPython 3.11.7; 3.7 to 3.12 print the same.
+README.md beside this file names the versions of CPython that print the committed file.
 """
 import random
 
