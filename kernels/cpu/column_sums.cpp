@@ -27,7 +27,7 @@ void sum_columns(WorkerPool& pool, const View& values, Accumulate accumulate, co
   const float* from = values.as<float>();
   ColumnSums sums(rows, columns, 1);
   pool.for_range(rows, ColumnSums::kBlockRows, [&](int64_t begin, int64_t end) {
-    double* block = sums.block(begin, 0);
+    double* block = sums.block_of(begin, 0);
     for (int64_t row = begin; row < end; ++row) add_row(from + row * columns, columns, block);
   });
   sums.write(0, accumulate, target.as<float>());

@@ -17,9 +17,9 @@ class ColumnSums {
 
   static constexpr int64_t kBlockRows = 64;
 
-  /// The partial sums of the block that starts at row `begin`: f64 [columns], zero at first.
-  double* block(int64_t begin, int64_t quantity) {
-    return sums_.data() + ((begin / kBlockRows) * quantities_ + quantity) * columns_;
+  /// The partial sums of the block with this row: f64 [columns], zero at first.
+  double* block_of(int64_t row, int64_t quantity) {
+    return sums_.data() + ((row / kBlockRows) * quantities_ + quantity) * columns_;
   }
 
   /// target (+)= the sums of all blocks.

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/dropout_rows.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/row_norm.h"
@@ -64,35 +64,22 @@ void run_cpu(WorkerPool& pool, const EmbeddingFwd& args) {
   const float* words = args.word_table.as<float>();
   const float* positions = args.position_table.as<float>();
   const float* segments = args.segment_table.as<float>();
-  const float* gamma = args.gamma.as<float>();
-  const float* beta = args.beta.as<float>();
   float* sums = args.sum.as<float>();
   float* ys = args.y.as<float>();
-  float* mean = args.mean.as<float>();
-  float* rstd = args.rstd.as<float>();
-  const DropoutFactors dropout(args.dropout);
-  pool.for_range(args.y.extent(0), ColumnSums::kBlockRows, [&](int64_t begin, int64_t end) {
-    std::vector<float> factors(static_cast<size_t>(hidden), 1.0f);
-    const float* factor = factors.data();
-    for (int64_t token = begin; token < end; ++token) {
-      const float* word = words + row_of("word_ids", args.word_ids, token, args.word_table);
-      const float* position =
-          positions + row_of("position_ids", args.position_ids, token, args.position_table);
-      const float* segment =
-          segments + row_of("segment_ids", args.segment_ids, token, args.segment_table);
-      float* sum = sums + token * hidden;
-      float* y = ys + token * hidden;
+  const RowNorm norm(args);
+  for_dropout_rows(pool, args.dropout, args.y, [&](int64_t token, const float* factor) {
+    const float* word = words + row_of("word_ids", args.word_ids, token, args.word_table);
+    const float* position =
+        positions + row_of("position_ids", args.position_ids, token, args.position_table);
+    const float* segment =
+        segments + row_of("segment_ids", args.segment_ids, token, args.segment_table);
+    float* sum = sums + token * hidden;
+    float* y = ys + token * hidden;
 #pragma omp simd
-      for (int64_t i = 0; i < hidden; ++i) sum[i] = word[i] + position[i] + segment[i];
-      const RowStatistics statistics = row_statistics(sum, hidden, args.epsilon);
-      mean[token] = statistics.mean;
-      rstd[token] = statistics.rstd;
-      normalize_row(sum, statistics, gamma, beta, hidden, y);
-      if (!dropout.active()) continue;
-      dropout.write(token * hidden, hidden, factors.data());
+    for (int64_t i = 0; i < hidden; ++i) sum[i] = word[i] + position[i] + segment[i];
+    norm.run(token, sum, y);
 #pragma omp simd
-      for (int64_t i = 0; i < hidden; ++i) y[i] *= factor[i];
-    }
+    for (int64_t i = 0; i < hidden; ++i) y[i] *= factor[i];
   });
 }
 
@@ -101,34 +88,17 @@ void run_cpu(WorkerPool& pool, const EmbeddingBwd& args) {
   const int64_t tokens = args.dy.extent(0);
   const int64_t hidden = args.dy.extent(1);
   const float* dy = args.dy.as<float>();
-  const float* sum = args.sum.as<float>();
-  const float* mean = args.mean.as<float>();
-  const float* rstd = args.rstd.as<float>();
-  const float* gamma = args.gamma.as<float>();
-  const DropoutFactors dropout(args.dropout);
   std::vector<float> dsum(static_cast<size_t>(tokens * hidden));
   ColumnSums sums(tokens, hidden, 2);
-  pool.for_range(tokens, ColumnSums::kBlockRows, [&](int64_t begin, int64_t end) {
-    std::vector<float> factors(static_cast<size_t>(hidden), 1.0f);
-    const float* factor = factors.data();
-    for (int64_t token = begin; token < end; ++token) {
-      const int64_t at = token * hidden;
-      float* row = dsum.data() + at;
-      if (dropout.active()) dropout.write(at, hidden, factors.data());
+  const RowNormBackward norm(args, args.sum, sums);
+  for_dropout_rows(pool, args.dropout, args.dy, [&](int64_t token, const float* factor) {
+    const int64_t at = token * hidden;
+    float* row = dsum.data() + at;
 #pragma omp simd
-      for (int64_t i = 0; i < hidden; ++i) row[i] = dy[at + i] * factor[i];
-      normalize_row_backward({.dy = row,
-                              .x = sum + at,
-                              .gamma = gamma,
-                              .row = {mean[token], rstd[token]},
-                              .columns = hidden,
-                              .dx = row,
-                              .dgamma = sums.block(begin, 0),
-                              .dbeta = sums.block(begin, 1)});
-    }
+    for (int64_t i = 0; i < hidden; ++i) row[i] = dy[at + i] * factor[i];
+    norm.run(token, row, row);
   });
-  sums.write(0, args.accumulate, args.dgamma.as<float>());
-  sums.write(1, args.accumulate, args.dbeta.as<float>());
+  norm.write_sums(args);
   add_rows_by_id(pool, "word_ids", args.word_ids, dsum.data(), args.dword_table);
   add_rows_by_id(pool, "position_ids", args.position_ids, dsum.data(), args.dposition_table);
   add_rows_by_id(pool, "segment_ids", args.segment_ids, dsum.data(), args.dsegment_table);

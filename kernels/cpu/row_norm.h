@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/column_sums.h"
+
 namespace bertha {
 
 // The row skeleton of LayerNorm, shared by layer_norm, residual_ln and embedding.
@@ -81,5 +83,77 @@ inline void normalize_row_backward(const RowGradient& args) {
     dx[i] = rstd * (dy[i] * gamma[i] - mean_g - normalized * mean_gn);
   }
 }
+
+/// The LayerNorm of an operation's forward pass, row by row.
+class RowNorm {
+ public:
+  /// Of any operation's arguments with gamma, beta, mean, rstd and epsilon.
+  template <class Forward>
+  explicit RowNorm(const Forward& args)
+      : gamma_(args.gamma.template as<float>()),
+        beta_(args.beta.template as<float>()),
+        mean_(args.mean.template as<float>()),
+        rstd_(args.rstd.template as<float>()),
+        columns_(args.gamma.extent(0)),
+        epsilon_(args.epsilon) {}
+
+  /// Writes y f32 [columns] and the statistics of one row from x f32 [columns].
+  void run(int64_t row, const float* x, float* y) const {
+    const RowStatistics statistics = row_statistics(x, columns_, epsilon_);
+    mean_[row] = statistics.mean;
+    rstd_[row] = statistics.rstd;
+    normalize_row(x, statistics, gamma_, beta_, columns_, y);
+  }
+
+ private:
+  const float* gamma_;
+  const float* beta_;
+  float* mean_;
+  float* rstd_;
+  int64_t columns_;
+  float epsilon_;
+};
+
+/// The LayerNorm of an operation's backward pass, row by row.
+class RowNormBackward {
+ public:
+  /// Of any operation's arguments with gamma, mean, rstd, dgamma and dbeta. `x` is what forward
+  /// normalized; the gradients of gamma and beta are the quantities 0 and 1 of `sums`.
+  template <class Backward>
+  RowNormBackward(const Backward& args, const View& x, ColumnSums& sums)
+      : x_(x.as<float>()),
+        gamma_(args.gamma.template as<float>()),
+        mean_(args.mean.template as<float>()),
+        rstd_(args.rstd.template as<float>()),
+        columns_(args.gamma.extent(0)),
+        sums_(&sums) {}
+
+  /// Writes dx f32 [columns] of one row from dy f32 [columns], which may be the same memory.
+  void run(int64_t row, const float* dy, float* dx) const {
+    normalize_row_backward({.dy = dy,
+                            .x = x_ + row * columns_,
+                            .gamma = gamma_,
+                            .row = {mean_[row], rstd_[row]},
+                            .columns = columns_,
+                            .dx = dx,
+                            .dgamma = sums_->block_of(row, 0),
+                            .dbeta = sums_->block_of(row, 1)});
+  }
+
+  /// The gradients of gamma and beta, after all rows.
+  template <class Backward>
+  void write_sums(const Backward& args) const {
+    sums_->write(0, args.accumulate, args.dgamma.template as<float>());
+    sums_->write(1, args.accumulate, args.dbeta.template as<float>());
+  }
+
+ private:
+  const float* x_;
+  const float* gamma_;
+  const float* mean_;
+  const float* rstd_;
+  int64_t columns_;
+  ColumnSums* sums_;
+};
 
 }  // namespace bertha

@@ -57,6 +57,27 @@ EmbeddingFwd embedding_fwd() {
           .dropout = dropout(0.1f)};
 }
 
+/// The fields of a forward pass with a LayerNorm, in every operation that has one.
+template <class Forward>
+void expect_norm_checked(const Forward& good) {
+  const View wrong = f32({9});
+  expect_refused<Forward>(good, [&](Forward& a) { a.gamma = wrong; }, {"gamma", "[9]"});
+  expect_refused<Forward>(good, [&](Forward& a) { a.beta = wrong; }, {"beta", "[9]"});
+  expect_refused<Forward>(good, [&](Forward& a) { a.mean = wrong; }, {"mean", "[9]"});
+  expect_refused<Forward>(good, [&](Forward& a) { a.rstd = wrong; }, {"rstd", "[9]"});
+  expect_refused<Forward>(good, [](Forward& a) { a.epsilon = 0.0f; }, {"epsilon", "above 0"});
+}
+
+template <class Backward>
+void expect_norm_backward_checked(const Backward& good) {
+  const View wrong = f32({9});
+  expect_refused<Backward>(good, [&](Backward& a) { a.mean = wrong; }, {"mean", "[9]"});
+  expect_refused<Backward>(good, [&](Backward& a) { a.rstd = wrong; }, {"rstd", "[9]"});
+  expect_refused<Backward>(good, [&](Backward& a) { a.gamma = wrong; }, {"gamma", "[9]"});
+  expect_refused<Backward>(good, [&](Backward& a) { a.dgamma = wrong; }, {"dgamma", "[9]"});
+  expect_refused<Backward>(good, [&](Backward& a) { a.dbeta = wrong; }, {"dbeta", "[9]"});
+}
+
 TEST(Validation, EmbeddingFwd) {
   using Args = EmbeddingFwd;
   expect_accepted(embedding_fwd());
@@ -74,7 +95,7 @@ TEST(Validation, EmbeddingFwd) {
                        {"H", "12", "multiple of 8"});
   expect_refused<Args>(embedding_fwd(), [](Args& a) { a.mean = no_data({kTokens}); },
                        {"mean", "no data"});
-  expect_refused<Args>(embedding_fwd(), [](Args& a) { a.epsilon = 0.0f; }, {"epsilon", "above 0"});
+  expect_norm_checked(embedding_fwd());
 }
 
 TEST(Validation, EmbeddingBwd) {
@@ -96,7 +117,7 @@ TEST(Validation, EmbeddingBwd) {
   expect_accepted(good);
   expect_refused<Args>(good, [](Args& a) { a.dsegment_table = f32({2}); },
                        {"embedding_bwd", "dsegment_table", "want 2 axes"});
-  expect_refused<Args>(good, [](Args& a) { a.dgamma = f32({8}); }, {"dgamma", "want f32 [16]"});
+  expect_norm_backward_checked(good);
 }
 
 TEST(Validation, Dropout) {
@@ -248,6 +269,7 @@ TEST(Validation, ResidualLn) {
                               .rstd = f32({kTokens}),
                               .dropout = dropout(0.1f)};
   expect_accepted(forward);
+  expect_norm_checked(forward);
   expect_refused<ResidualLnFwd>(forward,
                                 [](auto& a) {
                                   a.residual = f32({4, kHidden});
@@ -266,6 +288,7 @@ TEST(Validation, ResidualLn) {
                                .dbias = f32({kHidden}),
                                .dropout = dropout(0.1f)};
   expect_accepted(backward);
+  expect_norm_backward_checked(backward);
   expect_refused<ResidualLnBwd>(backward, [](auto& a) { a.dx.data = a.dresidual.data; },
                                 {"residual_ln_bwd", "dx", "two buffers"});
 }
@@ -278,6 +301,7 @@ TEST(Validation, LayerNorm) {
                              .mean = f32({kTokens}),
                              .rstd = f32({kTokens})};
   expect_accepted(forward);
+  expect_norm_checked(forward);
   expect_refused<LayerNormFwd>(forward, [](auto& a) { a.beta = f32({4}); },
                                {"layer_norm_fwd", "beta", "want f32 [3]"});
   expect_refused<LayerNormFwd>(forward,
@@ -294,6 +318,7 @@ TEST(Validation, LayerNorm) {
                               .dgamma = f32({3}),
                               .dbeta = f32({3})};
   expect_accepted(backward);
+  expect_norm_backward_checked(backward);
   expect_refused<LayerNormBwd>(backward, [](auto& a) { a.rstd = f32({4}); },
                                {"layer_norm_bwd", "rstd", "want f32 [5]"});
 }

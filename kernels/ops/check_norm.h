@@ -1,0 +1,42 @@
+#pragma once
+
+#include "kernels/ops/check.h"
+
+namespace bertha {
+
+// What the operations around a LayerNorm have in common: layer_norm, residual_ln and embedding.
+
+/// The matrix that an operation's other fields are measured by.
+struct RowsShape {
+  DType io = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+/// Rows of C >= 1 columns.
+RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view);
+
+/// Rows of H columns, H a multiple of 8.
+RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field, const View& view);
+
+/// gamma, beta, mean, rstd and epsilon of a forward pass.
+template <class Forward>
+void check_norm(const ArgumentCheck& check, const Forward& args, const RowsShape& shape) {
+  check.view("gamma", args.gamma, shape.io, {shape.columns});
+  check.view("beta", args.beta, shape.io, {shape.columns});
+  check.view("mean", args.mean, DType::kF32, {shape.rows});
+  check.view("rstd", args.rstd, DType::kF32, {shape.rows});
+  check.positive("epsilon", args.epsilon);
+}
+
+/// mean, rstd, gamma, dgamma and dbeta of a backward pass.
+template <class Backward>
+void check_norm_backward(const ArgumentCheck& check, const Backward& args, const RowsShape& shape) {
+  check.view("mean", args.mean, DType::kF32, {shape.rows});
+  check.view("rstd", args.rstd, DType::kF32, {shape.rows});
+  check.view("gamma", args.gamma, shape.io, {shape.columns});
+  check.view("dgamma", args.dgamma, shape.io, {shape.columns});
+  check.view("dbeta", args.dbeta, shape.io, {shape.columns});
+}
+
+}  // namespace bertha
