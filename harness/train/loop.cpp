@@ -177,12 +177,8 @@ class TrainingRun {
     state_.samples_trained += batch->num_seqs_global;
     progress_->count(*batch, pipeline.last_wait_ms());
 
-    const bool last = state_.step == config_.train.max_steps;
-    if (state_.step % config_.train.log_every_steps == 0 || last ||
-        state_.step == first_step_ + 1) {
-      report_probe(probe_->is_pending() ? std::optional(probe_->wait()) : std::nullopt);
-      probe_->capture(*session_->model, *session_->optimizer);
-      probed_state_ = state_;
+    if (is_log_due() || state_.step - probed_state_.step >= config_.train.stop_after_skips) {
+      capture_probe();
     }
     if (is_eval_due()) evaluate_now();
     if (config_.checkpoint.every_steps > 0 && state_.step % config_.checkpoint.every_steps == 0) {
@@ -191,11 +187,27 @@ class TrainingRun {
     last_batch_ = std::move(batch);
   }
 
+  bool is_log_due() const {
+    return state_.step % config_.train.log_every_steps == 0 ||
+           state_.step == config_.train.max_steps || state_.step == first_step_ + 1;
+  }
+
+  /// All ranks capture after the same steps: those with a log line, and others so often that fewer
+  /// than twice stop_after_skips updates in a row are skipped before a capture shows it.
+  void capture_probe() {
+    report_probe(probe_->is_pending() ? std::optional(probe_->wait()) : std::nullopt);
+    probe_->capture(*session_->model, *session_->optimizer);
+    probed_state_ = state_;
+    is_probe_logged_ = is_log_due();
+  }
+
   void report_probe(const std::optional<StepScalars>& scalars) {
     if (!scalars) return;
-    skips_in_a_row_ = scalars->lamb.skips_in_a_row;
-    reporter_->step(progress_->record(*scalars, probed_state_, *timers_));
+    most_skips_in_a_row_ = scalars->lamb.most_skips_in_a_row;
+    if (is_probe_logged_) reporter_->step(progress_->record(*scalars, probed_state_, *timers_));
   }
+
+  bool is_numeric_failure() const { return most_skips_in_a_row_ >= config_.train.stop_after_skips; }
 
   /// Counters of the optimizer, as they are now.
   LambState read_lamb_state() {
@@ -211,6 +223,7 @@ class TrainingRun {
   void look_up_skips() {
     state_.lamb = read_lamb_state();
     known_skips_ = state_.lamb.skipped_steps;
+    most_skips_in_a_row_ = state_.lamb.most_skips_in_a_row;
     state_.samples_trained = state_.lamb.successful_steps * config_.train.global_batch_seqs;
   }
 
@@ -285,7 +298,7 @@ class TrainingRun {
     if (stop_was_requested() || (limit_seconds > 0 && seconds_since(started_) >= limit_seconds)) {
       if (mine == Stop::kNo) mine = Stop::kRequeue;
     }
-    if (skips_in_a_row_ >= config_.train.stop_after_skips) mine = Stop::kNumeric;
+    if (is_numeric_failure()) mine = Stop::kNumeric;
     return static_cast<Stop>(world_.agree_max(static_cast<int>(mine)));
   }
 
@@ -302,8 +315,10 @@ class TrainingRun {
 
   int finish(Stop stop) {
     if (probe_->is_pending()) report_probe(probe_->wait());
-    if (skips_in_a_row_ >= config_.train.stop_after_skips) stop = Stop::kNumeric;
-    if (stop == Stop::kNumeric) return finish_numeric();
+    // The steps since the last capture count too.
+    const LambState lamb = read_lamb_state();
+    most_skips_in_a_row_ = lamb.most_skips_in_a_row;
+    if (is_numeric_failure()) return finish_numeric(lamb);
     if (stop == Stop::kEndOfPlan && evaluated_step_ != state_.step) evaluate_now();
     if (is_target_reached()) stop = Stop::kTarget;
     if ((stop == Stop::kRequeue || config_.checkpoint.at_end) && saved_step_ != state_.step) {
@@ -324,13 +339,13 @@ class TrainingRun {
     return static_cast<int>(succeeded ? ExitCode::kSuccess : ExitCode::kTargetMissed);
   }
 
-  int finish_numeric() {
+  int finish_numeric(const LambState& lamb) {
     const std::string path = write_post_mortem({.run_dir = run_dir_,
                                                 .session = session_.get(),
-                                                .lamb = read_lamb_state(),
+                                                .lamb = lamb,
                                                 .step = state_.step,
                                                 .batch = last_batch_ ? &*last_batch_ : nullptr});
-    reporter_->event(concat("stopped: ", skips_in_a_row_,
+    reporter_->event(concat("stopped: ", lamb.most_skips_in_a_row,
                             " updates in a row had a gradient that is not finite; see ", path));
     reporter_->run_stop("aborted", state_.samples_trained);
     reporter_->finish();
@@ -378,8 +393,9 @@ class TrainingRun {
   const Clock::time_point started_ = Clock::now();
   double earlier_seconds_ = 0;  // of the parts of the run before a resume
   int64_t first_step_ = 0;
-  int64_t resumed_step_ = -1;  // none
-  int64_t skips_in_a_row_ = 0;
+  int64_t resumed_step_ = -1;        // none
+  bool is_probe_logged_ = false;     // whether the pending probe becomes a record of the log
+  int64_t most_skips_in_a_row_ = 0;  // as far as known
   int64_t known_skips_ = 0;
   int64_t evaluated_step_ = -1;
   int64_t saved_step_ = -1;

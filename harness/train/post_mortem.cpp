@@ -38,6 +38,7 @@ std::string write_post_mortem(const PostMortem& facts) {
                            {"successful_steps", facts.lamb.successful_steps},
                            {"skipped_steps", facts.lamb.skipped_steps},
                            {"skips_in_a_row", facts.lamb.skips_in_a_row},
+                           {"most_skips_in_a_row", facts.lamb.most_skips_in_a_row},
                            {"loss_scale", facts.lamb.loss_scale},
                            {"learning_rate", facts.lamb.learning_rate},
                            {"sample_ids", nlohmann::json::array()},

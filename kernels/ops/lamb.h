@@ -20,8 +20,10 @@ struct LambState {
   float bias_correction_1 = 1.0f;    // 1 - beta1^t
   float bias_correction_2 = 1.0f;    // 1 - beta2^t
   int32_t skip = 0;                  // 1: this update is left out
-  int32_t reserved = 0;
+  int32_t most_skips_in_a_row = 0;   // highest skips_in_a_row in this process
 };
+// No implicit padding: checkpoints and tests compare states byte by byte.
+static_assert(sizeof(LambState) == 4 * sizeof(int64_t) + 6 * sizeof(float) + 2 * sizeof(int32_t));
 
 /// Learning rate of update n (1-based), with t = n - 1 and k = t + 1 - (start == 0 ? 1 : 0):
 /// k - start < warmup ? base (k - start) / (warmup + 1e-6) : base (1 - min(1, k / total))^degree.

@@ -53,6 +53,9 @@ BERTHA_HOST_DEVICE inline void record_skipped_step(LambState& state,
   state.skip = 1;
   state.skipped_steps += 1;
   state.skips_in_a_row += 1;
+  if (state.skips_in_a_row > state.most_skips_in_a_row) {
+    state.most_skips_in_a_row = static_cast<int32_t>(state.skips_in_a_row);
+  }
   state.steps_since_growth = 0;
   if (!policy.dynamic) return;
   const float lower = state.loss_scale * policy.backoff;

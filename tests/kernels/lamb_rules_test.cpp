@@ -88,6 +88,28 @@ TEST(LossScale, DoublesAfterTheIntervalAndASkipRestartsTheInterval) {
   EXPECT_EQ(state.skip, 0);
 }
 
+TEST(Skips, TheLongestRowIsKnownAfterItHasEnded) {
+  LambState state;
+  const double sums[] = {1, kBad, kBad, kBad, 1, kBad, kBad, 1, kBad, kBad, kBad, kBad, 1};
+  const int64_t in_a_row[] = {0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4, 0};
+  const int64_t most[] = {0, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4};
+  for (int i = 0; i < 13; ++i) {
+    prepare_update(state, sums[i], kDynamic);
+    EXPECT_EQ(state.skips_in_a_row, in_a_row[i]) << i;
+    EXPECT_EQ(state.most_skips_in_a_row, most[i]) << i;
+  }
+  EXPECT_EQ(state.skipped_steps, 9);
+}
+
+TEST(Skips, ARowThatAResumedRunGoesOnWithCountsFromItsBegin) {
+  LambState state{.skips_in_a_row = 3};  // as a checkpoint gives it
+  LambState recovered = state;
+  prepare_update(state, kBad, kDynamic);
+  EXPECT_EQ(state.most_skips_in_a_row, 4);
+  prepare_update(recovered, 1.0, kDynamic);
+  EXPECT_EQ(recovered.most_skips_in_a_row, 0);
+}
+
 TEST(LossScale, NeverBecomesInfinite) {
   LambState state{.loss_scale = 2e38f};
   for (int i = 0; i < 3; ++i) prepare_update(state, 1.0, kDynamic);

@@ -16,6 +16,7 @@
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
+#include "harness/checkpoint/state_json.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/harness/config/temp_folder.h"
@@ -197,6 +198,15 @@ TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
       EXPECT_EQ(loaded.state.evals[0].mlm_loss, 7.5);
     }
   }
+}
+
+TEST(Checkpoint, KeepsTheRowOfSkipsItLiesInAndForgetsEarlierOnes) {
+  TrainingState state = some_state(40);
+  state.lamb.skips_in_a_row = 2;
+  state.lamb.most_skips_in_a_row = 7;
+  const LambState loaded = training_state_from_json(to_json(state), "state.json").lamb;
+  EXPECT_EQ(loaded.skips_in_a_row, 2);
+  EXPECT_EQ(loaded.most_skips_in_a_row, 0);
 }
 
 TEST(Checkpoint, HasTheWeightsUnderHuggingFaceNamesWithoutPaddingRows) {
