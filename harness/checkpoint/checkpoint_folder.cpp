@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDone = "DONE";
 constexpr const char* kPrefix = "step_";
+constexpr const char* kPartial = ".partial";    // being written, or being removed
+constexpr const char* kReplaced = ".replaced";  // until its successor has its name
+constexpr const char* kSuperseded = ".superseded";
 
 struct DoneLine {
   std::string hash;
@@ -76,6 +79,23 @@ std::optional<int64_t> step_of(const fs::path& path) {
   return step;
 }
 
+/// Paths of the folders step_<number><suffix>.
+std::vector<std::string> step_folders(const std::string& folder, const std::string& suffix) {
+  std::vector<std::string> paths;
+  if (!fs::is_directory(folder)) return paths;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    if (entry.is_directory() && path.extension() == suffix && step_of(path.stem())) {
+      paths.push_back(path.string());
+    }
+  }
+  return paths;
+}
+
+std::string without_suffix(const std::string& path) {
+  return fs::path(path).replace_extension().string();
+}
+
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -85,10 +105,35 @@ void rename_folder(const std::string& from, const std::string& to) {
   }
 }
 
+/// Gives a replaced checkpoint its name back where its successor never came, and removes what else
+/// interrupted saves and removals left.
+void clear_interrupted(const std::string& folder) {
+  std::error_code ignored;  // what stays behind does no harm
+  for (const std::string& replaced : step_folders(folder, kReplaced)) {
+    const std::string path = without_suffix(replaced);
+    if (fs::exists(path)) {
+      fs::remove_all(replaced, ignored);
+    } else {
+      fs::rename(replaced, path, ignored);
+    }
+  }
+  for (const std::string& partial : step_folders(folder, kPartial)) {
+    fs::remove_all(partial, ignored);
+  }
+}
+
+/// Under a name that nothing reads first: no half of a checkpoint is left that looks whole.
+void remove_checkpoint(const std::string& path) {
+  const std::string partial = without_suffix(path) + kPartial;
+  std::error_code ignored;  // an old checkpoint that stays does no harm
+  fs::rename(path, partial, ignored);
+  fs::remove_all(partial, ignored);
+}
+
 }  // namespace
 
 std::string make_partial_folder(const std::string& path) {
-  const std::string partial = path + ".partial";
+  const std::string partial = path + kPartial;
   std::error_code error;
   fs::remove_all(partial, error);
   if (!error) fs::create_directories(partial, error);
@@ -121,7 +166,7 @@ void seal_folder(const std::string& partial, const std::string& path) {
   sync_path(partial);
 
   // At every moment one complete checkpoint of this step stays, under whichever name.
-  const std::string replaced = path + ".replaced";
+  const std::string replaced = path + kReplaced;
   std::error_code ignored;  // what stays behind does no harm
   if (fs::exists(path)) {
     fs::remove_all(replaced, ignored);
@@ -166,21 +211,22 @@ void verify_folder(const std::string& path, const std::vector<std::string>& name
 bool is_complete(const std::string& path) { return fs::exists(path + "/" + kDone); }
 
 std::vector<std::string> list_checkpoints(const std::string& folder) {
-  std::vector<std::string> paths;
-  if (!fs::is_directory(folder)) return paths;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && step_of(entry.path())) paths.push_back(entry.path().string());
+  std::vector<std::string> paths = step_folders(folder, "");
+  for (const std::string& replaced : step_folders(folder, kReplaced)) {
+    if (!fs::exists(without_suffix(replaced))) paths.push_back(replaced);
   }
-  std::sort(paths.begin(), paths.end(),
-            [](const std::string& a, const std::string& b) { return step_of(a) < step_of(b); });
+  std::sort(paths.begin(), paths.end(), [](const fs::path& a, const fs::path& b) {
+    return step_of(a.stem()) < step_of(b.stem());
+  });
   return paths;
 }
 
 void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
+  clear_interrupted(folder);
   std::string names;
   for (const std::string& path : list_checkpoints(folder)) {
-    if (*step_of(path) <= step) continue;
-    const std::string aside = path + ".superseded";
+    if (*step_of(fs::path(path).stem()) <= step) continue;
+    const std::string aside = without_suffix(path) + kSuperseded;
     std::error_code ignored;  // renaming onto what stays says so
     fs::remove_all(aside, ignored);
     rename_folder(path, aside);
@@ -192,6 +238,7 @@ void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
 }
 
 void remove_old_checkpoints(const std::string& folder, int64_t keep, const std::string& saved) {
+  clear_interrupted(folder);
   std::vector<std::string> complete;  // beside `saved`
   for (const std::string& path : list_checkpoints(folder)) {
     if (is_complete(path) && fs::path(path).filename() != fs::path(saved).filename()) {
@@ -199,10 +246,7 @@ void remove_old_checkpoints(const std::string& folder, int64_t keep, const std::
     }
   }
   const auto surplus = static_cast<int64_t>(complete.size()) - (keep - 1);
-  for (int64_t i = 0; i < surplus; ++i) {
-    std::error_code ignored;  // an old checkpoint that stays does no harm
-    fs::remove_all(complete[static_cast<size_t>(i)], ignored);
-  }
+  for (int64_t i = 0; i < surplus; ++i) remove_checkpoint(complete[static_cast<size_t>(i)]);
 }
 
 }  // namespace bertha

@@ -28,16 +28,20 @@ void verify_folder(const std::string& path, const std::vector<std::string>& name
 /// True when DONE is there.
 bool is_complete(const std::string& path);
 
-/// Paths of the folders named step_<number> in a folder, lowest step first, complete or not.
+/// Paths of the folders named step_<number> in a folder, lowest step first, complete or not. Where
+/// replacing one was interrupted between its two renames, its place has step_<number>.replaced.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
 /// Renames the checkpoints of a higher step to <name>.superseded, where nothing looks for them, and
 /// says so in a log line: a run that goes on from `step` (-1: that starts anew) is not theirs. One
 /// set aside before under the same name is replaced. Error(kData) when one cannot be renamed.
+/// Before that, a checkpoint named .replaced without successor gets its name back, and what else
+/// interrupted saves left is removed.
 void set_aside_later_checkpoints(const std::string& folder, int64_t step);
 
 /// Removes all complete checkpoints but `saved`, which is the newest whatever its step, and the
-/// `keep` - 1 others of the highest steps.
+/// `keep` - 1 others of the highest steps. Clears up after
+/// interrupted saves as above.
 void remove_old_checkpoints(const std::string& folder, int64_t keep, const std::string& saved);
 
 }  // namespace bertha
