@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/philox.h"
 #include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
+#include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
@@ -11,6 +12,8 @@
 namespace bertha {
 namespace {
 
+constexpr uint64_t kSeed = 17;
+constexpr uint64_t kStep = 3;
 constexpr uint32_t kSite = 3;
 constexpr int32_t kWords = 50;
 constexpr int32_t kPositions = 40;
@@ -20,7 +23,7 @@ struct Case {
   Case(int64_t tokens_in, int64_t hidden_in)
       : tokens(tokens_in),
         hidden(hidden_in),
-        state(random_state(17, 3)),
+        state(random_state(kSeed, kStep)),
         word_ids(random_ids(tokens, kWords, 1)),
         position_ids(random_ids(tokens, kPositions, 2)),
         segment_ids(random_ids(tokens, kSegments, 3)),
@@ -83,11 +86,7 @@ struct Case {
     run_cpu(pool, args);
   }
 
-  double factor(int64_t element) const {
-    const bool dropped =
-        random_word(state[0], state[1], kSite, element) < drop_threshold(probability);
-    return dropped ? 0.0 : 1.0 / (1.0 - static_cast<double>(probability));
-  }
+  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
 
   NaiveNormInput naive() const {
     Doubles sums;
@@ -117,26 +116,24 @@ TEST(Embedding, ForwardMatchesTheDefinition) {
   for (const auto& [tokens, hidden] : kShapes) {
     Case c(tokens, hidden);
     c.forward(1);
-    NaiveNorm want = naive_layer_norm(c.naive());
-    for (size_t i = 0; i < want.y.size(); ++i) want.y[i] *= c.factor(static_cast<int64_t>(i));
+    const NaiveNorm want = naive_layer_norm(c.naive());
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     expect_close(c.sum.values, c.naive().x, tolerance::kRowF32, "sum" + shape);
-    expect_close(c.y.values, want.y, tolerance::kRowF32, "y" + shape, 20.0);
+    expect_close(c.y.values, c.naive_dropout().of(want.y), tolerance::kRowF32, "y" + shape, 20.0);
     expect_close(c.mean.values, want.mean, tolerance::kRowF32, "mean" + shape, 6.0);
     expect_close(c.rstd.values, want.rstd, tolerance::kRowF32, "rstd" + shape);
   }
 }
 
-/// Table rows of `ids` that receive the rows of `dsum`, added to `before`.
-Doubles scattered(const HostTensor<int32_t>& ids, const Doubles& dsum, int64_t hidden,
-                  int64_t table_rows, double before) {
-  Doubles table(static_cast<size_t>(table_rows * hidden), before);
+/// Each row of `table`, `before` everywhere at first, has received the rows of `dsum` of its ids.
+void expect_scattered(const std::string& what, const HostTensor<float>& table, double before,
+                      const HostTensor<int32_t>& ids, const Doubles& dsum) {
+  const size_t hidden = static_cast<size_t>(table.extents[1]);
+  Doubles want(table.values.size(), before);
   for (size_t i = 0; i < dsum.size(); ++i) {
-    const int64_t token = static_cast<int64_t>(i) / hidden;
-    const int64_t column = static_cast<int64_t>(i) % hidden;
-    table[static_cast<size_t>(ids[token] * hidden + column)] += dsum[i];
+    want[static_cast<size_t>(ids.values[i / hidden]) * hidden + i % hidden] += dsum[i];
   }
-  return table;
+  expect_close(table.values, want, tolerance::kRowGradientF32, what, 8 + largest_magnitude(want));
 }
 
 TEST(Embedding, BackwardAddsEveryTokenToItsRows) {
@@ -147,20 +144,12 @@ TEST(Embedding, BackwardAddsEveryTokenToItsRows) {
     }
     c.forward(1);
     c.backward(1, Accumulate::kNo);
-    Doubles dy = c.dy.doubles();
-    for (size_t i = 0; i < dy.size(); ++i) dy[i] *= c.factor(static_cast<int64_t>(i));
-    const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), dy);
+    const NaiveNormGradient want =
+        naive_layer_norm_backward(c.naive(), c.naive_dropout().of(c.dy.doubles()));
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
-    const Doubles words = scattered(c.word_ids, want.dx, hidden, kWords, 0.5);
-    const Doubles positions = scattered(c.position_ids, want.dx, hidden, kPositions, 0.5);
-    const Doubles segments = scattered(c.segment_ids, want.dx, hidden, kSegments, 0.5);
-    constexpr double kTolerance = tolerance::kRowGradientF32;
-    expect_close(c.dword_table.values, words, kTolerance, "dword_table" + shape,
-                 8 + largest_magnitude(words));
-    expect_close(c.dposition_table.values, positions, kTolerance, "dposition_table" + shape,
-                 8 + largest_magnitude(positions));
-    expect_close(c.dsegment_table.values, segments, kTolerance, "dsegment_table" + shape,
-                 8 + largest_magnitude(segments));
+    expect_scattered("dword_table" + shape, c.dword_table, 0.5, c.word_ids, want.dx);
+    expect_scattered("dposition_table" + shape, c.dposition_table, 0.5, c.position_ids, want.dx);
+    expect_scattered("dsegment_table" + shape, c.dsegment_table, 0.5, c.segment_ids, want.dx);
     expect_close(c.dgamma.values, want.dgamma, tolerance::kRowF32, "dgamma" + shape,
                  8 + largest_magnitude(want.dgamma));
     expect_close(c.dbeta.values, want.dbeta, tolerance::kRowF32, "dbeta" + shape,
@@ -188,8 +177,7 @@ TEST(Embedding, DropsExactlyTheDocumentedElements) {
   c.beta.values.assign(c.beta.values.size(), 100.0f);  // no element is zero by itself
   c.forward(1);
   for (int64_t i = 0; i < c.y.elements(); ++i) {
-    const bool want = random_word(17, 3, kSite, i) < drop_threshold(c.probability);
-    ASSERT_EQ(c.y[i] == 0.0f, want) << "element " << i;
+    ASSERT_EQ(c.y[i] == 0.0f, c.naive_dropout().drops(i)) << "element " << i;
   }
 }
 
@@ -204,16 +192,7 @@ TEST(Embedding, RowsWithoutGradientAddNothing) {
 }
 
 TEST(Embedding, AccumulateAddsToTheParameterGradients) {
-  Case c(33, 24);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const HostTensor<float> dgamma = c.dgamma;
-  const HostTensor<float> dbeta = c.dbeta;
-  c.backward(1, Accumulate::kYes);
-  for (int64_t i = 0; i < c.hidden; ++i) {
-    EXPECT_EQ(c.dgamma[i], 2.0f * dgamma[i]);
-    EXPECT_EQ(c.dbeta[i], 2.0f * dbeta[i]);
-  }
+  expect_backward_adds(Case(33, 24), {&Case::dgamma, &Case::dbeta});
 }
 
 TEST(Embedding, RefusesAnIdOutsideItsTable) {
@@ -229,16 +208,8 @@ TEST(Embedding, RefusesAnIdOutsideItsTable) {
 }
 
 TEST(Embedding, IsTheSameForEveryNumberOfThreads) {
-  Case one(511, 40);
-  Case three(511, 40);
-  one.forward(1);
-  one.backward(1, Accumulate::kNo);
-  three.forward(3);
-  three.backward(3, Accumulate::kNo);
-  EXPECT_EQ(one.y.values, three.y.values);
-  EXPECT_EQ(one.dword_table.values, three.dword_table.values);
-  EXPECT_EQ(one.dsegment_table.values, three.dsegment_table.values);
-  EXPECT_EQ(one.dgamma.values, three.dgamma.values);
+  expect_same_for_threads(Case(511, 40), {&Case::y, &Case::dword_table, &Case::dposition_table,
+                                          &Case::dsegment_table, &Case::dgamma, &Case::dbeta});
 }
 
 }  // namespace

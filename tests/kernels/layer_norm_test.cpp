@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
@@ -108,18 +109,7 @@ TEST(LayerNorm, BackwardMatchesFiniteDifferences) {
 }
 
 TEST(LayerNorm, AccumulateAddsToTheParameterGradients) {
-  Case c(33, 24);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const HostTensor<float> once = c.dgamma;
-  const HostTensor<float> once_beta = c.dbeta;
-  c.dgamma.values.assign(c.dgamma.values.size(), 3.0f);
-  c.dbeta.values.assign(c.dbeta.values.size(), -5.0f);
-  c.backward(1, Accumulate::kYes);
-  for (int64_t i = 0; i < c.columns; ++i) {
-    EXPECT_NEAR(c.dgamma[i], once[i] + 3.0f, 1e-5f);
-    EXPECT_NEAR(c.dbeta[i], once_beta[i] - 5.0f, 1e-5f);
-  }
+  expect_backward_adds(Case(33, 24), {&Case::dgamma, &Case::dbeta});
 }
 
 TEST(LayerNorm, InputGradientMayReplaceTheOutputGradient) {
@@ -140,16 +130,7 @@ TEST(LayerNorm, InputGradientMayReplaceTheOutputGradient) {
 }
 
 TEST(LayerNorm, IsTheSameForEveryNumberOfThreads) {
-  Case one(511, 33);
-  Case three(511, 33);
-  one.forward(1);
-  one.backward(1, Accumulate::kNo);
-  three.forward(3);
-  three.backward(3, Accumulate::kNo);
-  EXPECT_EQ(one.y.values, three.y.values);
-  EXPECT_EQ(one.dx.values, three.dx.values);
-  EXPECT_EQ(one.dgamma.values, three.dgamma.values);
-  EXPECT_EQ(one.dbeta.values, three.dbeta.values);
+  expect_same_for_threads(Case(511, 33), {&Case::y, &Case::dx, &Case::dgamma, &Case::dbeta});
 }
 
 }  // namespace

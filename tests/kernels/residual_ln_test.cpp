@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/philox.h"
 #include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
+#include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
@@ -11,6 +12,8 @@
 namespace bertha {
 namespace {
 
+constexpr uint64_t kSeed = 99;
+constexpr uint64_t kStep = 1234;
 constexpr uint32_t kSite = 21;
 constexpr float kProbability = 0.2f;
 
@@ -18,7 +21,7 @@ struct Case {
   Case(int64_t tokens_in, int64_t hidden_in)
       : tokens(tokens_in),
         hidden(hidden_in),
-        state(random_state(99, 1234)),
+        state(random_state(kSeed, kStep)),
         x(random_tensor({tokens, hidden}, 1)),
         bias(random_tensor({hidden}, 2)),
         residual(random_tensor({tokens, hidden}, 3)),
@@ -72,17 +75,14 @@ struct Case {
     run_cpu(pool, args);
   }
 
-  double factor(int64_t element) const {
-    const bool dropped =
-        random_word(state[0], state[1], kSite, element) < drop_threshold(probability);
-    return dropped ? 0.0 : 1.0 / (1.0 - static_cast<double>(probability));
-  }
+  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
 
   NaiveNormInput naive() const {
+    const NaiveDropout dropped = naive_dropout();
     Doubles sums;
     for (int64_t i = 0; i < tokens * hidden; ++i) {
       const double input = static_cast<double>(x[i]) + static_cast<double>(bias[i % hidden]);
-      sums.push_back(static_cast<double>(residual[i]) + input * factor(i));
+      sums.push_back(static_cast<double>(residual[i]) + input * dropped.factor(i));
     }
     return {sums, tokens, hidden, gamma.doubles(), beta.doubles(), static_cast<double>(epsilon)};
   }
@@ -119,12 +119,9 @@ TEST(ResidualLn, BackwardMatchesTheJacobian) {
     c.forward(1);
     c.backward(1, Accumulate::kNo);
     const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), c.dy.doubles());
-    Doubles dx;
+    const Doubles dx = c.naive_dropout().of(want.dx);
     Doubles dbias(static_cast<size_t>(hidden), 0.0);
-    for (int64_t i = 0; i < tokens * hidden; ++i) {
-      dx.push_back(want.dx[static_cast<size_t>(i)] * c.factor(i));
-      dbias[static_cast<size_t>(i % hidden)] += dx.back();
-    }
+    for (size_t i = 0; i < dx.size(); ++i) dbias[i % dbias.size()] += dx[i];
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     const double scale = 8.0;
     expect_close(c.dresidual.values, want.dx, tolerance::kRowGradientF32, "dresidual" + shape,
@@ -160,7 +157,7 @@ TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
   c.forward(1);
   int64_t dropped = 0;
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
-    const bool want = random_word(99, 1234, kSite, i) < drop_threshold(kProbability);
+    const bool want = c.naive_dropout().drops(i);
     ASSERT_EQ(c.sum[i] == 0.0f, want) << "element " << i;
     dropped += want ? 1 : 0;
   }
@@ -180,34 +177,12 @@ TEST(ResidualLn, ProbabilityZeroNeedsNoRandomState) {
 }
 
 TEST(ResidualLn, AccumulateAddsToTheParameterGradients) {
-  Case c(33, 24);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const HostTensor<float> dgamma = c.dgamma;
-  const HostTensor<float> dbeta = c.dbeta;
-  const HostTensor<float> dbias = c.dbias;
-  for (HostTensor<float>* sum : {&c.dgamma, &c.dbeta, &c.dbias}) {
-    sum->values.assign(sum->values.size(), 7.0f);
-  }
-  c.backward(1, Accumulate::kYes);
-  for (int64_t i = 0; i < c.hidden; ++i) {
-    EXPECT_NEAR(c.dgamma[i], dgamma[i] + 7.0f, 1e-5f);
-    EXPECT_NEAR(c.dbeta[i], dbeta[i] + 7.0f, 1e-5f);
-    EXPECT_NEAR(c.dbias[i], dbias[i] + 7.0f, 1e-5f);
-  }
+  expect_backward_adds(Case(33, 24), {&Case::dgamma, &Case::dbeta, &Case::dbias});
 }
 
 TEST(ResidualLn, IsTheSameForEveryNumberOfThreads) {
-  Case one(511, 40);
-  Case three(511, 40);
-  one.forward(1);
-  one.backward(1, Accumulate::kNo);
-  three.forward(3);
-  three.backward(3, Accumulate::kNo);
-  EXPECT_EQ(one.y.values, three.y.values);
-  EXPECT_EQ(one.dx.values, three.dx.values);
-  EXPECT_EQ(one.dgamma.values, three.dgamma.values);
-  EXPECT_EQ(one.dbias.values, three.dbias.values);
+  expect_same_for_threads(Case(511, 40), {&Case::y, &Case::dresidual, &Case::dx, &Case::dgamma,
+                                          &Case::dbeta, &Case::dbias});
 }
 
 }  // namespace
