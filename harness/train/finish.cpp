@@ -1,0 +1,85 @@
+#include "harness/train/finish.h"
+
+#include <cstdio>
+
+#include "harness/report/summary.h"
+#include "harness/train/milestones.h"
+#include "harness/train/post_mortem.h"
+#include "harness/train/readings.h"
+#include "kernels/base/log.h"
+
+namespace bertha {
+namespace {
+
+void end_log(TrainingRun& run, const char* status) {
+  run.reporter->run_stop(status, run.state.samples_trained);
+  run.reporter->finish();
+}
+
+int finish_numeric(TrainingRun& run, const LambState& lamb) {
+  const std::string path =
+      write_post_mortem({.run_dir = run.run_dir,
+                         .session = run.session.get(),
+                         .lamb = lamb,
+                         .step = run.state.step,
+                         .batch = run.last_batch ? &*run.last_batch : nullptr});
+  run.reporter->event(concat("stopped: ", lamb.most_skips_in_a_row,
+                             " updates in a row had a gradient that is not finite; see ", path));
+  end_log(run, "aborted");
+  return static_cast<int>(ExitCode::kNumeric);
+}
+
+void print_summary(const TrainingRun& run) {
+  if (run.world->rank() != 0) return;
+  const TrainingState& state = run.state;
+  // A second start of a finished run trains nothing: then the rate over all its time stands.
+  double seqs_per_second = run.progress->seqs_per_second();
+  if (seqs_per_second <= 0 && state.training_seconds > 0) {
+    seqs_per_second = static_cast<double>(state.samples_trained) / state.training_seconds;
+  }
+  const std::string text = summary_text(
+      {.target_accuracy = target_accuracy(run),
+       .accuracy =
+           state.evals.empty() ? std::nullopt : std::optional(state.evals.back().mlm_accuracy),
+       .baseline_accuracy = run.eval_set.constant_answer_accuracy,
+       .steps = state.step,
+       .samples = state.samples_trained,
+       .seconds = run.training_seconds(),
+       .seqs_per_second = seqs_per_second,
+       .tokens_per_second = run.progress->tokens_per_second(),
+       .run_dir = run.run_dir,
+       .checkpoint = run.last_checkpoint,
+       .plots = run.config.log.plots});
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int finish_run(TrainingRun& run, Stop stop) {
+  finish_probe(run);
+  // The steps since the last capture count too.
+  const LambState lamb = read_lamb_state(run);
+  run.most_skips_in_a_row = lamb.most_skips_in_a_row;
+  if (is_numeric_failure(run)) return finish_numeric(run, lamb);
+
+  if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);
+  if (is_target_reached(run)) stop = Stop::kTarget;
+  const bool save = stop == Stop::kRequeue || run.config.checkpoint.at_end;
+  if (save && run.saved_step != run.state.step) save_now(run);
+
+  const bool succeeded =
+      stop == Stop::kTarget || (stop == Stop::kEndOfPlan && run.config.train.target_accuracy <= 0);
+  end_log(run, succeeded ? "success" : "aborted");
+  if (stop == Stop::kRequeue) {
+    if (run.world->rank() == 0) {
+      log_line(LogLevel::kInfo, concat("stopped at step ", run.state.step,
+                                       ", all saved; run the same command again to go on"));
+    }
+    return static_cast<int>(ExitCode::kRequeue);
+  }
+  print_summary(run);
+  return static_cast<int>(succeeded ? ExitCode::kSuccess : ExitCode::kTargetMissed);
+}
+
+}  // namespace bertha

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pipeline.h"
+#include "harness/comm/watchdog.h"
+#include "harness/config/run_plan.h"
+#include "harness/report/reporter.h"
+#include "harness/train/eval_set.h"
+#include "harness/train/probe.h"
+#include "harness/train/progress.h"
+#include "harness/train/session.h"
+#include "harness/train/timers.h"
+
+namespace bertha {
+
+/// One training run of one rank, from the first log line to the exit code: start.h fills it in,
+/// loop.cpp takes it from step to step, finish.h ends it.
+struct TrainingRun {
+  using Clock = std::chrono::steady_clock;
+
+  /// Of all parts of the run up to now.
+  double training_seconds() const { return earlier_seconds + seconds_of_this_process(); }
+  double seconds_of_this_process() const {
+    return std::chrono::duration<double>(Clock::now() - started).count();
+  }
+
+  Config config;  // log.run_dir is the folder that was chosen
+  RunPlan plan;
+  World* world = nullptr;
+  std::string run_dir;
+  std::unique_ptr<Reporter> reporter = nullptr;
+  std::unique_ptr<Session> session = nullptr;
+  std::unique_ptr<PhaseTimers> timers = nullptr;
+  std::unique_ptr<StepProbe> probe = nullptr;
+  std::unique_ptr<Progress> progress = nullptr;
+  std::unique_ptr<Watchdog> watchdog = nullptr;
+
+  // Where it stands.
+  TrainingState state = {};
+  std::optional<StepBatch> last_batch = std::nullopt;  // for the post-mortem
+  int64_t evaluated_step = -1;                         // none
+  int64_t saved_step = -1;                             // none
+  bool out_of_data = false;
+  std::string last_checkpoint = {};  // its folder
+
+  // What the host knows of the device's counters, see readings.h.
+  TrainingState probed_state = {};  // when the last probe was captured
+  bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
+  int64_t known_skips = 0;
+  int64_t most_skips_in_a_row = 0;
+
+  // How it began.
+  Clock::time_point started = Clock::now();
+  double earlier_seconds = 0;  // of the parts of the run before a resume
+  int64_t first_step = 0;
+  int64_t resumed_step = -1;  // none
+
+  // The data. Last, so that they go first.
+  std::vector<HostBatch> eval_batches = {};
+  EvalSetFacts eval_set = {};
+  std::unique_ptr<Transport> transport = nullptr;
+  std::unique_ptr<Pipeline> pipeline = nullptr;
+};
+
+}  // namespace bertha

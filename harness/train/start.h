@@ -1,0 +1,19 @@
+#pragma once
+
+#include "harness/train/loop.h"
+#include "harness/train/run.h"
+
+namespace bertha {
+
+/// Chooses the run folder, builds model and optimizer, and fills them with fresh weights or those
+/// of the checkpoint to go on from. The log then stands at init_stop. All ranks call it.
+///
+/// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
+///           the config.
+TrainingRun start_run(const Config& config, World& world, const RunInfo& info);
+
+/// Writes run_start, then reads the evaluation set and opens the training data, which the benchmark
+/// allows only now. All ranks call it.
+void open_data(TrainingRun& run);
+
+}  // namespace bertha
