@@ -126,7 +126,13 @@ TEST(GradientScale, DividesByTheCountAndMultipliesByTheLossScale) {
   EXPECT_EQ(gradient_scale(8, 3.0, &state), 384.0f);
 }
 
-TEST(GradientScale, TreatsACountOfZeroAsOne) { EXPECT_EQ(gradient_scale(0, 0.5, nullptr), 0.5f); }
+// An empty micro-batch under train.loss_mean: local brings its own count, 0.
+TEST(GradientScale, TreatsACountOfZeroAsOne) {
+  EXPECT_EQ(gradient_scale(0, 0.5, nullptr), 0.5f);
+  LambState state;
+  state.loss_scale = 1024.0f;
+  EXPECT_EQ(gradient_scale(0, 0.25, &state), 256.0f);
+}
 
 }  // namespace
 }  // namespace bertha

@@ -91,6 +91,27 @@ TEST(TrainStep, LocalMeanIsTheMeanOfTheMeansOfRanksAndMicroBatches) {
                    run_step(1, LossMeanRule::kGlobal, whole));
 }
 
+TEST(TrainStep, EmptyMicroBatchCountsInTheLocalMeanWithAMeanOfZero) {
+  // Without rows it has no gradient, but it is one of the parts that are averaged. That its counts
+  // of 0 are divided by as if they were 1 shows in no gradient: GradientScale's own test has that.
+  const auto all = rig_sequences(12);
+  const StepResult alone =
+      run_step(1, LossMeanRule::kLocal, [&](int) { return Dealt{part_of(all, 0, 12)}; });
+  const StepResult beside_empty_ones = run_step(2, LossMeanRule::kLocal, [&](int rank) {
+    return rank == 0 ? Dealt{{}, part_of(all, 0, 12)} : Dealt{{}, {}};
+  });
+  EXPECT_NEAR(beside_empty_ones.gradient_norm, alone.gradient_norm / 4,
+              tolerance::kModelGradientF32 * std::max(1.0, alone.gradient_norm));
+  EXPECT_EQ(beside_empty_ones.state.successful_steps, 1);
+}
+
+TEST(TrainStep, NothingButEmptyMicroBatchesHaveNoGradientAtAll) {
+  const StepResult result = run_step(2, LossMeanRule::kLocal, [](int) { return Dealt{{}, {}}; });
+  EXPECT_EQ(result.gradient_norm, 0);
+  EXPECT_EQ(result.state.skipped_steps, 0);
+  for (const float weight : result.weights) ASSERT_TRUE(std::isfinite(weight));
+}
+
 TEST(TrainStep, DropoutDependsOnSeedStepAndMicroBatchOnly) {
   const auto all = rig_sequences(6);
   const auto twice = [&](int) { return Dealt{all, all}; };
