@@ -1,5 +1,6 @@
 #include "harness/checkpoint/on_all_ranks.h"
 
+#include <new>
 #include <string>
 
 #include "kernels/base/error.h"
@@ -14,6 +15,9 @@ void on_all_ranks(World& world, const std::function<void()>& work) {
   } catch (const Error& error) {
     message = error.what();
     code = static_cast<int>(error.code);
+  } catch (const std::bad_alloc&) {
+    message = "out of host memory; use fewer ranks per node, a smaller batch or a smaller model";
+    code = static_cast<int>(ExitCode::kMemory);
   } catch (const std::exception& error) {
     message = error.what();
     code = static_cast<int>(ExitCode::kInternal);

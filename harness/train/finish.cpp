@@ -1,6 +1,7 @@
 #include "harness/train/finish.h"
 
 #include <cstdio>
+#include <exception>
 
 #include "harness/report/summary.h"
 #include "harness/train/milestones.h"
@@ -54,6 +55,18 @@ void print_summary(const TrainingRun& run) {
   std::fflush(stdout);
 }
 
+/// The failure itself is what the user has to know: one more of the log only adds a warning.
+void abort_log(TrainingRun& run, const std::string& reason) {
+  try {
+    finish_probe(run);
+    run.reporter->event(concat("stopped: ", reason));
+    end_log(run, "aborted");
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarning,
+             concat("the log of the run stays without its end: ", error.what()));
+  }
+}
+
 }  // namespace
 
 int finish_run(TrainingRun& run, Stop stop) {
@@ -80,6 +93,18 @@ int finish_run(TrainingRun& run, Stop stop) {
   }
   print_summary(run);
   return static_cast<int>(succeeded ? ExitCode::kSuccess : ExitCode::kTargetMissed);
+}
+
+void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.code == ExitCode::kData || error.code == ExitCode::kUsage) {
+      abort_log(run, error.what());
+      run.world->barrier();
+    }
+    throw;
+  }
 }
 
 }  // namespace bertha

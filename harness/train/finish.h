@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "harness/train/run.h"
 
 namespace bertha {
@@ -10,5 +12,13 @@ enum class Stop : int { kNo = 0, kEndOfPlan = 1, kTarget = 2, kRequeue = 3, kNum
 /// The last evaluation and checkpoint, the end of the log, and the summary or the post-mortem. All
 /// ranks call it with the same reason. Returns the exit code, the same on every rank.
 int finish_run(TrainingRun& run, Stop stop);
+
+/// Runs `work` on data. When it finds them wrong, the log of the run ends with the reason and the
+/// status "aborted", and the error goes on: the folder stays, and does not look like a run under
+/// way. All ranks call it.
+///
+/// Needs     an Error(kData) or Error(kUsage) of `work` is thrown on all ranks or on none: they
+///           wait for rank 0's log, as the first to leave takes the others along.
+void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work);
 
 }  // namespace bertha

@@ -23,7 +23,8 @@ StepSettings step_settings(const TrainingRun& run) {
 void run_step(TrainingRun& run) {
   report_probe(run, run.probe->poll());
   run.watchdog->beat(run.state.step, "waiting for data");
-  std::optional<StepBatch> batch = run.pipeline->next();
+  std::optional<StepBatch> batch;
+  end_log_if_data_fail(run, [&] { batch = run.pipeline->next(); });
   if (!batch) {
     run.out_of_data = true;
     return;

@@ -6,6 +6,7 @@
 #include "harness/report/run_folder.h"
 #include "harness/train/data_check.h"
 #include "harness/train/data_position.h"
+#include "harness/train/finish.h"
 #include "harness/train/milestones.h"
 
 namespace bertha {
@@ -89,6 +90,22 @@ RunFacts facts_of(const TrainingRun& run) {
   return facts;
 }
 
+/// Each rank reads its own part of the evaluation set: where one fails, all do.
+void read_data(TrainingRun& run) {
+  World& world = *run.world;
+  const HostAllocator allocate = run.session->pinned_allocator();
+  PipelineOptions options;
+  on_all_ranks(world, [&] {
+    check_data(run.config);
+    run.eval_batches =
+        load_eval_batches(eval_options(run.config), world.rank(), world.size(), allocate);
+    options = pipeline_options(run.config, run.state.step);
+  });
+  run.transport = world.make_transport();
+  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *run.transport);
+  run.pipeline = make_training_pipeline(options, *run.transport, allocate);
+}
+
 }  // namespace
 
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
@@ -113,14 +130,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
 void open_data(TrainingRun& run) {
   World& world = *run.world;
   run.reporter->run_start();
-  check_data(run.config);
-  const HostAllocator allocate = run.session->pinned_allocator();
-  run.transport = world.make_transport();
-  run.eval_batches =
-      load_eval_batches(eval_options(run.config), world.rank(), world.size(), allocate);
-  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *run.transport);
-  run.pipeline = make_training_pipeline(pipeline_options(run.config, run.state.step),
-                                        *run.transport, allocate);
+  end_log_if_data_fail(run, [&] { read_data(run); });
   run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
                              .eval_samples = run.eval_set.num_seqs,
                              .constant_answer_accuracy = run.eval_set.constant_answer_accuracy});

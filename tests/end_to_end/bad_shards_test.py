@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from support import BENT_SHARDS, EndToEnd, bertha, main
+from support import BENT_SHARDS, EndToEnd, bertha, main, mllog, steps
 
 
 class BadShards(EndToEnd):
@@ -41,13 +41,17 @@ class BadShards(EndToEnd):
         make(folder / "part_1.hdf5")
         return folder
 
-    def check(self, folder, *texts, ranks=2, code=4, **changes):
+    def check(self, folder, *texts, ranks=2, code=4, started=True, **changes):
         run = self.new_folder()
         done = bertha("train", *self.data.config(log__run_dir=run, data__train=folder, **changes),
                       ranks=ranks)
         self.assert_failure(done, code, *texts)
         self.assertEqual(list(run.glob("ckpt/step_*")), [])
-        return done
+        if started:
+            self.assert_log_ended(run, *texts)
+        else:
+            self.assertFalse(run.exists(), "a run that cannot start needs no folder")
+        return run
 
     def test_sound_shards_train(self):
         folder = self.folder_with(lambda path: self.bend("sound", path))
@@ -66,6 +70,17 @@ class BadShards(EndToEnd):
                 self.check(folder, folder / "part_1.hdf5", "row 17", ranks=3,
                            data__exchange_padding=mode)
 
+    def test_a_bent_shard_that_is_met_while_training(self):
+        folder = self.folder_with(lambda path: self.bend("token_beyond_vocabulary", path))
+        # One shard at a time, and with this seed the bent one is not the first.
+        run = self.check(folder, folder / "part_1.hdf5", "row 17", data__window_shards=1,
+                         train__seed=4)
+        trained = max(steps(run), default=0)
+        self.assertGreaterEqual(trained, 3)  # 40 samples of the first shard
+        samples = [r["value"] for r in mllog(run / "mllog" / "result_0.txt")
+                   if r["key"] == "train_samples"]
+        self.assertEqual(samples, [12 * trained])
+
     def test_shards_without_samples(self):
         folder = self.new_folder("shards")
         folder.mkdir()
@@ -73,10 +88,12 @@ class BadShards(EndToEnd):
         self.check(folder, folder / "part_0.hdf5", "no sample inside", ranks=0)
 
     def test_no_folder_and_no_shards(self):
-        self.check(self.scratch / "nowhere", self.scratch / "nowhere", "no such file or folder")
+        self.check(self.scratch / "nowhere", self.scratch / "nowhere", "no such file or folder",
+                   started=False)
         empty = self.new_folder("empty")
         empty.mkdir()
-        self.check(empty, empty, "no shard in this folder", "part", ".hdf5", ranks=0)
+        self.check(empty, empty, "no shard in this folder", "part", ".hdf5", ranks=0,
+                   started=False)
 
     def test_an_empty_file(self):
         folder = self.folder_with(lambda path: path.write_bytes(b""))
@@ -95,7 +112,8 @@ class BadShards(EndToEnd):
                            ranks=2 if part == len(whole) // 2 else 0)
 
     def test_no_eval_set_and_a_bent_one(self):
-        self.check(self.data.train, "/nowhere", "no such file or folder", data__eval="/nowhere")
+        self.check(self.data.train, "/nowhere", "no such file or folder", data__eval="/nowhere",
+                   started=False)
         bent = self.scratch / "part_eval.hdf5"
         self.bend("label_beyond_vocabulary", bent)
         self.check(self.data.train, bent, "3000", ranks=0, data__eval=bent)

@@ -6,17 +6,7 @@ import re
 import struct
 import xml.etree.ElementTree
 
-from support import EndToEnd, bertha, checkpoints, main, records, steps
-
-
-def mllog(path):
-    """The records of an MLLOG file; every line has to be one."""
-    found = []
-    for line in path.read_text().splitlines():
-        if not line.startswith(":::MLLOG "):
-            raise AssertionError(f"no record: {line}")
-        found.append(json.loads(line[len(":::MLLOG "):]))
-    return found
+from support import EndToEnd, bertha, checkpoints, main, mllog, records, steps
 
 
 class RunFolder(EndToEnd):

@@ -301,11 +301,33 @@ class EndToEnd(unittest.TestCase):
             self.assertNotIn(word, whole, done)
         return done
 
+    def assert_log_ended(self, folder, *texts):
+        """Of a run that failed after run_start: all logs end, and an event says why."""
+        log = mllog(folder / "mllog" / "result_0.txt")
+        keys = [record["key"] for record in log]
+        for key in ("init_stop", "run_start", "run_stop"):
+            self.assertEqual(keys.count(key), 1, key)
+        self.assertEqual((keys[-1], log[-1]["metadata"]["status"]), ("run_stop", "aborted"))
+        self.assertEqual([r["status"] for r in records(folder, "stop")], ["aborted"])
+        last_event = records(folder, "event")[-1]["text"]
+        for text in texts:
+            self.assertIn(str(text), last_event)
+
 
 def records(folder, kind):
     """The records of one kind in metrics.jsonl, in order."""
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def mllog(path):
+    """The records of an MLLOG file; every line has to be one."""
+    found = []
+    for line in path.read_text().splitlines():
+        if not line.startswith(":::MLLOG "):
+            raise AssertionError(f"no record: {line}")
+        found.append(json.loads(line[len(":::MLLOG "):]))
+    return found
 
 
 def steps(folder):

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <random>
 
 #include "harness/checkpoint/checkpoint_folder.h"
@@ -386,6 +387,19 @@ TEST(OnAllRanks, AnExceptionOfTheStandardLibraryOnOneRankIsAnErrorOnAll) {
     ++throwing_ranks;
   });
   EXPECT_EQ(throwing_ranks, 3);
+}
+
+TEST(OnAllRanks, AFailedAllocationOnOneRankIsOutOfMemoryOnAll) {
+  as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
+    const std::string message = message_of(
+        [&] {
+          on_all_ranks(*parts.world, [&] {
+            if (parts.world->rank() == 0) throw std::bad_alloc();
+          });
+        },
+        ExitCode::kMemory);
+    EXPECT_THAT(message, HasSubstr("out of host memory"));
+  });
 }
 
 TEST(Checkpoint, RefusesAFlippedByteInEveryFileOnAllRanks) {
