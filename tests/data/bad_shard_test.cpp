@@ -35,8 +35,8 @@ class EachBadLayout : public testing::TestWithParam<ShardLayout> {
     return complaint(path_);
   }
 
-  TemporaryFolder folder_;
-  std::string path_ = folder_.file("part_0.hdf5");
+  TempFolder folder_;
+  std::string path_ = folder_.path("part_0.hdf5");
 };
 INSTANTIATE_TEST_SUITE_P(BadShard, EachBadLayout, testing::Values(kVariable, kFixed));
 
@@ -181,8 +181,8 @@ TEST_P(EachBadLayout, AFileCutAnywhereIsADataError) {
 }
 
 TEST(BadShard, ListsOfDifferentLengthsInOneRowAreNamed) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("part_0.hdf5");
+  const TempFolder folder;
+  const std::string path = folder.path("part_0.hdf5");
   auto shard = raw_shard(example_samples(9, 4), kVariable);
   dataset_of(shard, "segment_ids").values[7].push_back(1);
   write_raw_shard(path, shard);
@@ -196,8 +196,8 @@ TEST(BadShard, ListsOfDifferentLengthsInOneRowAreNamed) {
 }
 
 TEST(BadShard, AMaskThatIsNoPrefixOfOnesIsNamed) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("part_0.hdf5");
+  const TempFolder folder;
+  const std::string path = folder.path("part_0.hdf5");
   auto shard = raw_shard(example_samples(9, 4), kFixed);
   dataset_of(shard, "input_mask").values[7][511] = 1;
   write_raw_shard(path, shard);
@@ -295,7 +295,7 @@ TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
 
 TEST_P(EachBadLayout, AFolderThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(data_error_of([&] {
-                write_shard(folder_.file("nowhere/part_0.hdf5"), GetParam(), example_samples(1, 1));
+                write_shard(folder_.path("nowhere/part_0.hdf5"), GetParam(), example_samples(1, 1));
               }),
               AllOf(HasSubstr("nowhere/part_0.hdf5"), HasSubstr("No such file or directory")));
 }

@@ -26,7 +26,7 @@ LoaderBenchOptions small_bench(const std::string& folder) {
 }
 
 TEST(BenchLoader, RanksAgreeOnFiguresThatFitTogether) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::vector<LoaderBenchResult> results(2);
   run_thread_ranks(2, [&](Transport& transport) {
     results[static_cast<size_t>(transport.rank())] =
@@ -45,9 +45,9 @@ TEST(BenchLoader, RanksAgreeOnFiguresThatFitTogether) {
 }
 
 TEST(SyntheticShard, HasTheLengthsOfWikipediaSequences) {
-  const TemporaryFolder folder;
-  write_synthetic_shard(folder.file("part_0.hdf5"), 4000, 7, {});
-  const SampleSet samples = read_shard(folder.file("part_0.hdf5"), 0, {});
+  const TempFolder folder;
+  write_synthetic_shard(folder.path("part_0.hdf5"), 4000, 7, {});
+  const SampleSet samples = read_shard(folder.path("part_0.hdf5"), 0, {});
   ASSERT_EQ(samples.size(), 4000);
   int64_t longest = 0;
   int64_t at_most_128 = 0;
@@ -64,11 +64,11 @@ TEST(SyntheticShard, HasTheLengthsOfWikipediaSequences) {
 }
 
 TEST(SyntheticShard, FitsAnyLimits) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const int64_t longest : {8, 33, 128}) {
     const SampleLimits limits{
         .max_seq_tokens = longest, .max_masked_per_seq = 3, .vocab_size = 200};
-    const std::string path = folder.file(concat("part_", longest, ".hdf5"));
+    const std::string path = folder.path(concat("part_", longest, ".hdf5"));
     write_synthetic_shard(path, 100, 7, limits);
     EXPECT_EQ(read_shard(path, 0, limits).size(), 100);
   }

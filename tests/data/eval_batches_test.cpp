@@ -20,7 +20,7 @@ class EvalBatches : public ::testing::Test {
   EvalBatches() {
     int s = 0;
     for (const int64_t seqs : {11, 0, 5, 17}) {
-      write_shard(folder_.file(concat("part_", s, ".hdf5")), ShardLayout::kVariableLength,
+      write_shard(folder_.path(concat("part_", s, ".hdf5")), ShardLayout::kVariableLength,
                   example_samples(seqs, 50 + static_cast<uint64_t>(s)));
       ++s;
     }
@@ -41,7 +41,7 @@ class EvalBatches : public ::testing::Test {
     return ids;
   }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
   EvalOptions options_;
 };
 
@@ -83,29 +83,29 @@ TEST_F(EvalBatches, RankReadsOnlyTheShardsOfItsPart) {
   options_.vocab_size = 2000;
   EXPECT_THAT(data_error_of([&] { ids_of_rank(1, 2); }), HasSubstr("part_"));
   SampleLimits narrow{.max_seq_tokens = 512, .max_masked_per_seq = 76, .vocab_size = 2000};
-  write_shard(folder_.file("part_3.hdf5"), ShardLayout::kVariableLength,
+  write_shard(folder_.path("part_3.hdf5"), ShardLayout::kVariableLength,
               example_samples(17, 1, narrow), narrow);
   EXPECT_EQ(ids_of_rank(1, 2).size(), 16u);  // samples 17 .. 32 are in the last shard
   EXPECT_THAT(data_error_of([&] { ids_of_rank(0, 2); }), HasSubstr("part_0"));
 }
 
 TEST(ListShards, TakesPartsOfBothEndingsSortedByName) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const char* name :
        {"part_2.hdf5", "part_1.hdf", "other.hdf5", "part_0.txt", "my-part.hdf5"}) {
-    write_bytes(folder.file(name), "x");
+    write_bytes(folder.path(name), "x");
   }
   EXPECT_EQ(list_shards(folder.path()),
-            (std::vector<std::string>{folder.file("my-part.hdf5"), folder.file("part_1.hdf"),
-                                      folder.file("part_2.hdf5")}));
-  EXPECT_EQ(list_shards(folder.file("other.hdf5")),
-            std::vector<std::string>{folder.file("other.hdf5")});
+            (std::vector<std::string>{folder.path("my-part.hdf5"), folder.path("part_1.hdf"),
+                                      folder.path("part_2.hdf5")}));
+  EXPECT_EQ(list_shards(folder.path("other.hdf5")),
+            std::vector<std::string>{folder.path("other.hdf5")});
 }
 
 TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   EXPECT_THAT(data_error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
-  EXPECT_THAT(data_error_of([&] { list_shards(folder.file("gone")); }), HasSubstr("gone"));
+  EXPECT_THAT(data_error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
 }
 
 }  // namespace

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <set>
@@ -12,30 +8,9 @@
 #include "data/sample.h"
 #include "data/shard_file.h"
 #include "kernels/base/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
-
-/// A folder that goes away with its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "bertha_XXXXXX").string();
-    BERTHA_CHECK(mkdtemp(pattern.data()) != nullptr, pattern);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline constexpr int16_t kExampleCls = 101;
 inline constexpr int16_t kExampleSep = 102;

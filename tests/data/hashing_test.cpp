@@ -9,18 +9,18 @@ namespace bertha {
 namespace {
 
 TEST(Hashing, GivesThePublishedAnswersForTheEmptyFileAndForAbc) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("empty"), "");
-  write_bytes(folder.file("abc"), "abc");
+  const TempFolder folder;
+  write_bytes(folder.path("empty"), "");
+  write_bytes(folder.path("abc"), "abc");
   // RFC 1321, FIPS 180-4, and `xxhsum -H2`.
   EXPECT_EQ(md5_of_text(""), "d41d8cd98f00b204e9800998ecf8427e");
   EXPECT_EQ(md5_of_text("abc"), "900150983cd24fb0d6963f7d28e17f72");
-  EXPECT_EQ(sha256_of_file(folder.file("empty")),
+  EXPECT_EQ(sha256_of_file(folder.path("empty")),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(sha256_of_file(folder.file("abc")),
+  EXPECT_EQ(sha256_of_file(folder.path("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(xxh3_of_file(folder.file("empty")), "99aa06d3014798d86001c324468d497f");
-  EXPECT_EQ(xxh3_of_file(folder.file("abc")), "06b05ab6733a618578af5f94892f3950");
+  EXPECT_EQ(xxh3_of_file(folder.path("empty")), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(xxh3_of_file(folder.path("abc")), "06b05ab6733a618578af5f94892f3950");
 }
 
 TEST(Hashing, TheShardChecksumIsThatOfPythonListsInText) {
@@ -40,14 +40,14 @@ TEST(Hashing, TheShardChecksumIsThatOfPythonListsInText) {
 }
 
 TEST(Hashing, AFileOfSeveralPiecesHashesAsOne) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::string bytes;
   for (int i = 0; i < 3'000'000; ++i) bytes += static_cast<char>(i * 7 + i / 1000);
-  write_bytes(folder.file("long"), bytes);
+  write_bytes(folder.path("long"), bytes);
   // python3: b = bytes((i * 7 + i // 1000) & 255 for i in range(3000000))
-  EXPECT_EQ(sha256_of_file(folder.file("long")),
+  EXPECT_EQ(sha256_of_file(folder.path("long")),
             "72a181e887b6bbd62c1c195291cc24b27f6c7cc82e4f38965e3ab438abf11477");
-  EXPECT_EQ(xxh3_of_file(folder.file("long")), "da4cbad42bf3192ecbe42ff33d420228");
+  EXPECT_EQ(xxh3_of_file(folder.path("long")), "da4cbad42bf3192ecbe42ff33d420228");
 }
 
 TEST(Hashing, AMissingFileIsADataErrorWithItsName) {

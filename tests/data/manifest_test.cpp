@@ -43,8 +43,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 TEST(Manifest, ReadsBackEveryField) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("manifest.json");
+  const TempFolder folder;
+  const std::string path = folder.path("manifest.json");
   const Manifest want = example_manifest();
   write_manifest(path, want);
   const Manifest found = read_manifest(path);
@@ -71,8 +71,8 @@ TEST(Manifest, ReadsBackEveryField) {
 }
 
 TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("manifest.json");
+  const TempFolder folder;
+  const std::string path = folder.path("manifest.json");
   write_manifest(path, example_manifest());
   const std::string good = bytes_of(path);
   const struct {
@@ -101,8 +101,8 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
 }
 
 TEST(Manifest, WhatIsNoJsonObjectIsADataError) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("manifest.json");
+  const TempFolder folder;
+  const std::string path = folder.path("manifest.json");
   EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr(path + ": cannot open"));
   write_bytes(path, "");
   EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
@@ -117,8 +117,8 @@ TEST(Manifest, WhatIsNoJsonObjectIsADataError) {
 }
 
 TEST(Manifest, TheEntryOfAShardTellsItsFileAndItsSamples) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("part_7.hdf5");
+  const TempFolder folder;
+  const std::string path = folder.path("part_7.hdf5");
   const SampleSet samples = example_samples(33, 9);
   write_shard(path, ShardLayout::kVariableLength, samples);
   const ManifestShard entry = describe_shard(path, {});

@@ -32,7 +32,7 @@ class PipelineTest : public testing::Test {
   PipelineTest() {
     for (const int64_t seqs : {13, 1, 20, 0, 17, 21, 7}) {
       const auto s = static_cast<int64_t>(options_.shards.size());
-      options_.shards.push_back(folder_.file(concat("part_", s, ".hdf5")));
+      options_.shards.push_back(folder_.path(concat("part_", s, ".hdf5")));
       write_shard(options_.shards.back(), ShardLayout::kVariableLength,
                   example_samples(seqs, 100 + static_cast<uint64_t>(s), kLimits), kLimits);
     }
@@ -46,7 +46,7 @@ class PipelineTest : public testing::Test {
   }
 
   static constexpr int64_t kEpochSeqs = 79;
-  TemporaryFolder folder_;
+  TempFolder folder_;
   PipelineOptions options_;
 };
 
@@ -324,7 +324,7 @@ TEST_F(PipelineTest, ShardThatIsNotAsItWasMadeIsNamedByAllRanks) {
 }
 
 TEST_F(PipelineTest, MissingShardEndsTheConstructionOnAllRanks) {
-  options_.shards.push_back(folder_.file("part_gone.hdf5"));
+  options_.shards.push_back(folder_.path("part_gone.hdf5"));
   std::mutex mutex;
   std::set<std::string> messages;
   run_thread_ranks(3, [&](Transport& transport) {

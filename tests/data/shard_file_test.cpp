@@ -31,10 +31,10 @@ INSTANTIATE_TEST_SUITE_P(Shard, EachLayout,
                          testing::Values(ShardLayout::kVariableLength, ShardLayout::kFixedLength));
 
 TEST_P(EachLayout, ReadsBackWhatWasWrittenAtAnyNumberOfRows) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const int64_t rows : {0, 1, 7, 33, 1023, 1024, 1025, 2500}) {
     const SampleSet samples = example_samples(rows, 17 + static_cast<uint64_t>(rows));
-    const std::string path = folder.file(concat("part_", rows, ".hdf5"));
+    const std::string path = folder.path(concat("part_", rows, ".hdf5"));
     write_shard(path, GetParam(), samples);
     const ShardInfo info = inspect_shard(path);
     EXPECT_EQ(info.layout, GetParam());
@@ -46,16 +46,16 @@ TEST_P(EachLayout, ReadsBackWhatWasWrittenAtAnyNumberOfRows) {
 }
 
 TEST_P(EachLayout, EqualSamplesGiveEqualBytes) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const SampleSet samples = example_samples(1100, 3);
-  write_shard(folder.file("part_a.hdf5"), GetParam(), samples);
-  write_shard(folder.file("part_b.hdf5"), GetParam(), samples);
-  EXPECT_EQ(bytes_of(folder.file("part_a.hdf5")), bytes_of(folder.file("part_b.hdf5")));
+  write_shard(folder.path("part_a.hdf5"), GetParam(), samples);
+  write_shard(folder.path("part_b.hdf5"), GetParam(), samples);
+  EXPECT_EQ(bytes_of(folder.path("part_a.hdf5")), bytes_of(folder.path("part_b.hdf5")));
 }
 
 TEST_P(EachLayout, AppearsOnlyWhenFinished) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("part.hdf5");
+  const TempFolder folder;
+  const std::string path = folder.path("part.hdf5");
   {
     const auto writer = make_shard_writer(path, GetParam(), {});
     writer->append(example_samples(1, 5)[0]);

@@ -28,14 +28,14 @@ void append_sample(SampleSet& samples, int64_t tokens, int64_t masked, int8_t la
 }
 
 TEST(Stats, AreThoseOfTheSamplesOfAllShards) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   SampleSet first, second;
   append_sample(first, 5, 1, 0);
   append_sample(first, 9, 2, 1);
   append_sample(second, 5, 3, 1);
   append_sample(second, 13, 2, 1);
-  write_shard(folder.file("part_0.hdf5"), ShardLayout::kVariableLength, first);
-  write_shard(folder.file("part_1.hdf5"), ShardLayout::kFixedLength, second);
+  write_shard(folder.path("part_0.hdf5"), ShardLayout::kVariableLength, first);
+  write_shard(folder.path("part_1.hdf5"), ShardLayout::kFixedLength, second);
   for (const int64_t threads : {1, 3}) {
     const DataStats stats = stats_of_data(folder.path(), {}, threads);
     EXPECT_EQ(stats.num_shards, 2);
@@ -65,8 +65,8 @@ TEST(Stats, OfNoSamplesAreZero) {
 }
 
 TEST(Stats, ADamagedShardIsADataError) {
-  const TemporaryFolder folder;
-  for (int i = 0; i < 5; ++i) write_bytes(folder.file(concat("part_", i, ".hdf5")), "no");
+  const TempFolder folder;
+  for (int i = 0; i < 5; ++i) write_bytes(folder.path(concat("part_", i, ".hdf5")), "no");
   EXPECT_THAT(data_error_of([&] { stats_of_data(folder.path(), {}); }),
               testing::HasSubstr("not a readable HDF5 file"));
 }
@@ -87,9 +87,9 @@ TEST(HistogramLines, HaveTheWantedWidthAndBarsInProportion) {
 }
 
 TEST(Convert, KeepsEverySampleThroughBothLayouts) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const SampleSet samples = example_samples(1030, 8);
-  const std::string a = folder.file("part_a.hdf5"), b = folder.file("part_b.hdf5");
+  const std::string a = folder.path("part_a.hdf5"), b = folder.path("part_b.hdf5");
   write_shard(a, ShardLayout::kFixedLength, samples);
   EXPECT_EQ(convert_shard(a, b, ShardLayout::kVariableLength, {}), 1030);
   EXPECT_EQ(inspect_shard(b).layout, ShardLayout::kVariableLength);

@@ -27,7 +27,7 @@ class Verify : public testing::Test {
   }
 
   void add(const std::string& name, ShardLayout layout, const SampleSet& samples) {
-    write_shard(folder_.file(name), layout, samples);
+    write_shard(folder_.path(name), layout, samples);
   }
 
   /// Describes the folder as it is now.
@@ -41,7 +41,7 @@ class Verify : public testing::Test {
       if (entry.path().extension() != ".hdf5") continue;
       manifest_.shards.push_back(describe_shard(entry.path(), {}));
     }
-    write_manifest(folder_.file(kManifestName), manifest_);
+    write_manifest(folder_.path(kManifestName), manifest_);
   }
 
   /// Writes part_1 anew with some of its numbers bent, and no manifest to tell.
@@ -49,8 +49,8 @@ class Verify : public testing::Test {
   void bend_part_1(const Bend& bend) {
     auto shard = raw_shard(example_samples(7, 2), ShardLayout::kVariableLength);
     bend(shard);
-    write_raw_shard(folder_.file("part_1.hdf5"), shard);
-    std::filesystem::remove(folder_.file(kManifestName));
+    write_raw_shard(folder_.path("part_1.hdf5"), shard);
+    std::filesystem::remove(folder_.path(kManifestName));
   }
 
   std::vector<std::string> findings(const VerifyOptions& options = {}) const {
@@ -61,7 +61,7 @@ class Verify : public testing::Test {
     return texts;
   }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
   Manifest manifest_;
 };
 
@@ -79,7 +79,7 @@ TEST_F(Verify, AnUntouchedFolderHasNoFindings) {
 }
 
 TEST_F(Verify, WithoutAManifestTheSamplesAreStillChecked) {
-  std::filesystem::remove(folder_.file(kManifestName));
+  std::filesystem::remove(folder_.path(kManifestName));
   const VerifyReport report = verify_data(folder_.path());
   EXPECT_TRUE(report.ok());
   EXPECT_FALSE(report.has_manifest);
@@ -88,15 +88,15 @@ TEST_F(Verify, WithoutAManifestTheSamplesAreStillChecked) {
 }
 
 TEST_F(Verify, OneShardIsComparedWithItsOwnEntryOnly) {
-  EXPECT_TRUE(verify_data(folder_.file("part_1.hdf5")).ok());
-  std::filesystem::remove(folder_.file("part_0.hdf5"));
-  EXPECT_TRUE(verify_data(folder_.file("part_1.hdf5")).ok());
+  EXPECT_TRUE(verify_data(folder_.path("part_1.hdf5")).ok());
+  std::filesystem::remove(folder_.path("part_0.hdf5"));
+  EXPECT_TRUE(verify_data(folder_.path("part_1.hdf5")).ok());
   add("part_1.hdf5", ShardLayout::kVariableLength, example_samples(8, 2));
-  EXPECT_FALSE(verify_data(folder_.file("part_1.hdf5")).ok());
+  EXPECT_FALSE(verify_data(folder_.path("part_1.hdf5")).ok());
 }
 
 TEST_F(Verify, MissingAndExtraShardsAreFindings) {
-  std::filesystem::rename(folder_.file("part_1.hdf5"), folder_.file("part_9.hdf5"));
+  std::filesystem::rename(folder_.path("part_1.hdf5"), folder_.path("part_9.hdf5"));
   EXPECT_THAT(findings(), ElementsAre("part_9.hdf5: not in the manifest",
                                       "part_1.hdf5: missing, but in the manifest"));
 }
@@ -120,7 +120,7 @@ TEST_F(Verify, TheSameTokensInTwoShardsAreAFindingInAnyLayout) {
 }
 
 TEST_F(Verify, EveryFlippedBitOfAListedShardIsFound) {
-  const std::string path = folder_.file("part_1.hdf5");
+  const std::string path = folder_.path("part_1.hdf5");
   const std::string good = bytes_of(path);
   std::mt19937_64 random(5);
   for (int round = 0; round < 100; ++round) {
@@ -135,9 +135,9 @@ TEST_F(Verify, EveryFlippedBitOfAListedShardIsFound) {
 }
 
 TEST_F(Verify, UnreadableShardsDoNotHideTheOthers) {
-  write_bytes(folder_.file("part_0.hdf5"), "");
-  write_bytes(folder_.file("part_2.hdf5"), bytes_of(folder_.file("part_2.hdf5")).substr(0, 5000));
-  std::filesystem::remove(folder_.file(kManifestName));
+  write_bytes(folder_.path("part_0.hdf5"), "");
+  write_bytes(folder_.path("part_2.hdf5"), bytes_of(folder_.path("part_2.hdf5")).substr(0, 5000));
+  std::filesystem::remove(folder_.path(kManifestName));
   const auto found = findings();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_THAT(found[0], HasSubstr("empty file"));
@@ -185,9 +185,9 @@ TEST_F(Verify, WhatTheGeneratorNeverDoesIsAFinding) {
 }
 
 TEST_F(Verify, FindingsBeyondTheMostAreCounted) {
-  std::filesystem::remove(folder_.file("part_1.hdf5"));
-  std::filesystem::remove(folder_.file("part_2.hdf5"));
-  std::filesystem::remove(folder_.file(kManifestName));
+  std::filesystem::remove(folder_.path("part_1.hdf5"));
+  std::filesystem::remove(folder_.path("part_2.hdf5"));
+  std::filesystem::remove(folder_.path(kManifestName));
   const VerifyOptions options{.limits = SampleLimits{.max_seq_tokens = 4},
                               .most_findings_per_shard = 5};
   const auto found = findings(options);
@@ -198,13 +198,13 @@ TEST_F(Verify, FindingsBeyondTheMostAreCounted) {
 
 TEST_F(Verify, AWrongHistogramIsNamedWithItsEntry) {
   manifest_.token_length_histogram[5] += 1;
-  write_manifest(folder_.file(kManifestName), manifest_);
+  write_manifest(folder_.path(kManifestName), manifest_);
   EXPECT_THAT(findings(), ElementsAre(StartsWith("manifest.json: token_length_histogram[5] is ")));
 }
 
 TEST_F(Verify, NothingToCheckIsADataError) {
   EXPECT_THAT(data_error_of([] { verify_data("/nowhere/at/all"); }), HasSubstr("/nowhere/at/all"));
-  write_bytes(folder_.file(kManifestName), "{");
+  write_bytes(folder_.path(kManifestName), "{");
   EXPECT_THAT(data_error_of([&] { verify_data(folder_.path()); }), HasSubstr("not valid JSON"));
 }
 

@@ -21,7 +21,7 @@ class SampleOrderOverResume : public ::testing::Test {
  protected:
   SampleOrderOverResume() {
     for (const int64_t seqs : {17, 5, 22, 17}) {
-      options_.shards.push_back(folder_.file(concat("part_", options_.shards.size(), ".hdf5")));
+      options_.shards.push_back(folder_.path(concat("part_", options_.shards.size(), ".hdf5")));
       write_shard(options_.shards.back(), ShardLayout::kVariableLength,
                   example_samples(seqs, 300 + options_.shards.size(), kLimits), kLimits);
     }
@@ -54,7 +54,7 @@ class SampleOrderOverResume : public ::testing::Test {
     return ids;
   }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
   PipelineOptions options_;
 };
 

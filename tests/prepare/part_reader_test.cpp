@@ -18,9 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& text) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("text"), text);
-  LineReader reader(folder.file("text"));
+  const TempFolder folder;
+  write_bytes(folder.path("text"), text);
+  LineReader reader(folder.path("text"));
   std::vector<std::string> lines;
   while (const auto line = reader.next()) lines.emplace_back(*line);
   EXPECT_EQ(reader.line_number(), static_cast<int64_t>(lines.size()));
@@ -29,13 +29,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 Documents documents_of(const std::string& text) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("text"), text);
+  const TempFolder folder;
+  write_bytes(folder.path("text"), text);
   const Vocabulary vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."}, "v");
   WordPieceTokenizer tokenizer(vocabulary);
   int64_t heard_bytes = 0;
   Documents documents =
-      read_documents(folder.file("text"), tokenizer, [&](int64_t bytes) { heard_bytes += bytes; });
+      read_documents(folder.path("text"), tokenizer, [&](int64_t bytes) { heard_bytes += bytes; });
   EXPECT_EQ(heard_bytes, static_cast<int64_t>(text.size()));
   return documents;
 }
@@ -104,8 +104,8 @@ TEST(ReadDocumentsTest, RandomBytesAreReadOrRefused) {
 }
 
 TEST(ReadDocumentsTest, MissingFilesAndFoldersAreNamed) {
-  const TemporaryFolder folder;
-  for (const std::string& path : {folder.file("missing"), folder.path()}) {
+  const TempFolder folder;
+  for (const std::string& path : {folder.path("missing"), folder.path()}) {
     try {
       LineReader reader(path);
       FAIL() << path;

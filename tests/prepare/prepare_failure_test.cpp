@@ -187,8 +187,8 @@ TEST(PrepareFailureTest, MissingInputsAreNamed) {
 }
 
 TEST(PrepareFailureTest, AnEmptyTextFileIsNamed) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("empty.txt"), "");
+  const TempFolder folder;
+  write_bytes(folder.path("empty.txt"), "");
   const PrepareFolder other;
   PrepareOptions options = other.options();
   options.inputs = {folder.path()};

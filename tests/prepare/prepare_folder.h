@@ -20,7 +20,7 @@ namespace bertha {
 class PrepareFolder {
  public:
   PrepareFolder() {
-    std::filesystem::create_directory(folder_.file("text"));
+    std::filesystem::create_directory(folder_.path("text"));
     const std::string many = bytes_of(golden_path("many_documents.txt"));
     const std::string single = bytes_of(golden_path("single_document.txt"));
     write_bytes(text(0), many);
@@ -32,12 +32,12 @@ class PrepareFolder {
 
   static constexpr int64_t kTexts = 5;
 
-  std::string text(int64_t index) const { return folder_.file(concat("text/part-0000", index)); }
-  std::string output(const std::string& name) const { return folder_.file("out/" + name); }
-  std::string output() const { return folder_.file("out"); }
+  std::string text(int64_t index) const { return folder_.path(concat("text/part-0000", index)); }
+  std::string output(const std::string& name) const { return folder_.path("out/" + name); }
+  std::string output() const { return folder_.path("out"); }
 
   PrepareOptions options() const {
-    return {.inputs = {folder_.file("text")},
+    return {.inputs = {folder_.path("text")},
             .vocab_file = golden_path("vocab.txt"),
             .output_dir = output(),
             .duplication = 2,
@@ -93,7 +93,7 @@ class PrepareFolder {
   }
 
  private:
-  TemporaryFolder folder_;
+  TempFolder folder_;
 };
 
 inline void expect_same_samples(const SampleSet& found, const SampleSet& wanted) {

@@ -187,10 +187,10 @@ TEST(EvalSelectionTest, IsWhatPythonComputes) {
 }
 
 TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const char* name :
        {"b.txt", "a.txt", "part-00001-of-00500", "eval.txt", "eval.md5", "x.md", "notes.tsv"}) {
-    write_bytes(folder.file(name), "text");
+    write_bytes(folder.path(name), "text");
   }
   const auto names = [&](const std::vector<std::string>& inputs) {
     std::vector<std::string> found;
@@ -201,10 +201,10 @@ TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
     return found;
   };
   EXPECT_THAT(names({folder.path()}), ElementsAre("a.txt", "b.txt", "part-00001-of-00500"));
-  EXPECT_THAT(names({folder.file("eval.txt"), folder.file("b.txt")}),
+  EXPECT_THAT(names({folder.path("eval.txt"), folder.path("b.txt")}),
               ElementsAre("eval.txt", "b.txt"));
-  EXPECT_THROW(names({folder.file("b.txt"), folder.path()}), Error) << "given twice";
-  EXPECT_THROW(names({folder.file("missing.txt")}), Error);
+  EXPECT_THROW(names({folder.path("b.txt"), folder.path()}), Error) << "given twice";
+  EXPECT_THROW(names({folder.path("missing.txt")}), Error);
 }
 
 }  // namespace

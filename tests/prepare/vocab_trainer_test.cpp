@@ -132,13 +132,13 @@ std::vector<std::string> train_on_golden_text(int64_t num_pieces, int workers) {
 }
 
 TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewPieces) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::vector<size_t> num_tokens;
   for (const int64_t size : {200, 330}) {
     const std::vector<std::string> pieces = train_on_golden_text(size, 1);
     ASSERT_EQ(static_cast<int64_t>(pieces.size()), size);
-    write_vocabulary(folder.file("vocab.txt"), pieces);
-    const Vocabulary vocabulary = Vocabulary::load(folder.file("vocab.txt"));
+    write_vocabulary(folder.path("vocab.txt"), pieces);
+    const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
     EXPECT_EQ(vocabulary.size(), size);
     WordPieceTokenizer tokenizer(vocabulary);
     std::vector<int16_t> ids;
@@ -166,8 +166,8 @@ TEST(TrainVocabularyTest, TellsItsProgressAndCountsAllText) {
 }
 
 TEST(TrainVocabularyTest, TextWithoutWordsIsAnError) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("blank.txt"), "\n \n\n");
+  const TempFolder folder;
+  write_bytes(folder.path("blank.txt"), "\n \n\n");
   try {
     train_vocabulary({.inputs = {folder.path()}, .num_pieces = 200}, {});
     FAIL();
@@ -178,9 +178,9 @@ TEST(TrainVocabularyTest, TextWithoutWordsIsAnError) {
 }
 
 TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("a.txt"), "The cat. the caf\u00e9\n" + std::string(201, 'x') + " b");
-  write_bytes(folder.file("b.txt"), "THE Caf\u00c9 b " + std::string(200, 'y'));
+  const TempFolder folder;
+  write_bytes(folder.path("a.txt"), "The cat. the caf\u00e9\n" + std::string(201, 'x') + " b");
+  write_bytes(folder.path("b.txt"), "THE Caf\u00c9 b " + std::string(200, 'y'));
   const auto words = count_words(list_source_files({folder.path()}), 2, [](int64_t) {});
   std::vector<std::string> found;
   for (const WordCount& word : words) found.push_back(concat(word.word, ' ', word.count));

@@ -18,10 +18,10 @@ using ::testing::HasSubstr;
 const std::string kSpecial = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
 
 std::string message_of_loading(const std::string& text) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("vocab.txt"), text);
+  const TempFolder folder;
+  write_bytes(folder.path("vocab.txt"), text);
   try {
-    Vocabulary::load(folder.file("vocab.txt"));
+    Vocabulary::load(folder.path("vocab.txt"));
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);
     return error.what();
@@ -30,9 +30,9 @@ std::string message_of_loading(const std::string& text) {
 }
 
 TEST(VocabularyTest, IdsAreLineNumbersAndWhiteSpaceIsRemoved) {
-  const TemporaryFolder folder;
-  write_bytes(folder.file("vocab.txt"), kSpecial + "the\r\n  ##ing \ncaf\u00e9");
-  const Vocabulary vocabulary = Vocabulary::load(folder.file("vocab.txt"));
+  const TempFolder folder;
+  write_bytes(folder.path("vocab.txt"), kSpecial + "the\r\n  ##ing \ncaf\u00e9");
+  const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
   EXPECT_EQ(vocabulary.size(), 8);
   EXPECT_EQ(vocabulary.special().mask, 4);
   EXPECT_EQ(vocabulary.find_start("the"), 5);

@@ -10,7 +10,7 @@
 
 #include "harness/checkpoint/checkpoint.h"
 #include "kernels/base/log.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
 namespace {

@@ -20,7 +20,7 @@
 #include "harness/checkpoint/state_json.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/thread_collectives.h"
 #include "tests/support/thread_world.h"
 #include "tests/support/transport_world.h"

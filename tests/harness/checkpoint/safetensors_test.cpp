@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "kernels/base/error.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "harness/config/load.h"
 #include "tests/harness/cli/run_program.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "tests/harness/cli/run_program.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

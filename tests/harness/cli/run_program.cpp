@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

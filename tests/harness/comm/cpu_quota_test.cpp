@@ -2,34 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// A folder with the files of /proc and /sys that a test writes.
 class CpuQuotaTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "cpu_quota_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  double quota() const { return cpu_quota_cores(root_.string()); }
+  void write(const std::string& path, const std::string& text) { folder_.write(path, text); }
+  double quota() const { return cpu_quota_cores(folder_.path()); }
 
  private:
-  fs::path root_;
+  const TempFolder folder_;
 };
 
 TEST_F(CpuQuotaTest, NoFilesMeanNoLimit) { EXPECT_EQ(quota(), 0); }

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "harness/config/load.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
-#include "tests/harness/config/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

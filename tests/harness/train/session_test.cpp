@@ -50,7 +50,7 @@ TEST(BatchCapacity, HoldsTheLargestShareOfTheBatchAndTheEvaluationBatch) {
 class DataOptions : public ::testing::Test {
  protected:
   DataOptions() {
-    write_shard(folder_.file("part_0.hdf5"), ShardLayout::kVariableLength, example_samples(3, 1));
+    write_shard(folder_.path("part_0.hdf5"), ShardLayout::kVariableLength, example_samples(3, 1));
     config_.data.train = config_.data.eval = folder_.path();
     config_.data.max_seq_tokens = 64;
     config_.data.max_masked_per_seq = 9;
@@ -65,7 +65,7 @@ class DataOptions : public ::testing::Test {
     config_.eval.max_samples = 8;
   }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
   Config config_;
 };
 
@@ -73,7 +73,7 @@ TEST_F(DataOptions, OfTheTrainingDataGoOnWhereTheRunStands) {
   config_.data.exchange_padding = "allgather";
   config_.data.order = "published";
   const PipelineOptions options = pipeline_options(config_, 13);
-  EXPECT_EQ(options.shards, std::vector<std::string>{folder_.file("part_0.hdf5")});
+  EXPECT_EQ(options.shards, std::vector<std::string>{folder_.path("part_0.hdf5")});
   EXPECT_EQ(options.first_step, 13);
   EXPECT_EQ(options.num_steps, 7);
   EXPECT_EQ(options.max_seq_tokens, 64);

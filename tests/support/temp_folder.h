@@ -2,9 +2,13 @@
 
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -13,7 +17,8 @@ class TempFolder {
  public:
   TempFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "bertha_test_XXXXXX").string();
-    path_ = mkdtemp(name.data());
+    BERTHA_CHECK(mkdtemp(name.data()) != nullptr, name, ": ", std::strerror(errno));
+    path_ = name;
   }
   ~TempFolder() {
     std::error_code ignored;
