@@ -1,7 +1,5 @@
 #include "harness/train/timers.h"
 
-#include <utility>
-
 namespace bertha {
 
 std::unique_ptr<Event> PhaseTimers::record() {
@@ -20,12 +18,13 @@ void PhaseTimers::end() {
 }
 
 std::array<double, kNumPhases> PhaseTimers::take_totals_ms() {
+  std::array<double, kNumPhases> totals_ms{};
   while (!spans_.empty() && spans_.front().end != nullptr && spans_.front().end->is_done()) {
     const Span& span = spans_.front();
-    total_of(span.phase) += span.end->ms_since(*span.begin);
+    totals_ms[static_cast<size_t>(span.phase)] += span.end->ms_since(*span.begin);
     spans_.pop_front();
   }
-  return std::exchange(totals_ms_, {});
+  return totals_ms;
 }
 
 }  // namespace bertha
