@@ -94,7 +94,6 @@ struct LogConfig {
   std::string run_name = "bert";
   bool tensorboard = true;
   bool plots = true;
-  std::string progress = "auto";  // auto | line | plain
 };
 
 struct MlperfConfig {
@@ -102,6 +101,7 @@ struct MlperfConfig {
   std::string submission_platform = "reference";
   std::string division = "closed";  // closed | open
   std::string status = "research";  // cloud | onprem | preview | research
+  bool cache_cleared = false;       // by whoever starts the run, which needs root
 };
 
 struct Config {

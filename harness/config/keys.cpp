@@ -182,8 +182,6 @@ std::vector<Key> make_keys() {
        "Write TensorBoard event files."},
       {"log.plots", log<&L::plots>, Unit::kNone, {}, {},
        "Write SVG curves of loss and accuracy at the end."},
-      {"log.progress", log<&L::progress>, Unit::kNone, {}, {"auto", "line", "plain"},
-       "Progress as one redrawn line or as plain lines; auto = redrawn on a terminal."},
 
       {"mlperf.submission_org", mlperf<&P::submission_org>, Unit::kNone, {}, {},
        "Organisation in the MLLOG records."},
@@ -193,6 +191,8 @@ std::vector<Key> make_keys() {
        "Division in the MLLOG records."},
       {"mlperf.status", mlperf<&P::status>, Unit::kNone, {}, {"cloud", "onprem", "preview", "research"},
        "Submission status in the MLLOG records."},
+      {"mlperf.cache_cleared", mlperf<&P::cache_cleared>, Unit::kNone, {}, {},
+       "You have emptied the page caches of all nodes before this start; cache_clear in the MLLOG records."},
   };
 }
 // clang-format on

@@ -67,9 +67,10 @@ void MlperfLog::stop(const char* key, Json metadata, Place place) {
   write({"INTERVAL_END", key, nullptr, std::move(metadata), place});
 }
 
-void MlperfLog::init_start() {
-  // Emptying the page cache needs root and is the launcher's part; this process never does it.
-  point("cache_clear", false);
+void MlperfLog::init_start(const Config& config) {
+  // Emptying the page caches needs root, so no process here does it: the record repeats what
+  // whoever started the run says.
+  point("cache_clear", config.mlperf.cache_cleared);
   start("init_start");
 }
 

@@ -26,7 +26,7 @@ class MlperfLog {
 
   explicit MlperfLog(const std::string& path, Clock clock = now_ms);
 
-  void init_start();
+  void init_start(const Config& config);
   void init_stop(const Config& config, const RunFacts& facts);
   /// `first_sample` is 0, or the samples a resumed run has trained before.
   void run_start(int64_t first_sample);

@@ -38,7 +38,7 @@ class FileReporter final : public Reporter {
     if (config.log.tensorboard) tensorboard_ = std::make_unique<TensorBoardFile>(run_dir + "/tb");
   }
 
-  void init_start() override { mlperf_->init_start(); }
+  void init_start() override { mlperf_->init_start(config_); }
 
   void init_stop(const RunFacts& facts) override {
     facts_ = facts;

@@ -86,6 +86,7 @@ inline Config test_config() {
   config.mlperf.submission_org = "A \"quoted\" org";
   config.mlperf.submission_platform = "2x\ttab";
   config.mlperf.status = "onprem";
+  config.mlperf.cache_cleared = true;
   return config;
 }
 

@@ -102,7 +102,7 @@ TEST(MlperfCheck, ALogWithoutFaultHasNoFinding) {
 TEST(MlperfCheck, WhatOurOwnLogWritesComplies) {
   const test::TempFolder folder;
   MlperfLog log(folder.path("result_0.txt"));
-  log.init_start();
+  log.init_start(test::test_config());
   log.init_stop(test::test_config(), test::test_facts());
   log.run_start(0);
   log.eval_start(150080);

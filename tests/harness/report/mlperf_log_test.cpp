@@ -18,7 +18,7 @@ using test::TempFolder;
 std::vector<std::string> recorded_lines(const std::string& path) {
   int64_t now = 1715252859434;
   MlperfLog log(path, [&now] { return now += 7; });
-  log.init_start();
+  log.init_start(test::test_config());
   log.init_stop(test::test_config(), test::test_facts());
   log.run_start(0);
   for (const int64_t step : {335, 670}) {
@@ -44,8 +44,22 @@ TEST(MlperfLog, ALineIsByteForByteWhatThePythonLibraryWrites) {
   EXPECT_THAT(line,
               testing::MatchesRegex(":::MLLOG \\{\"namespace\": \"\", \"time_ms\": 1715252859441, "
                                     "\"event_type\": \"POINT_IN_TIME\", \"key\": \"cache_clear\", "
-                                    "\"value\": false, \"metadata\": \\{\"file\": "
+                                    "\"value\": true, \"metadata\": \\{\"file\": "
                                     "\"harness/report/mlperf_log.cpp\", \"lineno\": [0-9]+\\}\\}"));
+}
+
+TEST(MlperfLog, CachesCountAsClearedOnlyWhenTheConfigSaysSo) {
+  const TempFolder folder;
+  for (const bool cleared : {false, true}) {
+    Config config = test::test_config();
+    config.mlperf.cache_cleared = cleared;
+    const std::string path = folder.path(cleared ? "cleared" : "default");
+    MlperfLog(path).init_start(config);
+    const json record = json::parse(test::lines_of(path).front().substr(9));
+    EXPECT_EQ(record["key"], "cache_clear");
+    EXPECT_EQ(record["value"], cleared);
+  }
+  EXPECT_FALSE(Config().mlperf.cache_cleared);
 }
 
 TEST(MlperfLog, KeysComeInTheOrderOfPublishedLogs) {
