@@ -22,6 +22,16 @@ std::string verdict(const RunSummary& summary) {
   return target_reached(summary) ? "  (target reached)" : "  (target missed)";
 }
 
+std::string next_command(const RunSummary& summary) {
+  const std::string config = concat(" --config ", summary.run_dir, "/resolved.yaml");
+  if (summary.target_accuracy > 0 && !target_reached(summary)) {
+    // The run may have been told to start afresh; to go on it must not be.
+    return concat("bertha train", config, " --output-dir ", summary.run_dir,
+                  " --resume auto --max-steps ", 2 * summary.steps);
+  }
+  return concat("bertha eval", config, " --checkpoint ", summary.checkpoint);
+}
+
 }  // namespace
 
 bool target_reached(const RunSummary& summary) {
@@ -52,7 +62,7 @@ std::string summary_text(const RunSummary& summary) {
   text += row("logs", concat(summary.run_dir, "/metrics.jsonl, ", summary.run_dir, "/mllog"));
   if (summary.plots) text += row("plots", summary.run_dir + "/plots");
   text += row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
-  if (!summary.next_step.empty()) text += row("next", summary.next_step);
+  if (!summary.checkpoint.empty()) text += row("next", next_command(summary));
   return text;
 }
 

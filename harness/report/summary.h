@@ -19,12 +19,12 @@ struct RunSummary {
   std::string run_dir = {};
   std::string checkpoint = {};  // "" = none was written
   bool plots = true;
-  std::string next_step = {};  // one line: what to do now; "" = none
 };
 
 bool target_reached(const RunSummary& summary);
 
-/// The table, one fact per line, ending in a newline; for standard output.
+/// The table, one fact per line, ending in a newline; for standard output. With a checkpoint its
+/// last line is a command to copy: after a missed target one that trains on, else an evaluation.
 std::string summary_text(const RunSummary& summary);
 
 }  // namespace bertha

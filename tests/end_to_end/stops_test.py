@@ -1,6 +1,8 @@
 """How a run ends by itself: target, plan, samples, time limit, each with its exit code."""
 
-from support import EndToEnd, checkpoints, main, records, steps
+import re
+
+from support import EndToEnd, bertha, checkpoints, main, records, steps
 
 
 class Ends(EndToEnd):
@@ -27,6 +29,26 @@ class Ends(EndToEnd):
         self.assertEqual(checkpoints(folder), ["step_00000007"])
         # The last step is evaluated even when the plan has no evaluation there.
         self.assertEqual([e["step"] for e in records(folder, "eval")], [6, 7])
+
+    def next_command(self, done):
+        """The words after `bertha` in the last line of the summary."""
+        found = re.search(r"^  next +bertha (.+)$", done.out, re.MULTILINE)
+        self.assertIsNotNone(found, done)
+        return found.group(1).split()
+
+    def test_the_command_after_a_missed_target_trains_on(self):
+        folder = self.new_folder()
+        done = self.train(folder, code=3, train__target_accuracy=0.99, train__max_steps=3,
+                          checkpoint__resume="never")
+        again = bertha(*self.next_command(done))
+        self.assertEqual(again.code, 3, again)
+        self.assertEqual(sorted(steps(folder)), [1, 2, 3, 4, 5, 6])
+
+    def test_the_command_after_a_success_evaluates_the_checkpoint(self):
+        folder = self.new_folder()
+        done = self.train(folder, train__max_steps=2)
+        again = bertha(*self.next_command(done))
+        self.assertEqual(again.code, 0, again)
 
     def test_no_target_ends_the_run_with_0(self):
         folder = self.new_folder()

@@ -102,8 +102,7 @@ RunSummary summary() {
           .seqs_per_second = 382,
           .tokens_per_second = 20480,
           .run_dir = "runs/x",
-          .checkpoint = "runs/x/ckpt/step_00001200",
-          .next_step = "bertha eval --init-checkpoint X"};
+          .checkpoint = "runs/x/ckpt/step_00001200"};
 }
 
 TEST(Summary, NamesTargetResultSpeedAndPlaces) {
@@ -119,7 +118,20 @@ TEST(Summary, NamesTargetResultSpeedAndPlaces) {
             "  logs          runs/x/metrics.jsonl, runs/x/mllog\n"
             "  plots         runs/x/plots\n"
             "  checkpoint    runs/x/ckpt/step_00001200\n"
-            "  next          bertha eval --init-checkpoint X\n");
+            "  next          bertha eval --config runs/x/resolved.yaml --checkpoint "
+            "runs/x/ckpt/step_00001200\n");
+}
+
+TEST(Summary, AfterAMissedTargetTheNextCommandTrainsOn) {
+  RunSummary run = summary();
+  run.accuracy = 0.2499;
+  EXPECT_THAT(summary_text(run),
+              testing::EndsWith("  next          bertha train --config runs/x/resolved.yaml "
+                                "--output-dir runs/x --resume auto --max-steps 2400\n"));
+  run.target_accuracy = 0;  // nothing was missed
+  EXPECT_THAT(summary_text(run), HasSubstr("next          bertha eval "));
+  run.checkpoint = "";
+  EXPECT_THAT(summary_text(run), Not(HasSubstr("next")));
 }
 
 TEST(Summary, SaysWhatIsMissing) {
