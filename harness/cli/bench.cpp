@@ -4,16 +4,14 @@
 #include <memory>
 
 #include "data/pipeline.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
+#include "harness/cli/option_checks.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
-
-const std::map<std::string, ExchangePadding> kExchanges{{"off", ExchangePadding::kOff},
-                                                        {"allgather", ExchangePadding::kAllGather},
-                                                        {"lengths", ExchangePadding::kLengths}};
 
 struct LoaderOptions {
   std::string data;
@@ -61,11 +59,11 @@ void add_bench_command(CLI::App& program, Chosen& chosen) {
   loader.add_option("--scratch", sizes.scratch_folder, "Folder for the synthetic shards")
       ->type_name("DIR");
   loader.add_option("--seconds", sizes.timed_s, "Time to measure (default 5)")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->type_name("S");
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
     loader.add_option(name, value, concat(doc, " (default ", value, ")"))
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1))
         ->type_name("N");
   };
   count("--global-batch", sizes.global_batch_seqs, "Sequences per step over all ranks");
@@ -75,9 +73,11 @@ void add_bench_command(CLI::App& program, Chosen& chosen) {
   count("--max-seq-tokens", sizes.max_seq_tokens, "Longest sequence");
   count("--max-masked-per-seq", sizes.max_masked_per_seq, "Most masked tokens of a sequence");
   count("--vocab-size", sizes.vocab_size, "Entries of the vocabulary");
-  loader.add_option("--exchange-padding", sizes.exchange, "off, allgather or lengths (default)")
-      ->transform(CLI::CheckedTransformer(kExchanges))
-      ->type_name("MODE");
+  add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.exchange,
+                              {{"off", ExchangePadding::kOff},
+                               {"allgather", ExchangePadding::kAllGather},
+                               {"lengths", ExchangePadding::kLengths}},
+                              "How ranks even out their tokens (default lengths)");
   loader.callback([&chosen, options] {
     chosen.action = [options](CommandContext& context) { return run_loader(*options, context); };
   });

@@ -3,6 +3,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/option_checks.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 
@@ -50,7 +51,7 @@ void add_check(CLI::App& config, Chosen& chosen) {
   add_config_options(check, ShortOptions::kTraining);
   const auto ranks = std::make_shared<int>(0);
   check.add_option("--ranks", *ranks, "Ranks that the batch must divide over")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   check.callback([&check, &chosen, ranks] {
     chosen.action = [&check, ranks](CommandContext&) {

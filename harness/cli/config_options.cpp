@@ -14,31 +14,49 @@ namespace {
 struct ShortOption {
   std::string_view names;
   std::string_view key;
+  std::string_view type = "";            // for help; empty = what the key says
+  std::string_view evaluation_doc = "";  // for help; empty = an evaluation does not heed it
 };
 
-constexpr std::array kTrainingOptions{
+constexpr std::array kShortOptions{
     ShortOption{"--max-steps", "train.max_steps"},
     ShortOption{"--max-samples", "train.max_samples"},
     ShortOption{"--global-batch", "train.global_batch_seqs"},
     ShortOption{"--grad-accum", "train.accumulation_steps"},
     ShortOption{"--lr", "optimizer.base_learning_rate"},
     ShortOption{"--warmup-steps", "optimizer.warmup_steps"},
-    ShortOption{"--target-accuracy", "train.target_accuracy"},
-    ShortOption{"--time-limit", "train.time_limit_minutes"},
+    ShortOption{.names = "--target-accuracy",
+                .key = "train.target_accuracy",
+                .evaluation_doc = "Exit with code 3 below this masked-token accuracy; 0 = none"},
+    ShortOption{"--time-limit", "train.time_limit_minutes", "MINUTES"},
     ShortOption{"--seed", "train.seed"},
-    ShortOption{"--backend", "train.backend"},
-    ShortOption{"-o,--output-dir", "log.run_dir"},
-    ShortOption{"--resume", "checkpoint.resume"},
-    ShortOption{"--init-checkpoint", "checkpoint.init"},
+    ShortOption{
+        .names = "--backend",
+        .key = "train.backend",
+        .evaluation_doc = "Where the maths runs; auto = cuda when built in and a device answers"},
+    ShortOption{"-o,--output-dir", "log.run_dir", "DIR"},
+    ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
+    ShortOption{"--init-checkpoint", "checkpoint.init", "DIR"},
     ShortOption{"--eval-every-samples", "eval.every_samples"},
     ShortOption{"--save-every", "checkpoint.every_steps"},
     ShortOption{"--keep", "checkpoint.keep"},
 };
 
+// "N", "X", "cpu|cuda": what stands for the value in help.
+std::string type_text(const ShortOption& option, const Key& key) {
+  if (!option.type.empty()) return std::string(option.type);
+  std::string words;
+  for (const std::string_view word : key.words) {
+    words += (words.empty() ? "" : "|") + std::string(word);
+  }
+  if (!words.empty()) return words;
+  return type_name(key) == "integer" ? "N" : "X";
+}
+
 std::string long_name(const CLI::Option& option) { return "--" + option.get_lnames().front(); }
 
 const ShortOption* find_short(std::string_view name) {
-  for (const ShortOption& option : kTrainingOptions) {
+  for (const ShortOption& option : kShortOptions) {
     if (option.names == name || option.names.ends_with("," + std::string(name))) return &option;
   }
   return nullptr;
@@ -59,13 +77,14 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
   add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
       .type_name("KEY=VALUE");
-  if (shorts == ShortOptions::kNone) return;
-  for (const ShortOption& option : kTrainingOptions) {
+  for (const ShortOption& option : kShortOptions) {
+    const bool evaluation = shorts == ShortOptions::kEvaluation;
+    if (evaluation && option.evaluation_doc.empty()) continue;
     const Key* const key = find_key(option.key);
-    std::string doc(key->doc.substr(0, key->doc.size() - 1));
+    std::string doc(evaluation ? option.evaluation_doc : key->doc.substr(0, key->doc.size() - 1));
     doc += " (" + std::string(option.key) + ")";
     add_repeatable(command, option.names, doc)
-        .type_name(type_name(*key) == "text" ? "TEXT" : "N")
+        .type_name(type_text(option, *key))
         ->group("Short for --set");
   }
 }

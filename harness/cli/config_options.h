@@ -6,10 +6,11 @@
 
 namespace bertha {
 
-/// Which of the short options for --set a command offers.
-enum class ShortOptions : uint8_t { kNone, kTraining };
+/// Which of the short options for --set a command offers: all of a training run, such as
+/// --max-steps, or those that an evaluation heeds.
+enum class ShortOptions : uint8_t { kTraining, kEvaluation };
 
-/// Adds --config FILE, --set KEY=VALUE and, for training, the usual names such as --max-steps.
+/// Adds --config FILE, --set KEY=VALUE and the short options.
 void add_config_options(CLI::App& command, ShortOptions shorts);
 
 /// The configuration that the parsed options of `command` ask for; the last one written wins.

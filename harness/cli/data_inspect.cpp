@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <memory>
 
 #include "data/convert.h"
@@ -9,7 +8,9 @@
 #include "data/pipeline.h"
 #include "data/stats.h"
 #include "data/verify.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/report/files.h"
@@ -119,6 +120,7 @@ void add_path(CLI::App& command, InspectOptions& options) {
       ->required()
       ->type_name("PATH");
   command.add_option("--threads", options.threads, "Threads; 0 = one per core (default)")
+      ->check(whole_number(0))
       ->type_name("N");
   add_limit_options(command, options.limits);
 }
@@ -126,17 +128,17 @@ void add_path(CLI::App& command, InspectOptions& options) {
 }  // namespace
 
 void add_layout_option(CLI::App& command, ShardLayout& layout) {
-  static const std::map<std::string, ShardLayout> kLayouts{
-      {"variable", ShardLayout::kVariableLength}, {"fixed", ShardLayout::kFixedLength}};
-  command.add_option("--layout", layout, "variable (default) or fixed length")
-      ->transform(CLI::CheckedTransformer(kLayouts))
-      ->type_name("LAYOUT");
+  add_choice<ShardLayout>(
+      command, "--layout", layout,
+      {{"variable", ShardLayout::kVariableLength}, {"fixed", ShardLayout::kFixedLength}},
+      "How sequences are stored: at their own length (default), or all padded to the longest");
 }
 
 void add_limit_options(CLI::App& command, SampleLimits& limits) {
   const auto limit = [&](const std::string& name, int64_t& value, const std::string& doc) {
     command
         .add_option(name, value, concat(doc, " (default: that of manifest.json, else ", value, ")"))
+        ->check(whole_number(0))
         ->type_name("N");
   };
   limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary");

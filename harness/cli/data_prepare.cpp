@@ -4,6 +4,7 @@
 
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/report/text_format.h"
@@ -99,30 +100,42 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "--eval-samples 10000"}});
   const auto options = std::make_shared<PrepareOptions>();
   add_text_option(prepare, options->inputs);
-  prepare.add_option("--vocab", options->vocab_file, "vocab.txt")->required()->type_name("FILE");
+  prepare.add_option("--vocab", options->vocab_file, "Vocabulary, a piece per line")
+      ->required()
+      ->type_name("FILE");
   prepare.add_option("-o,--output", options->output_dir, "Folder to write")
       ->required()
       ->type_name("DIR");
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    prepare.add_option(name, value, concat(doc, " (default ", value, ")"))->type_name("N");
+    prepare.add_option(name, value, concat(doc, " (default ", value, ")"))
+        ->check(whole_number(0))
+        ->type_name("N");
   };
   count("--shards", options->num_shards, "Shards to write; 0 = one per text file");
   count("--duplication", options->duplication, "Times that each text is used, masked anew");
   count("--max-seq-tokens", options->max_seq_tokens, "Longest sequence");
   count("--max-masked-per-seq", options->max_masked_per_seq, "Most masked tokens of a sequence");
-  count("--eval-samples", options->eval_samples, "Pick so many samples into one file; 0 = shards");
-  prepare.add_option("--masked-fraction", options->masked_fraction, "Part of the tokens to mask")
-      ->check(CLI::Range(0.0, 1.0))
+  count("--eval-samples", options->eval_samples,
+        "Write so many picked samples into one file; 0 = all, as shards");
+  prepare
+      .add_option(
+          "--masked-fraction", options->masked_fraction,
+          concat("Part of the tokens to mask, 0 to 1 (default ", options->masked_fraction, ")"))
+      ->check(fraction())
       ->type_name("X");
   prepare
       .add_option("--short-seq-probability", options->short_seq_probability,
-                  "How often a sequence is made shorter")
-      ->check(CLI::Range(0.0, 1.0))
+                  concat("How often a sequence is made shorter, 0 to 1 (default ",
+                         options->short_seq_probability, ")"))
+      ->check(fraction())
       ->type_name("X");
-  prepare.add_option("--seed", options->seed, concat("Seed (default ", options->seed, ")"))
+  prepare
+      .add_option("--seed", options->seed,
+                  concat("Seed of pairs and masks (default ", options->seed, ")"))
       ->type_name("N");
   prepare.add_option("--workers", options->workers, "Threads; 0 = one per processor (default)")
+      ->check(whole_number(0))
       ->type_name("N");
   prepare.add_flag("--resume,!--no-resume", options->resume,
                    "Keep finished parts of an earlier run (default)");

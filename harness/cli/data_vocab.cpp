@@ -4,6 +4,7 @@
 
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "kernels/base/error.h"
@@ -57,10 +58,13 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   VocabOptions& options = command->options;
   add_text_option(vocab, options.inputs);
   vocab
-      .add_option("--size", options.num_pieces, concat("Pieces (default ", options.num_pieces, ")"))
+      .add_option("--size", options.num_pieces,
+                  concat("Pieces of the vocabulary (default ", options.num_pieces, ")"))
+      ->check(whole_number(0))
       ->type_name("N");
   vocab.add_option("-o,--output", command->output, "File to write")->required()->type_name("FILE");
   vocab.add_option("--workers", options.workers, "Threads; 0 = one per processor (default)")
+      ->check(whole_number(0))
       ->type_name("N");
   vocab.callback([&chosen, command] {
     chosen.action = [command](CommandContext& context) { return run_vocab(*command, context); };

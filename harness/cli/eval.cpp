@@ -20,7 +20,7 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
                     "runs/latest/ckpt/step_00001000",
                     "bertha eval --config configs/quickstart.yaml --checkpoint my_model --set "
                     "data.eval=data/eval"}});
-  add_config_options(eval, ShortOptions::kTraining);
+  add_config_options(eval, ShortOptions::kEvaluation);
   const auto checkpoint = std::make_shared<std::string>();
   eval.add_option("--checkpoint", *checkpoint, "Folder with model.safetensors")
       ->required()

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "harness/cli/command.h"
+#include "harness/cli/option_checks.h"
 #include "harness/report/mlperf_check.h"
 #include "harness/report/plots.h"
 #include "kernels/base/error.h"
@@ -57,7 +58,7 @@ void add_check(CLI::App& log, Chosen& chosen) {
   check
       .add_option("--target-accuracy", options->target_accuracy,
                   "Accuracy that some evaluation has to reach (default 0.720)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(fraction())
       ->type_name("X");
   check.callback([&chosen, options] {
     chosen.action = [options](CommandContext&) { return run_check(*options); };

@@ -5,6 +5,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/option_checks.h"
 #include "harness/cli/plan_inputs.h"
 #include "harness/cli/plan_model.h"
 #include "harness/config/check.h"
@@ -138,7 +139,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   add_config_options(plan, ShortOptions::kTraining);
   const auto options = std::make_shared<PlanOptions>();
   plan.add_option("--ranks", options->ranks, "Ranks of the run (default 1)")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   plan.add_option("--gpu-memory", options->gpu_memory,
                   "Memory of a GPU, such as 141GB or 80GiB; implies 16-bit weights")

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "harness/config/load.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/temp_folder.h"
@@ -62,6 +64,47 @@ TEST(CommandLine, EveryCommandHasHelpThatStartsWithThreeExamples) {
   }
 }
 
+// Help is for people: nothing of how the library stores choices or checks numbers.
+TEST(CommandLine, HelpIsReadable) {
+  for (std::vector<std::string> words : all_commands()) {
+    const std::string name = joined(words);
+    words.emplace_back("--help");
+    const std::string help = run_bertha_program(words).out;
+    for (const char* const garbage :
+         {"{", "->", "[0 - ", ":INT", ":FLOAT", ":POSITIVE", "REQUIRED", "SUBCOMMAND", "\n\n\n"}) {
+      EXPECT_THAT(help, Not(HasSubstr(garbage))) << name;
+    }
+    EXPECT_THAT(help, Not(testing::EndsWith("\n\n"))) << name;
+    std::istringstream lines(help.substr(help.find("\nUsage: ")));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST(CommandLine, HelpNamesTheWordsThatAnOptionTakes) {
+  const auto help = [](std::vector<std::string> words) {
+    words.emplace_back("--help");
+    return run_bertha_program(words).out;
+  };
+  for (const std::string command : {"prepare", "convert"}) {
+    EXPECT_THAT(help({"data", command}), HasSubstr("--layout variable|fixed "));
+  }
+  EXPECT_THAT(help({"bench", "loader"}), HasSubstr("--exchange-padding off|allgather|lengths\n"));
+  EXPECT_THAT(help({"train"}), HasSubstr("--backend auto|cpu|cuda "));
+  EXPECT_THAT(help({"data", "verify"}), HasSubstr("Usage: bertha data verify [OPTIONS] PATH\n"));
+  EXPECT_THAT(help({"data", "vocab"}), HasSubstr("--text PATH... "));
+  EXPECT_THAT(help({"data", "vocab"}), HasSubstr("File to write (required)\n"));
+}
+
+TEST(CommandLine, EvalOffersOnlyWhatItHeeds) {
+  const std::string help = run_bertha_program({"eval", "--help"}).out;
+  for (const char* const option : {"--config", "--set", "--target-accuracy", "--backend"}) {
+    EXPECT_THAT(help, HasSubstr(option));
+  }
+  for (const char* const option : {"--max-steps", "--lr", "--resume", "--init-checkpoint"}) {
+    EXPECT_THAT(help, Not(HasSubstr(option)));
+  }
+}
+
 TEST(CommandLine, HelpOfACommandNeedsNoDashes) {
   EXPECT_EQ(run_bertha_program({"help", "config", "show"}).out,
             run_bertha_program({"config", "show", "--help"}).out);
@@ -101,6 +144,22 @@ TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
       {{"config", "check", "--global-batch", "7", "--ranks", "2"},
        "train.global_batch_seqs = 7 is not divisible by 2 ranks x train.accumulation_steps = 1 "
        "(2); choose 8"},
+      {{"data", "convert", "a", "-o", "b", "--layout", "fxed"},
+       "data convert: --layout: found \"fxed\", want variable|fixed; see bertha data convert "
+       "--help"},
+      {{"log", "check", "a", "--target-accuracy", "1.5"},
+       "log check: --target-accuracy: found \"1.5\", want a number from 0 to 1; see bertha log "
+       "check "
+       "--help"},
+      {{"bench", "loader", "--seconds", "0"},
+       "bench loader: --seconds: found \"0\", want a number above 0; see bertha bench loader "
+       "--help"},
+      {{"plan", "--ranks", "0"},
+       "plan: --ranks: found \"0\", want a whole number, 1 to 1048576; see bertha plan --help"},
+      {{"data", "verify", "a", "--threads", "two"},
+       "data verify: --threads: found \"two\", want a whole number, 0 or more; see bertha data "
+       "verify "
+       "--help"},
       {{"plan", "--config", "none.yaml"}, "none.yaml: no such file; give the path of a YAML file"},
   };
   for (const Case& wrong : cases) {
