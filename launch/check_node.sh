@@ -7,6 +7,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   echo "Usage: launch/check_node.sh      (on every node: srun --ntasks-per-node=1 launch/check_node.sh)"
   exit 0
 fi
+(($# == 0)) || stop 2 "takes no arguments; see launch/check_node.sh --help"
 
 failed=no
 line() { printf '%-5s %-20s %s\n' "$1" "$2" "$3"; }

@@ -5,7 +5,11 @@
 #   launch/split_text.sh OUT_DIR FILE...   ->   OUT_DIR/train/part-*.txt OUT_DIR/eval.txt
 set -euo pipefail
 
-out_dir=${1:?usage: split_text.sh OUT_DIR FILE...}
+if (($# < 2)) || [[ $1 == -* ]]; then
+  echo "split_text.sh: usage: split_text.sh OUT_DIR FILE..." >&2
+  exit 2
+fi
+out_dir=$1
 shift
 num_parts=8
 for file in "$@"; do

@@ -5,6 +5,10 @@
 #   launch/wordnet_text.sh [WORDNET_DIR] > glosses.txt
 set -euo pipefail
 
+if [[ ${1:-} == -* ]]; then
+  echo "wordnet_text.sh: usage: wordnet_text.sh [WORDNET_DIR] > glosses.txt" >&2
+  exit 2
+fi
 wordnet_dir=${1:-/usr/share/wordnet}
 for class in noun verb adj adv; do
   if [[ ! -r $wordnet_dir/data.$class ]]; then

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
@@ -41,15 +42,21 @@ class LaunchScripts(unittest.TestCase):
         file.chmod(0o755)
         return str(file)
 
-    def start(self, script, *arguments, **environment):
+    def launch(self, script, *arguments, **environment):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI"))}
         clean.update(environment, PATH=f"{self.bin}:{os.environ['PATH']}")
         clean.setdefault("BERTHA", self.bertha)
-        done = subprocess.run(
+        return subprocess.Popen(
             ["bash", str(LAUNCH / script), *map(str, arguments)],
-            env=clean, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False,
+            env=clean, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
-        return done.returncode, done.stdout.decode()
+
+    def start(self, script, *arguments, **environment):
+        """Runs a script to its end: exit code and output."""
+        run = self.launch(script, *arguments, **environment)
+        output = run.communicate(timeout=60)[0].decode()
+        return run.returncode, output
 
     def test_every_script_parses_and_may_be_executed(self):
         scripts = list(shell_scripts())
@@ -74,6 +81,18 @@ class LaunchScripts(unittest.TestCase):
         self.assertEqual(self.start("run_mpirun.sh", "--hosts", "a,b", self.config)[0], 2)
         self.assertEqual(self.start("run_local.sh", "--ranks", "two", self.config)[0], 2)
 
+    def test_wrong_arguments_are_refused_before_anything_is_done(self):
+        for code, *words in ((2, "quickstart", "--run-dir"), (2, "quickstart", "--text"),
+                             (2, "quickstart", "--small", "--bogus"),
+                             (4, "quickstart", "--text", "/nowhere/book.txt"),
+                             (2, "check_node.sh", "--bogus"), (2, "split_text.sh"),
+                             (2, "split_text.sh", self.folder), (2, "split_text.sh", "--help"),
+                             (2, "wordnet_text.sh", "--help")):
+            found, output = self.start(*words)
+            self.assertEqual(found, code, f"{words}: {output}")
+            self.assertEqual(len(output.splitlines()), 1, output)
+            self.assertIn(words[0], output)
+
     def test_a_program_that_is_not_there_is_named(self):
         code, output = self.start("run_local.sh", self.config, BERTHA="/nowhere/bertha")
         self.assertEqual(code, 5, output)
@@ -92,6 +111,25 @@ class LaunchScripts(unittest.TestCase):
         self.assertIn("<--host> <a:2,b:3>", output)
         self.assertIn("<-x> <OMP_NUM_THREADS>", output)
         self.assertIn(wanted.replace("bertha", f"<{self.bertha}>", 1), output)
+
+    def test_sigterm_reaches_mpirun_as_the_signal_that_it_passes_on(self):
+        ready = self.folder / "ready"
+        self.stand_in("mpirun", f"""
+trap 'echo ending; sleep 0.3; echo saved; exit 75' USR1
+trap 'echo killed; exit 143' TERM
+touch '{ready}'
+for _ in {{1..600}}; do sleep 0.05; done""")
+        for script in (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2"]):
+            ready.unlink(missing_ok=True)
+            run = self.launch(script[0], *script[1:], self.config)
+            while not ready.exists():
+                self.assertIsNone(run.poll())
+                time.sleep(0.02)
+            run.terminate()
+            output = run.communicate(timeout=60)[0].decode()
+            self.assertEqual(run.returncode, 75, output)
+            self.assertEqual(output.splitlines()[-1], "saved", output)
+            self.assertNotIn("killed", output)
 
     def test_slurm_puts_a_saved_run_back_into_the_queue(self):
         listing = 'if [[ $1 == --mpi=list ]]; then printf "none\\npmix\\n" >&2; exit 0; fi'

@@ -7,34 +7,52 @@ from support import EndToEnd, Running, bertha, checkpoints, main, steps
 
 
 class Signals(EndToEnd):
-    def check(self, ranks, signal_number, to_every_rank):
-        folder = self.new_folder()
-        words = self.data.config(log__run_dir=folder, train__max_steps=10**6,
-                                 eval__every_samples=10**9)
-        with Running("train", *words, ranks=ranks) as run:
-            run.wait_for(lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3,
-                         "three steps")
-            if to_every_rank:
-                run.process.send_signal(signal_number)  # the launcher passes it on
-            else:
-                os.kill(run.rank_processes()[-1], signal_number)
-            done = run.wait()
+    def words(self, folder):
+        return self.data.config(log__run_dir=folder, train__max_steps=10**6,
+                                eval__every_samples=10**9)
+
+    def check(self, folder, run, stop):
+        """The run, once under way, ends with its state saved after `stop(run)`."""
+        run.wait_for(lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3,
+                     "three steps")
+        stop(run)
+        done = run.wait()
         self.assertEqual(done.code, 75, done)
         self.assertEqual(checkpoints(folder), [f"step_{max(steps(folder)):08d}"])
         self.assertEqual(done.errors(), [], done)
+        self.assertEqual(run.rank_processes(), [])
         self.assertEqual(bertha("checkpoint", "show", folder).code, 0)
 
+    def check_program(self, ranks, stop):
+        folder = self.new_folder()
+        with Running("train", *self.words(folder), ranks=ranks) as run:
+            self.check(folder, run, stop)
+
+    def check_script(self, script, *options):
+        folder = self.new_folder()
+        config = self.new_folder("config").with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        with Running(*options, config, *self.words(folder), script=script) as run:
+            self.check(folder, run, lambda run: run.process.send_signal(signal.SIGTERM))
+
     def test_sigterm_to_one_process(self):
-        self.check(0, signal.SIGTERM, True)
+        self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))
 
     def test_sigusr1_through_the_launcher(self):
-        self.check(2, signal.SIGUSR1, True)
+        self.check_program(2, lambda run: run.process.send_signal(signal.SIGUSR1))
 
     def test_sigusr1_to_one_rank_alone_stops_all(self):
-        self.check(3, signal.SIGUSR1, False)
+        self.check_program(3, lambda run: os.kill(run.rank_processes()[-1], signal.SIGUSR1))
 
     def test_sigterm_to_one_rank_alone_stops_all(self):
-        self.check(2, signal.SIGTERM, False)
+        self.check_program(2, lambda run: os.kill(run.rank_processes()[-1], signal.SIGTERM))
+
+    def test_sigterm_to_the_script_of_one_machine(self):
+        for ranks in (1, 2):
+            self.check_script("run_local.sh", "--ranks", ranks)
+
+    def test_sigterm_to_the_script_of_several_machines(self):
+        self.check_script("run_mpirun.sh", "--hosts", "localhost:2")
 
 
 if __name__ == "__main__":

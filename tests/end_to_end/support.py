@@ -16,6 +16,7 @@ import time
 import unittest
 
 BERTHA, MPIEXEC, BENT_SHARDS, SCRATCH = sys.argv[1:5]
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 
 # Every failure has to reach all ranks within this time.
 MOST_FAILURE_SECONDS = 20.0
@@ -95,11 +96,16 @@ def bertha(*arguments, ranks=0, extra=None, cwd=None, preexec_fn=None):
 class Running:
     """A process in its own group, under way; to be used with `with`, which ends it in any case."""
 
-    def __init__(self, *arguments, ranks=0, extra=None, preexec_fn=None):
+    def __init__(self, *arguments, ranks=0, script=None, extra=None, preexec_fn=None):
+        """Runs the program, or a `script` of launch/ that starts it."""
+        words = command(arguments, ranks)
+        if script is not None:
+            words = [str(word) for word in (LAUNCH / script, *arguments)]
+            extra = {**(extra or {}), "BERTHA": BERTHA}
         self.begin = time.monotonic()
         self.files = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]
         self.process = subprocess.Popen(
-            command(arguments, ranks),
+            words,
             env=environment(extra),
             stdin=subprocess.DEVNULL,
             stdout=self.files[0],
