@@ -25,7 +25,7 @@ BERTHA_HOST_DEVICE inline uint32_t multiply_high(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>((static_cast<uint64_t>(a) * b) >> 32);
 }
 
-/// One of the ten rounds, under the round's own key.
+/// One round, under the round's own key.
 BERTHA_HOST_DEVICE inline PhiloxWords philox_round(PhiloxWords counter, uint32_t key_low,
                                                    uint32_t key_high) {
   const uint32_t high_0 = multiply_high(0xD2511F53u, counter.lane[0]);
@@ -36,15 +36,20 @@ BERTHA_HOST_DEVICE inline PhiloxWords philox_round(PhiloxWords counter, uint32_t
       {high_1 ^ counter.lane[1] ^ key_low, low_1, high_0 ^ counter.lane[3] ^ key_high, low_0}};
 }
 
-BERTHA_HOST_DEVICE inline PhiloxWords philox4x32_10(PhiloxWords counter, uint64_t key) {
+template <int kRounds>
+BERTHA_HOST_DEVICE inline PhiloxWords philox4x32(PhiloxWords counter, uint64_t key) {
   uint32_t key_low = static_cast<uint32_t>(key);
   uint32_t key_high = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < kPhiloxRounds; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     counter = philox_round(counter, key_low, key_high);
     key_low += kPhiloxKeyStepLow;
     key_high += kPhiloxKeyStepHigh;
   }
   return counter;
+}
+
+BERTHA_HOST_DEVICE inline PhiloxWords philox4x32_10(PhiloxWords counter, uint64_t key) {
+  return philox4x32<kPhiloxRounds>(counter, key);
 }
 
 /// The four words of elements 4 * block .. 4 * block + 3.
@@ -60,11 +65,6 @@ BERTHA_HOST_DEVICE inline PhiloxWords random_block(uint64_t seed, uint64_t step,
 BERTHA_HOST_DEVICE inline uint32_t random_word(uint64_t seed, uint64_t step, uint32_t site,
                                                int64_t element) {
   return random_block(seed, step, site, element / 4).lane[element % 4];
-}
-
-/// An element is dropped when its word is below this: the realized rate is exact to 2^-32.
-BERTHA_HOST_DEVICE inline uint32_t drop_threshold(float probability) {
-  return static_cast<uint32_t>(static_cast<double>(probability) * 4294967296.0);
 }
 
 }  // namespace bertha

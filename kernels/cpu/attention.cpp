@@ -72,13 +72,32 @@ struct Tile {
         factors(static_cast<size_t>(length), 1.0f) {}
 };
 
-/// Row of dropout factors of query `query`.
-void write_factors(const DropoutFactors& dropout, const Layout& layout, const Head& head,
-                   int64_t max_seq_tokens, int64_t query, Tile& tile) {
-  if (!dropout.active()) return;
-  const int64_t row = (head.seq * layout.heads + head.head) * max_seq_tokens + query;
-  dropout.write(row * max_seq_tokens, head.length, tile.factors.data());
-}
+/// The dropout of one head of one sequence: a row of bits per query.
+struct HeadMask {
+  const DropoutMask& decisions;
+  uint8_t* bits;  // of the first query
+  int64_t row_bytes;
+  DropoutRows rows;
+
+  template <class Args>
+  HeadMask(const Args& args, const DropoutMask& mask, const Layout& layout, const Head& head)
+      : decisions(mask), bits(nullptr), row_bytes(layout.heads * args.max_seq_tokens / 8) {
+    if (!mask.active()) return;
+    rows = {.first_element = (head.first * layout.heads + head.head) * args.max_seq_tokens,
+            .row_stride = layout.heads * args.max_seq_tokens,
+            .rows = head.length,
+            .elements_per_row = head.length};
+    bits = args.mask.template as<uint8_t>() + rows.first_element / 8;
+  }
+
+  void draw() const {
+    if (decisions.active()) decisions.draw_rows(rows, bits);
+  }
+  void write_factors(int64_t query, Tile& tile) const {
+    if (!decisions.active()) return;
+    decisions.write_factors(bits + query * row_bytes, rows.elements_per_row, tile.factors.data());
+  }
+};
 
 /// scores = factor * a b^T over one tile of query rows.
 void multiply_rows(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
@@ -111,8 +130,10 @@ float softmax_row(const float* factors, int64_t length, float* scores) {
   return static_cast<float>(static_cast<double>(top) + std::log(sum));
 }
 
-void forward_head(const AttentionFwd& args, const Layout& layout, const DropoutFactors& dropout,
+void forward_head(const AttentionFwd& args, const Layout& layout, const DropoutMask& dropout,
                   const Head& head) {
+  const HeadMask mask(args, dropout, layout, head);
+  mask.draw();
   const float* qkv = args.qkv.as<float>();
   float* out = args.out.as<float>();
   float* lse = args.lse.as<float>() + head.head * layout.tokens + head.first;
@@ -124,7 +145,7 @@ void forward_head(const AttentionFwd& args, const Layout& layout, const DropoutF
                   {.m = queries, .n = head.length, .k = layout.head_size, .scale = args.scale},
                   tile.scores);
     for (int64_t row = 0; row < queries; ++row) {
-      write_factors(dropout, layout, head, args.max_seq_tokens, begin + row, tile);
+      mask.write_factors(begin + row, tile);
       lse[begin + row] =
           softmax_row(tile.factors.data(), head.length, tile.scores.data() + row * head.length);
     }
@@ -159,8 +180,9 @@ void softmax_row_backward(const float* factors, float lse, float scale, int64_t 
   }
 }
 
-void backward_head(const AttentionBwd& args, const Layout& layout, const DropoutFactors& dropout,
+void backward_head(const AttentionBwd& args, const Layout& layout, const DropoutMask& dropout,
                    const Head& head) {
+  const HeadMask mask(args, dropout, layout, head);
   const float* qkv = args.qkv.as<float>();
   const float* dout = args.dout.as<float>();
   const float* lse = args.lse.as<float>() + head.head * layout.tokens + head.first;
@@ -179,7 +201,7 @@ void backward_head(const AttentionBwd& args, const Layout& layout, const Dropout
     multiply_rows(qkv + query, stride, qkv + key, stride, scaled, tile.scores);
     multiply_rows(dout_rows, layout.out_stride(), qkv + value, stride, shape, tile.gradients);
     for (int64_t row = 0; row < queries; ++row) {
-      write_factors(dropout, layout, head, args.max_seq_tokens, begin + row, tile);
+      mask.write_factors(begin + row, tile);
       softmax_row_backward(tile.factors.data(), lse[begin + row], args.scale, head.length,
                            tile.scores.data() + row * head.length,
                            tile.gradients.data() + row * head.length);
@@ -238,7 +260,7 @@ void run_cpu(WorkerPool& pool, const AttentionFwd& args) {
   require_f32("attention_fwd", "qkv", args.qkv);
   const Layout layout(args.qkv, args.cu_seqlens);
   check_seqlens(layout, args.cu_seqlens, args.max_seq_tokens);
-  const DropoutFactors dropout(args.dropout);
+  const DropoutMask dropout(args.dropout);
   for_each_head(pool, layout, args.cu_seqlens,
                 [&](const Head& head) { forward_head(args, layout, dropout, head); });
   clear_padding(args.out, args.cu_seqlens);
@@ -252,7 +274,7 @@ void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
   require_f32("attention_bwd", "qkv", args.qkv);
   const Layout layout(args.qkv, args.cu_seqlens);
   check_seqlens(layout, args.cu_seqlens, args.max_seq_tokens);
-  const DropoutFactors dropout(args.dropout);
+  const DropoutMask dropout(args.dropout);
   for_each_head(pool, layout, args.cu_seqlens,
                 [&](const Head& head) { backward_head(args, layout, dropout, head); });
   clear_padding(args.dqkv, args.cu_seqlens);

@@ -67,20 +67,22 @@ void run_cpu(WorkerPool& pool, const EmbeddingFwd& args) {
   float* sums = args.sum.as<float>();
   float* ys = args.y.as<float>();
   const RowNorm norm(args);
-  for_dropout_rows(pool, args.dropout, args.y, [&](int64_t token, const float* factor) {
-    const float* word = words + row_of("word_ids", args.word_ids, token, args.word_table);
-    const float* position =
-        positions + row_of("position_ids", args.position_ids, token, args.position_table);
-    const float* segment =
-        segments + row_of("segment_ids", args.segment_ids, token, args.segment_table);
-    float* sum = sums + token * hidden;
-    float* y = ys + token * hidden;
+  for_dropout_rows(
+      pool, args.dropout, args.mask, MaskUse::kDraw, args.y,
+      [&](int64_t token, const float* factor) {
+        const float* word = words + row_of("word_ids", args.word_ids, token, args.word_table);
+        const float* position =
+            positions + row_of("position_ids", args.position_ids, token, args.position_table);
+        const float* segment =
+            segments + row_of("segment_ids", args.segment_ids, token, args.segment_table);
+        float* sum = sums + token * hidden;
+        float* y = ys + token * hidden;
 #pragma omp simd
-    for (int64_t i = 0; i < hidden; ++i) sum[i] = word[i] + position[i] + segment[i];
-    norm.run(token, sum, y);
+        for (int64_t i = 0; i < hidden; ++i) sum[i] = word[i] + position[i] + segment[i];
+        norm.run(token, sum, y);
 #pragma omp simd
-    for (int64_t i = 0; i < hidden; ++i) y[i] *= factor[i];
-  });
+        for (int64_t i = 0; i < hidden; ++i) y[i] *= factor[i];
+      });
 }
 
 void run_cpu(WorkerPool& pool, const EmbeddingBwd& args) {
@@ -91,13 +93,14 @@ void run_cpu(WorkerPool& pool, const EmbeddingBwd& args) {
   std::vector<float> dsum(static_cast<size_t>(tokens * hidden));
   ColumnSums sums(tokens, hidden, 2);
   const RowNormBackward norm(args, args.sum, sums);
-  for_dropout_rows(pool, args.dropout, args.dy, [&](int64_t token, const float* factor) {
-    const int64_t at = token * hidden;
-    float* row = dsum.data() + at;
+  for_dropout_rows(pool, args.dropout, args.mask, MaskUse::kRead, args.dy,
+                   [&](int64_t token, const float* factor) {
+                     const int64_t at = token * hidden;
+                     float* row = dsum.data() + at;
 #pragma omp simd
-    for (int64_t i = 0; i < hidden; ++i) row[i] = dy[at + i] * factor[i];
-    norm.run(token, row, row);
-  });
+                     for (int64_t i = 0; i < hidden; ++i) row[i] = dy[at + i] * factor[i];
+                     norm.run(token, row, row);
+                   });
   norm.write_sums(args);
   add_rows_by_id(pool, "word_ids", args.word_ids, dsum.data(), args.dword_table);
   add_rows_by_id(pool, "position_ids", args.position_ids, dsum.data(), args.dposition_table);

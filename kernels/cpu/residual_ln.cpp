@@ -15,14 +15,15 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
   float* sum = args.sum.as<float>();
   float* y = args.y.as<float>();
   const RowNorm norm(args);
-  for_dropout_rows(pool, args.dropout, args.x, [&](int64_t row, const float* factor) {
-    const int64_t at = row * hidden;
+  for_dropout_rows(pool, args.dropout, args.mask, MaskUse::kDraw, args.x,
+                   [&](int64_t row, const float* factor) {
+                     const int64_t at = row * hidden;
 #pragma omp simd
-    for (int64_t i = 0; i < hidden; ++i) {
-      sum[at + i] = residual[at + i] + (x[at + i] + bias[i]) * factor[i];
-    }
-    norm.run(row, sum + at, y + at);
-  });
+                     for (int64_t i = 0; i < hidden; ++i) {
+                       sum[at + i] = residual[at + i] + (x[at + i] + bias[i]) * factor[i];
+                     }
+                     norm.run(row, sum + at, y + at);
+                   });
 }
 
 void run_cpu(WorkerPool& pool, const ResidualLnBwd& args) {
@@ -33,13 +34,15 @@ void run_cpu(WorkerPool& pool, const ResidualLnBwd& args) {
   float* dx = args.dx.as<float>();
   ColumnSums sums(args.dy.extent(0), hidden, 3);
   const RowNormBackward norm(args, args.sum, sums);
-  for_dropout_rows(pool, args.dropout, args.dy, [&](int64_t row, const float* factor) {
-    const int64_t at = row * hidden;
-    norm.run(row, dy + at, dresidual + at);
+  for_dropout_rows(pool, args.dropout, args.mask, MaskUse::kRead, args.dy,
+                   [&](int64_t row, const float* factor) {
+                     const int64_t at = row * hidden;
+                     norm.run(row, dy + at, dresidual + at);
 #pragma omp simd
-    for (int64_t i = 0; i < hidden; ++i) dx[at + i] = dresidual[at + i] * factor[i];
-    add_row(dx + at, hidden, sums.block_of(row, 2));
-  });
+                     for (int64_t i = 0; i < hidden; ++i)
+                       dx[at + i] = dresidual[at + i] * factor[i];
+                     add_row(dx + at, hidden, sums.block_of(row, 2));
+                   });
   norm.write_sums(args);
   sums.write(2, args.accumulate, args.dbias.as<float>());
 }

@@ -10,6 +10,7 @@ struct Shared {
   const View& qkv;
   const View& cu_seqlens;
   const View& lse;
+  const View& mask;
   std::span<const SequenceGroup> groups;
   const Dropout& dropout;
   int64_t max_seq_tokens;
@@ -58,9 +59,11 @@ void check_shared(const ArgumentCheck& check, const Shared& args) {
   check.at_least("extent of cu_seqlens", args.cu_seqlens.extent(0), 1);
   check.view("cu_seqlens", args.cu_seqlens, DType::kI32, {args.cu_seqlens.extent(0)});
   check.view("lse", args.lse, DType::kF32, {heads, tokens});
-  check.at_least("max_seq_tokens", args.max_seq_tokens, 1);
+  check.at_least("max_seq_tokens", args.max_seq_tokens, 32);
+  check.multiple_of("max_seq_tokens", args.max_seq_tokens, 32);
   check.positive("scale", args.scale);
   check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {tokens, heads, args.max_seq_tokens / 8});
   check_groups(check, args, args.cu_seqlens.extent(0) - 1);
 }
 
@@ -68,7 +71,7 @@ void check_shared(const ArgumentCheck& check, const Shared& args) {
 
 void validate(const AttentionFwd& args) {
   const ArgumentCheck check("attention_fwd");
-  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.groups, args.dropout,
+  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
                        args.max_seq_tokens, args.scale});
   check.view("out", args.out, args.qkv.dtype,
              {args.qkv.extent(0), args.qkv.extent(2), args.qkv.extent(3)});
@@ -76,7 +79,7 @@ void validate(const AttentionFwd& args) {
 
 void validate(const AttentionBwd& args) {
   const ArgumentCheck check("attention_bwd");
-  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.groups, args.dropout,
+  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
                        args.max_seq_tokens, args.scale});
   const DType io = args.qkv.dtype;
   const int64_t tokens = args.qkv.extent(0);

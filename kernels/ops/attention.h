@@ -13,16 +13,18 @@ namespace bertha {
 /// Letters   T = tokens, B = sequences, A = heads, D = head size; S = max_seq_tokens.
 /// Dtypes    io is one of f32, f16, bf16; lse f32; cu_seqlens i32 (sequence b owns the rows
 ///           [cu_seqlens[b], cu_seqlens[b + 1])).
-/// Random    probability of query q on key k (both counted from the start of sequence b), head a:
-///           element index ((b * A + a) * S + q) * S + k.
-/// Writes    overwrites out and lse; out rows [cu_seqlens[B], T) become zero.
-/// Needs     the groups cover all sequences in order; empty sequences are allowed.
-/// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
+/// Random    probability of the query in row t on key k (counted from the start of its sequence),
+///           head a: element index (t * A + a) * S + k.
+/// Writes    overwrites out and lse, and of mask the keys that a row's sequence has; out rows
+/// [cu_seqlens[B], T) become zero. Needs     S % 32 == 0; the groups cover all sequences in order;
+/// empty sequences are allowed. Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved
+/// log-sum-exp.
 struct AttentionFwd {
   View qkv;         // io  [T, 3, A, D]
   View cu_seqlens;  // i32 [B + 1]
   View out;         // io  [T, A, D]  out
   View lse;         // f32 [A, T]     out: natural log-sum-exp of the scaled scores
+  View mask;        // u8  [T, A, S / 8]  out: kept probabilities
   std::span<const SequenceGroup> groups;
   Dropout dropout;
   int64_t max_seq_tokens = 512;
@@ -37,6 +39,7 @@ struct AttentionBwd {
   View qkv;         // io  [T, 3, A, D]
   View out;         // io  [T, A, D]
   View lse;         // f32 [A, T]
+  View mask;        // u8  [T, A, S / 8]  from forward
   View cu_seqlens;  // i32 [B + 1]
   View dqkv;        // io  [T, 3, A, D]  out
   std::span<const SequenceGroup> groups;

@@ -62,4 +62,9 @@ void ArgumentCheck::dropout(const Dropout& dropout) const {
   if (probability > 0.0f) view("dropout.random", dropout.random, DType::kU64, {2});
 }
 
+void ArgumentCheck::mask(const View& mask, const Dropout& dropout,
+                         std::initializer_list<int64_t> extents) const {
+  if (dropout.probability > 0.0f) view("mask", mask, DType::kU8, extents);
+}
+
 }  // namespace bertha

@@ -31,6 +31,8 @@ class ArgumentCheck {
   void finite(const char* field, double value) const;
   /// Probability in [0, 1), and the random state where something is dropped.
   void dropout(const Dropout& dropout) const;
+  /// Bits of kept elements, u8; needed where something is dropped.
+  void mask(const View& mask, const Dropout& dropout, std::initializer_list<int64_t> extents) const;
   /// Ends with a sentence that begins with operation and field.
   template <class... Parts>
   [[noreturn]] void refuse(const char* field, const Parts&... parts) const {

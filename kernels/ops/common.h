@@ -12,8 +12,10 @@ enum class Accumulate : uint8_t { kNo, kYes };
 /// Which elements of a tensor are dropped. Probability 0 switches dropout off; `random` is still
 /// given so that forgetting it does not compile.
 ///
-/// Random    element i is dropped when random_word(seed, step, site, i) < drop_threshold(p);
-///           kept elements are multiplied by 1 / (1 - p).
+/// Random    element i is kept as is_kept(seed, step, site, i, p) of kernels/base/dropout_bits.h
+///           says; kept elements are multiplied by 1 / (1 - p).
+/// Masks     operations save their decisions for backward as bits: bit i % 8 of byte i / 8 is 1
+///           where element i is kept. At probability 0 a mask needs no data and is not touched.
 struct Dropout {
   View random;               // u64 [2]  {seed, step}, in device memory
   float probability = 0.0f;  // in [0, 1)

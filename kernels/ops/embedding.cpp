@@ -31,18 +31,21 @@ void validate(const EmbeddingFwd& args) {
   check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
   check_norm(check, args, shape);
   check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 void validate(const EmbeddingBwd& args) {
   const ArgumentCheck check("embedding_bwd");
   const RowsShape shape = check_hidden_rows(check, "dy", args.dy);
   check_ids(check, args, shape);
+  check.optional_view("rows_by_word", args.rows_by_word, DType::kI32, {shape.rows});
   check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
   check_table(check, "dword_table", args.dword_table, shape);
   check_table(check, "dposition_table", args.dposition_table, shape);
   check_table(check, "dsegment_table", args.dsegment_table, shape);
   check_norm_backward(check, args, shape);
   check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 }  // namespace bertha

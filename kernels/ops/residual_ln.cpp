@@ -13,6 +13,7 @@ void validate(const ResidualLnFwd& args) {
   check.view("y", args.y, shape.io, {shape.rows, shape.columns});
   check_norm(check, args, shape);
   check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 void validate(const ResidualLnBwd& args) {
@@ -27,6 +28,7 @@ void validate(const ResidualLnBwd& args) {
     check.refuse("dx", "is dresidual's memory, want two buffers");
   }
   check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 }  // namespace bertha

@@ -9,10 +9,9 @@ namespace bertha {
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
 /// Random    element index t * H + h.
-/// Writes    overwrites sum, y, mean, rstd. y may be residual's memory only if they differ not.
-/// Exact     deterministic; statistics two-pass (CPU: f64).
-/// Needs     H % 8 == 0; T == 0 is a no-op.
-/// Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
+/// Writes    overwrites mask, sum, y, mean, rstd. y may be residual's memory only if they differ
+/// not. Exact     deterministic; statistics two-pass (CPU: f64). Needs     H % 8 == 0; T == 0 is a
+/// no-op. Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
 struct ResidualLnFwd {
   View x;         // io  [T, H]  sub-layer output before its bias
   View bias;      // io  [H]
@@ -23,6 +22,7 @@ struct ResidualLnFwd {
   View y;         // io  [T, H]  out
   View mean;      // f32 [T]     out
   View rstd;      // f32 [T]     out, 1 / standard deviation
+  View mask;      // u8  [T, H / 8]  out: kept elements
   Dropout dropout;
   float epsilon = 1e-12f;
 };
@@ -30,12 +30,13 @@ struct ResidualLnFwd {
 /// Gradients of ResidualLnFwd: dresidual = dLN/dsum, dx = dresidual at kept elements / (1 - p).
 ///
 /// Writes    overwrites dresidual and dx; dgamma, dbeta, dbias as `accumulate` says.
-///           dresidual may be dy's memory. The dropped elements are recomputed from `dropout`.
+///           dresidual may be dy's memory.
 struct ResidualLnBwd {
   View dy;         // io  [T, H]
   View sum;        // io  [T, H]
   View mean;       // f32 [T]
   View rstd;       // f32 [T]
+  View mask;       // u8  [T, H / 8]  from forward
   View gamma;      // io  [H]
   View dresidual;  // io  [T, H]  out
   View dx;         // io  [T, H]  out

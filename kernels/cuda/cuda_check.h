@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+
+/// Error(kMemory) for a failed allocation, Error(kEnvironment) for a missing or failed device,
+/// Error(kInternal) for the rest (an address or a launch that is wrong).
+[[noreturn]] void fail_cuda(cudaError_t status, const char* call);
+[[noreturn]] void fail_cublas(cublasStatus_t status, const char* call);
+
+}  // namespace bertha
+
+#define BERTHA_CUDA_CHECK(call)                                                  \
+  do {                                                                           \
+    const cudaError_t bertha_status = (call);                                    \
+    if (bertha_status != cudaSuccess) ::bertha::fail_cuda(bertha_status, #call); \
+  } while (false)
+
+#define BERTHA_CUBLAS_CHECK(call)                                                            \
+  do {                                                                                       \
+    const cublasStatus_t bertha_status = (call);                                             \
+    if (bertha_status != CUBLAS_STATUS_SUCCESS) ::bertha::fail_cublas(bertha_status, #call); \
+  } while (false)

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/handles.h"
+
+namespace bertha {
+
+/// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
+/// stream order, without waiting; after the first step it no longer grows.
+class ScratchMemory {
+ public:
+  explicit ScratchMemory(cudaStream_t stream) : stream_(stream) {}
+  ~ScratchMemory();
+  ScratchMemory(const ScratchMemory&) = delete;
+  ScratchMemory& operator=(const ScratchMemory&) = delete;
+
+  /// At least `bytes`, aligned to 256, with undefined contents. Valid until the next call.
+  void* take(int64_t bytes);
+
+ private:
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// What every operation of one Ops object shares.
+struct CudaContext {
+  CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream, const CudaOptions& cuda_options);
+  ~CudaContext();
+
+  CudaDevice& device;
+  cudaStream_t stream;
+  int multiprocessors;
+  CudaOptions options;
+  ScratchMemory scratch;
+};
+
+}  // namespace bertha

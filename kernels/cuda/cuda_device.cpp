@@ -1,0 +1,185 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/handles.h"
+
+namespace bertha {
+namespace {
+
+// Kernels are compiled for sm_90a, which runs on compute capability 9.0 and nothing else.
+constexpr int kComputeMajor = 9;
+constexpr int kComputeMinor = 0;
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent() { BERTHA_CUDA_CHECK(cudaEventCreate(&event_)); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  bool is_done() const override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    BERTHA_CUDA_CHECK(status);
+    return true;
+  }
+  void wait_on_host() const override { BERTHA_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  double ms_since(const Event& earlier) const override {
+    float ms = 0.0f;
+    BERTHA_CUDA_CHECK(cudaEventElapsedTime(&ms, bertha::native(earlier), event_));
+    return static_cast<double>(ms);
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream() { BERTHA_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~CudaStream() override { cudaStreamDestroy(stream_); }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void record(Event& event) override {
+    BERTHA_CUDA_CHECK(cudaEventRecord(bertha::native(event), stream_));
+  }
+  void wait_for(const Event& event) override {
+    BERTHA_CUDA_CHECK(cudaStreamWaitEvent(stream_, bertha::native(event), 0));
+  }
+  void wait_on_host() override { BERTHA_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+std::string gib(double bytes) {
+  const double tenths = bytes / (1 << 30) * 10;
+  return concat(static_cast<int64_t>(tenths) / 10, ".", static_cast<int64_t>(tenths) % 10, " GiB");
+}
+
+}  // namespace
+
+cudaStream_t native(Stream& stream) {
+  auto* cuda = dynamic_cast<CudaStream*>(&stream);
+  BERTHA_CHECK(cuda != nullptr, "the stream belongs to another backend");
+  return cuda->get();
+}
+
+cudaEvent_t native(const Event& event) {
+  const auto* cuda = dynamic_cast<const CudaEvent*>(&event);
+  BERTHA_CHECK(cuda != nullptr, "the event belongs to another backend");
+  return cuda->get();
+}
+
+void use_cuda_device(int ordinal) { BERTHA_CUDA_CHECK(cudaSetDevice(ordinal)); }
+
+int count_cuda_devices() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorNoDevice) return 0;
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    int runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) return 0;  // no driver at all
+    fail(ExitCode::kEnvironment, "the NVIDIA driver supports CUDA ", driver / 1000, ".",
+         driver % 1000 / 10, ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
+         "; install a newer driver.");
+  }
+  BERTHA_CUDA_CHECK(status);
+  return count;
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
+  const int count = count_cuda_devices();
+  if (count == 0) {
+    fail(ExitCode::kEnvironment,
+         "no GPU answers; check nvidia-smi and CUDA_VISIBLE_DEVICES, or set train.backend to cpu.");
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    fail(ExitCode::kEnvironment, "this rank wants GPU ", ordinal, " of its node, and ", count,
+         count == 1 ? " is" : " are",
+         " visible; start at most one rank per GPU and check CUDA_VISIBLE_DEVICES.");
+  }
+  use_cuda_device(ordinal);
+  cudaDeviceProp properties{};
+  BERTHA_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal));
+  name_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  total_memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
+  if (properties.major != kComputeMajor || properties.minor != kComputeMinor) {
+    fail(ExitCode::kEnvironment, "GPU ", ordinal, " is a ", name_, " of compute capability ",
+         properties.major, ".", properties.minor, "; these kernels run on ", kComputeMajor, ".",
+         kComputeMinor, " (H100, H200). Set train.backend to cpu to train without it.");
+  }
+}
+
+std::string CudaDevice::description() const {
+  return concat(name_, ", GPU ", ordinal_, ", ", gib(static_cast<double>(total_memory_bytes_)));
+}
+
+// One wave of 128-row tiles fewer matters less than few distinct GEMM shapes: 0.5 % of 24,576.
+int64_t CudaDevice::token_multiple() const { return 256; }
+
+int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
+
+Buffer CudaDevice::allocate(int64_t bytes) {
+  BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
+  if (bytes == 0) return Buffer();
+  use_cuda_device(ordinal_);
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // the failed call leaves its error behind for the next check
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    BERTHA_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    fail(ExitCode::kMemory, "allocating ", gib(static_cast<double>(bytes)), " on GPU ", ordinal_,
+         " failed, ", gib(static_cast<double>(free_bytes)), " of ",
+         gib(static_cast<double>(total_bytes)),
+         " are free; use a smaller batch (train.global_batch_seqs), more "
+         "train.accumulation_steps or more ranks: bertha plan forecasts what fits.");
+  }
+  BERTHA_CUDA_CHECK(status);
+  BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+  return Buffer(data, bytes, [](void* pointer) { cudaFree(pointer); });
+}
+
+Buffer CudaDevice::allocate_pinned(int64_t bytes) {
+  BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
+  if (bytes == 0) return Buffer();
+  use_cuda_device(ordinal_);  // any thread may come here
+  void* data = nullptr;
+  BERTHA_CUDA_CHECK(cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable));
+  return Buffer(data, bytes, [](void* pointer) { cudaFreeHost(pointer); });
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream() {
+  use_cuda_device(ordinal_);
+  return std::make_unique<CudaStream>();
+}
+
+std::unique_ptr<Event> CudaDevice::make_event() {
+  use_cuda_device(ordinal_);
+  return std::make_unique<CudaEvent>();
+}
+
+void CudaDevice::copy(Stream& stream, void* destination, const void* source, int64_t bytes) {
+  BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
+  if (bytes == 0) return;
+  BERTHA_CUDA_CHECK(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
+                                    cudaMemcpyDefault, native(stream)));
+}
+
+std::unique_ptr<Device> make_cuda_device(int ordinal) {
+  return std::make_unique<CudaDevice>(ordinal);
+}
+
+}  // namespace bertha

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// One GPU. Memory is taken with cudaMalloc and zeroed; copies are asynchronous in stream order
+/// (from pageable host memory the host waits for the staging copy, as CUDA defines).
+class CudaDevice final : public Device {
+ public:
+  /// Error(kEnvironment): no such device, or one that these kernels were not compiled for.
+  explicit CudaDevice(int ordinal);
+
+  std::string description() const override;
+  int64_t token_multiple() const override;
+  int64_t total_memory_bytes() const override;
+  Buffer allocate(int64_t bytes) override;
+  Buffer allocate_pinned(int64_t bytes) override;
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Event> make_event() override;
+  void copy(Stream& stream, void* destination, const void* source, int64_t bytes) override;
+
+  int ordinal() const { return ordinal_; }
+  int multiprocessors() const { return multiprocessors_; }
+
+ private:
+  int ordinal_;
+  int multiprocessors_ = 0;
+  int64_t total_memory_bytes_ = 0;
+  std::string name_;
+};
+
+}  // namespace bertha

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// The CUDA stream behind a Stream of a CUDA device. Error(kInternal) for another backend's.
+cudaStream_t native(Stream& stream);
+/// The CUDA event behind an Event of a CUDA device.
+cudaEvent_t native(const Event& event);
+
+/// Makes `ordinal` the calling thread's device.
+void use_cuda_device(int ordinal);
+
+}  // namespace bertha

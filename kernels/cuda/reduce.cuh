@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+namespace bertha {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr unsigned kFullWarp = 0xffffffffu;
+
+/// Sum over the warp, the same in every lane: a butterfly, so that the order is fixed.
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+    value += __shfl_xor_sync(kFullWarp, value, step);
+  }
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
+#pragma unroll
+  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+    const T other = __shfl_xor_sync(kFullWarp, value, step);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+/// Sum over the block, in every thread of the first warp. `partial` (shared memory) has an element
+/// per warp, of at most 32. All threads call it; a barrier stands before `partial` is written.
+template <class T>
+__device__ __forceinline__ T block_sum(T value, T* partial) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
+  value = warp_sum(value);
+  __syncthreads();
+  if (lane == 0) partial[warp] = value;
+  __syncthreads();
+  const T sum = lane < warps ? partial[lane] : T{0};
+  return warp == 0 ? warp_sum(sum) : sum;
+}
+
+/// Blocks for `items` at `per_block` each: at least 1, at most `most`.
+inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most) {
+  const int64_t blocks = (items + per_block - 1) / per_block;
+  return static_cast<unsigned>(blocks < 1 ? 1 : (blocks > most ? most : blocks));
+}
+
+}  // namespace bertha

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/base/error.h"
+#include "kernels/base/view.h"
+
+namespace bertha {
+
+namespace detail {
+template <class T>
+struct DTypeOf {
+  static constexpr DType value = dtype_of<T>();
+};
+template <>
+struct DTypeOf<__half> {
+  static constexpr DType value = DType::kF16;
+};
+template <>
+struct DTypeOf<__nv_bfloat16> {
+  static constexpr DType value = DType::kBF16;
+};
+}  // namespace detail
+
+/// The DType of a device element type.
+template <class T>
+inline constexpr DType kDTypeOf = detail::DTypeOf<T>::value;
+
+/// Typed pointer to the first element of a view on the device.
+template <class T>
+T* elements(const View& view) {
+  BERTHA_CHECK(view.dtype == kDTypeOf<T>, "view is ", name(view.dtype), ", want ",
+               name(kDTypeOf<T>));
+  return static_cast<T*>(view.data);
+}
+
+template <class T>
+struct TypeTag {
+  using Type = T;
+};
+
+/// Calls work(TypeTag<T>{}) with the element type of an io view: float, __half or __nv_bfloat16.
+template <class Work>
+void dispatch_io(DType dtype, const Work& work) {
+  switch (dtype) {
+    case DType::kF32:
+      return work(TypeTag<float>{});
+    case DType::kF16:
+      return work(TypeTag<__half>{});
+    case DType::kBF16:
+      return work(TypeTag<__nv_bfloat16>{});
+    default:
+      fail(ExitCode::kInternal, "dtype is ", name(dtype), ", want f32, f16 or bf16");
+  }
+}
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+/// Rounded to nearest even.
+template <class T>
+__device__ __forceinline__ T from_float(float value);
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+}  // namespace bertha

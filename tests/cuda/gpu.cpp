@@ -1,0 +1,180 @@
+#include "tests/cuda/gpu.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace bertha::testing {
+namespace {
+
+// Bytes before and after a tensor that no kernel may write.
+constexpr int64_t kGuardBytes = 4096;
+constexpr uint8_t kGuard = 0xA5;
+
+View shaped(void* data, DType dtype, const std::vector<int64_t>& extents) {
+  View view(data, dtype, {});
+  view.rank = static_cast<int>(extents.size());
+  for (size_t axis = 0; axis < extents.size(); ++axis) view.extents[axis] = extents[axis];
+  return view;
+}
+
+}  // namespace
+
+const TestBackend& gpu() {
+  static const TestBackend backend = make_gpu({});
+  return backend;
+}
+
+const TestBackend& cpu() {
+  static const TestBackend backend = [] {
+    TestBackend made{.device = make_cpu_device(2), .stream = nullptr, .ops = nullptr};
+    made.stream = made.device->make_stream();
+    made.ops = make_cpu_ops(*made.device, *made.stream);
+    return made;
+  }();
+  return backend;
+}
+
+TestBackend make_gpu(const CudaOptions& options) {
+  TestBackend made{.device = make_cuda_device(0), .stream = nullptr, .ops = nullptr};
+  made.stream = made.device->make_stream();
+  made.ops = make_cuda_ops(*made.device, *made.stream, options);
+  return made;
+}
+
+double rounding(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return std::ldexp(1.0, -11);
+    case DType::kBF16:
+      return std::ldexp(1.0, -8);
+    default:
+      return std::ldexp(1.0, -24);
+  }
+}
+
+HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values) {
+  HostTensor<float> rounded = values;
+  for (float& value : rounded.values) {
+    if (dtype == DType::kF16) value = to_float(to_half(static_cast<double>(value)));
+    if (dtype == DType::kBF16) value = to_float(to_bfloat16(static_cast<double>(value)));
+  }
+  return rounded;
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values)
+    : backend_(&backend), view_(shaped(nullptr, dtype, values.extents)), extents_(values.extents) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(view_.bytes()));
+  for (size_t i = 0; i < values.values.size(); ++i) {
+    const double value = static_cast<double>(values.values[i]);
+    if (dtype == DType::kF32) std::memcpy(&bytes[4 * i], &values.values[i], 4);
+    if (dtype == DType::kF16) {
+      const Half half = to_half(value);
+      std::memcpy(&bytes[2 * i], &half, 2);
+    }
+    if (dtype == DType::kBF16) {
+      const BFloat16 half = to_bfloat16(value);
+      std::memcpy(&bytes[2 * i], &half, 2);
+    }
+  }
+  upload(bytes.data());
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<int32_t>& values)
+    : backend_(&backend),
+      view_(shaped(nullptr, DType::kI32, values.extents)),
+      extents_(values.extents) {
+  upload(values.values.data());
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<int64_t>& values)
+    : backend_(&backend),
+      view_(shaped(nullptr, DType::kI64, values.extents)),
+      extents_(values.extents) {
+  upload(values.values.data());
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<uint64_t>& values)
+    : backend_(&backend),
+      view_(shaped(nullptr, DType::kU64, values.extents)),
+      extents_(values.extents) {
+  upload(values.values.data());
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<uint8_t>& values)
+    : backend_(&backend),
+      view_(shaped(nullptr, DType::kU8, values.extents)),
+      extents_(values.extents) {
+  upload(values.values.data());
+}
+
+DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<double>& values)
+    : backend_(&backend),
+      view_(shaped(nullptr, DType::kF64, values.extents)),
+      extents_(values.extents) {
+  upload(values.values.data());
+}
+
+void DeviceTensor::upload(const void* bytes) {
+  const int64_t count = view_.bytes();
+  std::vector<uint8_t> all(static_cast<size_t>(count + 2 * kGuardBytes), kGuard);
+  if (count > 0) std::memcpy(&all[kGuardBytes], bytes, static_cast<size_t>(count));
+  buffer_ = backend_->device->allocate(static_cast<int64_t>(all.size()));
+  backend_->device->copy(*backend_->stream, buffer_.data(), all.data(),
+                         static_cast<int64_t>(all.size()));
+  backend_->wait();
+  view_.data = static_cast<char*>(buffer_.data()) + kGuardBytes;
+}
+
+std::vector<uint8_t> DeviceTensor::download() const {
+  std::vector<uint8_t> all(static_cast<size_t>(buffer_.bytes()));
+  backend_->device->copy(*backend_->stream, all.data(), buffer_.data(), buffer_.bytes());
+  backend_->wait();
+  const size_t end = all.size() - static_cast<size_t>(kGuardBytes);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i >= static_cast<size_t>(kGuardBytes) && i < end) continue;
+    if (all[i] == kGuard) continue;
+    ADD_FAILURE() << "byte " << static_cast<int64_t>(i) - kGuardBytes << " of "
+                  << view_.shape_text() << " was written";
+    break;
+  }
+  return {all.begin() + kGuardBytes, all.end() - kGuardBytes};
+}
+
+HostTensor<float> DeviceTensor::floats() const {
+  const std::vector<uint8_t> bytes = download();
+  HostTensor<float> values;
+  values.extents = extents_;
+  values.values.resize(static_cast<size_t>(view_.elements()));
+  for (size_t i = 0; i < values.values.size(); ++i) {
+    if (view_.dtype == DType::kF32) std::memcpy(&values.values[i], &bytes[4 * i], 4);
+    if (view_.dtype == DType::kF16) {
+      Half half;
+      std::memcpy(&half, &bytes[2 * i], 2);
+      values.values[i] = to_float(half);
+    }
+    if (view_.dtype == DType::kBF16) {
+      BFloat16 half;
+      std::memcpy(&half, &bytes[2 * i], 2);
+      values.values[i] = to_float(half);
+    }
+  }
+  return values;
+}
+
+template <class T>
+HostTensor<T> DeviceTensor::values() const {
+  const std::vector<uint8_t> bytes = download();
+  HostTensor<T> values;
+  values.extents = extents_;
+  values.values.resize(static_cast<size_t>(view_.elements()));
+  if (!bytes.empty()) std::memcpy(values.values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+template HostTensor<int32_t> DeviceTensor::values() const;
+template HostTensor<int64_t> DeviceTensor::values() const;
+template HostTensor<uint64_t> DeviceTensor::values() const;
+template HostTensor<uint8_t> DeviceTensor::values() const;
+template HostTensor<double> DeviceTensor::values() const;
+
+}  // namespace bertha::testing

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/base/half.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/host_tensor.h"
+
+namespace bertha::testing {
+
+/// One backend with what a test needs of it. The same arguments run on the CPU and on the GPU.
+struct TestBackend {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Ops> ops;
+
+  void wait() const { stream->wait_on_host(); }
+};
+
+/// GPU 0 and the reference, made once per program.
+const TestBackend& gpu();
+const TestBackend& cpu();
+/// Another GPU backend with other choices, for variants of a kernel.
+TestBackend make_gpu(const CudaOptions& options);
+
+constexpr DType kIoTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+/// Half a unit in the last place of a number in [1, 2), relative.
+double rounding(DType dtype);
+
+/// The nearest values of `dtype`, as f32: what a half-precision kernel and the f32 reference both
+/// get as input.
+HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values);
+
+/// Elements in device memory, with a guard band on both sides that `download` checks.
+class DeviceTensor {
+ public:
+  /// Copies `values`, narrowed to `dtype`.
+  DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values);
+  DeviceTensor(const TestBackend& backend, const HostTensor<int32_t>& values);
+  DeviceTensor(const TestBackend& backend, const HostTensor<int64_t>& values);
+  DeviceTensor(const TestBackend& backend, const HostTensor<uint64_t>& values);
+  DeviceTensor(const TestBackend& backend, const HostTensor<uint8_t>& values);
+  DeviceTensor(const TestBackend& backend, const HostTensor<double>& values);
+
+  View view() const { return view_; }
+  /// Waits for the stream. f16 and bf16 are widened.
+  HostTensor<float> floats() const;
+  template <class T>
+  HostTensor<T> values() const;
+
+ private:
+  void upload(const void* bytes);
+  std::vector<uint8_t> download() const;
+
+  const TestBackend* backend_;
+  Buffer buffer_;
+  View view_;
+  std::vector<int64_t> extents_;
+};
+
+}  // namespace bertha::testing
