@@ -7,12 +7,15 @@ LayerActivations take_layer(Arena& arena, const Dims& d, int64_t tokens, DType i
   return {.qkv = arena.take(io, {tokens, 3, d.A, d.D}),
           .context = arena.take(io, {tokens, d.H}),
           .lse = arena.take(DType::kF32, {d.A * tokens}),
+          .attention_mask = arena.take(DType::kU8, {tokens, d.A, d.S / 8}),
+          .projection_mask = arena.take(DType::kU8, {tokens, d.H / 8}),
           .attention_sum = arena.take(io, {tokens, d.H}),
           .attention_mean = arena.take(DType::kF32, {tokens}),
           .attention_rstd = arena.take(DType::kF32, {tokens}),
           .attention_y = arena.take(io, {tokens, d.H}),
           .ff_pre = arena.take(io, {tokens, d.F}),
           .ff_mid = arena.take(io, {tokens, d.F}),
+          .ff_mask = arena.take(DType::kU8, {tokens, d.H / 8}),
           .ff_sum = arena.take(io, {tokens, d.H}),
           .ff_mean = arena.take(DType::kF32, {tokens}),
           .ff_rstd = arena.take(DType::kF32, {tokens}),
@@ -60,6 +63,7 @@ Activations take_activations(Arena& arena, const Dims& dims, const BatchCapacity
   all.embedding = {.sum = arena.take(io, {tokens, dims.H}),
                    .mean = arena.take(DType::kF32, {tokens}),
                    .rstd = arena.take(DType::kF32, {tokens}),
+                   .mask = arena.take(DType::kU8, {tokens, dims.H / 8}),
                    .y = arena.take(io, {tokens, dims.H})};
   for (int64_t layer = 0; layer < dims.L; ++layer) {
     all.layers.push_back(take_layer(arena, dims, tokens, io));

@@ -11,25 +11,29 @@ namespace bertha {
 /// What one encoder layer keeps for its backward pass. T is the capacity in tokens; a step uses the
 /// first rows of each view.
 struct LayerActivations {
-  View qkv;             // io  [T, 3, A, D]
-  View context;         // io  [T, H]     attention output before its projection
-  View lse;             // f32 [A * T]    reshaped to [A, rows in use]
-  View attention_sum;   // io  [T, H]
-  View attention_mean;  // f32 [T]
-  View attention_rstd;  // f32 [T]
-  View attention_y;     // io  [T, H]     input of the feed-forward part
-  View ff_pre;          // io  [T, F]     before GELU
-  View ff_mid;          // io  [T, F]     after GELU
-  View ff_sum;          // io  [T, H]
-  View ff_mean;         // f32 [T]
-  View ff_rstd;         // f32 [T]
-  View y;               // io  [T, H]     output of the layer
+  View qkv;              // io  [T, 3, A, D]
+  View context;          // io  [T, H]     attention output before its projection
+  View lse;              // f32 [A * T]    reshaped to [A, rows in use]
+  View attention_mask;   // u8  [T, A, S / 8]  kept probabilities; S = P up to a multiple of 32
+  View projection_mask;  // u8  [T, H / 8]     kept elements
+  View attention_sum;    // io  [T, H]
+  View attention_mean;   // f32 [T]
+  View attention_rstd;   // f32 [T]
+  View attention_y;      // io  [T, H]     input of the feed-forward part
+  View ff_pre;           // io  [T, F]     before GELU
+  View ff_mid;           // io  [T, F]     after GELU
+  View ff_mask;          // u8  [T, H / 8]
+  View ff_sum;           // io  [T, H]
+  View ff_mean;          // f32 [T]
+  View ff_rstd;          // f32 [T]
+  View y;                // io  [T, H]     output of the layer
 };
 
 struct EmbeddingActivations {
   View sum;   // io  [T, H]
   View mean;  // f32 [T]
   View rstd;  // f32 [T]
+  View mask;  // u8  [T, H / 8]
   View y;     // io  [T, H]
 };
 

@@ -99,7 +99,7 @@ struct Bert::State {
                      .projection_dropout = at(config.hidden_dropout, LayerSite::kProjection),
                      .ff_dropout = at(config.hidden_dropout, LayerSite::kFeedForward),
                      .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
-                     .max_seq_tokens = dims.P}};
+                     .max_seq_tokens = dims.S}};
   }
 
   HeadCall head_call() const {

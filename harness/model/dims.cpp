@@ -46,6 +46,7 @@ Dims make_dims(const ModelConfig& config) {
       .C = config.vocab_size,
       .V = (config.vocab_size + 7) / 8 * 8,
       .P = config.max_positions,
+      .S = (config.max_positions + 31) / 32 * 32,
       .G = config.segment_types,
   };
 }

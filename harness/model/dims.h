@@ -15,7 +15,8 @@ struct Dims {
   int64_t F = 0;  // feed-forward size
   int64_t C = 0;  // classes: vocabulary entries
   int64_t V = 0;  // vocabulary rows, C padded to a multiple of 8
-  int64_t P = 0;  // positions; also S, the longest sequence
+  int64_t P = 0;  // positions: the longest sequence
+  int64_t S = 0;  // P up to a multiple of 32: the width of attention masks
   int64_t G = 0;  // segment types
 };
 

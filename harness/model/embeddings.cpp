@@ -16,6 +16,7 @@ void embeddings_forward(Ops& ops, const EmbeddingCall& call) {
                      .y = call.saved->y,
                      .mean = call.saved->mean,
                      .rstd = call.saved->rstd,
+                     .mask = call.saved->mask,
                      .dropout = call.dropout,
                      .epsilon = call.layer_norm_epsilon});
 }
@@ -26,9 +27,11 @@ void embeddings_backward(Ops& ops, const EmbeddingCall& call, const View& dy) {
                      .word_ids = call.batch->word_ids,
                      .position_ids = call.batch->position_ids,
                      .segment_ids = call.batch->segment_ids,
+                     .rows_by_word = View(),
                      .sum = call.saved->sum,
                      .mean = call.saved->mean,
                      .rstd = call.saved->rstd,
+                     .mask = call.saved->mask,
                      .gamma = call.weights->ln_gain,
                      .dword_table = g.word_table,
                      .dposition_table = g.position_table,

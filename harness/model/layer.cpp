@@ -35,6 +35,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                      .cu_seqlens = call.batch->cu_seqlens,
                      .out = as_heads(a.context, a.qkv),
                      .lse = a.lse,
+                     .mask = a.attention_mask,
                      .groups = call.batch->groups,
                      .dropout = call.settings.attention_dropout,
                      .max_seq_tokens = call.settings.max_seq_tokens,
@@ -53,6 +54,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                        .y = a.attention_y,
                        .mean = a.attention_mean,
                        .rstd = a.attention_rstd,
+                       .mask = a.projection_mask,
                        .dropout = call.settings.projection_dropout,
                        .epsilon = call.settings.layer_norm_epsilon});
 
@@ -76,6 +78,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                        .y = a.y,
                        .mean = a.ff_mean,
                        .rstd = a.ff_rstd,
+                       .mask = a.ff_mask,
                        .dropout = call.settings.ff_dropout,
                        .epsilon = call.settings.layer_norm_epsilon});
 }
@@ -93,6 +96,7 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                        .sum = a.ff_sum,
                        .mean = a.ff_mean,
                        .rstd = a.ff_rstd,
+                       .mask = a.ff_mask,
                        .gamma = w.ff_ln_gain,
                        .dresidual = s.d_hidden,
                        .dx = s.d_branch,
@@ -134,6 +138,7 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                        .sum = a.attention_sum,
                        .mean = a.attention_mean,
                        .rstd = a.attention_rstd,
+                       .mask = a.projection_mask,
                        .gamma = w.attention_ln_gain,
                        .dresidual = s.d_hidden,
                        .dx = s.d_branch,
@@ -153,6 +158,7 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                      .qkv = a.qkv,
                      .out = as_heads(a.context, a.qkv),
                      .lse = a.lse,
+                     .mask = a.attention_mask,
                      .cu_seqlens = call.batch->cu_seqlens,
                      .dqkv = s.d_qkv,
                      .groups = call.batch->groups,

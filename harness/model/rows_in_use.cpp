@@ -7,6 +7,7 @@ EmbeddingActivations cut(const EmbeddingActivations& all, const RowsInUse& rows)
   return {.sum = all.sum.rows(0, t),
           .mean = all.mean.rows(0, t),
           .rstd = all.rstd.rows(0, t),
+          .mask = all.mask.rows(0, t),
           .y = all.y.rows(0, t)};
 }
 
@@ -16,12 +17,15 @@ LayerActivations cut(const LayerActivations& all, const RowsInUse& rows) {
   return {.qkv = all.qkv.rows(0, t),
           .context = all.context.rows(0, t),
           .lse = all.lse.rows(0, heads * t).reshaped({heads, t}),
+          .attention_mask = all.attention_mask.rows(0, t),
+          .projection_mask = all.projection_mask.rows(0, t),
           .attention_sum = all.attention_sum.rows(0, t),
           .attention_mean = all.attention_mean.rows(0, t),
           .attention_rstd = all.attention_rstd.rows(0, t),
           .attention_y = all.attention_y.rows(0, t),
           .ff_pre = all.ff_pre.rows(0, t),
           .ff_mid = all.ff_mid.rows(0, t),
+          .ff_mask = all.ff_mask.rows(0, t),
           .ff_sum = all.ff_sum.rows(0, t),
           .ff_mean = all.ff_mean.rows(0, t),
           .ff_rstd = all.ff_rstd.rows(0, t),

@@ -70,6 +70,7 @@ EncoderLayer::Norm EncoderLayer::norm() {
           .y = zeros(DType::kF32, {kRows, kWidth}),
           .mean = zeros(DType::kF32, {kRows}),
           .rstd = zeros(DType::kF32, {kRows}),
+          .mask = zeros(DType::kU8, {kRows, kWidth / 8}),
           .gamma = uniform({kWidth}, 1),
           .beta = uniform({kWidth}, 1),
           .dgamma = zeros(DType::kF32, {kWidth}),
@@ -98,6 +99,7 @@ EncoderLayer::EncoderLayer(int threads)
   qkv_ = uniform({kT, 3, Shape::kHeads, Shape::kHeadSize}, 1);
   context_ = zeros(DType::kF32, {kT, Shape::kHeads, Shape::kHeadSize});
   lse_ = zeros(DType::kF32, {Shape::kHeads, kT});
+  attention_mask_ = zeros(DType::kU8, {kT, Shape::kHeads, Shape::kSeqTokens / 8});
   d_context_ = uniform({kT, Shape::kHeads, Shape::kHeadSize}, 1e-3f);
   d_qkv_ = zeros(DType::kF32, {kT, 3, Shape::kHeads, Shape::kHeadSize});
   cu_seqlens_ = zeros(DType::kI32, {Shape::kSeqs + 1});
@@ -179,6 +181,7 @@ void EncoderLayer::attention_forward() {
                        .cu_seqlens = cu_seqlens_,
                        .out = context_,
                        .lse = lse_,
+                       .mask = attention_mask_,
                        .groups = groups_,
                        .dropout = dropout(1),
                        .max_seq_tokens = Shape::kSeqTokens,
@@ -190,6 +193,7 @@ void EncoderLayer::attention_backward() {
                        .qkv = qkv_,
                        .out = context_,
                        .lse = lse_,
+                       .mask = attention_mask_,
                        .cu_seqlens = cu_seqlens_,
                        .dqkv = d_qkv_,
                        .groups = groups_,
@@ -209,6 +213,7 @@ void EncoderLayer::residual_ln_forward() {
                            .y = norm.y,
                            .mean = norm.mean,
                            .rstd = norm.rstd,
+                           .mask = norm.mask,
                            .dropout = dropout(2)});
   }
 }
@@ -219,6 +224,7 @@ void EncoderLayer::residual_ln_backward() {
                            .sum = norm.sum,
                            .mean = norm.mean,
                            .rstd = norm.rstd,
+                           .mask = norm.mask,
                            .gamma = norm.gamma,
                            .dresidual = d_hidden_,
                            .dx = d_branch_,
@@ -242,6 +248,7 @@ void EncoderLayer::embedding_forward() {
                        .y = embedding_norm_.y,
                        .mean = embedding_norm_.mean,
                        .rstd = embedding_norm_.rstd,
+                       .mask = embedding_norm_.mask,
                        .dropout = dropout(3)});
 }
 
@@ -250,9 +257,11 @@ void EncoderLayer::embedding_backward() {
                        .word_ids = word_ids_,
                        .position_ids = position_ids_,
                        .segment_ids = segment_ids_,
+                       .rows_by_word = kNoView,
                        .sum = embedding_norm_.sum,
                        .mean = embedding_norm_.mean,
                        .rstd = embedding_norm_.rstd,
+                       .mask = embedding_norm_.mask,
                        .gamma = embedding_norm_.gamma,
                        .dword_table = d_word_table_,
                        .dposition_table = d_position_table_,

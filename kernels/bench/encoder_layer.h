@@ -61,7 +61,7 @@ class EncoderLayer {
   Product product(int64_t inputs, int64_t outputs, Activation activation);
 
   struct Norm {  // what a LayerNorm saves and gets
-    View sum, y, mean, rstd, gamma, beta, dgamma, dbeta;
+    View sum, y, mean, rstd, mask, gamma, beta, dgamma, dbeta;
   };
   Norm norm();
 
@@ -80,7 +80,7 @@ class EncoderLayer {
   std::vector<Norm> norms_;        // after attention, after feed-forward
   View branch_bias_, d_branch_bias_;
 
-  View qkv_, context_, lse_, d_context_, d_qkv_, cu_seqlens_;
+  View qkv_, context_, lse_, attention_mask_, d_context_, d_qkv_, cu_seqlens_;
   std::vector<SequenceGroup> groups_;
 
   View word_ids_, position_ids_, segment_ids_;

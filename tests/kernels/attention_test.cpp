@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/philox.h"
+#include "kernels/base/dropout_bits.h"
 #include "kernels/cpu/operations.h"
 #include "tests/kernels/naive_attention.h"
 #include "tests/support/expect_close.h"
@@ -16,7 +16,7 @@ namespace {
 using Doubles = std::vector<double>;
 
 constexpr uint32_t kSite = 40;
-constexpr int64_t kMaxSeqTokens = 517;  // not a multiple of 4: rows begin inside Philox blocks
+constexpr int64_t kMaxSeqTokens = 544;  // not a multiple of the tile of dropout groups
 
 struct Case {
   Case(const std::vector<int32_t>& lengths_in, int64_t padding, int64_t heads_in,
@@ -32,6 +32,7 @@ struct Case {
     qkv = random_tensor({tokens, 3, heads, head_size}, 1);
     out = garbage_tensor({tokens, heads, head_size});
     lse = garbage_tensor({heads, tokens});
+    mask = HostTensor<uint8_t>({tokens, heads, kMaxSeqTokens / 8}, 0xA5);
     dout = random_tensor({tokens, heads, head_size}, 2);
     dqkv = garbage_tensor({tokens, 3, heads, head_size});
     const int64_t seqs = static_cast<int64_t>(lengths.size());
@@ -50,6 +51,7 @@ struct Case {
                             .cu_seqlens = cu_seqlens.view(),
                             .out = out.view(),
                             .lse = lse.view(),
+                            .mask = mask.view(),
                             .groups = groups,
                             .dropout = dropout(),
                             .max_seq_tokens = kMaxSeqTokens,
@@ -64,6 +66,7 @@ struct Case {
                             .qkv = qkv.view(),
                             .out = out.view(),
                             .lse = lse.view(),
+                            .mask = mask.view(),
                             .cu_seqlens = cu_seqlens.view(),
                             .dqkv = dqkv.view(),
                             .groups = groups,
@@ -75,8 +78,8 @@ struct Case {
   }
 
   bool dropped(int64_t seq, int64_t head, int64_t query, int64_t key) const {
-    const int64_t element = ((seq * heads + head) * kMaxSeqTokens + query) * kMaxSeqTokens + key;
-    return random_word(state[0], state[1], kSite, element) < drop_threshold(probability);
+    const int64_t row = (cu_seqlens[seq] + query) * heads + head;
+    return !is_kept(state[0], state[1], kSite, row * kMaxSeqTokens + key, probability);
   }
 
   NaiveAttention naive(int64_t seq) const {
@@ -100,6 +103,7 @@ struct Case {
   float probability = 0.1f;
   HostTensor<uint64_t> state;
   HostTensor<int32_t> cu_seqlens;
+  HostTensor<uint8_t> mask;
   HostTensor<float> qkv, out, lse, dout, dqkv;
   std::vector<SequenceGroup> groups;
 };

@@ -1,7 +1,7 @@
 #include "tests/kernels/device_values.h"
 
+#include "kernels/base/dropout_bits.h"
 #include "kernels/base/error.h"
-#include "kernels/base/philox.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha::testing {
@@ -13,6 +13,12 @@ __global__ void random_words(uint64_t seed, uint64_t step, uint32_t site, int64_
                              int64_t count, uint32_t* words) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) words[i] = random_word(seed, step, site, first_element + i);
+}
+
+__global__ void kept_words(uint64_t seed, uint64_t step, uint32_t site, int64_t first_group,
+                           uint32_t threshold, int64_t count, uint32_t* words) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) words[i] = kept_bits(seed, step, site, first_group + i, threshold);
 }
 
 __global__ void learning_rates(LrSchedule schedule, int64_t count, double* rates) {
@@ -43,6 +49,14 @@ std::vector<uint32_t> device_random_words(uint64_t seed, uint64_t step, uint32_t
                                           int64_t first_element, int64_t count) {
   return values_of<uint32_t>(count, [&](unsigned blocks, uint32_t* words) {
     random_words<<<blocks, kThreads>>>(seed, step, site, first_element, count, words);
+  });
+}
+
+std::vector<uint32_t> device_kept_bits(uint64_t seed, uint64_t step, uint32_t site,
+                                       int64_t first_group, float probability, int64_t count) {
+  return values_of<uint32_t>(count, [&](unsigned blocks, uint32_t* words) {
+    kept_words<<<blocks, kThreads>>>(seed, step, site, first_group, drop_threshold(probability),
+                                     count, words);
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/philox.h"
+#include "kernels/base/dropout_bits.h"
 #include "kernels/ops/lamb_rules.h"
 #include "tests/support/tolerance.h"
 
@@ -19,6 +19,20 @@ TEST(DeviceValues, RandomWordsAreThoseOfTheHostBitForBit) {
       ASSERT_EQ(words[static_cast<size_t>(i)],
                 random_word(0x0123456789ABCDEFull, 1'000'003, 77, first + i))
           << "element " << first + i;
+    }
+  }
+}
+
+TEST(DeviceValues, KeptBitsAreThoseOfTheHostBitForBit) {
+  constexpr int64_t kCount = 1 << 14;
+  for (const float probability : {0.1f, 0.3f}) {
+    const std::vector<uint32_t> words =
+        device_kept_bits(0xFEDCBA9876543210ull, 77, 5, int64_t{1} << 31, probability, kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(words[static_cast<size_t>(i)],
+                kept_bits(0xFEDCBA9876543210ull, 77, 5, (int64_t{1} << 31) + i,
+                          drop_threshold(probability)))
+          << "group " << i;
     }
   }
 }

@@ -36,6 +36,7 @@ struct Case {
         y(garbage_tensor({tokens, hidden})),
         mean(garbage_tensor({tokens})),
         rstd(garbage_tensor({tokens})),
+        mask({tokens, hidden / 8}, 0xA5),
         dy(random_tensor({tokens, hidden}, 9)),
         dword_table({kWords, hidden}),
         dposition_table({kPositions, hidden}),
@@ -59,6 +60,7 @@ struct Case {
                             .y = y.view(),
                             .mean = mean.view(),
                             .rstd = rstd.view(),
+                            .mask = mask.view(),
                             .dropout = dropout(),
                             .epsilon = epsilon};
     validate(args);
@@ -71,9 +73,11 @@ struct Case {
                             .word_ids = word_ids.view(),
                             .position_ids = position_ids.view(),
                             .segment_ids = segment_ids.view(),
+                            .rows_by_word = View(),
                             .sum = sum.view(),
                             .mean = mean.view(),
                             .rstd = rstd.view(),
+                            .mask = mask.view(),
                             .gamma = gamma.view(),
                             .dword_table = dword_table.view(),
                             .dposition_table = dposition_table.view(),
@@ -107,6 +111,7 @@ struct Case {
   HostTensor<uint64_t> state;
   HostTensor<int32_t> word_ids, position_ids, segment_ids;
   HostTensor<float> word_table, position_table, segment_table, gamma, beta, sum, y, mean, rstd;
+  HostTensor<uint8_t> mask;
   HostTensor<float> dy, dword_table, dposition_table, dsegment_table, dgamma, dbeta;
 };
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/philox.h"
+#include "kernels/base/dropout_bits.h"
 #include "tests/support/host_tensor.h"
 
 namespace bertha {
@@ -14,9 +14,7 @@ struct NaiveDropout {
   uint32_t site = 0;
   float probability = 0.0f;
 
-  bool drops(int64_t element) const {
-    return random_word(seed, step, site, element) < drop_threshold(probability);
-  }
+  bool drops(int64_t element) const { return !is_kept(seed, step, site, element, probability); }
   double factor(int64_t element) const {
     return drops(element) ? 0.0 : 1.0 / (1.0 - static_cast<double>(probability));
   }

@@ -31,6 +31,7 @@ struct Case {
         y(garbage_tensor({tokens, hidden})),
         mean(garbage_tensor({tokens})),
         rstd(garbage_tensor({tokens})),
+        mask({tokens, hidden / 8}, 0xA5),
         dy(random_tensor({tokens, hidden}, 6)),
         dresidual(garbage_tensor({tokens, hidden})),
         dx(garbage_tensor({tokens, hidden})),
@@ -51,6 +52,7 @@ struct Case {
                              .y = y.view(),
                              .mean = mean.view(),
                              .rstd = rstd.view(),
+                             .mask = mask.view(),
                              .dropout = dropout(),
                              .epsilon = epsilon};
     validate(args);
@@ -63,6 +65,7 @@ struct Case {
                              .sum = sum.view(),
                              .mean = mean.view(),
                              .rstd = rstd.view(),
+                             .mask = mask.view(),
                              .gamma = gamma.view(),
                              .dresidual = dresidual.view(),
                              .dx = dx.view(),
@@ -93,6 +96,7 @@ struct Case {
   float probability = kProbability;
   HostTensor<uint64_t> state;
   HostTensor<float> x, bias, residual, gamma, beta, sum, y, mean, rstd;
+  HostTensor<uint8_t> mask;
   HostTensor<float> dy, dresidual, dx, dgamma, dbeta, dbias;
 };
 
@@ -159,6 +163,7 @@ TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
     const bool want = c.naive_dropout().drops(i);
     ASSERT_EQ(c.sum[i] == 0.0f, want) << "element " << i;
+    ASSERT_EQ(((c.mask[i / 8] >> (i % 8)) & 1) == 0, want) << "bit " << i;
     dropped += want ? 1 : 0;
   }
   // Five standard deviations of a binomial count.
@@ -169,6 +174,7 @@ TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
 TEST(ResidualLn, ProbabilityZeroNeedsNoRandomState) {
   Case c(3, 8);
   c.state.values.clear();
+  c.mask.values.clear();
   c.probability = 0.0f;
   c.forward(1);
   for (int64_t i = 0; i < c.sum.elements(); ++i) {

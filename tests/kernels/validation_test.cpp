@@ -13,6 +13,8 @@ namespace {
 alignas(8) char some_memory[8];
 
 View f32(std::initializer_list<int64_t> extents) { return View(some_memory, DType::kF32, extents); }
+View u8(std::initializer_list<int64_t> extents) { return {some_memory, DType::kU8, extents}; }
+
 View i32(std::initializer_list<int64_t> extents) { return View(some_memory, DType::kI32, extents); }
 View no_data(std::initializer_list<int64_t> extents) { return View(nullptr, DType::kF32, extents); }
 
@@ -54,6 +56,7 @@ EmbeddingFwd embedding_fwd() {
           .y = f32({kTokens, kHidden}),
           .mean = f32({kTokens}),
           .rstd = f32({kTokens}),
+          .mask = u8({kTokens, kHidden / 8}),
           .dropout = dropout(0.1f)};
 }
 
@@ -104,9 +107,11 @@ TEST(Validation, EmbeddingBwd) {
                   .word_ids = i32({kTokens}),
                   .position_ids = i32({kTokens}),
                   .segment_ids = i32({kTokens}),
+                  .rows_by_word = i32({kTokens}),
                   .sum = f32({kTokens, kHidden}),
                   .mean = f32({kTokens}),
                   .rstd = f32({kTokens}),
+                  .mask = u8({kTokens, kHidden / 8}),
                   .gamma = f32({kHidden}),
                   .dword_table = f32({100, kHidden}),
                   .dposition_table = f32({50, kHidden}),
@@ -190,6 +195,7 @@ AttentionFwd attention_fwd(std::span<const SequenceGroup> groups) {
           .cu_seqlens = i32({4}),
           .out = f32({9, 2, 8}),
           .lse = f32({2, 9}),
+          .mask = u8({9, 2, 512 / 8}),
           .groups = groups,
           .dropout = dropout(0.1f),
           .max_seq_tokens = 512};
@@ -211,13 +217,23 @@ TEST(Validation, AttentionShapes) {
                          a.lse = f32({9, 2});
                        },
                        {"lse", "want f32 [2,9]"});
-  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.max_seq_tokens = 3; },
-                       {"longest_seq_tokens", "4", "at most 3"});
+  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.max_seq_tokens = 48; },
+                       {"max_seq_tokens", "48", "multiple of 32"});
+  const std::vector<SequenceGroup> long_group = {
+      {.num_seqs = 3, .num_tokens = 8, .longest_seq_tokens = 40, .bucket_tokens = 128}};
+  expect_refused<Args>(attention_fwd(long_group),
+                       [](Args& a) {
+                         a.max_seq_tokens = 32;
+                         a.mask = u8({9, 2, 4});
+                       },
+                       {"longest_seq_tokens", "40", "at most 32"});
+  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.mask = View(); }, {"mask"});
   expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.scale = -1.0f; }, {"scale"});
   const AttentionBwd backward{.dout = f32({9, 2, 8}),
                               .qkv = f32({9, 3, 2, 8}),
                               .out = f32({9, 2, 8}),
                               .lse = f32({2, 9}),
+                              .mask = View(),
                               .cu_seqlens = i32({4}),
                               .dqkv = f32({9, 3, 2, 8}),
                               .groups = groups,
@@ -267,6 +283,7 @@ TEST(Validation, ResidualLn) {
                               .y = f32({kTokens, kHidden}),
                               .mean = f32({kTokens}),
                               .rstd = f32({kTokens}),
+                              .mask = u8({kTokens, kHidden / 8}),
                               .dropout = dropout(0.1f)};
   expect_accepted(forward);
   expect_norm_checked(forward);
@@ -280,6 +297,7 @@ TEST(Validation, ResidualLn) {
                                .sum = f32({kTokens, kHidden}),
                                .mean = f32({kTokens}),
                                .rstd = f32({kTokens}),
+                               .mask = u8({kTokens, kHidden / 8}),
                                .gamma = f32({kHidden}),
                                .dresidual = View(other, DType::kF32, {kTokens, kHidden}),
                                .dx = f32({kTokens, kHidden}),
