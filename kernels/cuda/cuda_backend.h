@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "kernels/device.h"
@@ -13,8 +15,15 @@ struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
   enum class EmbeddingGradient { kAtomic, kSorted };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
-  /// Tuned GEMM algorithms of this GPU model and library version; "" = the library's heuristics.
+  /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
+  /// of another GPU model or library version, or a cut one, is left out with a warning.
   std::string gemm_plans_path = {};
+  /// Times the algorithms of every product that no tuned one serves, where it first occurs, and
+  /// saves the choice to gemm_plans_path. Blocks for about a second and takes memory each time: run
+  /// one step of the largest batch before anything is timed or captured.
+  bool tune_gemms = false;
+  /// Multiprocessors that products plan for, where communication holds the others; 0 = all.
+  int gemm_multiprocessors = 0;
 };
 
 /// GPUs that this process sees; 0 where there is no driver.
@@ -27,7 +36,41 @@ std::unique_ptr<Device> make_cuda_device(int ordinal);
 /// Operations enqueued on `stream` of `device`; both must outlive them.
 ///
 /// Random    dropout decisions equal those of the CPU backend bit for bit.
-/// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic.
+/// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic, and except that tune_gemms
+///           may choose differently each time: repeat a run with the file that the first one wrote.
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
+
+/// The products of a linear layer y[T,N] = x[T,K] w[N,K]^T.
+enum class GemmProduct : uint8_t { kForward, kDataGradient, kWeightGradient };
+
+/// One product as the operations of kernels/ops/linear.h ask for it.
+struct GemmShape {
+  GemmProduct product;
+  DType dtype;                                // f32, f16 or bf16
+  int64_t rows;                               // T
+  int64_t inputs;                             // K
+  int64_t outputs;                            // N
+  bool bias = false;                          // forward only
+  Activation activation = Activation::kNone;  // forward, data gradient
+  Accumulate accumulate = Accumulate::kNo;    // gradients
+};
+
+/// What tuning of one product found.
+struct GemmTuning {
+  int candidates = 0;     // 0: the library has no algorithm for this shape
+  int wrong = 0;          // candidates that failed, or computed something else
+  double first_us = 0.0;  // the library's first choice
+  double tuned_us = 0.0;  // the one kept
+};
+
+/// Times the library's algorithms for each shape on random data, checks what each computes, and
+/// writes the fastest to the file `path` (what else the file has of this GPU model and library
+/// version stays). `progress` is called after each shape.
+///
+/// Blocks    about a second per shape; nothing else should use the device.
+/// Errors    Error(kMemory); Error(kEnvironment) when the file cannot be written.
+void tune_gemms(Device& device, Stream& stream, std::span<const GemmShape> shapes,
+                const std::string& path,
+                const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm_plans.h"
 
 namespace bertha {
 
@@ -24,7 +25,8 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       stream(cuda_stream),
       multiprocessors(cuda_device.multiprocessors()),
       options(cuda_options),
-      scratch(cuda_stream) {}
+      scratch(cuda_stream),
+      gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)) {}
 
 CudaContext::~CudaContext() = default;
 

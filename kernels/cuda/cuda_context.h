@@ -8,6 +8,8 @@
 
 namespace bertha {
 
+class GemmPlans;
+
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
 /// stream order, without waiting; after the first step it no longer grows.
 class ScratchMemory {
@@ -36,6 +38,7 @@ struct CudaContext {
   int multiprocessors;
   CudaOptions options;
   ScratchMemory scratch;
+  std::unique_ptr<GemmPlans> gemm;
 };
 
 }  // namespace bertha

@@ -62,4 +62,14 @@ inline constexpr double central_difference(double h) {
   return 5 * kModelLossF32 / h + 200.0 / 6.0 * h * h;
 }
 
+// --- device dtypes: `unit` is half a unit in the last place of the dtype, rounding(dtype) of
+// tests/cuda/gpu.h; the reference is f32 or better and gets the same rounded inputs ---
+
+/// gelu and its derivative on the GPU, relative to |z| or to the factor: the library's tanh is a
+/// machine instruction whose relative error is 2^-11, where tanh is at most 1 and enters halved
+/// (measured 5e-6 beside the tanh form). f32 has none of it: there the pass is ours.
+inline constexpr double kGeluInstruction = 1.0 / 4096;
+/// Largest slope of gelu: what an error of z weighs in gelu(z).
+inline constexpr double kGeluSlope = 1.13;
+
 }  // namespace bertha::tolerance

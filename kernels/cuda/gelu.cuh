@@ -1,0 +1,37 @@
+#pragma once
+
+namespace bertha {
+
+// The tanh form in the shape of kernels/cpu/vector_math.h: with u = sqrt(2/pi)(z + 0.044715 z^3),
+// 0.5 z (1 + tanh(u)) = z s(z), s = 1 / (1 + e^(-2u)), which does not cancel at negative z. Beyond
+// +-10 s is 0 or 1 to far below one f32 unit; clamping keeps the powers finite.
+
+namespace gelu_detail {
+constexpr float kTwiceRoot = 2.0f * 0.797884560802865355f;
+constexpr float kCubic = 0.044715f;
+}  // namespace gelu_detail
+
+namespace gelu_detail {
+/// NaN stays NaN, which fminf and fmaxf would hide.
+__device__ __forceinline__ float clamp(float z) {
+  const float above = z < -10.0f ? -10.0f : z;
+  return above > 10.0f ? 10.0f : above;
+}
+}  // namespace gelu_detail
+
+__device__ __forceinline__ float gelu(float z) {
+  const float c = gelu_detail::clamp(z);
+  const float twice_u = gelu_detail::kTwiceRoot * c * (1.0f + gelu_detail::kCubic * c * c);
+  return z / (1.0f + expf(-twice_u));
+}
+
+/// d gelu(z) / dz = s + z s (1 - s) 2 u'.
+__device__ __forceinline__ float gelu_derivative(float z) {
+  const float c = gelu_detail::clamp(z);
+  const float square = gelu_detail::kCubic * c * c;
+  const float e = expf(-gelu_detail::kTwiceRoot * c * (1.0f + square));
+  const float s = 1.0f / (1.0f + e);
+  return s + c * s * (e * s) * gelu_detail::kTwiceRoot * (1.0f + 3.0f * square);
+}
+
+}  // namespace bertha

@@ -1,0 +1,500 @@
+#include "kernels/ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/base/log.h"
+#include "tests/cuda/gpu.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh};
+
+struct Shape {
+  int64_t rows, inputs, outputs;
+};
+// Whole tiles, ragged ones, a row, odd widths whose rows begin at any address, the heads of BERT.
+constexpr Shape kShapes[] = {{0, 8, 3},     {1, 8, 8},      {7, 64, 2},      {33, 63, 129},
+                             {33, 1, 17},   {511, 24, 72},  {512, 256, 384}, {511, 129, 30},
+                             {96, 1024, 2}, {48, 64, 30528}};
+
+std::string text(const Shape& shape, DType dtype) {
+  return concat(name(dtype), " T=", shape.rows, " K=", shape.inputs, " N=", shape.outputs);
+}
+
+/// |actual - want| <= bound, element by element.
+void expect_within(const HostTensor<float>& actual, const HostTensor<float>& want,
+                   const std::vector<double>& bound, const std::string& what) {
+  ASSERT_EQ(actual.elements(), want.elements()) << what;
+  for (int64_t i = 0; i < actual.elements(); ++i) {
+    const double error = std::abs(static_cast<double>(actual[i]) - static_cast<double>(want[i]));
+    if (error <= bound[static_cast<size_t>(i)]) continue;  // false for NaN
+    ADD_FAILURE() << what << "[" << i << "] = " << actual[i] << ", want " << want[i] << " within "
+                  << bound[static_cast<size_t>(i)];
+    return;
+  }
+}
+
+HostTensor<float> scaled(HostTensor<float> tensor, float factor) {
+  for (float& value : tensor.values) value *= factor;
+  return tensor;
+}
+
+/// The f32 reference and the device get the same operands. Values are of order one: |x| <= 2,
+/// |weight| <= 1/2, so that a sum over k has magnitude at most k.
+struct Case {
+  Case(const Shape& shape_in, DType dtype_in)
+      : shape(shape_in),
+        dtype(dtype_in),
+        x(rounded_to(dtype, random_tensor({shape.rows, shape.inputs}, 1))),
+        weight(rounded_to(dtype, scaled(random_tensor({shape.outputs, shape.inputs}, 2), 0.25f))),
+        bias(rounded_to(dtype, random_tensor({shape.outputs}, 3))),
+        dy(rounded_to(dtype, random_tensor({shape.rows, shape.outputs}, 4))) {}
+
+  HostTensor<float> outputs() const { return garbage_tensor({shape.rows, shape.outputs}); }
+  HostTensor<float> inputs() const { return garbage_tensor({shape.rows, shape.inputs}); }
+
+  /// Error of one product of length k with magnitudes up to `largest` per term, before rounding.
+  static double product_error(int64_t k, double largest) {
+    return 2 * tolerance::product_f32(k) * static_cast<double>(k) * largest;
+  }
+
+  Shape shape;
+  DType dtype;
+  HostTensor<float> x, weight, bias, dy;
+};
+
+/// Where a product is added to what was there, it is rounded before and after.
+double sum_rounding(DType dtype, float sum, float before) {
+  const double product = static_cast<double>(sum) - static_cast<double>(before);
+  return rounding(dtype) * (std::abs(static_cast<double>(sum)) + std::abs(product));
+}
+
+/// y and the pre-activation of one forward pass.
+struct Forward {
+  HostTensor<float> y;
+  HostTensor<float> z;
+};
+
+Forward forward(const TestBackend& backend, const Case& c, DType dtype, bool with_bias,
+                Activation activation) {
+  const DeviceTensor x(backend, dtype, c.x);
+  const DeviceTensor weight(backend, dtype, c.weight);
+  const DeviceTensor bias(backend, dtype, c.bias);
+  const DeviceTensor y(backend, dtype, c.outputs());
+  const DeviceTensor z(backend, dtype, c.outputs());
+  backend.ops->linear_fwd({.x = x.view(),
+                           .weight = weight.view(),
+                           .bias = with_bias ? bias.view() : View(),
+                           .y = y.view(),
+                           .pre_activation = activation == Activation::kGelu ? z.view() : View(),
+                           .activation = activation});
+  return {.y = y.floats(), .z = z.floats()};
+}
+
+void expect_forward(const Case& c, bool with_bias, Activation activation, const TestBackend& on) {
+  const Forward got = forward(on, c, c.dtype, with_bias, activation);
+  const Forward want = forward(cpu(), c, DType::kF32, with_bias, activation);
+  // Without an activation y is z.
+  const HostTensor<float> z = forward(cpu(), c, DType::kF32, with_bias, Activation::kNone).y;
+  const double unit = rounding(c.dtype);
+  const bool gelu = activation == Activation::kGelu;
+  std::vector<double> z_bound;
+  std::vector<double> y_bound;
+  for (int64_t i = 0; i < z.elements(); ++i) {
+    // z is rounded once in the product's epilogue, or a second time where the bias (up to 2) is
+    // added to the rounded product.
+    const double size = std::abs(static_cast<double>(z[i]));
+    const double error = Case::product_error(c.shape.inputs, 1.0) + 4 * tolerance::kRoundF32 +
+                         unit * (2 * size + (with_bias ? 2.0 : 0.0));
+    z_bound.push_back(error);
+    const double instruction =
+        c.dtype == DType::kF32 ? tolerance::kGeluF32 : tolerance::kGeluInstruction;
+    const double function = gelu                              ? instruction * std::max(1.0, size)
+                            : activation == Activation::kTanh ? 4 * tolerance::kRoundF32
+                                                              : 0.0;
+    y_bound.push_back(tolerance::kGeluSlope * error + function +
+                      unit * std::abs(static_cast<double>(want.y[i])));
+  }
+  const std::string what = concat(text(c.shape, c.dtype), with_bias ? " bias" : " no bias",
+                                  " activation ", static_cast<int>(activation));
+  expect_within(got.y, want.y, y_bound, "y " + what);
+  if (gelu) expect_within(got.z, want.z, z_bound, "pre_activation " + what);
+}
+
+TEST(CudaLinear, ForwardMatchesTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      for (const Activation activation : kActivations) {
+        for (const bool with_bias : {false, true}) expect_forward(c, with_bias, activation, gpu());
+      }
+    }
+  }
+}
+
+/// dx of one pass; `before` is what it adds to.
+HostTensor<float> data_gradient(const TestBackend& backend, const Case& c, DType dtype,
+                                const HostTensor<float>& saved, const HostTensor<float>& before,
+                                Activation activation, Accumulate accumulate) {
+  const DeviceTensor dy(backend, dtype, c.dy);
+  const DeviceTensor weight(backend, dtype, c.weight);
+  const DeviceTensor at(backend, dtype, saved);
+  const DeviceTensor dx(backend, dtype, before);
+  backend.ops->linear_bwd_data({.dy = dy.view(),
+                                .weight = weight.view(),
+                                .saved = activation == Activation::kNone ? View() : at.view(),
+                                .dx = dx.view(),
+                                .activation = activation,
+                                .accumulate = accumulate});
+  return dx.floats();
+}
+
+TEST(CudaLinear, DataGradientMatchesTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      const double unit = rounding(dtype);
+      for (const Activation activation : kActivations) {
+        // Outputs of tanh are below 1.
+        const float reach = activation == Activation::kTanh ? 0.49f : 1.5f;
+        const HostTensor<float> saved =
+            rounded_to(dtype, scaled(random_tensor({shape.rows, shape.inputs}, 5), reach));
+        const auto run = [&](const TestBackend& backend, DType type, Activation below) {
+          return data_gradient(backend, c, type, saved, c.inputs(), below, Accumulate::kNo);
+        };
+        const HostTensor<float> want = run(cpu(), DType::kF32, activation);
+        const HostTensor<float> plain = run(cpu(), DType::kF32, Activation::kNone);
+        std::vector<double> bound;
+        for (int64_t i = 0; i < want.elements(); ++i) {
+          // The product may be rounded before it meets the slope, whose own error is that of its
+          // function.
+          const double size = std::abs(static_cast<double>(plain[i]));
+          const double function = activation == Activation::kNone ? 0.0
+                                  : dtype == DType::kF32          ? 4 * tolerance::kGeluF32 * size
+                                                         : tolerance::kGeluInstruction * 4 * size;
+          bound.push_back(tolerance::kGeluSlope *
+                              (Case::product_error(shape.outputs, 1.0) + unit * size) +
+                          function + unit * std::abs(static_cast<double>(want[i])));
+        }
+        expect_within(run(gpu(), dtype, activation), want, bound,
+                      concat("dx ", text(shape, dtype), " ", static_cast<int>(activation)));
+      }
+    }
+  }
+}
+
+TEST(CudaLinear, DataGradientAddsInPlace) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      const HostTensor<float> before =
+          rounded_to(dtype, random_tensor({shape.rows, shape.inputs}, 6));
+      const auto run = [&](const TestBackend& backend, DType type) {
+        return data_gradient(backend, c, type, c.x, before, Activation::kNone, Accumulate::kYes);
+      };
+      const HostTensor<float> want = run(cpu(), DType::kF32);
+      std::vector<double> bound;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        bound.push_back(Case::product_error(shape.outputs, 1.0) + 4 * tolerance::kRoundF32 +
+                        sum_rounding(dtype, want[i], before[i]));
+      }
+      expect_within(run(gpu(), dtype), want, bound, "dx " + text(shape, dtype));
+    }
+  }
+}
+
+struct ParameterGradients {
+  HostTensor<float> weight;
+  HostTensor<float> bias;
+};
+
+ParameterGradients weight_gradient(const TestBackend& backend, const Case& c, DType dtype,
+                                   const ParameterGradients& before, bool with_bias,
+                                   Accumulate accumulate) {
+  const DeviceTensor dy(backend, dtype, c.dy);
+  const DeviceTensor x(backend, dtype, c.x);
+  const DeviceTensor dweight(backend, dtype, before.weight);
+  const DeviceTensor dbias(backend, dtype, before.bias);
+  backend.ops->linear_bwd_weight({.dy = dy.view(),
+                                  .x = x.view(),
+                                  .dweight = dweight.view(),
+                                  .dbias = with_bias ? dbias.view() : View(),
+                                  .accumulate = accumulate});
+  return {.weight = dweight.floats(), .bias = dbias.floats()};
+}
+
+TEST(CudaLinear, WeightAndBiasGradientsMatchTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+        const bool adds = accumulate == Accumulate::kYes;
+        const ParameterGradients before =
+            adds ? ParameterGradients{.weight = rounded_to(
+                                          dtype, random_tensor({shape.outputs, shape.inputs}, 7)),
+                                      .bias = c.bias}
+                 : ParameterGradients{.weight = garbage_tensor({shape.outputs, shape.inputs}),
+                                      .bias = garbage_tensor({shape.outputs})};
+        const ParameterGradients want =
+            weight_gradient(cpu(), c, DType::kF32, before, true, accumulate);
+        const ParameterGradients got = weight_gradient(gpu(), c, dtype, before, true, accumulate);
+        const auto bounds = [&](const HostTensor<float>& values, const HostTensor<float>& old,
+                                double largest) {
+          std::vector<double> bound;
+          for (int64_t i = 0; i < values.elements(); ++i) {
+            bound.push_back(Case::product_error(shape.rows, largest) + 4 * tolerance::kRoundF32 +
+                            sum_rounding(dtype, values[i], adds ? old[i] : values[i]));
+          }
+          return bound;
+        };
+        const std::string what = concat(text(shape, dtype), adds ? " add" : " overwrite");
+        expect_within(got.weight, want.weight, bounds(want.weight, before.weight, 4.0),
+                      "dweight " + what);
+        expect_within(got.bias, want.bias, bounds(want.bias, want.bias, 2.0), "dbias " + what);
+      }
+    }
+  }
+}
+
+TEST(CudaLinear, BiasGradientOfManyRowsIsSummedInF32) {
+  // 20,000 ones and one half: sums in bf16 would stop at 256, in f16 at 2,048.
+  for (const DType dtype : kIoTypes) {
+    Case c({20'001, 8, 40}, dtype);
+    c.dy = HostTensor<float>({20'001, 40}, 1.0f);
+    for (int64_t n = 0; n < 40; ++n) c.dy[n] = 0.5f;
+    const ParameterGradients before{.weight = garbage_tensor({40, 8}),
+                                    .bias = garbage_tensor({40})};
+    const ParameterGradients got = weight_gradient(gpu(), c, dtype, before, true, Accumulate::kNo);
+    EXPECT_EQ(got.bias.values, rounded_to(dtype, HostTensor<float>({40}, 20'000.5f)).values)
+        << name(dtype);
+  }
+}
+
+TEST(CudaLinear, WeightGradientWithoutBiasLeavesTheBiasAlone) {
+  const Case c({33, 24, 17}, DType::kBF16);
+  const ParameterGradients before{.weight = garbage_tensor({17, 24}), .bias = c.bias};
+  const ParameterGradients got =
+      weight_gradient(gpu(), c, DType::kBF16, before, false, Accumulate::kNo);
+  EXPECT_EQ(got.bias.values, c.bias.values);
+}
+
+TEST(CudaLinear, ActivationGradientMatchesTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      for (const Activation activation : {Activation::kGelu, Activation::kTanh}) {
+        const Case c(shape, dtype);
+        const HostTensor<float> saved =
+            rounded_to(dtype, scaled(random_tensor({shape.rows, shape.outputs}, 8),
+                                     activation == Activation::kTanh ? 0.49f : 6.0f));
+        const auto run = [&](const TestBackend& backend, DType type, bool in_place) {
+          const DeviceTensor dy(backend, type, c.dy);
+          const DeviceTensor at(backend, type, saved);
+          const DeviceTensor dx(backend, type, c.outputs());
+          backend.ops->activation_bwd({.dy = dy.view(),
+                                       .saved = at.view(),
+                                       .dx = in_place ? dy.view() : dx.view(),
+                                       .activation = activation});
+          return in_place ? dy.floats() : dx.floats();
+        };
+        const HostTensor<float> want = run(cpu(), DType::kF32, false);
+        const HostTensor<float> got = run(gpu(), dtype, false);
+        std::vector<double> bound;
+        for (const float value : want.values) {
+          bound.push_back(2 * 12 * tolerance::kGeluF32 +
+                          rounding(dtype) * std::abs(static_cast<double>(value)));
+        }
+        expect_within(got, want, bound, "dx " + text(shape, dtype));
+        EXPECT_EQ(run(gpu(), dtype, true).values, got.values);
+      }
+    }
+  }
+}
+
+TEST(CudaLinear, ActivationGradientAtNanIsNan) {
+  for (const DType dtype : kIoTypes) {
+    const DeviceTensor dy(gpu(), dtype, HostTensor<float>({3, 8}, 1.0f));
+    const DeviceTensor saved(gpu(), dtype, garbage_tensor({3, 8}));
+    gpu().ops->activation_bwd(
+        {.dy = dy.view(), .saved = saved.view(), .dx = dy.view(), .activation = Activation::kGelu});
+    for (const float value : dy.floats().values) EXPECT_TRUE(std::isnan(value)) << name(dtype);
+  }
+}
+
+TEST(CudaLinear, OperandsMayBeginAtAnyElement) {
+  constexpr int64_t kRows = 40;
+  constexpr int64_t kInputs = 63;
+  constexpr int64_t kOutputs = 24;
+  for (const DType dtype : kIoTypes) {
+    for (const Activation activation : kActivations) {
+      const Case whole({kRows + 1, kInputs, kOutputs + 1}, dtype);
+      Case part({kRows, kInputs, kOutputs}, dtype);
+      for (int64_t i = 0; i < part.x.elements(); ++i) part.x[i] = whole.x[i + kInputs];
+      for (int64_t i = 0; i < part.weight.elements(); ++i) {
+        part.weight[i] = whole.weight[i + kInputs];
+      }
+      for (int64_t i = 0; i < kOutputs; ++i) part.bias[i] = whole.bias[i + 1];
+      const DeviceTensor x(gpu(), dtype, whole.x);
+      const DeviceTensor weight(gpu(), dtype, whole.weight);
+      const DeviceTensor bias(gpu(), dtype, whole.bias);
+      const DeviceTensor y(gpu(), dtype, HostTensor<float>({1 + kRows * kOutputs}, 5.0f));
+      const DeviceTensor z(gpu(), dtype, HostTensor<float>({1 + kRows * kOutputs}, 5.0f));
+      const auto at_one = [&](const DeviceTensor& tensor) {
+        return tensor.view().rows(1, kRows * kOutputs).reshaped({kRows, kOutputs});
+      };
+      const bool gelu = activation == Activation::kGelu;
+      gpu().ops->linear_fwd({.x = x.view().rows(1, kRows),
+                             .weight = weight.view().rows(1, kOutputs),
+                             .bias = bias.view().rows(1, kOutputs),
+                             .y = at_one(y),
+                             .pre_activation = gelu ? at_one(z) : View(),
+                             .activation = activation});
+      const HostTensor<float> got = y.floats();
+      EXPECT_EQ(got[0], 5.0f);
+      // The same numbers through aligned operands: another algorithm, the same value.
+      const HostTensor<float> want = forward(gpu(), part, dtype, true, activation).y;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        const double w = static_cast<double>(want[i]);
+        ASSERT_NEAR(static_cast<double>(got[i + 1]), w,
+                    Case::product_error(kInputs, 1.0) + 4 * tolerance::kGeluInstruction +
+                        rounding(dtype) * (8.0 + 4 * std::abs(w)))
+            << name(dtype) << " " << i;
+      }
+    }
+  }
+}
+
+TEST(CudaLinear, RepeatsBitForBit) {
+  for (const DType dtype : kIoTypes) {
+    const Case c({511, 256, 384}, dtype);
+    const ParameterGradients zero{.weight = garbage_tensor({384, 256}),
+                                  .bias = garbage_tensor({384})};
+    const Forward y = forward(gpu(), c, dtype, true, Activation::kGelu);
+    const ParameterGradients g = weight_gradient(gpu(), c, dtype, zero, true, Accumulate::kNo);
+    for (int run = 0; run < 3; ++run) {
+      const Forward again = forward(gpu(), c, dtype, true, Activation::kGelu);
+      EXPECT_EQ(again.y.values, y.y.values);
+      EXPECT_EQ(again.z.values, y.z.values);
+      const ParameterGradients g2 = weight_gradient(gpu(), c, dtype, zero, true, Accumulate::kNo);
+      EXPECT_EQ(g2.weight.values, g.weight.values);
+      EXPECT_EQ(g2.bias.values, g.bias.values);
+    }
+  }
+}
+
+class CudaGemmTuning : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove(path);
+    set_log_sink([this](LogLevel level, const std::string& line) {
+      if (level >= LogLevel::kWarning) warnings.push_back(line);
+    });
+  }
+  void TearDown() override {
+    set_log_sink({});
+    std::filesystem::remove(path);
+  }
+  std::string file() const {
+    std::ostringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  }
+
+  std::string path = ::testing::TempDir() + "cuda_linear_test_plans.txt";
+  std::vector<std::string> warnings;
+};
+
+TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
+  std::vector<GemmShape> shapes;
+  for (const DType dtype : kIoTypes) {
+    const GemmShape base{.product = GemmProduct::kForward,
+                         .dtype = dtype,
+                         .rows = 512,
+                         .inputs = 256,
+                         .outputs = 384};
+    shapes.push_back(base);
+    shapes.push_back(base);
+    shapes.back().bias = true;
+    shapes.back().activation = Activation::kGelu;
+    shapes.push_back(base);
+    shapes.back().product = GemmProduct::kDataGradient;
+    shapes.back().activation = Activation::kGelu;
+    shapes.push_back(base);
+    shapes.back().product = GemmProduct::kWeightGradient;
+    shapes.back().accumulate = Accumulate::kYes;
+  }
+  size_t tuned = 0;
+  tune_gemms(*gpu().device, *gpu().stream, shapes, path,
+             [&](const GemmShape& shape, const GemmTuning& result) {
+               EXPECT_EQ(shape.dtype, shapes[tuned].dtype);
+               ++tuned;
+               EXPECT_GE(result.candidates, 1);
+               EXPECT_EQ(result.wrong, 0);
+               EXPECT_GT(result.tuned_us, 0.0);
+               EXPECT_LE(result.tuned_us, result.first_us);
+             });
+  EXPECT_EQ(tuned, shapes.size());
+  EXPECT_NE(file().find(concat("end ", shapes.size())), std::string::npos) << file();
+
+  // Exactly tuned, nearby, and too far away from what was tuned.
+  const TestBackend loaded = make_gpu({.gemm_plans_path = path});
+  for (const int64_t rows : {512, 300, 1000, 3}) {
+    for (const DType dtype : kIoTypes) {
+      const Case c({rows, 256, 384}, dtype);
+      expect_forward(c, true, Activation::kGelu, loaded);
+      expect_forward(c, false, Activation::kNone, loaded);
+    }
+  }
+  EXPECT_TRUE(warnings.empty()) << warnings[0];
+
+  // Another shape is added to the file, the rest stays.
+  const GemmShape more{.product = GemmProduct::kForward,
+                       .dtype = DType::kBF16,
+                       .rows = 256,
+                       .inputs = 64,
+                       .outputs = 64};
+  tune_gemms(*gpu().device, *gpu().stream, {&more, 1}, path, [](const auto&, const auto&) {});
+  EXPECT_NE(file().find(concat("end ", shapes.size() + 1)), std::string::npos) << file();
+}
+
+TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
+  const Case c({64, 128, 256}, DType::kBF16);
+  {
+    const TestBackend tuning = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
+    expect_forward(c, true, Activation::kGelu, tuning);
+    const std::string first = file();
+    EXPECT_NE(first.find("end 1"), std::string::npos) << first;
+    expect_forward(Case({96, 128, 256}, DType::kBF16), true, Activation::kGelu, tuning);  // nearby
+    EXPECT_EQ(file(), first);
+    expect_forward(Case({200, 128, 256}, DType::kBF16), true, Activation::kGelu, tuning);
+    EXPECT_NE(file().find("end 2"), std::string::npos) << file();
+  }
+  const std::string saved = file();
+  const TestBackend again = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
+  expect_forward(c, true, Activation::kGelu, again);
+  EXPECT_EQ(file(), saved);
+  EXPECT_TRUE(warnings.empty()) << warnings[0];
+}
+
+TEST_F(CudaGemmTuning, WithoutItsFileTheLibraryChooses) {
+  const TestBackend backend = make_gpu({.gemm_plans_path = path});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find(path), std::string::npos);
+  expect_forward(Case({64, 128, 256}, DType::kF16), true, Activation::kTanh, backend);
+}
+
+TEST_F(CudaGemmTuning, ProductsMayPlanForFewerMultiprocessors) {
+  const TestBackend backend = make_gpu({.gemm_multiprocessors = 100});
+  for (const DType dtype : kIoTypes) {
+    expect_forward(Case({511, 256, 384}, dtype), true, Activation::kGelu, backend);
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
