@@ -35,7 +35,11 @@ struct NormSums {
 LambState& state_of(const View& state) { return *static_cast<LambState*>(state.data); }
 
 NormSums advance_piece(const LambMoments& args, const LambState& state, const Piece& piece) {
-  const LambCoefficients c = lamb_coefficients(args, state, piece.segment->decay);
+  const LambMomentsRules rules{.beta_1 = args.beta_1,
+                               .beta_2 = args.beta_2,
+                               .epsilon = args.epsilon,
+                               .weight_decay = args.weight_decay};
+  const LambCoefficients c = lamb_coefficients(rules, state, piece.segment->decay);
   const float* gradient = args.gradient.as<float>();
   const float* weight = args.weight.as<float>();
   float* m = args.m.as<float>();

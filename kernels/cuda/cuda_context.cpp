@@ -19,6 +19,15 @@ void* ScratchMemory::take(int64_t bytes) {
   return data_;
 }
 
+ArrivalCounter::ArrivalCounter(cudaStream_t stream) : stream_(stream) {
+  void* data = nullptr;
+  BERTHA_CUDA_CHECK(cudaMallocAsync(&data, sizeof(uint32_t), stream));
+  count_ = static_cast<uint32_t*>(data);
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(count_, 0, sizeof(uint32_t), stream));
+}
+
+ArrivalCounter::~ArrivalCounter() { cudaFreeAsync(count_, stream_); }
+
 CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
                          const CudaOptions& cuda_options)
     : device(cuda_device),
@@ -26,7 +35,9 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       multiprocessors(cuda_device.multiprocessors()),
       options(cuda_options),
       scratch(cuda_stream),
-      gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)) {}
+      gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
+      arrivals(cuda_stream),
+      lamb_chunks(cuda_stream) {}
 
 CudaContext::~CudaContext() = default;
 

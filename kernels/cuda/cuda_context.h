@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/handles.h"
+#include "kernels/cuda/lamb_chunks.h"
 
 namespace bertha {
 
@@ -28,6 +29,22 @@ class ScratchMemory {
   int64_t bytes_ = 0;
 };
 
+/// Lets the last block of a kernel finish what the others began: a count of arrivals, zero between
+/// kernels, because the arrival that completes it wraps it around (atomicInc).
+class ArrivalCounter {
+ public:
+  explicit ArrivalCounter(cudaStream_t stream);
+  ~ArrivalCounter();
+  ArrivalCounter(const ArrivalCounter&) = delete;
+  ArrivalCounter& operator=(const ArrivalCounter&) = delete;
+
+  uint32_t* get() const { return count_; }
+
+ private:
+  cudaStream_t stream_;
+  uint32_t* count_ = nullptr;
+};
+
 /// What every operation of one Ops object shares.
 struct CudaContext {
   CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream, const CudaOptions& cuda_options);
@@ -39,6 +56,8 @@ struct CudaContext {
   CudaOptions options;
   ScratchMemory scratch;
   std::unique_ptr<GemmPlans> gemm;
+  ArrivalCounter arrivals;
+  LambChunkTables lamb_chunks;
 };
 
 }  // namespace bertha

@@ -42,6 +42,20 @@ __device__ __forceinline__ T block_sum(T value, T* partial) {
   return warp == 0 ? warp_sum(sum) : sum;
 }
 
+/// True in every thread of the last of `blocks` blocks to come here; that block sees what thread 0
+/// of the others wrote to global memory before (read it past the L1 cache, with __ldcg). `arrivals`
+/// is zero before the first block and after the last one. All threads of a block call it.
+__device__ __forceinline__ bool is_last_block(uint32_t* arrivals, uint32_t blocks) {
+  __shared__ bool is_last;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicInc(arrivals, blocks - 1) == blocks - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
 /// Blocks for `items` at `per_block` each: at least 1, at most `most`.
 inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most) {
   const int64_t blocks = (items + per_block - 1) / per_block;

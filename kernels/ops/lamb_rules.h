@@ -95,6 +95,14 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   state.bias_correction_2 = static_cast<float>(1.0 - std::pow(rules.beta_2, t));
 }
 
+/// Host-independent part of LambMoments: what a device evaluates.
+struct LambMomentsRules {
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+};
+
 /// The constants of LambMoments for one segment, rounded to f32 once.
 struct LambCoefficients {
   float gradient_multiplier;
@@ -108,18 +116,18 @@ struct LambCoefficients {
   float decay;  // 0 for segments without decay
 };
 
-BERTHA_HOST_DEVICE inline LambCoefficients lamb_coefficients(const LambMoments& args,
+BERTHA_HOST_DEVICE inline LambCoefficients lamb_coefficients(const LambMomentsRules& rules,
                                                              const LambState& state, bool decay) {
   LambCoefficients c;
   c.gradient_multiplier = state.gradient_multiplier;
-  c.beta_1 = static_cast<float>(args.beta_1);
-  c.one_minus_beta_1 = static_cast<float>(1.0 - args.beta_1);
-  c.beta_2 = static_cast<float>(args.beta_2);
-  c.one_minus_beta_2 = static_cast<float>(1.0 - args.beta_2);
+  c.beta_1 = static_cast<float>(rules.beta_1);
+  c.one_minus_beta_1 = static_cast<float>(1.0 - rules.beta_1);
+  c.beta_2 = static_cast<float>(rules.beta_2);
+  c.one_minus_beta_2 = static_cast<float>(1.0 - rules.beta_2);
   c.inverse_correction_1 = 1.0f / state.bias_correction_1;
   c.inverse_correction_2 = 1.0f / state.bias_correction_2;
-  c.epsilon = static_cast<float>(args.epsilon);
-  c.decay = decay ? static_cast<float>(args.weight_decay) : 0.0f;
+  c.epsilon = static_cast<float>(rules.epsilon);
+  c.decay = decay ? static_cast<float>(rules.weight_decay) : 0.0f;
   return c;
 }
 

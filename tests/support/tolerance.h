@@ -19,6 +19,9 @@ inline constexpr double kSumF64 = 65536 * kRoundF64;
 /// the weights pass them on to the next step.
 inline constexpr double kLambF32 = 64 * kRoundF32;
 
+/// The same run on a GPU against the CPU: each is that far from the formulas at most.
+inline constexpr double kLambDevice = 2 * kLambF32;
+
 /// Inner products of length k in f32, relative to the sum of |a| |b|: each of k additions rounds
 /// once; independent roundings grow as the root of k (Higham and Mary 2019), with a factor for the
 /// largest of some hundred thousand elements.

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <list>
+#include <span>
+#include <vector>
+
+#include "kernels/ops/lamb.h"
+
+namespace bertha {
+
+/// A piece of one tensor that one block walks. Chunks end at multiples of kLambChunkElements of the
+/// shard, so that all but the first and the last of a segment are whole and aligned.
+struct LambChunk {
+  int64_t begin = 0;  // elements, inside the shard
+  int32_t elements = 0;
+  int32_t tensor = 0;
+  int32_t decay = 0;
+  int32_t reserved = 0;
+};
+
+inline constexpr int64_t kLambChunkElements = 8192;
+
+/// The chunks of a shard in device memory, ordered by tensor, then by address.
+struct LambChunkTable {
+  const LambChunk* chunks = nullptr;     // [chunks_count]
+  const int32_t* first_chunk = nullptr;  // [X + 1]: tensor x has chunks [first[x], first[x + 1])
+  uint32_t* arrivals = nullptr;          // [X]: zero between kernels, see ArrivalCounter
+  int64_t chunks_count = 0;
+  int64_t tensors = 0;  // X
+};
+
+/// Chunk tables by content. The segments of an optimizer stay the same for a whole run: the first
+/// call copies them, later calls compare some hundred segments on the host.
+class LambChunkTables {
+ public:
+  explicit LambChunkTables(cudaStream_t stream) : stream_(stream) {}
+  ~LambChunkTables();
+  LambChunkTables(const LambChunkTables&) = delete;
+  LambChunkTables& operator=(const LambChunkTables&) = delete;
+
+  /// The table of these segments for X = `tensors`; valid as long as this object.
+  LambChunkTable table_of(std::span<const LambSegment> segments, int64_t tensors);
+
+ private:
+  struct Entry {
+    std::vector<LambSegment> segments;
+    LambChunkTable table = {};
+    void* memory = nullptr;
+  };
+
+  void upload(Entry& entry, const std::vector<LambChunk>& chunks);
+
+  cudaStream_t stream_;
+  std::list<Entry> entries_;
+};
+
+/// Pure: the chunks of the segments, ordered by tensor, then by address.
+std::vector<LambChunk> make_lamb_chunks(std::span<const LambSegment> segments);
+
+}  // namespace bertha

@@ -1,0 +1,103 @@
+// Sum of squares in one launch: blocks add up fixed parts in f64, the last one to arrive adds the
+// parts in their order. Floor: 2 (f16, bf16) or 4 bytes per element; limited by memory.
+
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/flat_range.cuh"
+#include "kernels/cuda/operations.h"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace bertha {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kBlocksPerMultiprocessor = 2;  // one wave of 1,024 threads; more would cost registers
+constexpr int kPacksInFlight = 4;            // 64 bytes per thread
+
+template <class T>
+__device__ __forceinline__ double square(T value) {
+  const double wide = static_cast<double>(to_float(value));
+  return wide * wide;
+}
+
+template <class T>
+struct SumJob {
+  const T* values;
+  int64_t count;
+  double* partials;  // [blocks]
+  uint32_t* arrivals;
+  double* result;
+  bool accumulate;
+};
+
+/// This thread's elements, the same ones at every run.
+template <class T>
+__device__ double thread_sum(const SumJob<T>& job) {
+  constexpr int N = kPack16<T>;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
+  // Counted from an aligned address up to 16 bytes before the first element.
+  const int64_t offset = elements_past_16_bytes(job.values);
+  const T* aligned = job.values - offset;
+  const FlatRange range(offset, offset + job.count, N);
+
+  double sums[N] = {};
+  const auto* packs = reinterpret_cast<const Pack<T, N>*>(aligned + range.head);
+  const int64_t num_packs = (range.tail - range.head) / N;
+  int64_t p = thread;
+  for (; p + (kPacksInFlight - 1) * threads < num_packs; p += kPacksInFlight * threads) {
+    Pack<T, N> loaded[kPacksInFlight];
+#pragma unroll
+    for (int k = 0; k < kPacksInFlight; ++k) loaded[k] = packs[p + k * threads];
+#pragma unroll
+    for (int k = 0; k < kPacksInFlight; ++k) {
+#pragma unroll
+      for (int lane = 0; lane < N; ++lane) sums[lane] += square(loaded[k].lane[lane]);
+    }
+  }
+  for (; p < num_packs; p += threads) {
+    const Pack<T, N> pack = packs[p];
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) sums[lane] += square(pack.lane[lane]);
+  }
+  if (thread < range.rest()) {
+    sums[0] += square(aligned[range.rest_element(static_cast<int>(thread))]);
+  }
+#pragma unroll
+  for (int lane = 1; lane < N; ++lane) sums[0] += sums[lane];
+  return sums[0];
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) sum_of_squares_kernel(SumJob<T> job) {
+  __shared__ double warp_partials[kWarpThreads];
+  const double sum = block_sum(thread_sum(job), warp_partials);
+  if (threadIdx.x == 0) job.partials[blockIdx.x] = sum;
+  if (!is_last_block(job.arrivals, gridDim.x)) return;
+
+  double rest = 0.0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads) rest += __ldcg(&job.partials[i]);
+  const double total = block_sum(rest, warp_partials);
+  if (threadIdx.x == 0) *job.result = (job.accumulate ? *job.result : 0.0) + total;
+}
+
+}  // namespace
+
+void run_cuda(CudaContext& context, const SumOfSquares& args) {
+  const int64_t count = args.values.elements();
+  dispatch_io(args.values.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const int64_t most = int64_t{context.multiprocessors} * kBlocksPerMultiprocessor;
+    const unsigned blocks = blocks_for(count, kThreads * kPack16<T>, most);
+    sum_of_squares_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
+        {.values = elements<T>(args.values),
+         .count = count,
+         .partials = static_cast<double*>(context.scratch.take(most * int64_t{sizeof(double)})),
+         .arrivals = context.arrivals.get(),
+         .result = args.result.as<double>(),
+         .accumulate = args.accumulate == Accumulate::kYes});
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha
