@@ -19,6 +19,9 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Stream& stream() = 0;
+  /// Error(kEnvironment) when communication has failed behind the host's back. Never blocks; any
+  /// thread may call it.
+  virtual void check() {}
 
   /// shard [P/W] = the rank's part of the sum over ranks of full [P]; they may overlap in place.
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;

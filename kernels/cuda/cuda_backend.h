@@ -30,6 +30,9 @@ struct CudaOptions {
 /// Error(kEnvironment) when the driver is too old for this program.
 int count_cuda_devices();
 
+/// Where GPU `ordinal` sits, as /sys/bus/pci/devices names it: "0000:1b:00.0".
+std::string cuda_bus_id(int ordinal);
+
 /// GPU `ordinal` of those visible. Error(kEnvironment) with a sentence when it cannot be used.
 std::unique_ptr<Device> make_cuda_device(int ordinal);
 

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
@@ -40,7 +42,9 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream() { BERTHA_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  explicit CudaStream(int priority = 0) {
+    BERTHA_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
+  }
   ~CudaStream() override { cudaStreamDestroy(stream_); }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -176,6 +180,26 @@ void CudaDevice::copy(Stream& stream, void* destination, const void* source, int
   if (bytes == 0) return;
   BERTHA_CUDA_CHECK(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
                                     cudaMemcpyDefault, native(stream)));
+}
+
+std::unique_ptr<Stream> make_urgent_stream(Device& device) {
+  auto* cuda = dynamic_cast<CudaDevice*>(&device);
+  BERTHA_CHECK(cuda != nullptr, "device is ", device.description(), ", want a CUDA device");
+  use_cuda_device(cuda->ordinal());
+  int least = 0;
+  int greatest = 0;
+  BERTHA_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  return std::make_unique<CudaStream>(greatest);
+}
+
+std::string cuda_bus_id(int ordinal) {
+  std::array<char, 32> id{};
+  BERTHA_CUDA_CHECK(cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), ordinal));
+  std::string lower = id.data();
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'F') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return lower;
 }
 
 std::unique_ptr<Device> make_cuda_device(int ordinal) {

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/collectives.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// Collectives of a world of one rank, on any device: each is a copy on their stream, and nothing
+/// in place.
+std::unique_ptr<Collectives> make_solo_collectives(Device& device);
+
+}  // namespace bertha

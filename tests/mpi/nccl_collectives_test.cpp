@@ -1,0 +1,206 @@
+#include "harness/comm/nccl_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "kernels/base/half.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/mpi_main.h"
+
+namespace bertha {
+namespace {
+
+constexpr DType kNumbers[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64};
+constexpr int64_t kShardSizes[] = {0, 1, 7, 33, 511, 1025, 1'400'001};
+
+template <class T>
+void append(std::vector<char>& bytes, T value) {
+  const char* data = reinterpret_cast<const char*>(&value);
+  bytes.insert(bytes.end(), data, data + sizeof(T));
+}
+
+std::vector<char> encoded(DType dtype, const std::vector<double>& values) {
+  std::vector<char> bytes;
+  bytes.reserve(values.size() * 8);
+  for (const double value : values) {
+    if (dtype == DType::kF64) append(bytes, value);
+    if (dtype == DType::kF32) append(bytes, static_cast<float>(value));
+    if (dtype == DType::kF16) append(bytes, to_half(value));
+    if (dtype == DType::kBF16) append(bytes, to_bfloat16(value));
+    if (dtype == DType::kI64) append(bytes, static_cast<int64_t>(value));
+  }
+  return bytes;
+}
+
+/// Small whole numbers: every sum over up to eight ranks is exact in bf16 too.
+std::vector<double> values_of(int rank, int64_t count) {
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(static_cast<int>(i % 7) - 2) * (rank + 1);
+  }
+  return values;
+}
+
+std::vector<double> sum_of(int ranks, int64_t count) {
+  std::vector<double> sum(static_cast<size_t>(count));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<double> values = values_of(rank, count);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  }
+  return sum;
+}
+
+class NcclCollectivesTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    World& world = testing::world();
+    device_ = make_cuda_device(world.node_rank());
+    collectives_ = make_nccl_collectives(world, *device_, {.max_ctas = 8});
+  }
+  static void TearDownTestSuite() {
+    collectives_.reset();
+    device_.reset();
+  }
+
+  static Collectives& collectives() { return *collectives_; }
+  static int rank() { return collectives_->rank(); }
+  static int size() { return collectives_->size(); }
+
+  /// Elements on the GPU that the collectives' stream has written.
+  struct OnGpu {
+    OnGpu(DType dtype, const std::vector<double>& values)
+        : buffer(device_->allocate(static_cast<int64_t>(values.size()) * size_bytes(dtype))),
+          view(buffer.data(), dtype, {static_cast<int64_t>(values.size())}) {
+      const std::vector<char> bytes = encoded(dtype, values);
+      device_->copy(collectives_->stream(), buffer.data(), bytes.data(), buffer.bytes());
+      collectives_->stream().wait_on_host();
+    }
+    std::vector<char> bytes() const {
+      std::vector<char> bytes(static_cast<size_t>(buffer.bytes()));
+      device_->copy(collectives_->stream(), bytes.data(), buffer.data(), buffer.bytes());
+      collectives_->stream().wait_on_host();
+      return bytes;
+    }
+    Buffer buffer;
+    View view;
+  };
+
+ private:
+  static inline std::unique_ptr<Device> device_;
+  static inline std::unique_ptr<Collectives> collectives_;
+};
+
+std::vector<double> slot(const std::vector<double>& full, int place, int64_t count) {
+  const auto begin = full.begin() + place * count;
+  return {begin, begin + count};
+}
+
+TEST_F(NcclCollectivesTest, ReduceScatterGivesTheExactSumApartAndInPlace) {
+  for (const DType dtype : kNumbers) {
+    for (const int64_t count : kShardSizes) {
+      SCOPED_TRACE(concat(name(dtype), " ", count));
+      const std::vector<double> mine = values_of(rank(), count * size());
+      const std::vector<double> sum = sum_of(size(), count * size());
+      const OnGpu full(dtype, mine);
+      const OnGpu shard(dtype, std::vector<double>(static_cast<size_t>(count), 99.0));
+      collectives().reduce_scatter_sum(full.view, shard.view);
+      EXPECT_TRUE(shard.bytes() == encoded(dtype, slot(sum, rank(), count)));
+      EXPECT_TRUE(full.bytes() == encoded(dtype, mine)) << "the full view was written";
+
+      collectives().reduce_scatter_sum(full.view, full.view.rows(rank() * count, count));
+      std::vector<double> want = mine;
+      std::copy_n(sum.begin() + rank() * count, count, want.begin() + rank() * count);
+      EXPECT_TRUE(full.bytes() == encoded(dtype, want)) << "in place";
+    }
+  }
+}
+
+TEST_F(NcclCollectivesTest, AllGatherKeepsEveryShardAtItsRank) {
+  for (const DType dtype : kNumbers) {
+    for (const int64_t count : kShardSizes) {
+      SCOPED_TRACE(concat(name(dtype), " ", count));
+      std::vector<double> want;
+      for (int r = 0; r < size(); ++r) {
+        const std::vector<double> part = values_of(r, count);
+        want.insert(want.end(), part.begin(), part.end());
+      }
+      const OnGpu shard(dtype, values_of(rank(), count));
+      const OnGpu full(dtype, std::vector<double>(want.size(), 99.0));
+      collectives().all_gather(shard.view, full.view);
+      EXPECT_TRUE(full.bytes() == encoded(dtype, want));
+
+      std::vector<double> own(want.size(), 99.0);
+      std::copy_n(want.begin() + rank() * count, count, own.begin() + rank() * count);
+      const OnGpu in_place(dtype, own);
+      collectives().all_gather(in_place.view.rows(rank() * count, count), in_place.view);
+      EXPECT_TRUE(in_place.bytes() == encoded(dtype, want)) << "in place";
+    }
+  }
+}
+
+TEST_F(NcclCollectivesTest, AllReduceGivesTheExactSumAndTheLargest) {
+  for (const DType dtype : kNumbers) {
+    for (const int64_t count : kShardSizes) {
+      SCOPED_TRACE(concat(name(dtype), " ", count));
+      const OnGpu sum(dtype, values_of(rank(), count));
+      collectives().all_reduce_sum(sum.view);
+      EXPECT_TRUE(sum.bytes() == encoded(dtype, sum_of(size(), count)));
+
+      std::vector<double> largest = values_of(0, count);
+      for (int r = 1; r < size(); ++r) {
+        const std::vector<double> theirs = values_of(r, count);
+        for (size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], theirs[i]);
+      }
+      const OnGpu max(dtype, values_of(rank(), count));
+      collectives().all_reduce_max(max.view);
+      EXPECT_TRUE(max.bytes() == encoded(dtype, largest));
+    }
+  }
+}
+
+TEST_F(NcclCollectivesTest, BroadcastCopiesTheRootsBytes) {
+  for (int root = 0; root < size(); ++root) {
+    for (const int64_t count : kShardSizes) {
+      const OnGpu values(DType::kF16, values_of(rank(), count));
+      collectives().broadcast(values.view, root);
+      EXPECT_TRUE(values.bytes() == encoded(DType::kF16, values_of(root, count)));
+    }
+  }
+}
+
+TEST_F(NcclCollectivesTest, RandomSumsHaveTheSameBitsAtEveryRun) {
+  std::vector<double> values(300'001);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::sin(static_cast<double>(i) + 1000.0 * rank());
+  }
+  std::vector<char> first;
+  for (int run = 0; run < 5; ++run) {
+    const OnGpu sum(DType::kF32, values);
+    collectives().all_reduce_sum(sum.view);
+    if (run == 0) first = sum.bytes();
+    EXPECT_TRUE(sum.bytes() == first);
+  }
+}
+
+TEST_F(NcclCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
+  const OnGpu values(DType::kF32, std::vector<double>(static_cast<size_t>(4 * size())));
+  View words = values.view;
+  words.dtype = DType::kI32;
+  EXPECT_THROW(collectives().all_reduce_sum(words), Error);
+  EXPECT_THROW(collectives().all_reduce_max(words), Error);
+  EXPECT_THROW(collectives().reduce_scatter_sum(values.view, values.view.rows(0, 3)), Error);
+  EXPECT_THROW(collectives().broadcast(values.view, size()), Error);
+  if (size() > 1) {
+    const View other = values.view.rows((rank() + 1) % size() * 4, 4);
+    EXPECT_THROW(collectives().reduce_scatter_sum(values.view, other), Error);
+    EXPECT_THROW(collectives().all_gather(other, values.view), Error);
+  }
+  EXPECT_NO_THROW(collectives().check());
+}
+
+}  // namespace
+}  // namespace bertha
