@@ -1,13 +1,75 @@
 #include "harness/backend.h"
 
+#include <sstream>
+#include <vector>
+
+#include "harness/backend_cuda.h"
+#include "harness/comm/gather_texts.h"
+#include "harness/comm/gpu_plan.h"
+#include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
+namespace {
 
-Backend make_backend(const TrainConfig& config, int threads, World& world) {
-  if (config.backend == "cuda") {
+/// What every rank sees, in rank order: "machine node_rank bus_id bus_id ...".
+std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& visible) {
+  std::ostringstream text;
+  text << machine_name() << ' ' << world.node_rank();
+  for (const std::string& bus_id : visible) text << ' ' << bus_id;
+  std::vector<RankGpus> ranks;
+  for (const std::string& sent : gather_texts(world, text.str())) {
+    std::istringstream received(sent);
+    RankGpus rank;
+    received >> rank.machine >> rank.node_rank;
+    for (std::string bus_id; received >> bus_id;) rank.bus_ids.push_back(bus_id);
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+BackendChoice choose_gpu(World& world, const std::vector<std::string>& visible) {
+  const int ordinal = plan_gpu(gather_gpus(world, visible), world.rank());
+  return {.kind = BackendChoice::Kind::kCuda,
+          .gpu_ordinal = ordinal,
+          .gpu_bus_id = visible[static_cast<size_t>(ordinal)]};
+}
+
+/// True when the maths goes to GPUs; the same on every rank.
+bool decide_auto(World& world, bool sees_gpu) {
+  const bool any_sees = world.agree_max(sees_gpu ? 1 : 0) == 1;
+  const bool any_lacks = world.agree_max(sees_gpu ? 0 : 1) == 1;
+  if (any_sees && any_lacks) {
+    fail(ExitCode::kEnvironment,
+         "train.backend is auto, and some ranks see a GPU while others see none; check the nodes "
+         "with launch/check_node.sh, or set train.backend to cpu.");
+  }
+  if (world.rank() == 0) {
+    log_line(LogLevel::kInfo,
+             concat("train.backend is auto: ",
+                    any_sees             ? "cuda"
+                    : has_cuda_backend() ? "cpu, because no GPU answers"
+                                         : "cpu, because this program has no CUDA backend"));
+  }
+  return any_sees;
+}
+
+}  // namespace
+
+BackendChoice choose_backend(const TrainConfig& config, World& world) {
+  if (config.backend == "cpu") return {};
+  if (config.backend == "cuda" && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
          "train.backend is cuda, but this program has no CUDA backend; set it to cpu or auto.");
+  }
+  const std::vector<std::string> visible = visible_gpus();
+  if (config.backend == "auto" && !decide_auto(world, !visible.empty())) return {};
+  return choose_gpu(world, visible);
+}
+
+Backend make_backend(const BackendChoice& choice, int threads, World& world) {
+  if (choice.kind == BackendChoice::Kind::kCuda) {
+    return make_cuda_backend(choice.gpu_ordinal, world);
   }
   Backend backend;
   backend.device = make_cpu_device(threads);

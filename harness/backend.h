@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
@@ -18,8 +19,24 @@ struct Backend {
   std::unique_ptr<Collectives> collectives;
 };
 
-/// What train.backend names, with that many compute threads on the CPU.
+/// Where the maths of one rank will run, the same kind on every rank. Known before the backend is
+/// made, because a rank takes its cores near its GPU.
+struct BackendChoice {
+  enum class Kind { kCpu, kCuda };
+  Kind kind = Kind::kCpu;
+  int gpu_ordinal = 0;
+  std::string gpu_bus_id = "";  // "0000:1b:00.0"; "" on the CPU
+};
+
+/// What train.backend names. auto is cuda when this program has it and every rank sees a GPU, cpu
+/// when none does; rank 0 logs which. All ranks call it.
+///
+/// Errors    Error(kEnvironment): cuda without a CUDA backend or a GPU, GPUs on some ranks only,
+///           fewer GPUs than ranks on a node.
+BackendChoice choose_backend(const TrainConfig& config, World& world);
+
+/// The backend that was chosen, with that many compute threads on the CPU. All ranks call it.
 /// Error(kEnvironment) with a sentence when it cannot be had.
-Backend make_backend(const TrainConfig& config, int threads, World& world);
+Backend make_backend(const BackendChoice& choice, int threads, World& world);
 
 }  // namespace bertha

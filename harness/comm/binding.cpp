@@ -1,19 +1,19 @@
 #include "harness/comm/binding.h"
 
 #include <hwloc.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <vector>
 
 #include "harness/comm/core_plan.h"
 #include "harness/comm/cpu_quota.h"
+#include "harness/comm/gather_texts.h"
+#include "harness/comm/numa_node.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -55,6 +55,17 @@ class Topology {
     return cores;
   }
 
+  /// Those of them on one NUMA node; none for a node that is not there, such as -1.
+  std::vector<int> cores_near(int numa_node, const Bitmap& allowed) const {
+    if (numa_node < 0) return {};
+    const hwloc_obj_t node =
+        hwloc_get_numanode_obj_by_os_index(topology_, static_cast<unsigned>(numa_node));
+    if (node == nullptr) return {};
+    const Bitmap both(hwloc_bitmap_alloc());
+    hwloc_bitmap_and(both.get(), allowed.get(), node->cpuset);
+    return cores_in(both);
+  }
+
   /// 0, or the reason as an errno.
   int bind(const std::vector<int>& cores, const Bitmap& allowed) {
     const Bitmap set(hwloc_bitmap_alloc());
@@ -76,31 +87,22 @@ class Topology {
   hwloc_topology_t topology_ = nullptr;
 };
 
-/// Equal for processes under one kernel, also in different containers; host names need not be.
-std::string machine_name() {
-  std::string name;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
-  if (!name.empty()) return name;
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
-/// What each rank may use, in rank order.
+/// What each rank may use, in rank order: "machine core core ... | near near ...".
 std::vector<RankCores> gather_cores(World& world, const RankCores& mine) {
   std::ostringstream text;
   text << mine.machine;
   for (const int core : mine.cores) text << ' ' << core;
-  const std::string sent = text.str();
+  text << " |";
+  for (const int core : mine.near) text << ' ' << core;
   std::vector<RankCores> ranks;
-  const std::unique_ptr<Transport> transport = world.make_transport();
-  for (const std::vector<std::byte>& bytes :
-       transport->all_gather_bytes(std::as_bytes(std::span(sent)))) {
-    std::istringstream received(
-        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  for (const std::string& sent : gather_texts(world, text.str())) {
+    std::istringstream received(sent);
     RankCores rank;
     received >> rank.machine;
     for (int core = 0; received >> core;) rank.cores.push_back(core);
+    received.clear();
+    received.ignore(std::numeric_limits<std::streamsize>::max(), '|');
+    for (int core = 0; received >> core;) rank.near.push_back(core);
     ranks.push_back(std::move(rank));
   }
   return ranks;
@@ -108,10 +110,12 @@ std::vector<RankCores> gather_cores(World& world, const RankCores& mine) {
 
 }  // namespace
 
-CoreShare take_core_share(World& world) {
+CoreShare take_core_share(World& world, const std::string& gpu_bus_id) {
   Topology topology;
   const Bitmap allowed = topology.allowed();
-  const RankCores mine{machine_name(), topology.cores_in(allowed)};
+  const RankCores mine{.machine = machine_name(),
+                       .cores = topology.cores_in(allowed),
+                       .near = topology.cores_near(numa_node_of("/", gpu_bus_id), allowed)};
   const CorePlan plan = plan_cores(gather_cores(world, mine), world.rank());
   CoreShare share{plan.threads, plan.reason};
   if (plan.action == CorePlan::Action::kBind) {

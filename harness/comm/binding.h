@@ -13,8 +13,9 @@ struct CoreShare {
 
 /// Binds this process to its share of the cores that it and the other ranks of the machine may
 /// use (core_plan.h says how they are divided), and counts them. Call it on all ranks at once,
-/// before threads start: they inherit the binding. A CPU quota of the container lowers the count.
+/// before threads start: they inherit the binding. `gpu_bus_id` is where the rank's GPU sits
+/// ("0000:1b:00.0"), "" without one. A CPU quota of the container lowers the count.
 /// When the system forbids binding, the description says so and the rank runs unbound.
-CoreShare take_core_share(World& world);
+CoreShare take_core_share(World& world, const std::string& gpu_bus_id);
 
 }  // namespace bertha

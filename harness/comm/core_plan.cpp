@@ -13,8 +13,52 @@ bool share_a_core(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(b.begin(), b.end(), [&](int core) { return of_a.count(core) > 0; });
 }
 
+/// The ranks that compete with one for cores.
+struct Sharing {
+  std::vector<size_t> ranks;  // in rank order, the rank itself too
+  bool all_equal = true;      // they may use the same cores
+  bool all_near = true;       // each can have a core near its GPU
+};
+
+size_t ranks_near(const std::vector<size_t>& sharing, std::span<const RankCores> ranks,
+                  const std::vector<int>& near) {
+  return static_cast<size_t>(std::count_if(sharing.begin(), sharing.end(),
+                                           [&](size_t r) { return ranks[r].near == near; }));
+}
+
+Sharing find_sharing(std::span<const RankCores> ranks, const RankCores& mine) {
+  Sharing sharing;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].machine != mine.machine || !share_a_core(ranks[r].cores, mine.cores)) continue;
+    sharing.ranks.push_back(r);
+    sharing.all_equal = sharing.all_equal && ranks[r].cores == mine.cores;
+  }
+  for (const size_t r : sharing.ranks) {
+    const std::vector<int>& near = ranks[r].near;
+    sharing.all_near =
+        sharing.all_near && near.size() >= ranks_near(sharing.ranks, ranks, near) && !near.empty();
+  }
+  return sharing;
+}
+
 std::string count_text(size_t count, const char* noun) {
   return concat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+/// An equal part of `cores` for the `place`-th of `parts` ranks.
+CorePlan bind_to_part(const std::vector<int>& cores, size_t place, size_t parts,
+                      const char* whose) {
+  const size_t begin = cores.size() * place / parts;
+  const size_t end = cores.size() * (place + 1) / parts;
+  CorePlan plan;
+  plan.action = CorePlan::Action::kBind;
+  plan.cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin),
+                    cores.begin() + static_cast<std::ptrdiff_t>(end));
+  plan.threads = static_cast<int>(end - begin);
+  plan.reason = concat("bound to ", count_text(end - begin, "core"), " (", core_list(plan.cores),
+                       ")", parts == 1 ? "" : concat(" of the ", cores.size()), whose,
+                       parts == 1 ? "" : concat(" shared by ", parts, " ranks"));
+  return plan;
 }
 
 }  // namespace
@@ -35,39 +79,35 @@ std::string core_list(const std::vector<int>& cores) {
 
 CorePlan plan_cores(std::span<const RankCores> ranks, int self) {
   const RankCores& mine = ranks[static_cast<size_t>(self)];
-  const size_t num_cores = mine.cores.size();
-  size_t sharing = 0;
-  size_t own_place = 0;
-  bool all_equal = true;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].machine != mine.machine || !share_a_core(ranks[r].cores, mine.cores)) continue;
-    if (r == static_cast<size_t>(self)) own_place = sharing;
-    ++sharing;
-    all_equal = all_equal && ranks[r].cores == mine.cores;
+  const Sharing sharing = find_sharing(ranks, mine);
+  const auto place_in = [&](const std::vector<size_t>& group) {
+    return static_cast<size_t>(std::find(group.begin(), group.end(), static_cast<size_t>(self)) -
+                               group.begin());
+  };
+  if (sharing.all_equal && sharing.all_near && mine.near != mine.cores) {
+    std::vector<size_t> group;
+    for (const size_t r : sharing.ranks) {
+      if (ranks[r].near == mine.near) group.push_back(r);
+    }
+    return bind_to_part(mine.near, place_in(group), group.size(), " near its GPU");
   }
 
+  const size_t num_cores = mine.cores.size();
+  const size_t num_ranks = sharing.ranks.size();
   CorePlan plan{.cores = mine.cores};
-  if (sharing <= 1) {
+  if (num_ranks <= 1) {
     plan.threads = std::max(1, static_cast<int>(num_cores));
     plan.reason =
         concat("keeps its ", count_text(num_cores, "core"), " (", core_list(mine.cores), ")");
     return plan;
   }
-  plan.threads = std::max(1, static_cast<int>(num_cores / sharing));
-  if (!all_equal || sharing > num_cores) {
+  if (!sharing.all_equal || num_ranks > num_cores) {
+    plan.threads = std::max(1, static_cast<int>(num_cores / num_ranks));
     plan.reason = concat("not bound: shares ", count_text(num_cores, "core"), " (",
-                         core_list(mine.cores), ") with ", count_text(sharing - 1, "other rank"));
+                         core_list(mine.cores), ") with ", count_text(num_ranks - 1, "other rank"));
     return plan;
   }
-  const size_t begin = num_cores * own_place / sharing;
-  const size_t end = num_cores * (own_place + 1) / sharing;
-  plan.action = CorePlan::Action::kBind;
-  plan.cores.assign(mine.cores.begin() + static_cast<std::ptrdiff_t>(begin),
-                    mine.cores.begin() + static_cast<std::ptrdiff_t>(end));
-  plan.threads = static_cast<int>(end - begin);
-  plan.reason = concat("bound to ", count_text(end - begin, "core"), " (", core_list(plan.cores),
-                       ") of the ", num_cores, " shared by ", sharing, " ranks");
-  return plan;
+  return bind_to_part(mine.cores, place_in(sharing.ranks), num_ranks, "");
 }
 
 }  // namespace bertha

@@ -8,8 +8,9 @@ namespace bertha {
 
 /// The cores that one rank may use when it starts.
 struct RankCores {
-  std::string machine;     // equal for the ranks that share a kernel
-  std::vector<int> cores;  // in the order of the topology, neighbours first
+  std::string machine;         // equal for the ranks that share a kernel
+  std::vector<int> cores;      // in the order of the topology, neighbours first
+  std::vector<int> near = {};  // those on the NUMA node of the rank's GPU; empty = none or unknown
 };
 
 struct CorePlan {
@@ -21,8 +22,10 @@ struct CorePlan {
 };
 
 /// Decides where rank `self` runs. Ranks of one machine that were all given the same cores divide
-/// them evenly; a rank that the launcher gave cores of its own keeps them; with more ranks than
-/// cores nobody is bound, and each has one thread.
+/// them evenly: those of a NUMA node among the ranks whose GPU sits there, when that is known of
+/// all of them and leaves a core for each, else all cores among all ranks. A rank that the launcher
+/// gave cores of its own keeps them, or those of them near its GPU; with more ranks than cores
+/// nobody is bound, and each has one thread.
 CorePlan plan_cores(std::span<const RankCores> ranks, int self);
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.

@@ -24,8 +24,9 @@ int compute_threads(const TrainConfig& config, const CoreShare& cores) {
 Session::Session(const Config& run_config, World& run_world)
     : config(run_config),
       world(&run_world),
-      cores(take_core_share(run_world)),
-      backend(make_backend(run_config.train, compute_threads(run_config.train, cores), run_world)),
+      choice(choose_backend(run_config.train, run_world)),
+      cores(take_core_share(run_world, choice.gpu_bus_id)),
+      backend(make_backend(choice, compute_threads(run_config.train, cores), run_world)),
       dims(make_dims(run_config.model)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   optimizer =

@@ -27,6 +27,7 @@ struct Session {
 
   Config config;
   World* world = nullptr;
+  BackendChoice choice;
   CoreShare cores;  // taken before any thread starts
   Backend backend;
   Dims dims;

@@ -37,7 +37,7 @@ TEST(Binding, BoundRanksShareNoProcessor) {
   const KeptAffinity before;
   World& world = testing::world();
   const std::unique_ptr<Transport> transport = world.make_transport();
-  const CoreShare share = take_core_share(world);
+  const CoreShare share = take_core_share(world, "");
   EXPECT_GE(share.threads, 1);
   EXPECT_NE(share.description, "");
 

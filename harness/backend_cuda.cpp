@@ -1,0 +1,28 @@
+#include "harness/backend_cuda.h"
+
+#include "harness/comm/nccl_collectives.h"
+#include "harness/comm/solo_collectives.h"
+#include "kernels/cuda/cuda_backend.h"
+
+namespace bertha {
+
+bool has_cuda_backend() { return true; }
+
+std::vector<std::string> visible_gpus() {
+  std::vector<std::string> bus_ids;
+  const int count = count_cuda_devices();
+  for (int ordinal = 0; ordinal < count; ++ordinal) bus_ids.push_back(cuda_bus_id(ordinal));
+  return bus_ids;
+}
+
+Backend make_cuda_backend(int gpu_ordinal, World& world) {
+  Backend backend;
+  backend.device = make_cuda_device(gpu_ordinal);
+  backend.stream = backend.device->make_stream();
+  backend.ops = make_cuda_ops(*backend.device, *backend.stream, {});
+  backend.collectives = world.size() == 1 ? make_solo_collectives(*backend.device)
+                                          : make_nccl_collectives(world, *backend.device, {});
+  return backend;
+}
+
+}  // namespace bertha

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/backend.h"
+
+namespace bertha {
+
+// What this build knows of GPUs: CMake compiles backend_cuda.cpp or backend_without_cuda.cpp.
+
+bool has_cuda_backend();
+
+/// Bus ids of the GPUs that this process sees, by ordinal; none without a CUDA backend or a driver.
+std::vector<std::string> visible_gpus();
+
+/// NCCL between the ranks, when there is more than one.
+/// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL.
+Backend make_cuda_backend(int gpu_ordinal, World& world);
+
+}  // namespace bertha

@@ -1,0 +1,13 @@
+#include "harness/backend_cuda.h"
+
+namespace bertha {
+
+bool has_cuda_backend() { return false; }
+
+std::vector<std::string> visible_gpus() { return {}; }
+
+Backend make_cuda_backend(int, World&) {
+  fail(ExitCode::kEnvironment, "this program has no CUDA backend");
+}
+
+}  // namespace bertha

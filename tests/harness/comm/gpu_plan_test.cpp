@@ -1,0 +1,63 @@
+#include "harness/comm/gpu_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kThree{"0000:1b:00.0", "0000:3d:00.0", "0000:9a:00.0"};
+
+std::string refusal(const std::vector<RankGpus>& ranks, int self) {
+  try {
+    plan_gpu(ranks, self);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kEnvironment);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(GpuPlan, TheOrdinalIsThePlaceOnTheNode) {
+  const std::vector<RankGpus> ranks{
+      {"a", 0, kThree}, {"a", 1, kThree}, {"b", 0, kThree}, {"b", 1, kThree}, {"b", 2, kThree}};
+  const std::vector<int> want{0, 1, 0, 1, 2};
+  for (int self = 0; self < 5; ++self) {
+    EXPECT_EQ(plan_gpu(ranks, self), want[static_cast<size_t>(self)]);
+  }
+}
+
+TEST(GpuPlan, AGpuOfItsOwnIsOrdinalZeroForEveryRank) {
+  const std::vector<RankGpus> ranks{{"a", 0, {kThree[2]}}, {"a", 1, {kThree[0]}}};
+  EXPECT_EQ(plan_gpu(ranks, 0), 0);
+  EXPECT_EQ(plan_gpu(ranks, 1), 0);
+}
+
+TEST(GpuPlan, RefusesMoreRanksThanGpusOnEveryRank) {
+  std::vector<RankGpus> ranks;
+  for (int r = 0; r < 4; ++r) ranks.push_back({"a", r, kThree});
+  for (int self = 0; self < 4; ++self) {
+    EXPECT_THAT(refusal(ranks, self), HasSubstr("rank 3 is number 4 of its node and sees 3 GPUs"));
+  }
+}
+
+TEST(GpuPlan, RefusesToShareAGpu) {
+  const std::vector<RankGpus> ranks{
+      {"a", 0, {kThree[0]}}, {"b", 0, {kThree[0]}}, {"a", 1, {kThree[0]}}};
+  EXPECT_THAT(refusal(ranks, 1), HasSubstr("ranks 0 and 2 would share GPU 0000:1b:00.0"));
+}
+
+TEST(GpuPlan, RefusesARankWithoutAGpu) {
+  const std::vector<RankGpus> ranks{{"a", 0, kThree}, {"b", 0, {}}};
+  EXPECT_THAT(refusal(ranks, 0), HasSubstr("rank 1 is number 1 of its node and sees 0 GPUs"));
+}
+
+}  // namespace
+}  // namespace bertha
