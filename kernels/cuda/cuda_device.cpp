@@ -153,6 +153,8 @@ Buffer CudaDevice::allocate(int64_t bytes) {
   }
   BERTHA_CUDA_CHECK(status);
   BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+  // Our streams do not wait for the default one: zeros could land on top of their first writes.
+  BERTHA_CUDA_CHECK(cudaStreamSynchronize(nullptr));
   return Buffer(data, bytes, [](void* pointer) { cudaFree(pointer); });
 }
 
