@@ -37,6 +37,27 @@ inline constexpr double kRowF32 = 16 * kRoundF32;
 /// factor of ten, each with the roundings of a chain.
 inline constexpr double kRowGradientF32 = 10 * kRowF32;
 
+// --- devices: computed in f32, stored in a narrower type
+// ------------------------------------------ `rounding` is half a unit in the last place of the
+// stored type.
+
+/// A chain of kRowF32 (sums of a row are f32 trees of at most some ten levels), stored once.
+inline double device_row(double rounding) { return rounding + kRowF32; }
+
+/// A gradient of LayerNorm as kRowGradientF32, stored once.
+inline double device_row_gradient(double rounding) { return rounding + kRowGradientF32; }
+
+/// A sum of `count` terms in f32, each with the error of a gradient's chain, stored once; relative
+/// to the sum of the terms' magnitudes.
+inline double device_sum(double rounding, int64_t count) {
+  return rounding + kRowGradientF32 + product_f32(count);
+}
+
+/// A softmax row on a device: the hardware's 2^x is within 2 units (CUDA programming guide), its
+/// argument (at most some thirty here) times log2(e) rounds once more: 45 units; then the f32 tree
+/// of the sum and a quotient.
+inline constexpr double kDeviceSoftmax = 64 * kRoundF32;
+
 /// exp_f32: the polynomial's error and four roundings, relative.
 inline constexpr double kExpF32 = 4 * kRoundF32;
 

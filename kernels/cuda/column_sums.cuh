@@ -1,0 +1,107 @@
+#pragma once
+
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/row_team.cuh"
+
+namespace bertha {
+
+// Sums over the rows of a matrix, in two stages of fixed order: every block keeps the sums of its
+// own rows in registers and leaves them in scratch; a small second kernel adds up the blocks.
+
+/// Where one column sum goes: [columns], or null when nobody wants it.
+template <class T>
+struct ColumnSumTarget {
+  T* data;
+  bool add;  // to what is there, or replace it
+};
+
+template <class T, int kQuantities>
+struct ColumnSumTargets {
+  ColumnSumTarget<T> of[kQuantities];
+};
+
+inline int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
+  return blocks * columns * quantities * static_cast<int64_t>(sizeof(float));
+}
+
+/// Adds up the block's teams and stores partial[blockIdx.x][quantity][columns]. All threads of the
+/// block call it, at its end; sums[q][i] belongs to column thread * 8 + i.
+template <class Shape, int kQuantities>
+__device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
+                                                 const float (&sums)[kQuantities][kOctet],
+                                                 float* partial) {
+  constexpr int kTeamThreads = Shape::kMostWarps * kWarpThreads;
+  constexpr int kOthers = Shape::kTeams > 1 ? Shape::kTeams - 1 : 1;
+  // By element first, so that the threads of a warp meet no bank twice.
+  __shared__ float others[Shape::kFixed ? kOthers : 1][kOctet][Shape::kFixed ? kTeamThreads : 1];
+#pragma unroll
+  for (int q = 0; q < kQuantities; ++q) {
+    float total[kOctet];
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) total[i] = sums[q][i];
+    if constexpr (Shape::kTeams > 1) {
+      __syncthreads();
+      if (team.team > 0) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i) others[team.team - 1][i][team.thread] = sums[q][i];
+      }
+      __syncthreads();
+      for (int other = 0; other < Shape::kTeams - 1; ++other) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i) total[i] += others[other][i][team.thread];
+      }
+    }
+    if (team.team != 0 || !team.inside) continue;
+    const int64_t slot = static_cast<int64_t>(blockIdx.x) * kQuantities + q;
+    store_octet(partial + slot * team.columns + team.thread * kOctet, rounded_octet<float>(total));
+  }
+}
+
+inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
+
+/// One column per lane of a warp, the blocks dealt to the warps: few loads behind each other.
+template <class T, int kQuantities>
+__global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
+    finish_column_sums_kernel(const float* partial, int64_t blocks, int64_t columns,
+                              ColumnSumTargets<T, kQuantities> targets) {
+  __shared__ float shared[kColumnSumLanes][kWarpThreads];
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
+  const int quantity = static_cast<int>(blockIdx.y);
+  float sum = 0.0f;
+  if (column < columns) {
+#pragma unroll 8
+    for (int64_t block = warp; block < blocks; block += kColumnSumLanes) {
+      sum += partial[(block * kQuantities + quantity) * columns + column];
+    }
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= columns) return;
+#pragma unroll
+  for (int other = 1; other < kColumnSumLanes; ++other) sum += shared[other][lane];
+  ColumnSumTarget<T> target = targets.of[0];
+#pragma unroll
+  for (int q = 1; q < kQuantities; ++q) {
+    if (q == quantity) target = targets.of[q];
+  }
+  if (target.data == nullptr) return;
+  if (target.add) sum += to_float(target.data[column]);
+  target.data[column] = from_float<T>(sum);
+}
+
+/// targets (+)= sums over `blocks` of partial f32 [blocks, kQuantities, columns]; without blocks,
+/// zeros.
+template <class T, int kQuantities>
+void finish_column_sums(const CudaContext& context, const float* partial, int64_t blocks,
+                        int64_t columns, const ColumnSumTargets<T, kQuantities>& targets) {
+  const dim3 grid(static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads), kQuantities);
+  finish_column_sums_kernel<T, kQuantities>
+      <<<grid, kColumnSumLanes * kWarpThreads, 0, context.stream>>>(partial, blocks, columns,
+                                                                    targets);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha

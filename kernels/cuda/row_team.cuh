@@ -1,0 +1,265 @@
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/octet.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace bertha {
+
+// How the kernels around a LayerNorm divide a matrix of rows: a team of warps owns a few rows at a
+// time, and each of its threads the same eight neighbouring columns of all rows that it ever sees.
+// The parameters of those columns (gamma, beta, bias) and the column sums of their gradients so
+// stay in registers; what a row needs from the whole team is exchanged once per few rows.
+
+inline constexpr int kOctetWarpColumns = kOctet * kWarpThreads;
+inline constexpr int64_t kMostTeamColumns = 1024 * kOctet;
+
+/// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
+/// block is one team, and its last threads may stand beyond the row.
+template <class T, int kTeamWarps>
+struct TeamShape {
+  using Element = T;
+  static constexpr bool kFixed = kTeamWarps > 0;
+  static constexpr int kWarps = kTeamWarps;
+  static constexpr int kTeams = !kFixed ? 1 : (kTeamWarps >= 3 ? 2 : 8 / kTeamWarps);
+  // Four rows give each lane of a warp one word of 32 dropout decisions to draw.
+  static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? 4 : 2);
+  static constexpr int kMostWarps = kFixed ? kWarps : 32;  // of a team
+  static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
+};
+
+/// Calls work(TeamShape) for rows of `columns`; the widths of the published models are compiled in.
+template <class T, class Work>
+void dispatch_team(int64_t columns, const Work& work) {
+  BERTHA_CHECK(columns % kOctet == 0 && columns <= kMostTeamColumns, "rows of ", columns,
+               " columns on CUDA, want a multiple of ", kOctet, " up to ", kMostTeamColumns);
+  switch (columns) {
+    case 256:
+      return work(TeamShape<T, 1>{});
+    case 512:
+      return work(TeamShape<T, 2>{});
+    case 768:
+      return work(TeamShape<T, 3>{});
+    case 1024:
+      return work(TeamShape<T, 4>{});
+    default:
+      return work(TeamShape<T, 0>{});
+  }
+}
+
+/// Threads of a block.
+template <class Shape>
+unsigned team_threads(int64_t columns) {
+  if (Shape::kFixed) return Shape::kMostThreads;
+  return static_cast<unsigned>((columns + kOctetWarpColumns - 1) / kOctetWarpColumns) *
+         kWarpThreads;
+}
+
+/// Blocks of a grid that stays: as many as run at once, at most one per batch of rows.
+template <class Shape>
+unsigned team_blocks(int64_t rows, int64_t columns, int multiprocessors, int per_multiprocessor) {
+  const int64_t threads = team_threads<Shape>(columns);
+  const int64_t resident = Shape::kFixed ? per_multiprocessor : (threads > 512 ? 1 : 512 / threads);
+  return blocks_for(rows, Shape::kTeams * Shape::kRows, resident * multiprocessors);
+}
+
+/// A thread's place.
+template <class Shape>
+struct RowTeam {
+  static constexpr int kRows = Shape::kRows;
+
+  __device__ explicit RowTeam(int64_t row_columns) : columns(row_columns) {
+    const int thread_of_block = static_cast<int>(threadIdx.x);
+    warps = Shape::kFixed ? Shape::kWarps : static_cast<int>(blockDim.x) / kWarpThreads;
+    team = Shape::kFixed ? thread_of_block / (warps * kWarpThreads) : 0;
+    thread = thread_of_block - team * warps * kWarpThreads;
+    warp = thread / kWarpThreads;
+    lane = thread % kWarpThreads;
+    inside = Shape::kFixed || thread * kOctet < columns;
+    first_row = (static_cast<int64_t>(blockIdx.x) * Shape::kTeams + team) * kRows;
+    row_stride = static_cast<int64_t>(gridDim.x) * Shape::kTeams * kRows;
+  }
+
+  /// Whether row r of the batch at `first` exists and the thread has columns of it.
+  __device__ bool has(int64_t first, int r, int64_t rows) const {
+    return inside && first + r < rows;
+  }
+  /// Element of the thread's first column in `row`.
+  __device__ int64_t at(int64_t row) const { return row * columns + thread * kOctet; }
+
+  /// 1 / columns; known to the compiler where the width is.
+  __device__ float per_column() const {
+    if constexpr (Shape::kFixed)
+      return 1.0f / static_cast<float>(Shape::kWarps * kOctetWarpColumns);
+    return 1.0f / static_cast<float>(columns);
+  }
+
+  /// Waits for the team.
+  __device__ void sync() const {
+    if constexpr (!Shape::kFixed) {
+      __syncthreads();
+    } else if constexpr (Shape::kWarps == 1) {
+      __syncwarp();
+    } else {
+      // Barrier 0 is the block's.
+      __barrier_sync_count(static_cast<unsigned>(team) + 1, Shape::kWarps * kWarpThreads);
+    }
+  }
+
+  int64_t columns;     // of a row
+  int64_t first_row;   // of the team's first batch
+  int64_t row_stride;  // from a batch to the next
+  int team;            // in the block
+  int warps;           // of a team
+  int thread;          // in the team
+  int warp;            // in the team
+  int lane;
+  bool inside;  // whether the thread's columns are columns of the matrix
+};
+
+/// Rows on their way. Each thread copies its own octets asynchronously into slots of shared memory
+/// that nobody else reads, kStages - 1 batches ahead: so many loads in flight cost no registers,
+/// and no barrier. Dynamic shared memory of `pipeline_bytes`.
+template <class Shape, int kTensors, int kStages>
+class RowPipeline {
+ public:
+  using T = typename Shape::Element;
+  static constexpr int kRows = Shape::kRows;
+  static constexpr int kWords = Octet<T>::kWords / 4;  // of 16 bytes
+
+  __device__ explicit RowPipeline(uint4* shared) : slots_(shared + threadIdx.x) {}
+
+  /// Starts the copies of batch `turn`: from(tensor, r) points
+  /// to the thread's octet of row r, and nothing is read where live(r) is false: zeros stand there.
+  template <class From, class Live>
+  __device__ __forceinline__ void request(int turn, const From& from, const Live& live) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const bool present = live(r);
+#pragma unroll
+      for (int tensor = 0; tensor < kTensors; ++tensor) {
+        const uint4* source = reinterpret_cast<const uint4*>(from(tensor, r));
+#pragma unroll
+        for (int word = 0; word < kWords; ++word) {
+          uint4* target = slot(turn, tensor, r, word);
+          if (present) {
+            __pipeline_memcpy_async(target, source + word, 16);
+          } else {
+            *target = make_uint4(0, 0, 0, 0);
+          }
+        }
+      }
+    }
+  }
+  /// The same for rows [first, first + kRows) of matrices of `rows` rows, and closes the batch.
+  __device__ __forceinline__ void request_rows(const RowTeam<Shape>& team, int turn, int64_t first,
+                                               int64_t rows, const T* const (&from)[kTensors]) {
+    if (first < rows) {
+      request(
+          turn,
+          [&](int tensor, int r) {
+            return from[tensor] + (team.has(first, r, rows) ? team.at(first + r) : 0);
+          },
+          [&](int r) { return team.has(first, r, rows); });
+    }
+    commit();
+  }
+  /// Closes the copies of a batch, also of one beyond the last row.
+  __device__ __forceinline__ void commit() { __pipeline_commit(); }
+  /// Waits for the oldest batch.
+  __device__ __forceinline__ void wait() { __pipeline_wait_prior(kStages - 1); }
+
+  __device__ __forceinline__ Octet<T> read(int turn, int tensor, int r) const {
+    Octet<T> octet;
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) set_words(octet, word, *slot(turn, tensor, r, word));
+    return octet;
+  }
+
+ private:
+  __device__ __forceinline__ uint4* slot(int turn, int tensor, int r, int word) const {
+    const int index = ((turn % kStages * kTensors + tensor) * kRows + r) * kWords + word;
+    return slots_ + index * (Shape::kFixed ? Shape::kMostThreads : static_cast<int>(blockDim.x));
+  }
+  uint4* slots_;
+};
+
+template <class Shape, int kTensors, int kStages>
+int pipeline_bytes(int64_t columns) {
+  using Pipeline = RowPipeline<Shape, kTensors, kStages>;
+  return kStages * kTensors * Shape::kRows * Pipeline::kWords * 16 *
+         static_cast<int>(team_threads<Shape>(columns));
+}
+
+/// Allows a kernel that much dynamic shared memory: beyond 48 KiB CUDA wants to be asked.
+template <class Kernel>
+void allow_shared_bytes(Kernel* kernel, int bytes) {
+  BERTHA_CUDA_CHECK(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+/// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:
+/// each step halves the values that a lane still carries. Returns, in lane l, the sum of value
+/// l / (32 / kCount). The order of additions is fixed.
+template <int kCount>
+__device__ __forceinline__ float warp_sums(float (&values)[kCount], int lane) {
+  static_assert((kCount & (kCount - 1)) == 0 && kCount <= kWarpThreads);
+  int step = kWarpThreads / 2;
+#pragma unroll
+  for (int carried = kCount / 2; carried > 0; carried /= 2) {
+    const bool upper = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < carried; ++i) {
+      const float given = upper ? values[i] : values[i + carried];
+      const float kept = upper ? values[i + carried] : values[i];
+      values[i] = kept + __shfl_xor_sync(kFullWarp, given, step);
+    }
+    step /= 2;
+  }
+  float sum = values[0];
+#pragma unroll
+  for (int rest = kWarpThreads / 2 / kCount; rest > 0; rest /= 2) {
+    sum += __shfl_xor_sync(kFullWarp, sum, rest);
+  }
+  return sum;
+}
+
+/// Shared memory in which the warps of a block's teams meet; two halves, so that one barrier per
+/// exchange is enough: nobody can be two exchanges ahead of a reader.
+template <class Shape, int kCount>
+struct alignas(16) TeamExchange {
+  float values[2][Shape::kTeams][Shape::kMostWarps][kCount];
+};
+
+/// Replaces values[i] by `scale` times its sum over the team, in every thread. `turn` counts the
+/// exchanges.
+template <class Shape, int kCount>
+__device__ __forceinline__ void team_sums(const RowTeam<Shape>& team, float (&values)[kCount],
+                                          TeamExchange<Shape, kCount>& exchange, int turn,
+                                          float scale) {
+  constexpr int kLanes = kWarpThreads / kCount;  // that hold the same sum
+  const float sum = warp_sums<kCount>(values, team.lane);
+  if constexpr (Shape::kFixed && Shape::kWarps == 1) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = scale * __shfl_sync(kFullWarp, sum, i * kLanes);
+  } else {
+    float(&meeting)[Shape::kMostWarps][kCount] = exchange.values[turn % 2][team.team];
+    if (team.lane % kLanes == 0) meeting[team.warp][team.lane / kLanes] = sum;
+    team.sync();
+    // Each lane adds up one of the values, and hands it round.
+    const int mine = team.lane % kCount;
+    float total = meeting[0][mine];
+#pragma unroll
+    for (int warp = 1; warp < (Shape::kFixed ? Shape::kWarps : team.warps); ++warp) {
+      total += meeting[warp][mine];
+    }
+    total *= scale;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = __shfl_sync(kFullWarp, total, i);
+  }
+}
+
+}  // namespace bertha
