@@ -22,9 +22,12 @@ struct HostBatch {
   int64_t num_tokens = 0;
   int64_t num_masked = 0;
 
-  std::span<int32_t> word_ids;              // [T]
-  std::span<int32_t> segment_ids;           // [T]
-  std::span<int32_t> position_ids;          // [T]  0.. in each sequence
+  std::span<int32_t> word_ids;      // [T]
+  std::span<int32_t> segment_ids;   // [T]
+  std::span<int32_t> position_ids;  // [T]  0.. in each sequence
+  // [T]  rows in ascending order of (word id, row): lets a GPU sum the word table's gradient in a
+  // fixed order. Empty: it takes any order.
+  std::span<int32_t> rows_by_word = {};
   std::span<int32_t> cu_seqlens;            // [B + 1]  first token of each sequence, then T
   std::span<int32_t> masked_positions;      // [M]  rows in [0, T)
   std::span<int32_t> masked_labels;         // [M]  original token ids

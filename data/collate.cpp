@@ -6,6 +6,7 @@
 #include <new>
 #include <numeric>
 #include <span>
+#include <vector>
 
 #include "data/pipeline.h"
 #include "kernels/base/error.h"
@@ -44,16 +45,30 @@ void allocate_arrays(HostBatch& batch, const HostAllocator& allocate) {
   const int64_t seqs = batch.num_seqs;
   const int64_t tokens = batch.num_tokens;
   const int64_t masked = batch.num_masked;
-  batch.block = allocate(3 * array_bytes(tokens) + array_bytes(seqs + 1) + array_bytes(seqs) +
+  batch.block = allocate(4 * array_bytes(tokens) + array_bytes(seqs + 1) + array_bytes(seqs) +
                          2 * array_bytes(masked));
   BlockCarver carver(batch.block.get());
   batch.word_ids = carver.take(tokens);
   batch.segment_ids = carver.take(tokens);
   batch.position_ids = carver.take(tokens);
+  batch.rows_by_word = carver.take(tokens);
   batch.cu_seqlens = carver.take(seqs + 1);
   batch.masked_positions = carver.take(masked);
   batch.masked_labels = carver.take(masked);
   batch.next_sentence_labels = carver.take(seqs);
+}
+
+/// Rows in ascending order of (id, row), by counting: a batch has some ten thousand rows and ids of
+/// 15 bits.
+void sort_rows(std::span<const int32_t> ids, std::span<int32_t> rows) {
+  if (ids.empty()) return;
+  std::vector<int32_t> next(static_cast<size_t>(std::ranges::max(ids)) + 2);
+  for (const int32_t id : ids) ++next[static_cast<size_t>(id) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());  // next[id]: place of its next row
+  for (size_t row = 0; row < ids.size(); ++row) {
+    const auto place = static_cast<size_t>(next[static_cast<size_t>(ids[row])]++);
+    rows[place] = static_cast<int32_t>(row);
+  }
 }
 
 /// Extends the last group by this sequence, or opens a new one.
@@ -111,6 +126,7 @@ HostBatch collate(std::vector<SampleView> samples, int64_t bucket_tokens,
     first_masked += masked;
     batch.cu_seqlens[seq + 1] = static_cast<int32_t>(first_token);
   }
+  sort_rows(batch.word_ids, batch.rows_by_word);
   return batch;
 }
 

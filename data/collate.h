@@ -15,7 +15,8 @@ namespace bertha {
 ///
 /// Writes    word_ids[T] token, segment_ids[T], position_ids[T] 0.. in each sequence,
 ///           cu_seqlens[B + 1], masked_positions[M] = cu_seqlens[sequence] + position in it,
-///           masked_labels[M], next_sentence_labels[B].
+///           masked_labels[M], next_sentence_labels[B],
+///           rows_by_word[T] rows in ascending order of (word id, row).
 HostBatch collate(std::vector<SampleView> samples, int64_t bucket_tokens,
                   const HostAllocator& allocate);
 

@@ -11,6 +11,7 @@ BatchUploader::BatchUploader(Arena& arena, const BatchCapacity& capacity) {
   buffers_.word_ids = take(capacity.tokens);
   buffers_.segment_ids = take(capacity.tokens);
   buffers_.position_ids = take(capacity.tokens);
+  buffers_.rows_by_word = take(capacity.tokens);
   buffers_.cu_seqlens = take(capacity.seqs + 1);
   buffers_.masked_positions = take(capacity.masked);
   buffers_.masked_labels = take(capacity.masked);
@@ -35,6 +36,9 @@ DeviceBatch BatchUploader::upload(const HostBatch& batch, const Bert::Parts& par
   device.word_ids = copy(buffers_.word_ids, batch.word_ids, tokens);
   device.segment_ids = copy(buffers_.segment_ids, batch.segment_ids, tokens);
   device.position_ids = copy(buffers_.position_ids, batch.position_ids, tokens);
+  if (!batch.rows_by_word.empty()) {
+    device.rows_by_word = copy(buffers_.rows_by_word, batch.rows_by_word, tokens);
+  }
   device.cu_seqlens = copy(buffers_.cu_seqlens, batch.cu_seqlens, batch.num_seqs + 1);
   device.first_tokens = device.cu_seqlens.rows(0, batch.num_seqs);
   device.masked_positions = copy(buffers_.masked_positions, batch.masked_positions, masked);
@@ -43,12 +47,13 @@ DeviceBatch BatchUploader::upload(const HostBatch& batch, const Bert::Parts& par
       copy(buffers_.next_sentence_labels, batch.next_sentence_labels, batch.num_seqs);
   device.groups = groups_;
 
-  const int64_t padding_rows = masked - batch.num_masked;
-  if (padding_rows > 0) {
-    for (const View& rows : {device.masked_positions, device.masked_labels}) {
-      parts.ops->fill({.values = rows.rows(batch.num_masked, padding_rows), .value = -1});
-    }
-  }
+  const auto fill_padding = [&parts](const View& indices, int64_t live) {
+    if (!indices.has_data() || indices.extent(0) == live) return;
+    parts.ops->fill({.values = indices.rows(live, indices.extent(0) - live), .value = -1});
+  };
+  fill_padding(device.masked_positions, batch.num_masked);
+  fill_padding(device.masked_labels, batch.num_masked);
+  fill_padding(device.rows_by_word, batch.num_tokens);
 
   InFlight copies{.block = batch.block, .copied = parts.device->make_event()};
   parts.stream->record(*copies.copied);

@@ -14,13 +14,14 @@ namespace bertha {
 /// The micro-batch in device memory. Token arrays are rounded up to the device's multiple; the rows
 /// beyond the live tokens hold ids of earlier batches, whose results no loss and no gradient sees.
 struct DeviceBatch {
-  View word_ids;              // i32 [T]
-  View segment_ids;           // i32 [T]
-  View position_ids;          // i32 [T]
-  View cu_seqlens;            // i32 [B + 1]
-  View first_tokens;          // i32 [B]      row of each sequence's first token
-  View masked_positions;      // i32 [M]      -1 beyond the live count
-  View masked_labels;         // i32 [M]      -1 beyond the live count
+  View word_ids;          // i32 [T]
+  View segment_ids;       // i32 [T]
+  View position_ids;      // i32 [T]
+  View rows_by_word;      // i32 [T]      -1 beyond the live count; no data if the batch has none
+  View cu_seqlens;        // i32 [B + 1]
+  View first_tokens;      // i32 [B]      row of each sequence's first token
+  View masked_positions;  // i32 [M]      -1 beyond the live count
+  View masked_labels;     // i32 [M]      -1 beyond the live count
   View next_sentence_labels;  // i32 [B]
   std::span<const SequenceGroup> groups;
 };

@@ -27,7 +27,7 @@ void embeddings_backward(Ops& ops, const EmbeddingCall& call, const View& dy) {
                      .word_ids = call.batch->word_ids,
                      .position_ids = call.batch->position_ids,
                      .segment_ids = call.batch->segment_ids,
-                     .rows_by_word = View(),
+                     .rows_by_word = call.batch->rows_by_word,
                      .sum = call.saved->sum,
                      .mean = call.saved->mean,
                      .rstd = call.saved->rstd,

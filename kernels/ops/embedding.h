@@ -43,7 +43,7 @@ struct EmbeddingBwd {
   View word_ids;         // i32 [T]
   View position_ids;     // i32 [T]
   View segment_ids;      // i32 [T]
-  View rows_by_word;     // i32 [T]     rows in ascending order of (word id, row); or no data
+  View rows_by_word;     // i32 [T]     live rows by (word id, row), then -1; or no data
   View sum;              // io  [T, H]  from forward
   View mean;             // f32 [T]
   View rstd;             // f32 [T]

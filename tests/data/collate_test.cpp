@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "data/pipeline.h"
@@ -48,6 +49,8 @@ TEST(Collate, LaysOutSequencesLongestFirst) {
   EXPECT_THAT(batch.word_ids, ElementsAre(101, 8, 9, 10, 102, 101, 7, 102));
   EXPECT_THAT(batch.segment_ids, ElementsAre(0, 0, 1, 1, 1, 0, 0, 1));
   EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 2, 3, 4, 0, 1, 2));
+  // Ids 7, 8, 9, 10, 101 (twice), 102 (twice).
+  EXPECT_THAT(batch.rows_by_word, ElementsAre(6, 1, 2, 3, 0, 5, 4, 7));
   EXPECT_THAT(batch.cu_seqlens, ElementsAre(0, 5, 8));
   EXPECT_THAT(batch.masked_positions, ElementsAre(2, 3, 6));
   EXPECT_THAT(batch.masked_labels, ElementsAre(90, 95, 70));
@@ -104,14 +107,32 @@ TEST(Collate, ArraysAreApartAndAlignedInsideOneAllocation) {
     auto end = reinterpret_cast<uintptr_t>(batch.block.get());
     const uintptr_t block_end = end + static_cast<uintptr_t>(block_bytes);
     for (const std::span<int32_t> array :
-         {batch.word_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
-          batch.masked_positions, batch.masked_labels, batch.next_sentence_labels}) {
+         {batch.word_ids, batch.segment_ids, batch.position_ids, batch.rows_by_word,
+          batch.cu_seqlens, batch.masked_positions, batch.masked_labels,
+          batch.next_sentence_labels}) {
       const auto begin = reinterpret_cast<uintptr_t>(array.data());
       EXPECT_EQ(begin % 64, 0u);
       EXPECT_GE(begin, end);
       end = begin + array.size_bytes();
     }
     EXPECT_LE(end, block_end);
+  }
+}
+
+TEST(Collate, RowsByWordAscendInWordAndRow) {
+  for (const int64_t seqs : {0, 1, 33}) {
+    const SampleSet samples = example_samples(seqs, 9);
+    const HostBatch batch = collate(views_of(samples), 128, plain_host_allocator());
+    ASSERT_EQ(std::ssize(batch.rows_by_word), batch.num_tokens);
+    const auto key = [&](size_t place) {
+      const int32_t row = batch.rows_by_word[place];
+      EXPECT_LT(row, batch.num_tokens);
+      return std::pair(batch.word_ids[static_cast<size_t>(row)], row);
+    };
+    // Each of T rows in [0, T) is different from the others, so that none is left out.
+    for (size_t place = 1; place < batch.rows_by_word.size(); ++place) {
+      ASSERT_LT(key(place - 1), key(place));
+    }
   }
 }
 

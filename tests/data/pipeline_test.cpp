@@ -81,9 +81,9 @@ std::string text_of(const StepBatch& step) {
                             step.num_seqs_global, ' ', step.num_tokens_global, ' ',
                             step.num_masked_global, ' ', step.most_tokens_per_rank, '\n');
   for (const HostBatch& batch : step.micro_batches) {
-    for (const auto& array :
-         {batch.word_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
-          batch.masked_positions, batch.masked_labels, batch.next_sentence_labels}) {
+    for (const auto& array : {batch.word_ids, batch.segment_ids, batch.position_ids,
+                              batch.rows_by_word, batch.cu_seqlens, batch.masked_positions,
+                              batch.masked_labels, batch.next_sentence_labels}) {
       for (const int32_t value : array) text += concat(value, ' ');
       text += '\n';
     }
