@@ -15,6 +15,10 @@ struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
   enum class EmbeddingGradient { kAtomic, kSorted };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
+  /// How the groups of sequences become kernels: a launch per length bucket, on streams of their
+  /// own.
+  enum class AttentionVariant { kGrouped };
+  AttentionVariant attention = AttentionVariant::kGrouped;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a cut one, is left out with a warning.
   std::string gemm_plans_path = {};

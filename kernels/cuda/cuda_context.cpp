@@ -37,7 +37,8 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       scratch(cuda_stream),
       gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
       arrivals(cuda_stream),
-      lamb_chunks(cuda_stream) {}
+      lamb_chunks(cuda_stream),
+      attention_lanes(cuda_device.ordinal(), cuda_stream) {}
 
 CudaContext::~CudaContext() = default;
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "kernels/cuda/attention/lanes.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/handles.h"
@@ -58,6 +59,7 @@ struct CudaContext {
   std::unique_ptr<GemmPlans> gemm;
   ArrivalCounter arrivals;
   LambChunkTables lamb_chunks;
+  AttentionLanes attention_lanes;
 };
 
 }  // namespace bertha

@@ -70,6 +70,17 @@ inline constexpr double kGeluF32 = 16 * kRoundF32;
 /// some hundred keys, through exp (whose argument is at most about ten).
 inline constexpr double kAttentionF32 = 128 * kRoundF32;
 
+/// Attention in a dtype with rounding u, out and dV relative to the largest element: a probability
+/// is rounded once, the result once, each at most u of the largest; twice that for the largest of
+/// the sums; then f32.
+inline constexpr double attention_out(double u) { return 4 * u + kAttentionF32; }
+
+/// dQ and dK relative to the largest term of dS (times an input) or element: dS is rounded once and
+/// the result once; delta comes from an out of rounding u, which the inner product with dO over D
+/// elements multiplies by no more than the gradients of the probabilities have grown by themselves.
+/// Terms add up with signs at random to a few of the largest.
+inline constexpr double attention_dscore(double u) { return 8 * u + 2 * kAttentionF32; }
+
 /// Fourth-order differences with step h = 2^-6, relative to 1 + the root sum of squares of the
 /// loss terms: rounding 16 u * 1.5 / h = 1.5e3 u in the outputs, truncation h^4 f5 / 30 = 2e-9 f5
 /// per moved element with f5 up to some thousand for products of six moved elements.

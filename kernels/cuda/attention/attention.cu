@@ -1,0 +1,174 @@
+// Attention: which kernel serves which group of sequences, and on which stream.
+//
+// Every group of sequences of one length bucket is a launch of its own (two in backward), on its
+// own lane, the longest first: the thread blocks that are left over of one group share the GPU with
+// the next. Padding rows are zeroed by a small kernel beside them.
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/base/dropout_bits.h"
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/operations.h"
+#include "kernels/cuda/types.cuh"
+
+namespace bertha {
+namespace {
+
+constexpr int kClearThreads = 256;
+
+/// Zeroes rows [cu_seqlens[B], T) of `rows`, and of `lse` unless that is null.
+__global__ void __launch_bounds__(kClearThreads)
+    clear_padding_kernel(const int32_t* live_tokens, int64_t tokens, int64_t row_bytes,
+                         unsigned char* rows, int64_t heads, float* lse) {
+  const int64_t live = live_tokens[0];
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  // Rows have an even number of bytes, and no more is known of any shape.
+  uint16_t* halves = reinterpret_cast<uint16_t*>(rows);
+  for (int64_t i = live * (row_bytes / 2) + first; i < tokens * (row_bytes / 2); i += stride) {
+    halves[i] = 0;
+  }
+  if (lse == nullptr) return;
+  const int64_t padding = tokens - live;
+  for (int64_t i = first; i < padding * heads; i += stride) {
+    lse[i / padding * tokens + live + i % padding] = 0.0f;
+  }
+}
+
+void clear_padding(const CudaContext& context, cudaStream_t stream, const View& cu_seqlens,
+                   const View& rows, const View* lse) {
+  const int64_t tokens = rows.extent(0);
+  clear_padding_kernel<<<static_cast<unsigned>(context.multiprocessors), kClearThreads, 0,
+                         stream>>>(elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens,
+                                   rows.bytes() / tokens, static_cast<unsigned char*>(rows.data),
+                                   lse == nullptr ? 0 : lse->extent(0),
+                                   lse == nullptr ? nullptr : elements<float>(*lse));
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+AttentionBatch batch_of(const View& qkv, const View& cu_seqlens, int64_t max_seq_tokens) {
+  return {.cu_seqlens = elements<int32_t>(cu_seqlens),
+          .tokens = qkv.extent(0),
+          .heads = static_cast<int>(qkv.extent(2)),
+          .head_size = static_cast<int>(qkv.extent(3)),
+          .mask_words = static_cast<int>(max_seq_tokens / 32)};
+}
+
+AttentionDropout dropout_of(const Dropout& dropout) {
+  if (dropout.probability == 0.0f) return {};
+  AttentionDropout of{.random = elements<uint64_t>(dropout.random),
+                      .threshold = drop_threshold(dropout.probability),
+                      .digits = {},
+                      .site = dropout.site,
+                      .keep = 1.0f - dropout.probability};
+  for (int digit = 0; digit < kSureDigits; ++digit) {
+    of.digits[digit] = (of.threshold >> (31 - digit) & 1u) != 0 ? ~0u : 0u;
+  }
+  return of;
+}
+
+/// Groups that have tokens, the longest first.
+std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
+  std::vector<SequenceGroup> sorted;
+  for (const SequenceGroup& group : groups) {
+    if (group.num_tokens > 0) sorted.push_back(group);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.longest_seq_tokens > b.longest_seq_tokens;
+  });
+  return sorted;
+}
+
+/// The tensor-core kernels copy 16 bytes at a time.
+template <class... Pointers>
+bool are_aligned(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15u) == 0;
+}
+
+/// Calls work(launch, params) for every group on its lane, then pad() on the last lane.
+template <class Params, class Work, class Pad>
+void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
+                Params params, const Work& work, const Pad& pad) {
+  BERTHA_CHECK(params.batch.head_size <= kPlainHeadSize, "head size ", params.batch.head_size,
+               ", want at most ", kPlainHeadSize);
+  const std::vector<SequenceGroup> sorted = by_length(groups);
+  const int count = static_cast<int>(sorted.size());
+  context.attention_lanes.fork(count);
+  for (int i = 0; i < count; ++i) {
+    const SequenceGroup& group = sorted[static_cast<size_t>(i)];
+    params.batch.first_seq = static_cast<int>(group.first_seq);
+    params.batch.seqs = static_cast<int>(group.num_seqs);
+    params.batch.longest = static_cast<int>(group.longest_seq_tokens);
+    work(AttentionLaunch{context.attention_lanes.stream(i), dtype, group.bucket_tokens}, params);
+  }
+  pad(context.attention_lanes.stream(std::max(count - 1, 0)));
+  context.attention_lanes.join();
+}
+
+}  // namespace
+
+bool mma_attention_has(DType dtype, int head_size) {
+  return (dtype == DType::kF16 || dtype == DType::kBF16) &&
+         (head_size == 32 || head_size == 64 || head_size == 128);
+}
+
+void run_cuda(CudaContext& context, const AttentionFwd& args) {
+  if (args.qkv.elements() == 0) return;
+  const AttentionFwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
+                                  .dropout = dropout_of(args.dropout),
+                                  .qkv = args.qkv.data,
+                                  .out = args.out.data,
+                                  .lse = elements<float>(args.lse),
+                                  .mask = static_cast<uint32_t*>(args.mask.data),
+                                  .scale = args.scale};
+  const bool mma = mma_attention_has(args.qkv.dtype, params.batch.head_size) &&
+                   are_aligned(params.qkv, params.out);
+  run_groups(
+      context, args.groups, args.qkv.dtype, params,
+      [&](const AttentionLaunch& launch, const AttentionFwdParams& of_group) {
+        switch (context.options.attention) {
+          case CudaOptions::AttentionVariant::kGrouped:
+            return mma ? launch_mma_forward(launch, of_group)
+                       : launch_plain_forward(launch, of_group);
+        }
+      },
+      [&](cudaStream_t stream) {
+        clear_padding(context, stream, args.cu_seqlens, args.out, &args.lse);
+      });
+}
+
+void run_cuda(CudaContext& context, const AttentionBwd& args) {
+  if (args.qkv.elements() == 0) return;
+  const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
+  const AttentionBwdParams params{
+      .batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
+      .dropout = dropout_of(args.dropout),
+      .dout = args.dout.data,
+      .qkv = args.qkv.data,
+      .out = args.out.data,
+      .lse = elements<float>(args.lse),
+      .mask = static_cast<const uint32_t*>(args.mask.data),
+      .delta =
+          static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float)))),
+      .dqkv = args.dqkv.data,
+      .scale = args.scale};
+  const bool mma = mma_attention_has(args.qkv.dtype, params.batch.head_size) &&
+                   are_aligned(params.dout, params.qkv, params.out, params.dqkv);
+  run_groups(
+      context, args.groups, args.qkv.dtype, params,
+      [&](const AttentionLaunch& launch, const AttentionBwdParams& of_group) {
+        switch (context.options.attention) {
+          case CudaOptions::AttentionVariant::kGrouped:
+            if (!mma) return launch_plain_backward(launch, of_group);
+            launch_mma_query_gradient(launch, of_group);
+            return launch_mma_key_gradient(launch, of_group);
+        }
+      },
+      [&](cudaStream_t stream) {
+        clear_padding(context, stream, args.cu_seqlens, args.dqkv, nullptr);
+      });
+}
+
+}  // namespace bertha

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "kernels/cuda/attention/tile.cuh"
+
+namespace bertha {
+
+// What the two kernels of the tensor-core backward share.
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// Scores that are in registers at once: 32 of the rows walked over.
+inline constexpr int kSlice = 32;
+inline constexpr int kSlices = kWalk / kSlice;
+
+/// Where a head lies in the interleaved tensors.
+template <class Shape>
+struct HeadPointers {
+  using T = typename Shape::T;
+  int qkv_stride;
+  int out_stride;
+  const T* query;
+  const T* key;
+  const T* value;
+  const T* out;
+  const T* dout;
+  T* dquery;
+  T* dkey;
+  T* dvalue;
+  const float* lse;
+  float* delta;
+
+  __device__ __forceinline__ HeadPointers(const AttentionBwdParams& params,
+                                          const HeadOfSequence& at) {
+    const int width = params.batch.heads * Shape::kHeadSize;
+    qkv_stride = 3 * width;
+    out_stride = width;
+    const int64_t in_qkv = at.begin * qkv_stride + at.head * Shape::kHeadSize;
+    const int64_t in_out = at.begin * out_stride + at.head * Shape::kHeadSize;
+    query = static_cast<const T*>(params.qkv) + in_qkv;
+    key = query + width;
+    value = key + width;
+    dquery = static_cast<T*>(params.dqkv) + in_qkv;
+    dkey = dquery + width;
+    dvalue = dkey + width;
+    out = static_cast<const T*>(params.out) + in_out;
+    dout = static_cast<const T*>(params.dout) + in_out;
+    lse = params.lse + at.head * params.batch.tokens + at.begin;
+    delta = params.delta + at.head * params.batch.tokens + at.begin;
+  }
+};
+
+}  // namespace bertha

@@ -1,0 +1,148 @@
+#pragma once
+
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/mma.cuh"
+
+namespace bertha {
+
+/// Shape of a tensor-core kernel: each warp owns 16 * kBlocks rows (queries, or keys in the kernel
+/// of dK and dV), and the thread block walks over tiles of 64 rows of the other kind. Plan says how
+/// that is best done for a head size and length bucket; see the tables at the launchers.
+template <class T_, int kHeadSize_, class Plan, bool kDropout_>
+struct MmaShape {
+  using T = T_;
+  static constexpr int kHeadSize = kHeadSize_;
+  static constexpr bool kDropout = kDropout_;
+  static constexpr int kBlocks = Plan::kBlocks;
+  static constexpr int kWarps = Plan::kWarps;
+  static constexpr int kWalkTiles = Plan::kWalkTiles;  // at most so many tiles; 0: any number
+  static constexpr int kResident = Plan::kResident;    // thread blocks per multiprocessor
+
+  static constexpr int kWarpRows = 16 * kBlocks;
+  static constexpr int kRows = kWarps * kWarpRows;
+  static constexpr int kThreads = kWarps * kWarpThreads;
+  static constexpr int kSteps = kHeadSize / 16;   // mma steps along the head
+  static constexpr int kColumns = kHeadSize / 8;  // accumulators along the head
+  static constexpr int kChunks = kHeadSize / 8;   // 16-byte chunks of a row
+  static constexpr int kRowBytes = 2 * kHeadSize;
+};
+
+inline constexpr int kWalk = 64;  // rows of the tiles that a thread block walks over
+
+/// Byte offset of a 16-byte chunk in a tile of 16-bit rows. Chunks are swizzled so that eight
+/// rows of one chunk, what ldmatrix reads, lie in different banks.
+template <int kHeadSize>
+__device__ __forceinline__ uint32_t chunk_offset(int row, int chunk) {
+  const int swizzle = kHeadSize == 32 ? (row >> 1) & 3 : row & 7;
+  return static_cast<uint32_t>(row * 2 * kHeadSize + ((chunk ^ swizzle) << 4));
+}
+
+/// Where this lane's row of an ldmatrix starts, for tiles whose first row is a multiple of 16.
+template <int kHeadSize>
+struct LaneOffset {
+  uint32_t row;
+  uint32_t chunk;
+
+  __device__ __forceinline__ LaneOffset(int lane_row, int lane_chunk) {
+    const uint32_t all = chunk_offset<kHeadSize>(lane_row, lane_chunk);
+    row = static_cast<uint32_t>(lane_row * 2 * kHeadSize);
+    chunk = all - row;
+  }
+  /// Rows from `first_row`, columns from 16 * step of the tile at `tile`.
+  __device__ __forceinline__ uint32_t at(uint32_t tile, int first_row, int step) const {
+    return tile + row + static_cast<uint32_t>(first_row * 2 * kHeadSize) +
+           (chunk ^ static_cast<uint32_t>(step << 5));
+  }
+};
+
+/// Left operand [16 rows, 16 columns]; transposed: right operands of two column blocks of 8 whose
+/// inner index are the tile's rows.
+template <int kHeadSize>
+__device__ __forceinline__ LaneOffset<kHeadSize> rows_first(int lane) {
+  return LaneOffset<kHeadSize>(lane & 15, lane >> 4);
+}
+/// Right operands of two blocks of 8 tile rows whose inner index are the tile's columns.
+template <int kHeadSize>
+__device__ __forceinline__ LaneOffset<kHeadSize> columns_first(int lane) {
+  return LaneOffset<kHeadSize>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+}
+
+/// One head of one sequence, as a thread block sees it.
+struct HeadOfSequence {
+  int64_t begin;  // token
+  int length;     // tokens
+  int head;
+  int first_row;  // of this thread block, in the sequence
+};
+
+template <int kRows>
+__device__ __forceinline__ HeadOfSequence head_of_block(const AttentionBatch& batch) {
+  const unsigned tiles = static_cast<unsigned>(batch.tiles_per_head);
+  const unsigned heads = static_cast<unsigned>(batch.heads);
+  const unsigned tile = blockIdx.x % tiles;
+  const unsigned rest = blockIdx.x / tiles;
+  const int64_t seq = batch.first_seq + static_cast<int64_t>(rest / heads);
+  const int begin = batch.cu_seqlens[seq];
+  return {begin, batch.cu_seqlens[seq + 1] - begin, static_cast<int>(rest % heads),
+          static_cast<int>(tile) * kRows};
+}
+
+/// Starts copying rows [first, first + kTileRows) to a tile, zeros behind `length`. Offsets inside
+/// one sequence fit into 32 bits, which keeps addresses out of the way of accumulators.
+template <int kHeadSize, int kTileRows, int kThreads, class T>
+__device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, int stride, int first,
+                                                int length) {
+  constexpr int kChunks = kHeadSize / 8;
+  constexpr int kRowsPerPass = kThreads / kChunks;
+  static_assert(kTileRows % kRowsPerPass == 0 && kRowsPerPass % 8 == 0);
+  const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+  const int row = static_cast<int>(threadIdx.x) / kChunks;
+  const uint32_t to = tile + chunk_offset<kHeadSize>(row, chunk);
+#pragma unroll
+  for (int pass = 0; pass < kTileRows / kRowsPerPass; ++pass) {
+    const int from = first + row + pass * kRowsPerPass;
+    const bool valid = from < length;
+    const int offset = (valid ? from : 0) * stride + chunk * 8;
+    copy_16_async(to + pass * kRowsPerPass * 2 * kHeadSize, rows + offset, valid);
+  }
+}
+
+/// Writes a warp's accumulators, times `factor`, to the rows of global memory below `length`, by
+/// way of the warp's own rows of a tile that nobody else reads any more.
+template <class Shape>
+__device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
+                                           const float (&sums)[Shape::kBlocks][Shape::kColumns][4],
+                                           const float (&factor)[Shape::kBlocks][2],
+                                           typename Shape::T* rows, int stride, int first,
+                                           int length) {
+  using T = typename Shape::T;
+  constexpr int kHeadSize = Shape::kHeadSize;
+  unsigned char* own = tile + warp * Shape::kWarpRows * Shape::kRowBytes;
+  __syncwarp();
+#pragma unroll
+  for (int block = 0; block < Shape::kBlocks; ++block) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = block * 16 + half * 8 + lane / 4;
+#pragma unroll
+      for (int column = 0; column < Shape::kColumns; ++column) {
+        const float* pair = &sums[block][column][2 * half];
+        *reinterpret_cast<uint32_t*>(own + chunk_offset<kHeadSize>(row, column) + lane % 4 * 4) =
+            packed<T>(pair[0] * factor[block][half], pair[1] * factor[block][half]);
+      }
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int at = lane; at < Shape::kWarpRows * Shape::kChunks; at += kWarpThreads) {
+    const int row = at / Shape::kChunks;
+    const int chunk = at % Shape::kChunks;
+    const int target = first + warp * Shape::kWarpRows + row;
+    if (target < length) {
+      *reinterpret_cast<uint4*>(rows + (target * stride + chunk * 8)) =
+          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
+    }
+  }
+}
+
+}  // namespace bertha

@@ -1,0 +1,393 @@
+#include "kernels/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/dropout_bits.h"
+#include "tests/cuda/gpu.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+constexpr uint64_t kSeed = 0x123456789abcdef0;
+constexpr uint64_t kStep = 41;
+constexpr uint32_t kSite = 5;
+constexpr int64_t kBucketTokens = 128;
+
+struct Case {
+  std::vector<int64_t> lengths;
+  int64_t padding = 0;  // tokens behind the last sequence
+  int64_t heads = 1;
+  int64_t head_size = 64;
+  int64_t max_seq_tokens = 512;
+  DType dtype = DType::kBF16;
+  float probability = 0.0f;
+
+  int64_t live() const {
+    int64_t sum = 0;
+    for (const int64_t length : lengths) sum += length;
+    return sum;
+  }
+  int64_t tokens() const { return live() + padding; }
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(head_size)); }
+  std::string text() const {
+    return concat(name(dtype), " A = ", heads, ", D = ", head_size, ", S = ", max_seq_tokens,
+                  ", p = ", probability, ", ", lengths.size(), " sequences, the first of ",
+                  lengths.empty() ? 0 : lengths.front());
+  }
+};
+
+HostTensor<int32_t> starts_of(const Case& c) {
+  HostTensor<int32_t> starts({static_cast<int64_t>(c.lengths.size()) + 1});
+  for (size_t i = 0; i < c.lengths.size(); ++i) {
+    starts.values[i + 1] = starts.values[i] + static_cast<int32_t>(c.lengths[i]);
+  }
+  return starts;
+}
+
+/// As the loader makes them: consecutive sequences of one bucket.
+std::vector<SequenceGroup> groups_of(const Case& c) {
+  std::vector<SequenceGroup> groups;
+  int64_t token = 0;
+  for (size_t i = 0; i < c.lengths.size(); ++i) {
+    const int64_t length = c.lengths[i];
+    const int64_t bucket = (length + kBucketTokens - 1) / kBucketTokens * kBucketTokens;
+    if (groups.empty() || groups.back().bucket_tokens != bucket) {
+      groups.push_back(
+          {.first_seq = static_cast<int64_t>(i), .first_token = token, .bucket_tokens = bucket});
+    }
+    SequenceGroup& group = groups.back();
+    ++group.num_seqs;
+    group.num_tokens += length;
+    group.longest_seq_tokens = std::max(group.longest_seq_tokens, length);
+    token += length;
+  }
+  return groups;
+}
+
+/// Attention in f64 on the same inputs.
+struct Reference {
+  std::vector<double> out;
+  std::vector<double> lse;
+  std::vector<double> dqkv;
+  double largest_dscore_term = 0.0;  // probability * its gradient * scale, before the mean goes off
+};
+
+/// The factors of one row of probabilities.
+double factor_of(const Case& c, int64_t token, int64_t head, int64_t key) {
+  if (c.probability == 0.0f) return 1.0;
+  const int64_t element = (token * c.heads + head) * c.max_seq_tokens + key;
+  return is_kept(kSeed, kStep, kSite, element, c.probability)
+             ? 1.0 / (1.0 - static_cast<double>(c.probability))
+             : 0.0;
+}
+
+/// One head of one sequence.
+class HeadReference {
+ public:
+  HeadReference(const Case& c, const HostTensor<float>& qkv, const HostTensor<float>& dout,
+                int64_t first, int64_t length, int64_t head)
+      : c_(c), qkv_(qkv), dout_(dout), first_(first), length_(length), head_(head) {}
+
+  void run(Reference& to) {
+    std::vector<double> p(static_cast<size_t>(length_));
+    std::vector<double> f(p.size());
+    std::vector<double> slope(p.size());
+    for (int64_t q = 0; q < length_; ++q) {
+      to.lse[static_cast<size_t>(head_ * c_.tokens() + first_ + q)] = softmax(q, p);
+      double delta = 0.0;
+      for (int64_t k = 0; k < length_; ++k) {
+        const auto at = static_cast<size_t>(k);
+        f[at] = factor_of(c_, first_ + q, head_, k);
+        slope[at] = 0.0;
+        for (int64_t d = 0; d < c_.head_size; ++d) {
+          slope[at] += f[at] * in(dout_, out_at(q, d)) * in(qkv_, qkv_at(k, 2, d));
+        }
+        delta += p[at] * slope[at];
+        to.largest_dscore_term =
+            std::max(to.largest_dscore_term, std::abs(p[at] * slope[at]) * c_.scale());
+      }
+      for (int64_t k = 0; k < length_; ++k) {
+        const auto at = static_cast<size_t>(k);
+        add(to, q, k, p[at], f[at], p[at] * (slope[at] - delta) * c_.scale());
+      }
+    }
+  }
+
+ private:
+  static double in(const HostTensor<float>& tensor, int64_t at) {
+    return static_cast<double>(tensor[at]);
+  }
+  int64_t qkv_at(int64_t row, int64_t part, int64_t d) const {
+    return (((first_ + row) * 3 + part) * c_.heads + head_) * c_.head_size + d;
+  }
+  int64_t out_at(int64_t row, int64_t d) const {
+    return ((first_ + row) * c_.heads + head_) * c_.head_size + d;
+  }
+
+  double softmax(int64_t q, std::vector<double>& p) const {
+    double top = -std::numeric_limits<double>::infinity();
+    for (int64_t k = 0; k < length_; ++k) {
+      double score = 0.0;
+      for (int64_t d = 0; d < c_.head_size; ++d) {
+        score += in(qkv_, qkv_at(q, 0, d)) * in(qkv_, qkv_at(k, 1, d));
+      }
+      p[static_cast<size_t>(k)] = score * c_.scale();
+      top = std::max(top, score * c_.scale());
+    }
+    double sum = 0.0;
+    for (double& value : p) sum += value = std::exp(value - top);
+    for (double& value : p) value /= sum;
+    return top + std::log(sum);
+  }
+
+  void add(Reference& to, int64_t q, int64_t k, double p, double f, double dscore) const {
+    for (int64_t d = 0; d < c_.head_size; ++d) {
+      const auto at = [&](int64_t row, int64_t part) {
+        return static_cast<size_t>(qkv_at(row, part, d));
+      };
+      to.out[static_cast<size_t>(out_at(q, d))] += p * f * in(qkv_, qkv_at(k, 2, d));
+      to.dqkv[at(q, 0)] += dscore * in(qkv_, qkv_at(k, 1, d));
+      to.dqkv[at(k, 1)] += dscore * in(qkv_, qkv_at(q, 0, d));
+      to.dqkv[at(k, 2)] += p * f * in(dout_, out_at(q, d));
+    }
+  }
+
+  const Case& c_;
+  const HostTensor<float>& qkv_;
+  const HostTensor<float>& dout_;
+  int64_t first_;
+  int64_t length_;
+  int64_t head_;
+};
+
+Reference reference_of(const Case& c, const HostTensor<float>& qkv, const HostTensor<float>& dout) {
+  Reference to;
+  to.out.assign(dout.values.size(), 0.0);
+  to.lse.assign(static_cast<size_t>(c.heads * c.tokens()), 0.0);
+  to.dqkv.assign(qkv.values.size(), 0.0);
+  int64_t first = 0;
+  for (const int64_t length : c.lengths) {
+    for (int64_t head = 0; head < c.heads; ++head) {
+      HeadReference(c, qkv, dout, first, length, head).run(to);
+    }
+    first += length;
+  }
+  return to;
+}
+
+/// One batch on the GPU, forward and backward.
+struct Results {
+  HostTensor<float> out;
+  HostTensor<float> lse;
+  HostTensor<uint8_t> mask;
+  HostTensor<float> dqkv;
+};
+
+struct Inputs {
+  HostTensor<float> qkv;
+  HostTensor<float> dout;
+
+  explicit Inputs(const Case& c)
+      : qkv(rounded_to(c.dtype, random_tensor({c.tokens(), 3, c.heads, c.head_size}, 1))),
+        dout(rounded_to(c.dtype, random_tensor({c.tokens(), c.heads, c.head_size}, 2))) {
+    // What stands in padding rows must not matter.
+    const auto poison = [&](HostTensor<float>& tensor, int64_t row_elements) {
+      std::fill(tensor.values.begin() + c.live() * row_elements, tensor.values.end(),
+                std::numeric_limits<float>::quiet_NaN());
+    };
+    poison(qkv, 3 * c.heads * c.head_size);
+    poison(dout, c.heads * c.head_size);
+  }
+};
+
+Results run(const TestBackend& backend, const Case& c, const Inputs& inputs) {
+  const DeviceTensor qkv(backend, c.dtype, inputs.qkv);
+  const DeviceTensor dout(backend, c.dtype, inputs.dout);
+  const DeviceTensor starts(backend, starts_of(c));
+  const DeviceTensor state(backend, random_state(kSeed, kStep));
+  const DeviceTensor out(backend, c.dtype, garbage_tensor({c.tokens(), c.heads, c.head_size}));
+  const DeviceTensor lse(backend, DType::kF32, garbage_tensor({c.heads, c.tokens()}));
+  const DeviceTensor dqkv(backend, c.dtype, garbage_tensor({c.tokens(), 3, c.heads, c.head_size}));
+  const DeviceTensor mask(backend,
+                          HostTensor<uint8_t>({c.tokens(), c.heads, c.max_seq_tokens / 8}, 0x5A));
+  const std::vector<SequenceGroup> groups = groups_of(c);
+  const Dropout dropout{.random = state.view(), .probability = c.probability, .site = kSite};
+  backend.ops->attention_fwd({.qkv = qkv.view(),
+                              .cu_seqlens = starts.view(),
+                              .out = out.view(),
+                              .lse = lse.view(),
+                              .mask = mask.view(),
+                              .groups = groups,
+                              .dropout = dropout,
+                              .max_seq_tokens = c.max_seq_tokens,
+                              .scale = static_cast<float>(c.scale())});
+  backend.ops->attention_bwd({.dout = dout.view(),
+                              .qkv = qkv.view(),
+                              .out = out.view(),
+                              .lse = lse.view(),
+                              .mask = mask.view(),
+                              .cu_seqlens = starts.view(),
+                              .dqkv = dqkv.view(),
+                              .groups = groups,
+                              .dropout = dropout,
+                              .max_seq_tokens = c.max_seq_tokens,
+                              .scale = static_cast<float>(c.scale())});
+  return {out.floats(), lse.floats(), mask.values<uint8_t>(), dqkv.floats()};
+}
+
+void expect_mask(const Case& c, const HostTensor<uint8_t>& mask) {
+  int64_t first = 0;
+  for (const int64_t length : c.lengths) {
+    for (int64_t token = first; token < first + length; ++token) {
+      for (int64_t head = 0; head < c.heads; ++head) {
+        for (int64_t key = 0; key < length; ++key) {
+          const int64_t element = (token * c.heads + head) * c.max_seq_tokens + key;
+          const bool kept = (mask[element / 8] >> (element % 8) & 1) != 0;
+          ASSERT_EQ(kept, is_kept(kSeed, kStep, kSite, element, c.probability))
+              << c.text() << ": token " << token << ", head " << head << ", key " << key;
+        }
+      }
+    }
+    first += length;
+  }
+}
+
+/// Part 0, 1, 2 of a [T, 3, A, D] tensor: query, key, value.
+template <class T>
+std::vector<T> part_of(const Case& c, const std::vector<T>& qkv, int64_t part) {
+  const auto width = static_cast<size_t>(c.heads * c.head_size);
+  std::vector<T> values;
+  for (size_t token = 0; token < static_cast<size_t>(c.tokens()); ++token) {
+    const auto from =
+        qkv.begin() + static_cast<std::ptrdiff_t>((3 * token + static_cast<size_t>(part)) * width);
+    values.insert(values.end(), from, from + static_cast<std::ptrdiff_t>(width));
+  }
+  return values;
+}
+
+void expect_matches_reference(const Case& c) {
+  const Inputs inputs(c);
+  const Reference want = reference_of(c, inputs.qkv, inputs.dout);
+  const Results got = run(gpu(), c, inputs);
+  const double u = rounding(c.dtype);
+  expect_close(got.out.values, want.out, tolerance::attention_out(u), c.text() + ": out");
+  expect_close(got.lse.values, want.lse, tolerance::kAttentionF32, c.text() + ": lse", 8.0);
+  if (c.probability > 0.0f) expect_mask(c, got.mask);
+  constexpr const char* kNames[] = {": dquery", ": dkey", ": dvalue"};
+  for (int64_t part = 0; part < 3; ++part) {
+    const std::vector<double> wanted = part_of(c, want.dqkv, part);
+    double magnitude = largest_magnitude(wanted);
+    // Inputs are at most 2. In a sequence of one token the two terms of dS cancel to nothing.
+    if (part < 2) magnitude = std::max(magnitude, 2.0 * want.largest_dscore_term);
+    const double bound = part < 2 ? tolerance::attention_dscore(u) : tolerance::attention_out(u);
+    expect_close(part_of(c, got.dqkv.values, part), wanted, bound, c.text() + kNames[part],
+                 magnitude);
+  }
+  const int64_t width = c.heads * c.head_size;
+  for (int64_t i = c.live() * width; i < c.tokens() * width; ++i) ASSERT_EQ(got.out[i], 0.0f);
+  for (int64_t i = c.live() * 3 * width; i < c.tokens() * 3 * width; ++i) {
+    ASSERT_EQ(got.dqkv[i], 0.0f);
+  }
+}
+
+const std::vector<int64_t> kLengths = {0,   1,   7,   33,  64,  65,  127, 128,
+                                       129, 200, 256, 257, 383, 384, 511, 512};
+
+TEST(CudaAttention, EveryLengthAloneMatchesF64) {
+  for (const int64_t length : kLengths) {
+    for (const DType dtype : kIoTypes) {
+      expect_matches_reference(
+          {.lengths = {length}, .padding = 5, .dtype = dtype, .probability = 0.1f});
+    }
+  }
+}
+
+TEST(CudaAttention, MixedBatchesMatchF64) {
+  for (const DType dtype : kIoTypes) {
+    for (const float probability : {0.0f, 0.1f, 0.5f}) {
+      expect_matches_reference({.lengths = {1, 0, 33, 127, 7, 129, 200, 0, 257, 300, 512, 511, 64},
+                                .padding = 37,
+                                .heads = 2,
+                                .dtype = dtype,
+                                .probability = probability});
+    }
+  }
+}
+
+TEST(CudaAttention, HeadSizesMatchF64) {
+  for (const DType dtype : kIoTypes) {
+    for (const int64_t head_size : {1, 7, 32, 80, 128}) {
+      expect_matches_reference({.lengths = {0, 65, 97, 130, 33, 1},
+                                .padding = 3,
+                                .heads = 3,
+                                .head_size = head_size,
+                                .max_seq_tokens = 160,
+                                .dtype = dtype,
+                                .probability = 0.1f});
+    }
+  }
+}
+
+TEST(CudaAttention, SixteenHeadsOfShortSequencesMatchF64) {
+  for (const DType dtype : kIoTypes) {
+    expect_matches_reference({.lengths = {128, 17, 90, 64, 100},
+                              .padding = 113,
+                              .heads = 16,
+                              .max_seq_tokens = 128,
+                              .dtype = dtype,
+                              .probability = 0.1f});
+  }
+}
+
+TEST(CudaAttention, LongSequencesMatchF64) {
+  for (const DType dtype : kIoTypes) {
+    expect_matches_reference(
+        {.lengths = {700, 1000}, .max_seq_tokens = 1024, .dtype = dtype, .probability = 0.1f});
+  }
+}
+
+/// Scores far from 0 and of both signs: exp overflows where a maximum is not subtracted, and keys
+/// behind the sequence (whose score would be 0) would win over all others.
+TEST(CudaAttention, LargeNegativeScoresStayFinite) {
+  for (const DType dtype : kIoTypes) {
+    const Case c{.lengths = {70, 129}, .padding = 1, .dtype = dtype, .probability = 0.1f};
+    Inputs inputs(c);
+    for (int64_t token = 0; token < c.live(); ++token) {
+      inputs.qkv[token * 3 * 64] = 50.0f;         // query
+      inputs.qkv[token * 3 * 64 + 64] = -100.0f;  // key: scores near -625
+    }
+    const Reference want = reference_of(c, inputs.qkv, inputs.dout);
+    const Results got = run(gpu(), c, inputs);
+    // Inner products near 5,000 are sums of f32 with a rounding of 2^-12 each time; some twenty of
+    // them in a random walk, times scale, are the relative error of a probability.
+    const double u = rounding(c.dtype) + std::ldexp(1.0, -12);
+    expect_close(got.out.values, want.out, tolerance::attention_out(u), c.text() + ": out");
+    for (const float value : got.dqkv.values) ASSERT_TRUE(std::isfinite(value)) << c.text();
+  }
+}
+
+TEST(CudaAttention, AnEmptyBatchIsANoOp) {
+  expect_matches_reference({.lengths = {}, .padding = 0});
+  expect_matches_reference({.lengths = {}, .padding = 9});
+  expect_matches_reference({.lengths = {0, 0}, .padding = 9, .probability = 0.1f});
+}
+
+TEST(CudaAttention, TwoRunsAreBitwiseEqual) {
+  const Case c{
+      .lengths = {512, 400, 300, 129, 128, 60}, .padding = 31, .heads = 16, .probability = 0.1f};
+  const Inputs inputs(c);
+  const Results first = run(gpu(), c, inputs);
+  const Results second = run(gpu(), c, inputs);
+  EXPECT_EQ(first.out.values, second.out.values);
+  EXPECT_EQ(first.lse.values, second.lse.values);
+  EXPECT_EQ(first.mask.values, second.mask.values);
+  EXPECT_EQ(first.dqkv.values, second.dqkv.values);
+}
+
+}  // namespace
+}  // namespace bertha::testing
