@@ -59,6 +59,8 @@ class Device {
   /// Token counts are rounded up to a multiple of this, so that GEMM plans stay few.
   virtual int64_t token_multiple() const = 0;
   virtual int64_t total_memory_bytes() const = 0;
+  /// Whether operations take io views (weights, activations, gradients) of this dtype.
+  virtual bool has_io(DType io) const = 0;
 
   /// Zeroed memory of the device, aligned to 256 bytes.
   virtual Buffer allocate(int64_t bytes) = 0;

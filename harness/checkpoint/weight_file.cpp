@@ -6,6 +6,7 @@
 
 #include "harness/checkpoint/name_map.h"
 #include "harness/checkpoint/safetensors.h"
+#include "kernels/base/half.h"
 
 namespace bertha {
 namespace {
@@ -23,11 +24,21 @@ const SafeTensor* find_tensor(const SafeTensorsHeader& header, const std::string
   return found == header.tensors.end() ? nullptr : &found->second;
 }
 
+/// Elements on the host in f32: where they are, or widened into `storage`.
+const float* as_floats(const View& values, std::vector<float>& storage) {
+  if (values.dtype == DType::kF32) return values.as<float>();
+  storage.resize(static_cast<size_t>(values.elements()));
+  for (size_t i = 0; i < storage.size(); ++i) {
+    storage[i] = values.dtype == DType::kF16 ? to_float(values.as<Half>()[i])
+                                             : to_float(values.as<BFloat16>()[i]);
+  }
+  return storage.data();
+}
+
 }  // namespace
 
 void write_weight_file(const std::string& path, const CheckpointParts& parts) {
   const View weights = parts.optimizer->weights();
-  BERTHA_CHECK(weights.dtype == DType::kF32, "weights are ", name(weights.dtype), ", want f32");
   std::vector<SafeTensorsWriter::Entry> entries;
   const std::vector<NamedRows> names = hugging_face_names(*parts.table, parts.dims);
   for (const NamedRows& rows : names) {
@@ -38,8 +49,12 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts) {
   const Buffer pinned = parts.device->allocate_pinned(weights.bytes());
   parts.device->copy(*parts.stream, pinned.data(), weights.data, weights.bytes());
   parts.stream->wait_on_host();
-  const float* flat = static_cast<const float*>(pinned.data());
-  for (const NamedRows& rows : names) writer.append(flat + rows.first_element, rows.elements);
+  std::vector<float> widened;
+  for (const NamedRows& rows : names) {
+    const View values = View(pinned.data(), weights.dtype, {weights.elements()})
+                            .rows(rows.first_element, rows.elements);
+    writer.append(as_floats(values, widened), rows.elements);
+  }
   writer.finish();
 }
 

@@ -11,6 +11,7 @@
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "harness/report/text_format.h"
+#include "harness/train/precision.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -106,7 +107,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
   check_config(request.config, static_cast<int>(options.ranks));
   const bool on_gpu = request.config.train.backend == "cuda" || !options.gpu_memory.empty();
-  request.io = on_gpu ? DType::kBF16 : DType::kF32;
+  request.io = planned_io(request.config.train, on_gpu);
   const std::optional<DataFacts> facts = read_data_facts(request.config);
   if (facts) {
     request.mean_seq_tokens = facts->mean_seq_tokens;
@@ -142,7 +143,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   plan.add_option("--gpu-memory", options->gpu_memory,
-                  "Memory of a GPU, such as 141GB or 80GiB; implies 16-bit weights")
+                  "Memory of a GPU, such as 141GB or 80GiB; implies a GPU")
       ->type_name("SIZE");
   plan.callback([&plan, &chosen, options] {
     chosen.action = [&plan, options](CommandContext&) { return run_plan_command(plan, *options); };

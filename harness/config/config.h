@@ -53,6 +53,8 @@ struct TrainConfig {
   int64_t stop_after_skips = 20;     // updates skipped in a row that end the run
   double hang_timeout_minutes = 30;  // a step that takes longer ends the run, code 124; 0 = never
   std::string backend = "auto";      // auto | cpu | cuda
+  std::string precision = "auto";    // of weights, activations and gradients: auto | fp32 | bf16 |
+                                     // fp16; auto = bf16 where the device has it
   int64_t threads_per_rank = 0;      // 0 = cores of the node / ranks on it
 };
 

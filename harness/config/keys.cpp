@@ -120,6 +120,8 @@ std::vector<Key> make_keys() {
        "A step that takes longer ends the run with code 124; 0 = never."},
       {"train.backend", train<&T::backend>, Unit::kNone, {}, {"auto", "cpu", "cuda"},
        "Where the maths runs; auto = cuda when built in and a device answers."},
+      {"train.precision", train<&T::precision>, Unit::kNone, {}, {"auto", "fp32", "bf16", "fp16"},
+       "Of weights, activations and gradients; the optimizer's state is fp32. auto = bf16 on a GPU, fp32 on the CPU."},
       {"train.threads_per_rank", train<&T::threads_per_rank>, Unit::kNone, {0, 4096}, {},
        "CPU threads of a rank; 0 = cores of the node / ranks on it."},
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "data/batch.h"
 #include "harness/model/arena.h"
@@ -26,22 +28,33 @@ struct DeviceBatch {
   std::span<const SequenceGroup> groups;
 };
 
-/// Buffers for one DeviceBatch at a capacity, and the copies into them.
+/// Copies batches to the device on a stream of its own, into two sets of buffers in turn: the copy
+/// of a micro-batch runs while the one before it is computed.
 class BatchUploader {
  public:
   BatchUploader(Arena& arena, const BatchCapacity& capacity);
 
-  /// Enqueues one copy per field and keeps the host memory until the copies are done.
-  /// Error(kInternal) when the batch exceeds the capacity.
+  /// Enqueues one copy per field and keeps the host memory until the copies are done. Work enqueued
+  /// on parts.stream afterwards sees the batch; the views stay valid until the second upload from
+  /// now. Error(kInternal) when the batch exceeds the capacity.
   DeviceBatch upload(const HostBatch& batch, const Bert::Parts& parts);
 
  private:
+  static constexpr size_t kSlots = 2;
+
+  struct Slot {
+    DeviceBatch buffers;
+    std::vector<SequenceGroup> groups;
+    std::unique_ptr<Event> consumed;  // the last work that reads the buffers; null before the first
+  };
   struct InFlight {
     std::shared_ptr<void> block;
     std::unique_ptr<Event> copied;
   };
-  DeviceBatch buffers_;
-  std::vector<SequenceGroup> groups_;
+
+  std::array<Slot, kSlots> slots_;
+  size_t next_slot_ = 0;
+  std::unique_ptr<Stream> copies_;
   std::deque<InFlight> in_flight_;
 };
 

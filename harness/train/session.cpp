@@ -5,6 +5,7 @@
 
 #include "harness/config/run_plan.h"
 #include "harness/train/data_check.h"
+#include "harness/train/precision.h"
 
 namespace bertha {
 namespace {
@@ -27,6 +28,7 @@ Session::Session(const Config& run_config, World& run_world)
       choice(choose_backend(run_config.train, run_world)),
       cores(take_core_share(run_world, choice.gpu_bus_id)),
       backend(make_backend(choice, compute_threads(run_config.train, cores), run_world)),
+      io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   optimizer =
@@ -34,7 +36,8 @@ Session::Session(const Config& run_config, World& run_world)
                                   Optimizer::Parts{.device = backend.device.get(),
                                                    .stream = backend.stream.get(),
                                                    .ops = backend.ops.get(),
-                                                   .collectives = backend.collectives.get()});
+                                                   .collectives = backend.collectives.get(),
+                                                   .io = io});
   model =
       std::make_unique<Bert>(config.model, table, batch_capacity(config, world->size()), parts());
   model->bind(optimizer->weights(), optimizer->gradients());

@@ -17,8 +17,10 @@ struct Session {
   Session(const Config& run_config, World& run_world);
 
   Bert::Parts parts() const {
-    return {
-        .device = backend.device.get(), .stream = backend.stream.get(), .ops = backend.ops.get()};
+    return {.device = backend.device.get(),
+            .stream = backend.stream.get(),
+            .ops = backend.ops.get(),
+            .io = io};
   }
   CheckpointParts checkpoint_parts() const;
   /// Weights of checkpoint.init, or fresh ones from the seed.
@@ -30,6 +32,7 @@ struct Session {
   BackendChoice choice;
   CoreShare cores;  // taken before any thread starts
   Backend backend;
+  DType io;  // of weights, activations and gradients
   Dims dims;
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;

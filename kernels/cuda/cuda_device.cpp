@@ -134,6 +134,10 @@ int64_t CudaDevice::token_multiple() const { return 256; }
 
 int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
 
+bool CudaDevice::has_io(DType io) const {
+  return io == DType::kF32 || io == DType::kF16 || io == DType::kBF16;
+}
+
 Buffer CudaDevice::allocate(int64_t bytes) {
   BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
   if (bytes == 0) return Buffer();

@@ -14,6 +14,7 @@ class CudaDevice final : public Device {
   std::string description() const override;
   int64_t token_multiple() const override;
   int64_t total_memory_bytes() const override;
+  bool has_io(DType io) const override;
   Buffer allocate(int64_t bytes) override;
   Buffer allocate_pinned(int64_t bytes) override;
   std::unique_ptr<Stream> make_stream() override;
