@@ -67,9 +67,10 @@ BackendChoice choose_backend(const TrainConfig& config, World& world) {
   return choose_gpu(world, visible);
 }
 
-Backend make_backend(const BackendChoice& choice, int threads, World& world) {
+Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
+                     World& world) {
   if (choice.kind == BackendChoice::Kind::kCuda) {
-    return make_cuda_backend(choice.gpu_ordinal, world);
+    return make_cuda_backend(choice.gpu_ordinal, cuda, world);
   }
   Backend backend;
   backend.device = make_cpu_device(threads);

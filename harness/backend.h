@@ -37,6 +37,7 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 
 /// The backend that was chosen, with that many compute threads on the CPU. All ranks call it.
 /// Error(kEnvironment) with a sentence when it cannot be had.
-Backend make_backend(const BackendChoice& choice, int threads, World& world);
+Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
+                     World& world);
 
 }  // namespace bertha

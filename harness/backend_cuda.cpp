@@ -15,13 +15,23 @@ std::vector<std::string> visible_gpus() {
   return bus_ids;
 }
 
-Backend make_cuda_backend(int gpu_ordinal, World& world) {
+Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world) {
+  using EmbeddingGradient = CudaOptions::EmbeddingGradient;
   Backend backend;
   backend.device = make_cuda_device(gpu_ordinal);
   backend.stream = backend.device->make_stream();
-  backend.ops = make_cuda_ops(*backend.device, *backend.stream, {});
-  backend.collectives = world.size() == 1 ? make_solo_collectives(*backend.device)
-                                          : make_nccl_collectives(world, *backend.device, {});
+  backend.ops = make_cuda_ops(
+      *backend.device, *backend.stream,
+      {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
+                                                                   : EmbeddingGradient::kSorted,
+       .gemm_plans_path = config.gemm_plans,
+       .tune_gemms = config.tune_gemms,
+       .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)});
+  backend.collectives =
+      world.size() == 1
+          ? make_solo_collectives(*backend.device)
+          : make_nccl_collectives(world, *backend.device,
+                                  {.max_ctas = static_cast<int>(config.nccl_max_ctas)});
   return backend;
 }
 

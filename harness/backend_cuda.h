@@ -16,6 +16,6 @@ std::vector<std::string> visible_gpus();
 
 /// NCCL between the ranks, when there is more than one.
 /// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL.
-Backend make_cuda_backend(int gpu_ordinal, World& world);
+Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world);
 
 }  // namespace bertha

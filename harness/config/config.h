@@ -98,6 +98,14 @@ struct LogConfig {
   bool plots = true;
 };
 
+struct CudaConfig {
+  std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics
+  std::string gemm_plans = "";                // file of tuned products; "" = none
+  bool tune_gemms = false;                    // tune what the file does not have, at first use
+  int64_t gemm_multiprocessors = 0;           // that products plan for; 0 = all
+  int64_t nccl_max_ctas = 0;                  // that one collective may occupy; 0 = NCCL's choice
+};
+
 struct MlperfConfig {
   std::string submission_org = "bertha";
   std::string submission_platform = "reference";
@@ -114,6 +122,7 @@ struct Config {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   LogConfig log;
+  CudaConfig cuda;
   MlperfConfig mlperf;
 };
 

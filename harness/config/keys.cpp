@@ -27,6 +27,8 @@ constexpr auto checkpoint = &at<&Config::checkpoint, Field>;
 template <auto Field>
 constexpr auto log = &at<&Config::log, Field>;
 template <auto Field>
+constexpr auto cuda = &at<&Config::cuda, Field>;
+template <auto Field>
 constexpr auto mlperf = &at<&Config::mlperf, Field>;
 
 using M = ModelConfig;
@@ -36,6 +38,7 @@ using O = OptimizerConfig;
 using E = EvalConfig;
 using C = CheckpointConfig;
 using L = LogConfig;
+using U = CudaConfig;
 using P = MlperfConfig;
 
 constexpr Range kFromZero{0, kMaxCount};
@@ -184,6 +187,17 @@ std::vector<Key> make_keys() {
        "Write TensorBoard event files."},
       {"log.plots", log<&L::plots>, Unit::kNone, {}, {},
        "Write SVG curves of loss and accuracy at the end."},
+
+      {"cuda.embedding_gradient", cuda<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},
+       "Gradient of the word table: f32 sums over tokens sorted by word, which repeat bit for bit, or atomic adds."},
+      {"cuda.gemm_plans", cuda<&U::gemm_plans>, Unit::kNone, {}, {},
+       "File of tuned matrix products, of this GPU model and library version; empty = the library's first choice."},
+      {"cuda.tune_gemms", cuda<&U::tune_gemms>, Unit::kNone, {}, {},
+       "Tune at first use each product that cuda.gemm_plans does not have, and add it to the file: about a second each."},
+      {"cuda.gemm_multiprocessors", cuda<&U::gemm_multiprocessors>, Unit::kNone, {0, 1024}, {},
+       "Multiprocessors that products plan for where communication holds the others; 0 = all."},
+      {"cuda.nccl_max_ctas", cuda<&U::nccl_max_ctas>, Unit::kNone, {0, 64}, {},
+       "Multiprocessors that a collective may occupy; 0 = NCCL's choice."},
 
       {"mlperf.submission_org", mlperf<&P::submission_org>, Unit::kNone, {}, {},
        "Organisation in the MLLOG records."},

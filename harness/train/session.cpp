@@ -27,7 +27,8 @@ Session::Session(const Config& run_config, World& run_world)
       world(&run_world),
       choice(choose_backend(run_config.train, run_world)),
       cores(take_core_share(run_world, choice.gpu_bus_id)),
-      backend(make_backend(choice, compute_threads(run_config.train, cores), run_world)),
+      backend(make_backend(choice, run_config.cuda, compute_threads(run_config.train, cores),
+                           run_world)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {

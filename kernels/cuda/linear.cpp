@@ -110,10 +110,14 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   }
 
   const View& z = args.activation == Activation::kGelu ? args.pre_activation : args.y;
+  const GemmOperands operands{
+      .a = args.weight.data, .b = args.x.data, .d = z.data, .bias = args.bias.data};
   const GemmPlan* with_bias = key.epilogue == GemmEpilogue::kBias ? plans.find(key) : nullptr;
-  const GemmPlan& plan =
-      with_bias != nullptr ? *with_bias : require(plans, with_epilogue(key, GemmEpilogue::kNone));
-  plans.run(plan, {.a = args.weight.data, .b = args.x.data, .d = z.data, .bias = args.bias.data});
+  if (with_bias != nullptr) {
+    plans.run(*with_bias, operands);
+  } else {
+    plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
+  }
   const View bias_left = with_bias != nullptr ? View() : args.bias;
   if (bias_left.has_data() || args.activation != Activation::kNone) {
     add_bias_and_activate(context, z, bias_left, args.y, args.activation);

@@ -32,7 +32,7 @@ TEST(CudaBackend, AutoAndCudaTakeTheGpuOfThePlaceOnTheNode) {
 TEST(CudaBackend, ComputesOnTheGpuAndAddsUpOverRanks) {
   World& world = testing::world();
   const BackendChoice choice = choose_backend(config_of("cuda"), world);
-  const Backend backend = make_backend(choice, 1, world);
+  const Backend backend = make_backend(choice, CudaConfig{}, 1, world);
   const Buffer buffer = backend.device->allocate(100 * int64_t{sizeof(float)});
   const View values(buffer.data(), DType::kF32, {100});
   const std::unique_ptr<Event> computed = backend.device->make_event();
