@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "kernels/base/philox.h"
+#include "data/draws.h"
 
 namespace bertha {
 namespace {
@@ -19,23 +19,8 @@ constexpr int16_t kSep = 102;
 constexpr int16_t kMask = 103;
 constexpr int64_t kFirstWord = 104;
 
-/// Draws of one sample.
-class Draws {
- public:
-  Draws(uint64_t seed, int64_t sample) : seed_(seed), sample_(static_cast<uint64_t>(sample)) {}
-  uint32_t word() { return random_word(seed_, sample_, 0, next_++); }
-  int64_t below(int64_t bound) {
-    return static_cast<int64_t>(uint64_t{word()} * static_cast<uint64_t>(bound) >> 32);
-  }
-
- private:
-  uint64_t seed_;
-  uint64_t sample_;
-  int64_t next_ = 0;
-};
-
 int64_t draw_length(Draws& draws, int64_t longest) {
-  const double share = draws.word() / 4294967296.0;
+  const double share = draws.share();
   double below = 0.0;
   for (size_t i = 0; i < kShareUpTo.size(); ++i) {
     if (share < kShareUpTo[i]) {

@@ -59,6 +59,9 @@ class Device {
   /// Token counts are rounded up to a multiple of this, so that GEMM plans stay few.
   virtual int64_t token_multiple() const = 0;
   virtual int64_t total_memory_bytes() const = 0;
+  /// Memory in use now: on a GPU by all programs on it, on the CPU by this process (resident);
+  /// 0 = unknown.
+  virtual int64_t used_memory_bytes() const = 0;
   /// Whether operations take io views (weights, activations, gradients) of this dtype.
   virtual bool has_io(DType io) const = 0;
 
@@ -72,6 +75,29 @@ class Device {
 
   /// Copies `bytes` in stream order; each pointer may be host (pinned) or device memory.
   virtual void copy(Stream& stream, void* destination, const void* source, int64_t bytes) = 0;
+
+  // For profilers of the device; where there is none these do nothing.
+
+  /// Names what the host enqueues until the matching pop_range(); ranges nest.
+  virtual void push_range(const char* name) { static_cast<void>(name); }
+  virtual void pop_range() {}
+  /// A profiler that waits for it records from start_profiler() to stop_profiler().
+  virtual void start_profiler() {}
+  virtual void stop_profiler() {}
+};
+
+/// A range of the profiler that ends with its scope.
+class ProfilerRange {
+ public:
+  ProfilerRange(Device& device, const std::string& name) : device_(device) {
+    device_.push_range(name.c_str());
+  }
+  ~ProfilerRange() { device_.pop_range(); }
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+
+ private:
+  Device& device_;
 };
 
 }  // namespace bertha

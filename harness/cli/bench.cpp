@@ -1,42 +1,6 @@
-#include "data/bench_loader.h"
-
-#include <iostream>
-#include <memory>
-
-#include "data/pipeline.h"
-#include "harness/cli/choice.h"
-#include "harness/cli/command.h"
-#include "harness/cli/option_checks.h"
-#include "harness/report/text_format.h"
-#include "kernels/base/error.h"
+#include "harness/cli/bench_commands.h"
 
 namespace bertha {
-namespace {
-
-struct LoaderOptions {
-  std::string data;
-  LoaderBenchOptions bench;
-};
-
-int run_loader(LoaderOptions options, CommandContext& context) {
-  if (!options.data.empty()) options.bench.shards = list_shards(options.data);
-  World& world = *context.world;
-  context.error_scope = ErrorScope::kThisRank;
-  const std::unique_ptr<Transport> transport = world.make_transport();
-  const LoaderBenchResult result = bench_loader(options.bench, *transport);
-  if (world.rank() != 0) return 0;
-  std::cout << "loader: " << world.size() << " rank(s), global batch "
-            << options.bench.global_batch_seqs << ", " << result.steps << " steps in "
-            << fixed_text(result.elapsed_s, 2) << " s\n"
-            << "  sequences/s          " << fixed_text(result.seqs_per_s_global, 0) << '\n'
-            << "  tokens/s             " << scaled_text(result.tokens_per_s_global) << '\n'
-            << "  tokens per sequence  " << fixed_text(result.mean_tokens_per_seq, 1) << '\n'
-            << "  wait per step        " << ms_text(result.mean_wait_ms) << " ms\n"
-            << "  fullest rank / mean  " << fixed_text(result.most_over_mean_tokens, 4) << '\n';
-  return 0;
-}
-
-}  // namespace
 
 void add_bench_command(CLI::App& program, Chosen& chosen) {
   CLI::App& bench =
@@ -44,43 +8,9 @@ void add_bench_command(CLI::App& program, Chosen& chosen) {
                   {.name = "bench",
                    .description = "Measures parts of the harness on this machine.",
                    .examples = {"bertha bench loader", "mpirun -np 2 bertha bench loader",
-                                "bertha bench loader --data data/train"}});
-  CLI::App& loader = add_command(
-      bench, chosen,
-      {.name = "loader",
-       .description = "How many sequences per second the data pipeline delivers, exchange between "
-                      "ranks included.",
-       .examples = {"bertha bench loader", "mpirun -np 2 bertha bench loader --seconds 10",
-                    "bertha bench loader --data data/train --exchange-padding off"}});
-  const auto options = std::make_shared<LoaderOptions>();
-  LoaderBenchOptions& sizes = options->bench;
-  loader.add_option("--data", options->data, "Folder of shards (default: synthetic ones)")
-      ->type_name("DIR");
-  loader.add_option("--scratch", sizes.scratch_folder, "Folder for the synthetic shards")
-      ->type_name("DIR");
-  loader.add_option("--seconds", sizes.timed_s, "Time to measure (default 5)")
-      ->check(above_zero())
-      ->type_name("S");
-  const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    loader.add_option(name, value, concat(doc, " (default ", value, ")"))
-        ->check(whole_number(1))
-        ->type_name("N");
-  };
-  count("--global-batch", sizes.global_batch_seqs, "Sequences per step over all ranks");
-  count("--grad-accum", sizes.micro_batches_per_step, "Micro-batches per rank and step");
-  count("--window-shards", sizes.window_shards, "Shards in memory at a time");
-  count("--prefetch-steps", sizes.prefetch_steps, "Batches ready ahead of the step");
-  count("--max-seq-tokens", sizes.max_seq_tokens, "Longest sequence");
-  count("--max-masked-per-seq", sizes.max_masked_per_seq, "Most masked tokens of a sequence");
-  count("--vocab-size", sizes.vocab_size, "Entries of the vocabulary");
-  add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.exchange,
-                              {{"off", ExchangePadding::kOff},
-                               {"allgather", ExchangePadding::kAllGather},
-                               {"lengths", ExchangePadding::kLengths}},
-                              "How ranks even out their tokens (default lengths)");
-  loader.callback([&chosen, options] {
-    chosen.action = [options](CommandContext& context) { return run_loader(*options, context); };
-  });
+                                "bertha bench step --config configs/quickstart.yaml"}});
+  add_bench_loader_command(bench, chosen);
+  add_bench_step_command(bench, chosen);
 }
 
 }  // namespace bertha

@@ -16,29 +16,36 @@ struct ShortOption {
   std::string_view key;
   std::string_view type = "";            // for help; empty = what the key says
   std::string_view evaluation_doc = "";  // for help; empty = an evaluation does not heed it
+  bool for_step_bench = false;
 };
 
 constexpr std::array kShortOptions{
     ShortOption{"--max-steps", "train.max_steps"},
     ShortOption{"--max-samples", "train.max_samples"},
-    ShortOption{"--global-batch", "train.global_batch_seqs"},
-    ShortOption{"--grad-accum", "train.accumulation_steps"},
+    ShortOption{
+        .names = "--global-batch", .key = "train.global_batch_seqs", .for_step_bench = true},
+    ShortOption{.names = "--grad-accum", .key = "train.accumulation_steps", .for_step_bench = true},
     ShortOption{"--lr", "optimizer.base_learning_rate"},
     ShortOption{"--warmup-steps", "optimizer.warmup_steps"},
     ShortOption{.names = "--target-accuracy",
                 .key = "train.target_accuracy",
                 .evaluation_doc = "Exit with code 3 below this masked-token accuracy; 0 = none"},
     ShortOption{"--time-limit", "train.time_limit_minutes", "MINUTES"},
-    ShortOption{"--seed", "train.seed"},
+    ShortOption{.names = "--seed", .key = "train.seed", .for_step_bench = true},
     ShortOption{
         .names = "--backend",
         .key = "train.backend",
-        .evaluation_doc = "Where the maths runs; auto = cuda when built in and a device answers"},
+        .evaluation_doc = "Where the maths runs; auto = cuda when built in and a device answers",
+        .for_step_bench = true},
     ShortOption{"-o,--output-dir", "log.run_dir", "DIR"},
     ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
     ShortOption{"--init-checkpoint", "checkpoint.init", "DIR"},
     ShortOption{"--eval-every-samples", "eval.every_samples"},
     ShortOption{"--save-every", "checkpoint.every_steps"},
+    ShortOption{.names = "--profile-steps",
+                .key = "log.profile_steps",
+                .type = "A:B",
+                .for_step_bench = true},
     ShortOption{"--keep", "checkpoint.keep"},
 };
 
@@ -80,6 +87,7 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   for (const ShortOption& option : kShortOptions) {
     const bool evaluation = shorts == ShortOptions::kEvaluation;
     if (evaluation && option.evaluation_doc.empty()) continue;
+    if (shorts == ShortOptions::kStepBench && !option.for_step_bench) continue;
     const Key* const key = find_key(option.key);
     std::string doc(evaluation ? option.evaluation_doc : key->doc.substr(0, key->doc.size() - 1));
     doc += " (" + std::string(option.key) + ")";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/model/bert.h"
+#include "harness/model/device_batch.h"
 #include "harness/model/flops.h"
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
@@ -17,6 +18,48 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kBytesOfMoments = 12;  // f32 master weight and two f32 moments
+constexpr int64_t kBytesOfUpdate = 4;    // f32 direction, between the norms and their use
+
+// Rows of tokens and masked positions are rounded up to these, as the devices ask.
+constexpr int64_t kCpuTokenMultiple = 8;
+constexpr int64_t kGpuTokenMultiple = 256;
+
+// What a GPU holds beside the tensors. The second is a round estimate: the driver's context and the
+// code of the libraries.
+constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
+constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
+
+std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
+                                   const BatchCapacity& capacity) {
+  const int64_t io_bytes = size_bytes(request.io);
+  const ShardPlan shards = make_shard_plan(table, 0, static_cast<int>(request.ranks));
+  const int64_t multiple = request.on_gpu ? kGpuTokenMultiple : kCpuTokenMultiple;
+  const BatchCapacity rows{.tokens = round_up(capacity.tokens, multiple),
+                           .seqs = capacity.seqs,
+                           .masked = round_up(capacity.masked, multiple)};
+  std::vector<MemoryClass> memory{
+      {"weights", shards.flat_elements * io_bytes},
+      {"gradients", shards.flat_elements * io_bytes},
+      {"optimizer shard", shards.shard_elements * kBytesOfMoments},
+      {"update direction", shards.shard_elements * kBytesOfUpdate},
+      {"activations and batches", activation_bytes_for(request.config.model, rows, request.io)},
+  };
+  if (request.on_gpu) {
+    memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
+    memory.push_back({"CUDA context, libraries", kCudaContextBytes});
+  }
+  return memory;
+}
+
+int64_t sum_of(const std::vector<MemoryClass>& memory) {
+  int64_t bytes = 0;
+  for (const MemoryClass& part : memory) bytes += part.bytes;
+  return bytes;
+}
+
+ParamTable table_of(const Config& config) {
+  return make_param_table(make_dims(config.model), parse_decay_rule(config.optimizer.decay_rule));
+}
 
 int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
   // A thousand average sequences, so that fractions of tokens count.
@@ -41,27 +84,44 @@ int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
 CostPlan make_cost_plan(const PlanRequest& request) {
   const Config& config = request.config;
   const Dims dims = make_dims(config.model);
-  const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
+  const ParamTable table = table_of(config);
   CostPlan plan;
   for (const ParamInfo& param : table.params) plan.parameters += param.elements;
   plan.run = make_run_plan(config);
   plan.seqs_per_micro_batch = micro_batch_seqs(config, request.ranks);
-
-  const int64_t io_bytes = size_bytes(request.io);
-  const ShardPlan shards = make_shard_plan(table, 0, static_cast<int>(request.ranks));
-  const BatchCapacity capacity = batch_capacity(config, request.ranks);
-  plan.memory = {
-      {"weights", shards.flat_elements * io_bytes},
-      {"gradients", shards.flat_elements * io_bytes},
-      {"optimizer shard", shards.shard_elements * kBytesOfMoments},
-      {"activations", activation_bytes_for(config.model, capacity, request.io)},
-  };
-  for (const MemoryClass& part : plan.memory) plan.memory_bytes += part.bytes;
+  plan.memory = memory_of(request, table, batch_capacity(config, request.ranks));
+  plan.memory_bytes = sum_of(plan.memory);
 
   plan.flops_per_seq = flops_of_mean_sequence(request, dims);
   plan.flops_per_run =
       static_cast<double>(plan.flops_per_seq) * static_cast<double>(plan.run.last_samples);
   return plan;
+}
+
+MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
+  const ParamTable table = table_of(request.config);
+  const DataConfig& data = request.config.data;
+  const auto fits = [&](int64_t seqs) {
+    const BatchCapacity capacity{.tokens = seqs * data.max_seq_tokens,
+                                 .seqs = seqs,
+                                 .masked = seqs * data.max_masked_per_seq};
+    return sum_of(memory_of(request, table, capacity)) <= memory_bytes;
+  };
+  const int64_t global = request.config.train.global_batch_seqs;
+  MemoryFit fit;
+  int64_t too_many = (global + request.ranks - 1) / request.ranks + 1;
+  while (too_many - fit.seqs_per_micro_batch > 1) {
+    const int64_t middle = (fit.seqs_per_micro_batch + too_many) / 2;
+    (fits(middle) ? fit.seqs_per_micro_batch : too_many) = middle;
+  }
+  for (int64_t steps = 1; steps * request.ranks <= global; ++steps) {
+    const int64_t slots = steps * request.ranks;
+    if (global % slots == 0 && global / slots <= fit.seqs_per_micro_batch) {
+      fit.accumulation_steps = steps;
+      break;
+    }
+  }
+  return fit;
 }
 
 int64_t parse_bytes(const std::string& text) {
@@ -87,17 +147,6 @@ int64_t parse_bytes(const std::string& text) {
     }
   }
   fail(ExitCode::kUsage, "found \"", text, "\", want a size such as 141GB or 80GiB");
-}
-
-std::string bytes_text(int64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return concat(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
 std::string grouped_text(int64_t value) {

@@ -15,6 +15,7 @@ struct PlanRequest {
   Config config;
   int64_t ranks = 1;
   DType io = DType::kF32;          // of weights, gradients and activations
+  bool on_gpu = false;             // counts what a GPU needs beside the tensors
   double mean_seq_tokens = 0;      // live tokens per sequence; 0 = every sequence at full length
   double mean_squared_tokens = 0;  // of the same sequences
   double mean_masked_per_seq = 0;  // 0 = the most allowed
@@ -39,10 +40,15 @@ struct CostPlan {
 /// Errors    Error(kUsage) for impossible shapes.
 CostPlan make_cost_plan(const PlanRequest& request);
 
+/// How the step of a request would fit into so much memory.
+struct MemoryFit {
+  int64_t seqs_per_micro_batch = 0;  // the most that fit, in training and evaluation; 0 = not one
+  int64_t accumulation_steps = 0;    // the fewest with which no micro-batch has more; 0 = none
+};
+MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
+
 /// "141GB", "80GiB", "512MiB", "1000000": decimal and binary units. Error(kUsage) otherwise.
 int64_t parse_bytes(const std::string& text);
-/// "1.25 GiB".
-std::string bytes_text(int64_t bytes);
 /// 336232258 -> "336,232,258".
 std::string grouped_text(int64_t value);
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/config/step_range.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -56,6 +57,11 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
   if (config.log.run_name.empty() || config.log.run_name.find('/') != std::string::npos) {
     errors.push_back(concat("log.run_name = \"", config.log.run_name,
                             "\" cannot name a folder; write a word without \"/\""));
+  }
+  const std::string& profiled = config.log.profile_steps;
+  if (!profiled.empty() && !parse_step_range(profiled)) {
+    errors.push_back(concat("log.profile_steps = \"", profiled,
+                            "\" is no range of steps; write the first and the last as 11:15"));
   }
   const bool unreachable = train.max_samples > 0 && eval.start_samples > train.max_samples;
   if (unreachable) {

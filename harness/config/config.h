@@ -96,6 +96,7 @@ struct LogConfig {
   std::string run_name = "bert";
   bool tensorboard = true;
   bool plots = true;
+  std::string profile_steps = "";  // "A:B": steps that a profiler of the GPU records; "" = none
 };
 
 struct CudaConfig {

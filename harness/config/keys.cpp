@@ -187,6 +187,8 @@ std::vector<Key> make_keys() {
        "Write TensorBoard event files."},
       {"log.plots", log<&L::plots>, Unit::kNone, {}, {},
        "Write SVG curves of loss and accuracy at the end."},
+      {"log.profile_steps", log<&L::profile_steps>, Unit::kNone, {}, {},
+       "Steps A:B, counted from 1, that a profiler of the GPU records when one is attached; empty = none."},
 
       {"cuda.embedding_gradient", cuda<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},
        "Gradient of the word table: f32 sums over tokens sorted by word, which repeat bit for bit, or atomic adds."},

@@ -116,6 +116,7 @@ struct Bert::State {
   void encode(Mode mode) const {
     embeddings_forward(*parts.ops, embedding_call(mode));
     for (int64_t layer = 0; layer < dims.L; ++layer) {
+      const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
       layer_forward(*parts.ops, layer_call(mode, layer));
     }
     heads_forward(*parts.ops, head_call());
@@ -214,6 +215,7 @@ void Bert::backward() {
   Ops& ops = *s.parts.ops;
   heads_backward(ops, s.head_call());
   for (int64_t layer = s.dims.L - 1; layer >= 0; --layer) {
+    const ProfilerRange range(*s.parts.device, concat("layer ", layer, " backward"));
     layer_backward(ops, s.layer_call(Mode::kTrain, layer));
   }
   embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.scratch.d_hidden);

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "kernels/base/error.h"
+
 namespace bertha {
 namespace {
 
@@ -64,5 +66,16 @@ std::string duration_text(double seconds) {
 }
 
 std::string ms_text(double ms) { return fixed_text(ms, std::fabs(ms) < 9.95 ? 1 : 0); }
+
+std::string bytes_text(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return concat(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
+}
 
 }  // namespace bertha

@@ -22,4 +22,7 @@ std::string duration_text(double seconds);
 /// Milliseconds in few columns: "0.3", "18", "613".
 std::string ms_text(double ms);
 
+/// "1.5 KiB", "80.0 GiB"; whole bytes below a KiB.
+std::string bytes_text(int64_t bytes);
+
 }  // namespace bertha

@@ -25,6 +25,7 @@ void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectiv
 
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Bert::Parts& parts,
                     Collectives& collectives) {
+  const ProfilerRange range(*parts.device, "evaluation");
   model.reset_stats();
   for (const HostBatch& batch : batches) {
     model.upload(batch);

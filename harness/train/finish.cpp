@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "harness/report/summary.h"
+#include "harness/report/text_format.h"
 #include "harness/train/milestones.h"
 #include "harness/train/post_mortem.h"
 #include "harness/train/readings.h"
@@ -67,9 +68,19 @@ void abort_log(TrainingRun& run, const std::string& reason) {
   }
 }
 
+/// The most of all ranks, in the log. All ranks call it.
+void report_memory(TrainingRun& run) {
+  note_memory(run);
+  constexpr int64_t kMiB = 1 << 20;
+  const int most_mib = run.world->agree_max(static_cast<int>(run.peak_memory_bytes / kMiB));
+  run.reporter->event(
+      concat("peak memory of a rank's device: ", bytes_text(int64_t{most_mib} * kMiB)));
+}
+
 }  // namespace
 
 int finish_run(TrainingRun& run, Stop stop) {
+  run.profiled->stop();
   finish_probe(run);
   // The steps since the last capture count too.
   const LambState lamb = read_lamb_state(run);
@@ -83,6 +94,7 @@ int finish_run(TrainingRun& run, Stop stop) {
 
   const bool succeeded =
       stop == Stop::kTarget || (stop == Stop::kEndOfPlan && run.config.train.target_accuracy <= 0);
+  report_memory(run);
   end_log(run, succeeded ? "success" : "aborted");
   if (stop == Stop::kRequeue) {
     if (run.world->rank() == 0) {

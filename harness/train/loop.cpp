@@ -13,15 +13,9 @@
 namespace bertha {
 namespace {
 
-StepSettings step_settings(const TrainingRun& run) {
-  const bool local = run.config.train.loss_mean == "local";
-  return {.loss_mean = local ? LossMeanRule::kLocal : LossMeanRule::kGlobal,
-          .dropout_seed = derive_seed(run.state.seed, 1, static_cast<uint64_t>(run.world->rank())),
-          .num_ranks = run.world->size()};
-}
-
 void run_step(TrainingRun& run) {
   report_probe(run, run.probe->poll());
+  run.profiled->before_step(run.state.step + 1);
   run.watchdog->beat(run.state.step, "waiting for data");
   std::optional<StepBatch> batch;
   end_log_if_data_fail(run, [&] { batch = run.pipeline->next(); });
@@ -30,11 +24,12 @@ void run_step(TrainingRun& run) {
     return;
   }
   run.watchdog->beat(run.state.step, "training");
-  train_step(*batch, step_settings(run),
+  train_step(*batch, step_settings(run.config, *run.world, run.state.seed),
              {.model = run.session->model.get(),
               .optimizer = run.session->optimizer.get(),
               .timers = run.timers.get()});
   ++run.state.step;
+  run.profiled->after_step(run.state.step);
   run.state.samples_trained += batch->num_seqs_global;
   run.progress->count(*batch, run.pipeline->last_wait_ms());
 

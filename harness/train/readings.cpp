@@ -1,5 +1,7 @@
 #include "harness/train/readings.h"
 
+#include <algorithm>
+
 namespace bertha {
 namespace {
 
@@ -15,6 +17,7 @@ void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars) {
   if (!scalars) return;
   run.most_skips_in_a_row = scalars->lamb.most_skips_in_a_row;
   if (!run.is_probe_logged) return;
+  note_memory(run);
   run.reporter->step(run.progress->record(*scalars, run.probed_state, *run.timers));
 }
 
@@ -30,6 +33,11 @@ void capture_probe_if_due(TrainingRun& run) {
   run.probe->capture(*run.session->model, *run.session->optimizer);
   run.probed_state = run.state;
   run.is_probe_logged = log_due;
+}
+
+void note_memory(TrainingRun& run) {
+  run.peak_memory_bytes =
+      std::max(run.peak_memory_bytes, run.session->backend.device->used_memory_bytes());
 }
 
 LambState read_lamb_state(TrainingRun& run) {

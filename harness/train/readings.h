@@ -17,6 +17,8 @@ void finish_probe(TrainingRun& run);
 /// the steps that the probe takes to arrive. All ranks capture after the same steps.
 void capture_probe_if_due(TrainingRun& run);
 
+/// Looks at how much memory of the device is in use.
+void note_memory(TrainingRun& run);
 /// Counters of the optimizer as they are now, the same on all ranks. Blocks: the host.
 LambState read_lamb_state(TrainingRun& run);
 /// Until then the steps since the last look count as successful ones. Blocks: the host.

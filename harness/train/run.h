@@ -12,6 +12,7 @@
 #include "harness/report/reporter.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/probe.h"
+#include "harness/train/profiled_steps.h"
 #include "harness/train/progress.h"
 #include "harness/train/session.h"
 #include "harness/train/timers.h"
@@ -36,6 +37,7 @@ struct TrainingRun {
   std::unique_ptr<Reporter> reporter = nullptr;
   std::unique_ptr<Session> session = nullptr;
   std::unique_ptr<PhaseTimers> timers = nullptr;
+  std::unique_ptr<ProfiledSteps> profiled = nullptr;
   std::unique_ptr<StepProbe> probe = nullptr;
   std::unique_ptr<Progress> progress = nullptr;
   std::unique_ptr<Watchdog> watchdog = nullptr;
@@ -47,6 +49,7 @@ struct TrainingRun {
   int64_t saved_step = -1;                             // none
   bool out_of_data = false;
   std::string last_checkpoint = {};  // its folder
+  int64_t peak_memory_bytes = 0;     // of this rank's device, as seen at the records of the log
 
   // What the host knows of the device's counters, see readings.h.
   TrainingState probed_state = {};  // when the last probe was captured

@@ -1,6 +1,7 @@
 #include "harness/train/session.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "harness/config/run_plan.h"
@@ -10,19 +11,13 @@
 namespace bertha {
 namespace {
 
-ExchangePadding parse_exchange(const std::string& word) {
-  if (word == "off") return ExchangePadding::kOff;
-  if (word == "allgather") return ExchangePadding::kAllGather;
-  return ExchangePadding::kLengths;
-}
-
 int compute_threads(const TrainConfig& config, const CoreShare& cores) {
   return config.threads_per_rank > 0 ? static_cast<int>(config.threads_per_rank) : cores.threads;
 }
 
 }  // namespace
 
-Session::Session(const Config& run_config, World& run_world)
+Session::Session(const Config& run_config, World& run_world, const SessionOptions& options)
     : config(run_config),
       world(&run_world),
       choice(choose_backend(run_config.train, run_world)),
@@ -32,6 +27,12 @@ Session::Session(const Config& run_config, World& run_world)
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
+  if (options.time_operations) {
+    auto timed =
+        std::make_unique<TimedOps>(std::move(backend.ops), *backend.device, *backend.stream);
+    timed_ops = timed.get();
+    backend.ops = std::move(timed);
+  }
   optimizer =
       std::make_unique<Optimizer>(config.optimizer, make_run_plan(config).schedule_steps, table,
                                   Optimizer::Parts{.device = backend.device.get(),
@@ -39,8 +40,9 @@ Session::Session(const Config& run_config, World& run_world)
                                                    .ops = backend.ops.get(),
                                                    .collectives = backend.collectives.get(),
                                                    .io = io});
-  model =
-      std::make_unique<Bert>(config.model, table, batch_capacity(config, world->size()), parts());
+  model = std::make_unique<Bert>(config.model, table,
+                                 options.capacity.value_or(batch_capacity(config, world->size())),
+                                 parts());
   model->bind(optimizer->weights(), optimizer->gradients());
 }
 
@@ -85,6 +87,12 @@ BatchCapacity batch_capacity(const Config& config, int64_t num_ranks) {
           .masked = seqs * config.data.max_masked_per_seq};
 }
 
+ExchangePadding parse_exchange(const std::string& word) {
+  if (word == "off") return ExchangePadding::kOff;
+  if (word == "allgather") return ExchangePadding::kAllGather;
+  return ExchangePadding::kLengths;
+}
+
 PipelineOptions pipeline_options(const Config& config, int64_t first_step) {
   const std::vector<std::string> shards = list_shards(config.data.train);
   return {
@@ -113,6 +121,13 @@ EvalOptions eval_options(const Config& config) {
           .vocab_size = config.model.vocab_size,
           .batch_seqs = config.eval.batch_seqs,
           .max_samples = config.eval.max_samples};
+}
+
+StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {
+  const bool local = config.train.loss_mean == "local";
+  return {.loss_mean = local ? LossMeanRule::kLocal : LossMeanRule::kGlobal,
+          .dropout_seed = derive_seed(seed, 1, static_cast<uint64_t>(world.rank())),
+          .num_ranks = world.size()};
 }
 
 uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t rank) {

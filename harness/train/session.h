@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/pipeline.h"
@@ -9,12 +10,20 @@
 #include "harness/comm/binding.h"
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
+#include "harness/train/step.h"
+#include "harness/train/timed_ops.h"
 
 namespace bertha {
 
+struct SessionOptions {
+  std::optional<BatchCapacity> capacity = {};  // of the model; default: batch_capacity()
+  bool time_operations = false;                // each one, see Session::timed_ops
+};
+
 /// One rank's model, optimizer and backend, wired together and sized for the configured batches.
+/// Needs no data: where those lie is asked for by pipeline_options() and eval_options().
 struct Session {
-  Session(const Config& run_config, World& run_world);
+  Session(const Config& run_config, World& run_world, const SessionOptions& options = {});
 
   Bert::Parts parts() const {
     return {.device = backend.device.get(),
@@ -32,7 +41,8 @@ struct Session {
   BackendChoice choice;
   CoreShare cores;  // taken before any thread starts
   Backend backend;
-  DType io;  // of weights, activations and gradients
+  TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
+  DType io;                       // of weights, activations and gradients
   Dims dims;
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
@@ -44,8 +54,13 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
 /// Rows for the largest training or evaluation micro-batch.
 BatchCapacity batch_capacity(const Config& config, int64_t num_ranks);
 
+/// A word of data.exchange_padding.
+ExchangePadding parse_exchange(const std::string& word);
 PipelineOptions pipeline_options(const Config& config, int64_t first_step);
 EvalOptions eval_options(const Config& config);
+
+/// How a run with this seed trains; state.seed may be that of the checkpoint it went on from.
+StepSettings step_settings(const Config& config, const World& world, uint64_t seed);
 
 /// An independent seed per purpose and rank: a bijective mix, so that no two collide.
 uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t rank);

@@ -119,6 +119,8 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.session = std::make_unique<Session>(run.config, world);
   const Session& session = *run.session;
   run.timers = std::make_unique<PhaseTimers>(*session.backend.device, *session.backend.stream);
+  run.profiled = std::make_unique<ProfiledSteps>(config.log.profile_steps, *session.backend.device,
+                                                 *session.backend.stream);
   run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
   run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps);
   begin_or_go_on(run);

@@ -19,6 +19,7 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
   Bert& model = *parts.model;
   Optimizer& optimizer = *parts.optimizer;
   PhaseTimers& timers = *parts.timers;
+  const ProfilerRange range(timers.device(), "step");
 
   // Dropout of every micro-batch of the run has a counter of its own.
   uint64_t micro_step = static_cast<uint64_t>(batch.step) * batch.micro_batches.size();

@@ -10,11 +10,14 @@ std::unique_ptr<Event> PhaseTimers::record() {
 
 void PhaseTimers::begin(Phase phase) {
   end();
+  device_.push_range(kPhaseNames[static_cast<size_t>(phase)]);
   spans_.push_back({.phase = phase, .begin = record(), .end = nullptr});
 }
 
 void PhaseTimers::end() {
-  if (!spans_.empty() && spans_.back().end == nullptr) spans_.back().end = record();
+  if (spans_.empty() || spans_.back().end != nullptr) return;
+  spans_.back().end = record();
+  device_.pop_range();
 }
 
 std::array<double, kNumPhases> PhaseTimers::take_totals_ms() {

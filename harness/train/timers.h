@@ -11,6 +11,8 @@ namespace bertha {
 
 enum class Phase : uint8_t { kForward, kBackward, kCommunication, kOptimizer };
 inline constexpr size_t kNumPhases = 4;
+inline constexpr std::array<const char*, kNumPhases> kPhaseNames{"forward", "backward",
+                                                                 "communication", "optimizer"};
 
 /// Where a step's time goes, measured on the device's stream without waiting for it: each mark
 /// records an event, and totals are taken from the events that have passed.
@@ -18,12 +20,14 @@ class PhaseTimers {
  public:
   PhaseTimers(Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
-  /// Work enqueued from here on belongs to `phase`.
+  /// Work enqueued from here on belongs to `phase`; profilers see a range of that name.
   void begin(Phase phase);
   void end();
 
   /// Milliseconds per phase since the last call; work still in flight counts next time.
   std::array<double, kNumPhases> take_totals_ms();
+
+  Device& device() const { return device_; }
 
  private:
   struct Span {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "kernels/cpu/gemm.h"
 
@@ -51,6 +52,14 @@ int64_t CpuDevice::token_multiple() const { return 8; }
 
 int64_t CpuDevice::total_memory_bytes() const {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+int64_t CpuDevice::used_memory_bytes() const {
+  std::ifstream statm("/proc/self/statm");  // pages: of the address space, then resident
+  int64_t all_pages = 0;
+  int64_t resident_pages = 0;
+  if (!(statm >> all_pages >> resident_pages)) return 0;
+  return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
 Buffer CpuDevice::allocate(int64_t bytes) {

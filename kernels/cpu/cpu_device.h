@@ -14,6 +14,7 @@ class CpuDevice final : public Device {
   int64_t token_multiple() const override;
   bool has_io(DType io) const override { return io == DType::kF32; }
   int64_t total_memory_bytes() const override;
+  int64_t used_memory_bytes() const override;
   Buffer allocate(int64_t bytes) override;
   Buffer allocate_pinned(int64_t bytes) override;
   std::unique_ptr<Stream> make_stream() override;

@@ -1,6 +1,8 @@
 #include "kernels/cuda/cuda_device.h"
 
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <array>
 
@@ -134,6 +136,14 @@ int64_t CudaDevice::token_multiple() const { return 256; }
 
 int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
 
+int64_t CudaDevice::used_memory_bytes() const {
+  use_cuda_device(ordinal_);
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  BERTHA_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return static_cast<int64_t>(total_bytes - free_bytes);
+}
+
 bool CudaDevice::has_io(DType io) const {
   return io == DType::kF32 || io == DType::kF16 || io == DType::kBF16;
 }
@@ -187,6 +197,14 @@ void CudaDevice::copy(Stream& stream, void* destination, const void* source, int
   BERTHA_CUDA_CHECK(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
                                     cudaMemcpyDefault, native(stream)));
 }
+
+void CudaDevice::push_range(const char* name) { nvtxRangePushA(name); }
+
+void CudaDevice::pop_range() { nvtxRangePop(); }
+
+void CudaDevice::start_profiler() { BERTHA_CUDA_CHECK(cudaProfilerStart()); }
+
+void CudaDevice::stop_profiler() { BERTHA_CUDA_CHECK(cudaProfilerStop()); }
 
 std::unique_ptr<Stream> make_urgent_stream(Device& device) {
   auto* cuda = dynamic_cast<CudaDevice*>(&device);

@@ -14,12 +14,17 @@ class CudaDevice final : public Device {
   std::string description() const override;
   int64_t token_multiple() const override;
   int64_t total_memory_bytes() const override;
+  int64_t used_memory_bytes() const override;
   bool has_io(DType io) const override;
   Buffer allocate(int64_t bytes) override;
   Buffer allocate_pinned(int64_t bytes) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
   void copy(Stream& stream, void* destination, const void* source, int64_t bytes) override;
+  void push_range(const char* name) override;
+  void pop_range() override;
+  void start_profiler() override;
+  void stop_profiler() override;
 
   int ordinal() const { return ordinal_; }
   int multiprocessors() const { return multiprocessors_; }

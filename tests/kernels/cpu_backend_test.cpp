@@ -37,6 +37,15 @@ TEST(CpuDevice, NamesTheBytesThatItCannotAllocate) {
   }
 }
 
+TEST(CpuDevice, TellsTheMemoryInUse) {
+  const std::unique_ptr<Device> device = make_cpu_device(1);
+  const int64_t before = device->used_memory_bytes();
+  EXPECT_GT(before, 1 << 20);
+  const Buffer buffer = device->allocate(64 << 20);  // zeroed, so it is resident
+  EXPECT_GT(device->used_memory_bytes(), before + (48 << 20));
+  EXPECT_LT(device->used_memory_bytes(), device->total_memory_bytes());
+}
+
 TEST(CpuDevice, RefusesZeroThreads) { EXPECT_THROW(make_cpu_device(0), Error); }
 
 TEST(CpuOps, RunAtOnceOnTheDevicesThreads) {

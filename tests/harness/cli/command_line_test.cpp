@@ -37,6 +37,7 @@ const std::vector<std::vector<std::string>>& all_commands() {
       {"log", "plot"},
       {"bench"},
       {"bench", "loader"},
+      {"bench", "step"},
   };
   return commands;
 }
@@ -225,6 +226,22 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
   EXPECT_THAT(ran.out, HasSubstr("fits"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  data.train is not set; make shards with"));
   EXPECT_THAT(ran.out, HasSubstr("  data.vocab: /none/vocab.txt does not exist; make one with"));
+}
+
+TEST(CommandLine, PlanSaysWhatWouldFit) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "--global-batch", "448", "--ranks", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_bertha_program(words).out;
+  };
+  EXPECT_THAT(plan({"--gpu-memory", "80GB"}),
+              testing::ContainsRegex("%: does not fit; [0-9]+ sequence\\(s\\) per micro-batch "
+                                     "would: set train.accumulation_steps to [0-9]+\n"));
+  EXPECT_THAT(plan({"--gpu-memory", "80GB", "--set", "eval.batch_seqs=448"}),
+              testing::ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));
+  EXPECT_THAT(plan({"--gpu-memory", "1GB"}), HasSubstr("not even with one sequence"));
+  EXPECT_THAT(plan({"--gpu-memory", "80GB"}), HasSubstr("CUDA context, libraries"));
+  EXPECT_THAT(plan({}), Not(HasSubstr("CUDA context, libraries")));
 }
 
 // How often `part` stands in `text`.

@@ -66,16 +66,66 @@ TEST(CostPlan, SharesTheOptimizerOverRanksAndTheBatchOverMicroBatches) {
   const CostPlan four = make_cost_plan({.config = config, .ranks = 4, .io = DType::kBF16});
   EXPECT_EQ(one.seqs_per_micro_batch, 32);
   EXPECT_EQ(four.seqs_per_micro_batch, 8);
-  ASSERT_EQ(one.memory.size(), 4U);
+  ASSERT_EQ(one.memory.size(), 5U);
   constexpr int64_t kPaddingBytes = 4 * 64 * 12;  // every shard is whole 64s of elements
   EXPECT_NEAR(one.memory[0].bytes, four.memory[0].bytes, kPaddingBytes)
       << "weights are whole on every rank";
   EXPECT_NEAR(one.memory[2].bytes, 4 * four.memory[2].bytes, kPaddingBytes);
-  EXPECT_GT(one.memory[3].bytes, 3 * four.memory[3].bytes);
+  EXPECT_NEAR(one.memory[3].bytes, 4 * four.memory[3].bytes, kPaddingBytes);
+  EXPECT_EQ(3 * one.memory[3].bytes, one.memory[2].bytes) << "one f32 beside three";
+  EXPECT_GT(one.memory[4].bytes, 3 * four.memory[4].bytes);
   const int64_t sum =
       std::accumulate(one.memory.begin(), one.memory.end(), int64_t{0},
                       [](int64_t bytes, const MemoryClass& part) { return bytes + part.bytes; });
   EXPECT_EQ(one.memory_bytes, sum);
+}
+
+int64_t bytes_of(const CostPlan& plan, const std::string& name) {
+  for (const MemoryClass& part : plan.memory) {
+    if (part.name == name) return part.bytes;
+  }
+  return -1;
+}
+
+TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
+  Config config = shape("base");
+  config.train.global_batch_seqs = 3;
+  config.eval.batch_seqs = 1;
+  config.data.max_seq_tokens = 100;
+  PlanRequest request{.config = config, .io = DType::kBF16};
+  const CostPlan cpu = make_cost_plan(request);
+  request.on_gpu = true;
+  const CostPlan gpu = make_cost_plan(request);
+  EXPECT_EQ(bytes_of(cpu, "GEMM workspace"), -1);
+  EXPECT_EQ(bytes_of(gpu, "GEMM workspace"), int64_t{64} << 20);
+  EXPECT_EQ(bytes_of(gpu, "CUDA context, libraries"), int64_t{1} << 30);
+  // 300 tokens become 304 rows on the CPU and 512 on a GPU.
+  const double cpu_activations = static_cast<double>(bytes_of(cpu, "activations and batches"));
+  const double gpu_activations = static_cast<double>(bytes_of(gpu, "activations and batches"));
+  EXPECT_NEAR(gpu_activations / cpu_activations, 512.0 / 304, 0.05);
+}
+
+TEST(CostPlan, TellsHowManySequencesWouldFit) {
+  Config config = shape("large");
+  config.train.global_batch_seqs = 256;
+  config.eval.batch_seqs = 1;
+  PlanRequest request{.config = config, .ranks = 2, .io = DType::kBF16, .on_gpu = true};
+  const auto bytes_with = [&](int64_t seqs) {
+    PlanRequest other = request;
+    other.config.train.global_batch_seqs = 2 * seqs;
+    return make_cost_plan(other).memory_bytes;
+  };
+  const int64_t room = bytes_with(40) + 1;
+  const MemoryFit fit = fit_into(request, room);
+  EXPECT_EQ(fit.seqs_per_micro_batch, 40);
+  EXPECT_GT(bytes_with(41), room);
+  EXPECT_EQ(fit.accumulation_steps, 4);  // 128 sequences of a rank: 2 x 64 are too many
+  EXPECT_EQ(fit_into(request, bytes_with(128)).accumulation_steps, 1);
+  EXPECT_EQ(fit_into(request, bytes_with(128)).seqs_per_micro_batch, 128);
+  EXPECT_EQ(fit_into(request, bytes_with(1) - 1).seqs_per_micro_batch, 0);
+  EXPECT_EQ(fit_into(request, bytes_with(1) - 1).accumulation_steps, 0);
+  request.config.train.global_batch_seqs = 2 * 41;  // 41 is prime
+  EXPECT_EQ(fit_into(request, room).accumulation_steps, 41);
 }
 
 TEST(CostPlan, ShorterSequencesCostLess) {
@@ -97,9 +147,6 @@ TEST(CostPlan, SizesAreReadAndWrittenAsPeopleDo) {
   for (const std::string bad : {"", "GB", "-1GB", "3 GB", "3XB", "1e30TB"}) {
     EXPECT_THROW(parse_bytes(bad), Error) << bad;
   }
-  EXPECT_EQ(bytes_text(0), "0 B");
-  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
-  EXPECT_EQ(bytes_text(int64_t{80} << 30), "80.0 GiB");
   EXPECT_EQ(grouped_text(0), "0");
   EXPECT_EQ(grouped_text(999), "999");
   EXPECT_EQ(grouped_text(1000), "1,000");

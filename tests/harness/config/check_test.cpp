@@ -89,5 +89,16 @@ TEST(ShippedConfigs, AllLoadAndFitTheirRanks) {
   EXPECT_GE(found, 8);
 }
 
+TEST(CheckConfig, ProfiledStepsAreARange) {
+  for (const std::string good : {"1:1", "11:15"}) {
+    EXPECT_EQ(contradiction({"log.profile_steps=" + good}), "fits") << good;
+  }
+  for (const std::string bad : {"11", "0:3", "5:4", "3:", ":3", "1:2:3", "a:b", "1:2x", "-1:2"}) {
+    EXPECT_EQ(contradiction({"log.profile_steps=" + bad}),
+              "log.profile_steps = \"" + bad +
+                  "\" is no range of steps; write the first and the last as 11:15");
+  }
+}
+
 }  // namespace
 }  // namespace bertha

@@ -158,6 +158,9 @@ TEST(Summary, ExactlyTheTargetIsReached) {
 }
 
 TEST(TextFormat, ScaledNumbersKeepThreeDigits) {
+  EXPECT_EQ(bytes_text(0), "0 B");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(int64_t{80} << 30), "80.0 GiB");
   EXPECT_EQ(scaled_text(0), "0");
   EXPECT_EQ(scaled_text(512), "512");
   EXPECT_EQ(scaled_text(999), "999");

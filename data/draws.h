@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/philox.h"
+
+namespace bertha {
+
+/// Random numbers one after the other: a pure function of (seed, stream, site).
+class Draws {
+ public:
+  Draws(uint64_t seed, int64_t stream, uint32_t site = 0)
+      : seed_(seed), stream_(static_cast<uint64_t>(stream)), site_(site) {}
+
+  uint32_t word() { return random_word(seed_, stream_, site_, next_++); }
+  /// Evenly from [0, 1).
+  double share() { return word() / 4294967296.0; }
+  /// Evenly from [0, bound).
+  int64_t below(int64_t bound) {
+    return static_cast<int64_t>(uint64_t{word()} * static_cast<uint64_t>(bound) >> 32);
+  }
+
+ private:
+  uint64_t seed_;
+  uint64_t stream_;  // the low 32 bits count
+  uint32_t site_;
+  int64_t next_ = 0;
+};
+
+}  // namespace bertha

@@ -1,0 +1,107 @@
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "harness/checkpoint/on_all_ranks.h"
+#include "harness/cli/bench_commands.h"
+#include "harness/cli/config_options.h"
+#include "harness/cli/option_checks.h"
+#include "harness/cli/rank_config.h"
+#include "harness/report/files.h"
+#include "harness/train/step_bench.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+// What large 16-bit products reach on an H200 at its power limit: the ceiling that was measured,
+// below the 989 TFLOP/s of the data sheet.
+constexpr double kH200ProductsTflops = 790;
+
+struct StepOptions {
+  std::string lengths;
+  std::string json;
+  double peak_tflops = 0;  // 0 = not given
+  StepBenchOptions bench;
+};
+
+/// Rank 0 reads the file; all take what it found, or throw its error.
+LengthHistogram read_lengths(const std::string& path, World& world) {
+  if (path.empty()) return {};
+  std::string text;
+  on_all_ranks(world, [&] {
+    if (world.rank() != 0) return;
+    text = read_text_file(path);
+    parse_length_histogram(text, path);
+  });
+  return parse_length_histogram(world.broadcast(text, 0), path);
+}
+
+double peak_tflops(const StepOptions& options, const StepBenchReport& report) {
+  if (options.peak_tflops > 0) return options.peak_tflops;
+  const bool is_h200 = report.device.find("H200") != std::string::npos;
+  return is_h200 && report.precision != "f32" ? kH200ProductsTflops : 0;
+}
+
+int run_step_bench(const CLI::App& command, StepOptions options, CommandContext& context) {
+  World& world = *context.world;
+  const BatchRule rule =
+      options.bench.tokens_per_rank > 0 ? BatchRule::kAnySize : BatchRule::kDividesOverRanks;
+  const Config config = config_for_ranks(command, world, rule);
+  options.bench.lengths = read_lengths(options.lengths, world);
+  context.error_scope = ErrorScope::kThisRank;
+  StepBenchReport report = bench_step(config, options.bench, world);
+  if (world.rank() != 0) return 0;
+  report.peak_flops_per_second = 1e12 * peak_tflops(options, report);
+  std::cout << step_bench_text(report);
+  if (!options.json.empty()) write_text_file(options.json, step_bench_json(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
+  CLI::App& step = add_command(
+      bench, chosen,
+      {.name = "step",
+       .description = "Times whole training steps on synthetic batches, from the copy to the "
+                      "device to the new weights. Needs no data.",
+       .examples = {"bertha bench step --config configs/quickstart.yaml",
+                    "mpirun -np 8 bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
+                    "--lengths lengths.txt",
+                    "bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
+                    "--tokens-per-rank 24576 --by-operation --json step.json"}});
+  const auto options = std::make_shared<StepOptions>();
+  StepBenchOptions& sizes = options->bench;
+  step.add_option("--lengths", options->lengths,
+                  "Counts of sequence lengths 1, 2, ..., one per line, or lines of a length and "
+                  "its count (default: all at full length)")
+      ->type_name("FILE");
+  step.add_option("--tokens-per-rank", sizes.tokens_per_rank,
+                  "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs")
+      ->check(whole_number(1, int64_t{1} << 30))
+      ->type_name("N");
+  step.add_option("--steps", sizes.steps, concat("Steps to time (default ", sizes.steps, ")"))
+      ->check(whole_number(1))
+      ->type_name("N");
+  step.add_option("--warmup", sizes.warmup_steps,
+                  concat("Steps before those (default ", sizes.warmup_steps, ")"))
+      ->check(whole_number(0))
+      ->type_name("N");
+  step.add_option("--peak-tflops", options->peak_tflops,
+                  concat("What the utilization compares with (default: ", kH200ProductsTflops,
+                         " on an H200 in 16 bits, the measured ceiling of products)"))
+      ->check(above_zero())
+      ->type_name("X");
+  step.add_flag("--by-operation", sizes.by_operation,
+                "Also time each operation; its events cost a little");
+  step.add_option("--json", options->json, "File for the same figures as JSON")->type_name("FILE");
+  add_config_options(step, ShortOptions::kStepBench);
+  step.callback([&step, &chosen, options] {
+    chosen.action = [&step, options](CommandContext& context) {
+      return run_step_bench(step, *options, context);
+    };
+  });
+}
+
+}  // namespace bertha

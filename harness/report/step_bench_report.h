@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bertha {
+
+/// One operation in the mean step of rank 0.
+struct OperationRow {
+  std::string name;
+  double calls = 0;
+  double ms = 0;
+  double flops = 0;  // of products; 0 = unknown
+  double bytes = 0;  // read and written; 0 = unknown
+};
+
+/// What `bertha bench step` found. Steps are the timed ones; sums and means are over all ranks
+/// where the name says global, and the time of a step is that of its slowest rank.
+struct StepBenchReport {
+  // What ran.
+  std::string model;
+  std::string device;
+  std::string precision;  // "bf16"
+  int64_t ranks = 1;
+  int64_t micro_batches = 1;  // per rank and step
+  int64_t warmup_steps = 0;
+  std::vector<double> step_ms;  // [steps]
+  // The mean step.
+  double seqs_global = 0;
+  double tokens_global = 0;
+  double masked_global = 0;
+  double most_tokens_per_rank = 0;
+  double model_flops_global = 0;     // products only, 2 per multiply-add, backward twice forward
+  std::array<double, 4> phase_ms{};  // forward, backward, communication, optimizer; of rank 0
+  double peak_flops_per_second = 0;  // of one device, to compare with; 0 = unknown
+  int64_t peak_memory_bytes = 0;     // in use on the fullest rank's device
+  int64_t total_memory_bytes = 0;    // of it
+  std::vector<OperationRow> operations = {};  // falling times; empty = not timed
+  // The last step, as a check that what was timed is training.
+  double loss = 0;
+  int64_t skipped_updates = 0;
+};
+
+/// The value below which `share` of the values lie, between two of them in proportion; 0 of none.
+double percentile(std::vector<double> values, double share);
+
+/// Mean rates over the timed steps.
+struct StepBenchRates {
+  double seqs_per_second = 0;    // all ranks
+  double tokens_per_second = 0;  // all ranks
+  double flops_per_second = 0;   // model FLOPs of one rank
+  double utilization = 0;        // of the peak; 0 = unknown
+};
+StepBenchRates rates_of(const StepBenchReport& report);
+
+/// The table for people.
+std::string step_bench_text(const StepBenchReport& report);
+/// The same figures, unrounded, as one JSON object with a newline at its end.
+std::string step_bench_json(const StepBenchReport& report);
+
+}  // namespace bertha

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "harness/config/step_range.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// Has a profiler record the steps that log.profile_steps names. The stream is empty where the
+/// recording begins and where it ends, so that it holds all work of these steps and no other.
+///
+/// Blocks    the host, before the first of the steps and after the last.
+class ProfiledSteps {
+ public:
+  /// `steps` as check_config accepts it: "" = none.
+  ProfiledSteps(const std::string& steps, Device& device, Stream& stream);
+
+  /// Steps count from 1.
+  void before_step(int64_t step);
+  void after_step(int64_t step);
+  /// Ends the recording, if one is under way: a run may end before the last of the steps.
+  void stop();
+
+ private:
+  std::optional<StepRange> range_;
+  Device& device_;
+  Stream& stream_;
+  bool is_recording_ = false;
+};
+
+}  // namespace bertha

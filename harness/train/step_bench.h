@@ -1,0 +1,26 @@
+#pragma once
+
+#include "data/synthetic_steps.h"
+#include "harness/comm/world.h"
+#include "harness/config/config.h"
+#include "harness/report/step_bench_report.h"
+
+namespace bertha {
+
+struct StepBenchOptions {
+  LengthHistogram lengths = {};  // empty = every sequence at full length
+  int64_t tokens_per_rank = 0;   // per micro-batch; 0 = what train.global_batch_seqs gives
+  int64_t steps = 50;
+  int64_t warmup_steps = 10;
+  bool by_operation = false;
+};
+
+/// Trains on synthetic batches, a few of them in turn, exactly as training does, from the copy to
+/// the device to the new weights, and times it on the device's stream without waiting in between.
+/// Nothing is read or written: data and run folder are not needed. log.profile_steps counts from
+/// the first warm-up step. All ranks call it; the result is of use on rank 0.
+///
+/// Errors    those of Session; Error(kUsage) for batches that cannot be made.
+StepBenchReport bench_step(const Config& config, const StepBenchOptions& options, World& world);
+
+}  // namespace bertha

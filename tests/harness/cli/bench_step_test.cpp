@@ -1,0 +1,105 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/harness/cli/run_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class BenchStepTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> command(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{
+        "bench", "step",     "--config", config_,  "--steps",
+        "3",     "--warmup", "1",        "--json", folder_.path("step.json")};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Json json() const {
+    std::ifstream file(folder_.path("step.json"));
+    return Json::parse(file);
+  }
+
+  TempFolder folder_;
+  std::string config_ = folder_.write(
+      "tiny.yaml",
+      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
+      "        max_positions: 64}\n"
+      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
+      "train: {global_batch_seqs: 8, threads_per_rank: 1, backend: cpu}\n");
+};
+
+TEST_F(BenchStepTest, TimesStepsWithoutData) {
+  const Ran ran = run_bertha_program(command({}), folder_.path(""));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("training step of tiny, f32, 1 rank(s), cpu, 1 thread\n"));
+  EXPECT_THAT(ran.out, HasSubstr("utilization (MFU)       unknown; give --peak-tflops\n"));
+  const Json found = json();
+  EXPECT_EQ(found["steps"], 3);
+  EXPECT_EQ(found["seqs_per_step"], 8.0);
+  EXPECT_EQ(found["tokens_per_step"], 8 * 64.0);
+  EXPECT_EQ(found["masked_per_step"], 8 * 9.0);
+  EXPECT_EQ(found["skipped_updates"], 0);
+  // Near log 300 + log 2: it has not learned anything yet.
+  EXPECT_NEAR(found["loss"].get<double>(), 6.4, 0.5);
+  EXPECT_GT(found["peak_memory_bytes"], 1 << 20);
+  double phases_ms = 0;
+  for (const Json& ms : found["phase_ms"]) phases_ms += ms.get<double>();
+  EXPECT_GT(phases_ms, 0);
+  EXPECT_LE(phases_ms, 1.001 * found["step_ms"]["mean"].get<double>());
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("runs")));
+}
+
+TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
+  const Ran ran = run_bertha_program(command({"--by-operation", "--peak-tflops", "0.5"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(" % of 0.5 TFLOP/s\n"));
+  const Json found = json();
+  double calls = 0;
+  double ms = 0;
+  for (const Json& operation : found["operations"]) {
+    ms += operation["ms_per_step"].get<double>();
+    if (operation["name"] == "linear_fwd 512x64x32") calls = operation["calls_per_step"];
+  }
+  EXPECT_EQ(calls, 2.0);
+  EXPECT_LE(ms, 1.001 * found["step_ms"]["mean"].get<double>());
+  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  attention_bwd +2.0 "));
+  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  lamb_moments +1.0 "));
+}
+
+TEST_F(BenchStepTest, OverTwoRanksDealsLengthsAndKeepsToTheTokens) {
+  const std::string lengths = folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
+  const Ran ran = run_bertha_on_ranks(
+      2, command({"--lengths", lengths, "--tokens-per-rank", "200", "--grad-accum", "2"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json found = json();
+  EXPECT_EQ(found["ranks"], 2);
+  EXPECT_LE(found["tokens_per_step"], 800.0);
+  EXPECT_GE(found["tokens_per_step"], 792.0);
+  EXPECT_LE(found["most_tokens_per_rank"], 400.0);
+  EXPECT_GT(found["seqs_per_step"], 12.0);
+}
+
+TEST_F(BenchStepTest, WrongInputsEndWithOneSentence) {
+  const std::string wrong = folder_.write("wrong.txt", "3 4\nx\n");
+  const Ran file = run_bertha_on_ranks(2, command({"--lengths", wrong}));
+  EXPECT_EQ(file.code, 4);
+  EXPECT_THAT(file.err, HasSubstr("wrong.txt:2: found \"x\""));
+  EXPECT_EQ(run_bertha_program(command({"--lengths", "/nowhere"})).code, 4);
+  const Ran tokens = run_bertha_program(command({"--tokens-per-rank", "63"}));
+  EXPECT_EQ(tokens.code, 2);
+  EXPECT_THAT(tokens.err, HasSubstr("63 tokens per rank, want at least the longest sequence, 64."));
+  EXPECT_EQ(run_bertha_program(command({"--set", "log.profile_steps=4"})).code, 2);
+  EXPECT_EQ(run_bertha_program(command({"--profile-steps", "2:3"})).code, 0);
+}
+
+}  // namespace
+}  // namespace bertha

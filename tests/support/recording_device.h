@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace bertha::testing {
+
+/// Another device's memory and streams, with what profilers are told noted down.
+class RecordingDevice final : public Device {
+ public:
+  explicit RecordingDevice(Device& device) : device_(device) {}
+
+  std::string description() const override { return device_.description(); }
+  int64_t token_multiple() const override { return device_.token_multiple(); }
+  int64_t total_memory_bytes() const override { return device_.total_memory_bytes(); }
+  int64_t used_memory_bytes() const override { return device_.used_memory_bytes(); }
+  bool has_io(DType io) const override { return device_.has_io(io); }
+  Buffer allocate(int64_t bytes) override { return device_.allocate(bytes); }
+  Buffer allocate_pinned(int64_t bytes) override { return device_.allocate_pinned(bytes); }
+  std::unique_ptr<Stream> make_stream() override { return device_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return device_.make_event(); }
+  void copy(Stream& stream, void* destination, const void* source, int64_t bytes) override {
+    device_.copy(stream, destination, source, bytes);
+  }
+  void push_range(const char* name) override {
+    path_.push_back(name);
+    std::string joined;
+    for (const std::string& part : path_) joined += (joined.empty() ? "" : " / ") + part;
+    calls.push_back(joined);
+  }
+  void pop_range() override {
+    BERTHA_CHECK(!path_.empty(), "a range is ended that was not begun");
+    path_.pop_back();
+  }
+  void start_profiler() override { calls.push_back("start"); }
+  void stop_profiler() override { calls.push_back("stop"); }
+
+  size_t open_ranges() const { return path_.size(); }
+  std::vector<std::string> calls;  // "step / forward / layer 0 forward", "start", "stop"
+
+ private:
+  Device& device_;
+  std::vector<std::string> path_;
+};
+
+}  // namespace bertha::testing
