@@ -37,6 +37,26 @@ void print_model(const PlanRequest& request, const CostPlan& plan) {
   print_row("parameters", grouped_text(plan.parameters));
 }
 
+std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
+  const MemoryFit fit = fit_into(request, most_bytes);
+  const int64_t seqs = fit.seqs_per_micro_batch;
+  if (seqs == 0) {
+    return "does not fit, not even with one sequence per micro-batch; take more ranks or a smaller "
+           "model";
+  }
+  std::string text = concat("does not fit; ", seqs, " sequence(s) per micro-batch would: ");
+  std::string advice;
+  if (fit.accumulation_steps == 0) {
+    advice = "change train.global_batch_seqs or the ranks";
+  } else if (fit.accumulation_steps != request.config.train.accumulation_steps) {
+    advice = concat("set train.accumulation_steps to ", fit.accumulation_steps);
+  }
+  if (request.config.eval.batch_seqs > seqs) {
+    advice += concat(advice.empty() ? "set " : ", and ", "eval.batch_seqs to ", seqs);
+  }
+  return text + advice;
+}
+
 void print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit) {
   std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
             << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
@@ -45,10 +65,8 @@ void print_memory(const PlanRequest& request, const CostPlan& plan, const std::s
   if (limit.empty()) return;
   const int64_t most = parse_bytes(limit);
   const double part = static_cast<double>(plan.memory_bytes) / static_cast<double>(most);
-  print_row("of " + limit, concat(fixed_text(100 * part, 1), "%",
-                                  part > 1 ? ": does not fit; raise train.accumulation_steps or "
-                                             "the ranks"
-                                           : ": fits"));
+  print_row("of " + limit, concat(fixed_text(100 * part, 1),
+                                  "%: ", part > 1 ? what_would_fit(request, most) : "fits"));
 }
 
 void print_work(const PlanRequest& request, const CostPlan& plan,
@@ -108,6 +126,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   check_config(request.config, static_cast<int>(options.ranks));
   const bool on_gpu = request.config.train.backend == "cuda" || !options.gpu_memory.empty();
   request.io = planned_io(request.config.train, on_gpu);
+  request.on_gpu = on_gpu;
   const std::optional<DataFacts> facts = read_data_facts(request.config);
   if (facts) {
     request.mean_seq_tokens = facts->mean_seq_tokens;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "harness/config/load.h"
+#include "harness/model/bert.h"
 #include "harness/model/flops.h"
 #include "kernels/base/error.h"
 
@@ -99,10 +100,13 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
   EXPECT_EQ(bytes_of(cpu, "GEMM workspace"), -1);
   EXPECT_EQ(bytes_of(gpu, "GEMM workspace"), int64_t{64} << 20);
   EXPECT_EQ(bytes_of(gpu, "CUDA context, libraries"), int64_t{1} << 30);
-  // 300 tokens become 304 rows on the CPU and 512 on a GPU.
-  const double cpu_activations = static_cast<double>(bytes_of(cpu, "activations and batches"));
-  const double gpu_activations = static_cast<double>(bytes_of(gpu, "activations and batches"));
-  EXPECT_NEAR(gpu_activations / cpu_activations, 512.0 / 304, 0.05);
+  // 300 tokens and 228 masked ones are rounded up: to whole 8s on the CPU, to whole 256s on a GPU.
+  EXPECT_EQ(
+      bytes_of(cpu, "activations and batches"),
+      activation_bytes_for(config.model, {.tokens = 304, .seqs = 3, .masked = 232}, DType::kBF16));
+  EXPECT_EQ(
+      bytes_of(gpu, "activations and batches"),
+      activation_bytes_for(config.model, {.tokens = 512, .seqs = 3, .masked = 256}, DType::kBF16));
 }
 
 TEST(CostPlan, TellsHowManySequencesWouldFit) {
