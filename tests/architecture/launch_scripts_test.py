@@ -5,6 +5,7 @@ usage: launch_scripts_test.py SOURCE_DIR
 
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -66,14 +67,16 @@ class LaunchScripts(unittest.TestCase):
             self.assertTrue(script.stat().st_mode & stat.S_IXUSR, script)
 
     def test_help_shows_an_example(self):
-        for script in ("run_local.sh", "run_mpirun.sh", "run_slurm.sub", "install_deps.sh", "check_node.sh"):
+        for script in ("run_local.sh", "run_mpirun.sh", "run_slurm.sub", "install_deps.sh", "check_node.sh",
+                       "profile_nsys.sh"):
             code, output = self.start(script, "--help")
             self.assertEqual(code, 0, output)
             self.assertIn(script, output)
 
     def test_no_config_is_a_usage_error(self):
         self.stand_in("srun")
-        for script in (["run_local.sh"], ["run_mpirun.sh", "--hosts", "a:1"], ["run_slurm.sub"]):
+        for script in (["run_local.sh"], ["run_mpirun.sh", "--hosts", "a:1"], ["run_slurm.sub"],
+                       ["profile_nsys.sh"]):
             for arguments in ([], ["missing.yaml"]):
                 code, output = self.start(*script, *arguments)
                 self.assertEqual(code, 2, output)
@@ -111,6 +114,35 @@ class LaunchScripts(unittest.TestCase):
         self.assertIn("<--host> <a:2,b:3>", output)
         self.assertIn("<-x> <OMP_NUM_THREADS>", output)
         self.assertIn(wanted.replace("bertha", f"<{self.bertha}>", 1), output)
+
+    def test_profiling_prints_and_runs_the_command_of_nsys(self):
+        self.stand_in("nsys")
+        arguments = (self.config, "--set", "log.run_name=two words")
+        code, output = self.start("profile_nsys.sh", "--steps", "3:7", *arguments)
+        self.assertEqual(code, 0, output)
+        printed, ran = output.splitlines()
+        self.assertTrue(printed.startswith("nsys profile --trace=cuda"), printed)
+        self.assertIn(r"log.run_name=two\ words", printed)
+        self.assertIn(f"<{self.bertha}> <train> <--config> <{self.config}> <--max-steps> <7>", ran)
+        self.assertIn("<--capture-range=cudaProfilerApi>", ran)
+        self.assertIn("<--output=bertha_steps_3_7>", ran)
+        self.assertTrue(ran.endswith("<--profile-steps> <3:7> <--set> <log.run_name=two words>"), ran)
+        _, output = self.start("profile_nsys.sh", "--bench", self.config)
+        self.assertIn(f"<bench> <step> <--config> <{self.config}> <--warmup> <24> <--steps> <1>", output)
+        self.assertIn("<--profile-steps> <21:25>", output)
+
+    def test_profiling_wants_a_range_of_steps_and_nsys(self):
+        for steps in ("7", "7:3", "0:3", "a:b", ""):
+            code, output = self.start("profile_nsys.sh", "--steps", steps, self.config)
+            self.assertEqual(code, 2, output)
+            self.assertIn("--steps wants", output)
+        for tool in ("bash", "dirname", "basename", "realpath", "cat"):
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        clean = {"PATH": str(self.bin), "BERTHA": self.bertha}
+        run = subprocess.run(["bash", str(LAUNCH / "profile_nsys.sh"), str(self.config)], env=clean,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        self.assertEqual(run.returncode, 5, run.stdout)
+        self.assertIn("profile_nsys.sh: nsys is not here; install", run.stdout.decode())
 
     def test_sigterm_reaches_mpirun_as_the_signal_that_it_passes_on(self):
         ready = self.folder / "ready"
