@@ -73,9 +73,10 @@ struct ClipLocal {
   double max_gradient_norm = 1.0;
 };
 
-/// A contiguous piece of one tensor inside a shard.
+/// A contiguous piece of one tensor inside a shard. A tensor may have several, with pieces of other
+/// tensors between them; all have the same `decay`.
 struct LambSegment {
-  int64_t tensor = 0;  // row of the norms table; norms of a tensor add up over ranks
+  int64_t tensor = 0;  // row of the norms table; norms of a tensor add up over segments and ranks
   int64_t begin = 0;   // elements, inside the shard
   int64_t end = 0;
   bool decay = true;  // weight decay, and with it the trust ratio
@@ -86,9 +87,11 @@ struct LambSegment {
 /// u = (m / c1) / (sqrt(v / c2) + eps) + decay * w.
 ///
 /// Letters   N = elements of the shard, X = tensors.
-/// Needs     segments ascend and do not overlap; elements between them are left alone.
-/// Writes    m, v, update; norms (overwritten: sums of squares {w, u} of the segments, zero for
-///           tensors without a segment here). With state.skip everything but norms stays as it is.
+/// Needs     segments ascend and do not overlap, their tensors in any order; elements between them
+///           are left alone.
+/// Writes    m, v, update; norms (overwritten: sums of squares {w, u} over all segments of the
+///           tensor, zero for tensors without a segment here). With state.skip everything but norms
+///           stays as it is.
 /// Source    You et al. 2020 (LAMB), algorithm 2, eps outside the root, bias correction.
 struct LambMoments {
   View gradient;  // io  [N]

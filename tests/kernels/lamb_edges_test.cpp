@@ -28,6 +28,22 @@ TEST(Lamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   EXPECT_EQ(shard.norms, (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
 }
 
+TEST(Lamb, NormsOfATensorAddUpOverItsSegments) {
+  Shard shard(10, 2);
+  shard.segments = {{.tensor = 1, .begin = 0, .end = 2},
+                    {.tensor = 0, .begin = 3, .end = 5},
+                    {.tensor = 1, .begin = 5, .end = 6},
+                    {.tensor = 1, .begin = 8, .end = 9}};
+  shard.weight = {1, 2, 9, 3, 4, 5, 9, 9, 6, 9};
+  shard.state.gradient_multiplier = 0.0f;
+  LambMoments moments = shard.moments_args();
+  moments.weight_decay = 0.5;
+  validate(moments);
+  WorkerPool pool(1);
+  run_cpu(pool, moments);
+  EXPECT_EQ(shard.norms, (std::vector<double>{25, 25.0 / 4, 66, 66.0 / 4}));
+}
+
 TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   struct Case {
     bool decay;
