@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "harness/checkpoint/safetensors.h"
@@ -24,17 +26,26 @@ std::array<View, 3> shard_views(const Optimizer& optimizer) {
 struct ShardFile {
   std::string name;
   SafeTensorsHeader header;
-  int64_t first_element = 0;
-  int64_t elements = 0;
+  std::vector<ShardRange> ranges = {};
 };
+
+/// -1 where the text is no count.
+int64_t parse_count(std::string_view text) {
+  int64_t number = -1;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && rest == text.data() + text.size() ? number : -1;
+}
+
+std::string metadata_text(const SafeTensorsHeader& header, const std::string& key) {
+  const auto found = header.metadata.find(key);
+  return found == header.metadata.end() ? "" : found->second;
+}
 
 int64_t metadata_number(const std::string& path, const SafeTensorsHeader& header,
                         const std::string& key) {
-  const auto found = header.metadata.find(key);
-  const std::string text = found == header.metadata.end() ? "" : found->second;
-  int64_t number = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || rest != text.data() + text.size() || number < 0) {
+  const std::string text = metadata_text(header, key);
+  const int64_t number = parse_count(text);
+  if (number < 0) {
     fail(ExitCode::kData, path, ": has ", key, " \"", text,
          "\", want a count; it is no optimizer file of this program.");
   }
@@ -56,6 +67,45 @@ int64_t elements_of(const std::string& path, const SafeTensorsHeader& header) {
   return elements;
 }
 
+std::string ranges_text(const std::vector<ShardRange>& ranges) {
+  std::string text;
+  for (const ShardRange& range : ranges) {
+    text +=
+        concat(text.empty() ? "" : " ", range.flat_begin, "-", range.flat_begin + range.elements);
+  }
+  return text;
+}
+
+/// The ranges that `elements` elements of the tensors stand for.
+std::vector<ShardRange> read_ranges(const std::string& path, const SafeTensorsHeader& header,
+                                    int64_t elements) {
+  if (!header.metadata.contains("ranges")) {
+    return {{.flat_begin = metadata_number(path, header, "first_element"),
+             .shard_begin = 0,
+             .elements = elements}};
+  }
+  const std::string text = metadata_text(header, "ranges");
+  std::istringstream words(text);
+  std::vector<ShardRange> ranges;
+  int64_t elements_found = 0;
+  for (std::string word; words >> word;) {
+    const size_t dash = word.find('-');
+    const int64_t begin = parse_count(std::string_view(word).substr(0, dash));
+    const int64_t end = dash == std::string::npos ? -1 : parse_count(word.substr(dash + 1));
+    if (begin < 0 || end < begin || end - begin > elements - elements_found) {
+      elements_found = -1;
+      break;
+    }
+    ranges.push_back({.flat_begin = begin, .shard_begin = elements_found, .elements = end - begin});
+    elements_found += end - begin;
+  }
+  if (elements_found != elements) {
+    fail(ExitCode::kData, path, ": has ranges \"", text, "\", want ", elements,
+         " elements of the flat buffer; it is no optimizer file of this program.");
+  }
+  return ranges;
+}
+
 std::vector<ShardFile> open_shards(const std::string& folder, int64_t table_elements) {
   std::vector<ShardFile> shards;
   for (const std::string& name : optimizer_file_names(folder)) {
@@ -66,11 +116,43 @@ std::vector<ShardFile> open_shards(const std::string& folder, int64_t table_elem
       fail(ExitCode::kData, path, ": belongs to a model of ", found, " elements, want ",
            table_elements, "; set the keys under model to its shape.");
     }
-    shard.first_element = metadata_number(path, shard.header, "first_element");
-    shard.elements = elements_of(path, shard.header);
+    shard.ranges = read_ranges(path, shard.header, elements_of(path, shard.header));
     shards.push_back(std::move(shard));
   }
   return shards;
+}
+
+/// The ranges of this rank without the padding after the table, which no file has to hold.
+std::vector<ShardRange> live_ranges(const Optimizer& optimizer, int64_t table_elements) {
+  std::vector<ShardRange> ranges;
+  for (ShardRange range : optimizer.shard_ranges()) {
+    range.elements = std::min(range.elements, table_elements - range.flat_begin);
+    if (range.elements > 0) ranges.push_back(range);
+  }
+  return ranges;
+}
+
+/// Elements that two shards have in common.
+struct Overlap {
+  int64_t from_element = 0;  // in the one
+  int64_t to_element = 0;    // in the other
+  int64_t elements = 0;
+};
+
+std::vector<Overlap> overlaps(const std::vector<ShardRange>& from,
+                              const std::vector<ShardRange>& to) {
+  std::vector<Overlap> found;
+  for (const ShardRange& a : from) {
+    for (const ShardRange& b : to) {
+      const int64_t begin = std::max(a.flat_begin, b.flat_begin);
+      const int64_t end = std::min(a.flat_begin + a.elements, b.flat_begin + b.elements);
+      if (begin >= end) continue;
+      found.push_back({.from_element = a.shard_begin + begin - a.flat_begin,
+                       .to_element = b.shard_begin + begin - b.flat_begin,
+                       .elements = end - begin});
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -95,7 +177,7 @@ void write_optimizer_file(const std::string& folder, const CheckpointParts& part
     entries.push_back({.name = tensor, .shape = {optimizer.shard_elements()}});
   }
   SafeTensorsWriter writer(folder + name, entries,
-                           {{"first_element", std::to_string(optimizer.shard_begin())},
+                           {{"ranges", ranges_text(optimizer.shard_ranges())},
                             {"table_elements", std::to_string(parts.table->elements)}});
   const Buffer pinned = parts.device->allocate_pinned(optimizer.master().bytes());
   for (const View& values : shard_views(optimizer)) {
@@ -108,30 +190,29 @@ void write_optimizer_file(const std::string& folder, const CheckpointParts& part
 
 void read_optimizer_files(const std::string& folder, const CheckpointParts& parts) {
   const Optimizer& optimizer = *parts.optimizer;
-  const int64_t my_begin = optimizer.shard_begin();
-  const int64_t my_end =
-      std::min(my_begin + optimizer.shard_elements(), parts.table->elements);  // rest is padding
   const Buffer pinned = parts.device->allocate_pinned(3 * optimizer.master().bytes());
   float* staging = static_cast<float*>(pinned.data());
 
+  const std::vector<ShardRange> mine = live_ranges(optimizer, parts.table->elements);
   int64_t elements_read = 0;
-  for (const ShardFile& shard : open_shards(folder, parts.table->elements)) {
-    const int64_t begin = std::max(my_begin, shard.first_element);
-    const int64_t end = std::min(my_end, shard.first_element + shard.elements);
-    if (begin >= end) continue;
-    for (size_t tensor = 0; tensor < kTensors.size(); ++tensor) {
-      const std::vector<float> values =
-          read_safetensor(folder + "/" + shard.name, shard.header, kTensors[tensor],
-                          begin - shard.first_element, end - begin);
-      std::copy(
-          values.begin(), values.end(),
-          staging + static_cast<int64_t>(tensor) * optimizer.shard_elements() + begin - my_begin);
+  for (const ShardFile& file : open_shards(folder, parts.table->elements)) {
+    for (const Overlap& overlap : overlaps(file.ranges, mine)) {
+      for (size_t tensor = 0; tensor < kTensors.size(); ++tensor) {
+        const std::vector<float> values =
+            read_safetensor(folder + "/" + file.name, file.header, kTensors[tensor],
+                            overlap.from_element, overlap.elements);
+        std::copy(values.begin(), values.end(),
+                  staging + static_cast<int64_t>(tensor) * optimizer.shard_elements() +
+                      overlap.to_element);
+      }
+      elements_read += overlap.elements;
     }
-    elements_read += end - begin;
   }
-  if (elements_read != std::max<int64_t>(my_end - my_begin, 0)) {
+  int64_t elements_wanted = 0;
+  for (const ShardRange& range : mine) elements_wanted += range.elements;
+  if (elements_read != elements_wanted) {
     fail(ExitCode::kData, folder, ": its optimizer files hold ", elements_read,
-         " elements of the range [", my_begin, ", ", my_end, "), want all ", my_end - my_begin,
+         " elements of the ranges ", ranges_text(mine), ", want all ", elements_wanted,
          "; a file is missing, use an earlier checkpoint.");
   }
   for (size_t tensor = 0; tensor < kTensors.size(); ++tensor) {

@@ -8,14 +8,16 @@
 namespace bertha {
 
 /// optimizer-%05d-of-%05d.safetensors: a rank's shard of the flat buffer as three tensors "master",
-/// "m", "v" [N], with first_element and table_elements in the metadata. Ranges, not ranks, identify
-/// the content, so that any number of ranks can read them.
+/// "m", "v" [N], with table_elements and ranges in the metadata: "0-384 1152-1536" are the elements
+/// of the flat buffer that follow each other in the tensors, ends excluded. Ranges, not ranks and
+/// buckets, identify the content, so that any number of ranks with buckets of any size can read
+/// them. Files with first_element instead hold one range that begins there.
 void write_optimizer_file(const std::string& folder, const CheckpointParts& parts);
 
 /// Names of the optimizer files in the folder, in order of their ranks.
 std::vector<std::string> optimizer_file_names(const std::string& folder);
 
-/// Fills master, m and v of this rank from whichever files hold its range.
+/// Fills master, m and v of this rank from whichever files hold its ranges.
 ///
 /// Needs     files that have been compared with DONE; hashes are not looked at here.
 /// Errors    Error(kData): files missing, not ours, or of a parameter table of another size.

@@ -32,7 +32,10 @@ constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
                                    const BatchCapacity& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
-  const ShardPlan shards = make_shard_plan(table, 0, static_cast<int>(request.ranks));
+  const double bucket_mib = request.config.optimizer.bucket_mib;
+  const ShardPlan shards =
+      make_shard_plan(table, {.ranks = static_cast<int>(request.ranks),
+                              .bucket_elements = bucket_elements(bucket_mib, request.io)});
   const int64_t multiple = request.on_gpu ? kGpuTokenMultiple : kCpuTokenMultiple;
   const BatchCapacity rows{.tokens = round_up(capacity.tokens, multiple),
                            .seqs = capacity.seqs,
@@ -44,6 +47,9 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"update direction", shards.shard_elements * kBytesOfUpdate},
       {"activations and batches", activation_bytes_for(request.config.model, rows, request.io)},
   };
+  if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
+    memory.push_back({"weights and gradients of the shard", 2 * shards.shard_elements * io_bytes});
+  }
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});

@@ -74,6 +74,7 @@ struct OptimizerConfig {
   std::string loss_scale = "off";        // off | dynamic
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
+  double bucket_mib = 100;  // of gradients or weights that travel in one call
 };
 
 struct EvalConfig {

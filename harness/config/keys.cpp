@@ -158,6 +158,8 @@ std::vector<Key> make_keys() {
        "First value of the dynamic loss scale."},
       {"optimizer.loss_scale_growth_interval_steps", optimizer<&O::loss_scale_growth_interval_steps>, Unit::kSteps, kFromOne, {},
        "Steps without overflow after which the loss scale doubles."},
+      {"optimizer.bucket_mib", optimizer<&O::bucket_mib>, Unit::kNone, {.low = 0, .high = 1e6, .low_open = true}, {},
+       "MiB of gradients whose sum over ranks begins as soon as backward has finished them, and of weights gathered in one call."},
 
       {"eval.every_samples", eval<&E::every_samples>, Unit::kSeqs, kFromZero, {},
        "Training sequences between evaluations; 0 = the benchmark's rule from train.global_batch_seqs."},

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "harness/model/bert_params.h"
@@ -113,12 +114,24 @@ struct Bert::State {
             .classes = config.padded_vocab_in_softmax ? dims.V : dims.C};
   }
 
+  /// First element of the heads for layer == L, else of the layer.
+  int64_t begin_of(int64_t layer) const {
+    return table.part_begins[static_cast<size_t>(layer) + 1];
+  }
+
+  void need_weights(int64_t end_element) const {
+    if (weights_needed) weights_needed(end_element);
+  }
+
   void encode(Mode mode) const {
+    need_weights(begin_of(0));
     embeddings_forward(*parts.ops, embedding_call(mode));
     for (int64_t layer = 0; layer < dims.L; ++layer) {
+      need_weights(begin_of(layer + 1));
       const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
       layer_forward(*parts.ops, layer_call(mode, layer));
     }
+    need_weights(table.elements);
     heads_forward(*parts.ops, head_call());
   }
 
@@ -131,6 +144,7 @@ struct Bert::State {
   BertParams weights;
   BertParams gradients;
   View flat_gradients;
+  WeightsNeeded weights_needed;
   uint64_t seed = 0;
 
   // The micro-batch in work, and the buffers cut to it.
@@ -147,10 +161,11 @@ Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchCapaci
 
 Bert::~Bert() = default;
 
-void Bert::bind(const View& weights, const View& gradients) {
+void Bert::bind(const View& weights, const View& gradients, WeightsNeeded weights_needed) {
   state_->weights = view_params(state_->table, state_->dims, weights);
   state_->gradients = view_params(state_->table, state_->dims, gradients);
   state_->flat_gradients = gradients;
+  state_->weights_needed = std::move(weights_needed);
 }
 
 void Bert::set_random(uint64_t seed, uint64_t micro_step) {
@@ -210,15 +225,21 @@ void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
   heads_loss(ops, s.head_call(), s.loss_sums(), true);
 }
 
-void Bert::backward() {
+void Bert::backward(const GradientsFinal& gradients_final) {
   State& s = *state_;
   Ops& ops = *s.parts.ops;
+  const auto are_final = [&](int64_t from_element) {
+    if (gradients_final) gradients_final(from_element);
+  };
   heads_backward(ops, s.head_call());
+  are_final(s.begin_of(s.dims.L));
   for (int64_t layer = s.dims.L - 1; layer >= 0; --layer) {
     const ProfilerRange range(*s.parts.device, concat("layer ", layer, " backward"));
     layer_backward(ops, s.layer_call(Mode::kTrain, layer));
+    are_final(s.begin_of(layer));
   }
   embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.scratch.d_hidden);
+  are_final(0);
 }
 
 void Bert::forward_eval() {

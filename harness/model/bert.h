@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "data/batch.h"
@@ -35,6 +36,12 @@ struct LossStats {
   int64_t nsp_count = 0;
 };
 
+/// Called before work is enqueued that reads weights [0, end_element) of the flat buffer.
+using WeightsNeeded = std::function<void(int64_t end_element)>;
+/// Called when all work has been enqueued that adds to gradients from `from_element` to the end of
+/// the flat buffer.
+using GradientsFinal = std::function<void(int64_t from_element)>;
+
 /// BERT for pre-training on un-padded batches: post-LN encoder, pooler, masked-token decoder tied
 /// to the word table, next-sentence head. Weights and gradients belong to the caller.
 ///
@@ -54,8 +61,9 @@ class Bert {
        Parts parts);
   ~Bert();
 
-  /// weights, gradients: io [table.elements or more], flat, in device memory.
-  void bind(const View& weights, const View& gradients);
+  /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
+  /// `weights_needed` part by part, in the order of the flat buffer.
+  void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {});
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
   void set_random(uint64_t seed, uint64_t micro_step);
@@ -68,8 +76,9 @@ class Bert {
   /// Forward in training mode (dropout on), losses, and logits' gradients in place.
   /// `optimizer_state`: u8 [sizeof(LambState)] for the loss scale; no data = 1.
   void forward_train(const LossMean& mean, const View& optimizer_state);
-  /// Gradients of the last forward_train are added to the bound gradient buffer.
-  void backward();
+  /// Gradients of the last forward_train are added to the bound gradient buffer. Calls
+  /// `gradients_final` after the heads, after each layer, and with 0 at the end.
+  void backward(const GradientsFinal& gradients_final = {});
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();
 

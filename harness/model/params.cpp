@@ -65,6 +65,9 @@ class TableBuilder {
     add(name + ".bias", {width}, ParamClass::kLnBias, layer);
   }
 
+  /// What is added from here on is the next part.
+  void begin_part() { table_.part_begins.push_back(table_.elements); }
+
   ParamTable take() { return std::move(table_); }
 
  private:
@@ -172,11 +175,16 @@ View ParamTable::view(const ParamInfo& param, void* flat, DType dtype) const {
 
 ParamTable make_param_table(const Dims& dims, DecayRule rule) {
   TableBuilder builder(rule);
+  builder.begin_part();
   builder.add("embeddings.word.weight", {dims.V, dims.H}, ParamClass::kEmbedding);
   builder.add("embeddings.position.weight", {dims.P, dims.H}, ParamClass::kEmbedding);
   builder.add("embeddings.segment.weight", {dims.G, dims.H}, ParamClass::kEmbedding);
   builder.add_layer_norm("embeddings.layer_norm", dims.H, ParamClass::kEmbeddingLnGain);
-  for (int64_t layer = 0; layer < dims.L; ++layer) add_encoder_layer(builder, dims, rule, layer);
+  for (int64_t layer = 0; layer < dims.L; ++layer) {
+    builder.begin_part();
+    add_encoder_layer(builder, dims, rule, layer);
+  }
+  builder.begin_part();
   builder.add_dense("pooler", dims.H, dims.H);
   builder.add_dense("mlm.transform", dims.H, dims.H);
   builder.add_layer_norm("mlm.layer_norm", dims.H, ParamClass::kHeadLnGain);

@@ -47,6 +47,9 @@ struct ParamInfo {
 struct ParamTable {
   std::vector<ParamInfo> params;
   int64_t elements = 0;  // flat buffer without rank padding; gaps between tensors stay zero
+  /// First element of the embeddings, of each layer and of the heads: backward finishes gradients
+  /// from the last of these parts to the first, which holds the word table. [layers + 2]
+  std::vector<int64_t> part_begins;
 
   const ParamInfo& find(const std::string& name) const;
   /// View of one tensor in a flat buffer of `dtype`.

@@ -46,6 +46,7 @@ void check_ranges(const OptimizerConfig& config, int64_t schedule_steps) {
         "1 or more");
   check(config.loss_scale_growth_interval_steps >= 1, "loss_scale_growth_interval_steps",
         static_cast<double>(config.loss_scale_growth_interval_steps), "1 or more");
+  check(config.bucket_mib > 0, "bucket_mib", config.bucket_mib, "above 0");
 }
 
 }  // namespace

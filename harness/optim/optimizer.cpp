@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "harness/optim/lamb_settings.h"
-#include "harness/optim/shard_plan.h"
 
 namespace bertha {
 namespace {
@@ -28,15 +27,29 @@ struct Optimizer::Impl {
   View shard_f32(const Buffer& buffer) const {
     return View(buffer.data(), DType::kF32, {plan.shard_elements});
   }
-  View weight_shard() const { return weights().rows(plan.shard_begin, plan.shard_elements); }
-  View gradient_shard() const { return gradients().rows(plan.shard_begin, plan.shard_elements); }
+  /// The shard of a single rank is the flat buffer itself.
+  bool is_sharded() const { return parts.collectives->size() > 1; }
+  View shard_io(const Buffer& flat, const Buffer& shard) const {
+    return View(is_sharded() ? shard.data() : flat.data(), parts.io, {plan.shard_elements});
+  }
+  View weight_shard() const { return shard_io(weights_buffer, weight_shard_buffer); }
+  View gradient_shard() const { return shard_io(gradients_buffer, gradient_shard_buffer); }
+  View bucket_of(const View& flat, const Bucket& bucket) const {
+    return flat.rows(bucket.begin, bucket.elements);
+  }
+  View slice_of(const View& shard, const Bucket& bucket) const {
+    const int64_t ranks = parts.collectives->size();
+    return shard.rows(bucket.begin / ranks, bucket.elements / ranks);
+  }
   View norms() const { return View(norms_buffer.data(), DType::kF64, {plan.norm_rows, 2}); }
   View sum_of_squares() const { return View(sum_buffer.data(), DType::kF64, {1}); }
 
   void clear_moments_and_state();
   void clip_local_gradient();
+  void reduce_buckets(int64_t from_element);
   void all_reduce(const View& values);
   void gather_weights();
+  void await_weights(int64_t end_element);
   void prepare();
   void advance_moments();
   void apply();
@@ -46,17 +59,22 @@ struct Optimizer::Impl {
   OptimizerConfig config;
   ShardPlan plan;
   int64_t table_elements;
-  Buffer weights_buffer;    // io [P]
-  Buffer gradients_buffer;  // io [P]
-  Buffer master_buffer;     // f32 [N]
-  Buffer m_buffer;          // f32 [N]
-  Buffer v_buffer;          // f32 [N]
-  Buffer update_buffer;     // f32 [N]
-  Buffer norms_buffer;      // f64 [X, 2]
-  Buffer sum_buffer;        // f64 [1]
-  Buffer state_buffer;      // u8 [sizeof(LambState)]
+  Buffer weights_buffer;         // io [P]
+  Buffer gradients_buffer;       // io [P]
+  Buffer master_buffer;          // f32 [N]
+  Buffer m_buffer;               // f32 [N]
+  Buffer v_buffer;               // f32 [N]
+  Buffer update_buffer;          // f32 [N]
+  Buffer weight_shard_buffer;    // io [N]  where there are several ranks
+  Buffer gradient_shard_buffer;  // io [N]  likewise
+  Buffer norms_buffer;           // f64 [X, 2]
+  Buffer sum_buffer;             // f64 [1]
+  Buffer state_buffer;           // u8 [sizeof(LambState)]
   std::unique_ptr<Event> computed;
   std::unique_ptr<Event> communicated;
+  std::vector<std::unique_ptr<Event>> gathered;  // the weights of each bucket
+  size_t unreduced_buckets;                      // the first ones: not summed in this step yet
+  size_t awaited_buckets;                        // the first ones: no wait for their weights left
 };
 
 Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
@@ -64,8 +82,13 @@ Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
     : parts(parts_in),
       settings(make_lamb_settings(config_in, schedule_steps)),
       config(config_in),
-      plan(make_shard_plan(table, parts.collectives->rank(), parts.collectives->size())),
-      table_elements(table.elements) {
+      plan(make_shard_plan(table,
+                           {.rank = parts.collectives->rank(),
+                            .ranks = parts.collectives->size(),
+                            .bucket_elements = bucket_elements(config.bucket_mib, parts.io)})),
+      table_elements(table.elements),
+      unreduced_buckets(plan.buckets.size()),
+      awaited_buckets(plan.buckets.size()) {
   Device& device = *parts.device;
   const int64_t shard_bytes = plan.shard_elements * size_bytes(DType::kF32);
   weights_buffer = device.allocate(plan.flat_elements * size_bytes(parts.io));
@@ -74,11 +97,16 @@ Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
   m_buffer = device.allocate(shard_bytes);
   v_buffer = device.allocate(shard_bytes);
   update_buffer = device.allocate(shard_bytes);
+  if (is_sharded()) {
+    weight_shard_buffer = device.allocate(plan.shard_elements * size_bytes(parts.io));
+    gradient_shard_buffer = device.allocate(plan.shard_elements * size_bytes(parts.io));
+  }
   norms_buffer = device.allocate(plan.norm_rows * 2 * size_bytes(DType::kF64));
   sum_buffer = device.allocate(size_bytes(DType::kF64));
   state_buffer = device.allocate(sizeof(LambState));
   computed = device.make_event();
   communicated = device.make_event();
+  for (size_t i = 0; i < plan.buckets.size(); ++i) gathered.push_back(device.make_event());
   clear_moments_and_state();
 }
 
@@ -108,10 +136,35 @@ void Optimizer::Impl::all_reduce(const View& values) {
   order(parts.collectives->stream(), *parts.stream, *communicated);
 }
 
-void Optimizer::Impl::gather_weights() {
+void Optimizer::Impl::reduce_buckets(int64_t from_element) {
+  const auto is_final = [&] {
+    return unreduced_buckets > 0 && plan.buckets[unreduced_buckets - 1].begin >= from_element;
+  };
+  if (!is_final()) return;
   order(*parts.stream, parts.collectives->stream(), *computed);
-  parts.collectives->all_gather(weight_shard(), weights());
-  order(parts.collectives->stream(), *parts.stream, *communicated);
+  while (is_final()) {
+    const Bucket& bucket = plan.buckets[--unreduced_buckets];
+    parts.collectives->reduce_scatter_sum(bucket_of(gradients(), bucket),
+                                          slice_of(gradient_shard(), bucket));
+  }
+}
+
+void Optimizer::Impl::gather_weights() {
+  Stream& communication = parts.collectives->stream();
+  order(*parts.stream, communication, *computed);
+  for (size_t i = 0; i < plan.buckets.size(); ++i) {
+    const Bucket& bucket = plan.buckets[i];
+    parts.collectives->all_gather(slice_of(weight_shard(), bucket), bucket_of(weights(), bucket));
+    communication.record(*gathered[i]);
+  }
+  awaited_buckets = 0;
+}
+
+void Optimizer::Impl::await_weights(int64_t end_element) {
+  while (awaited_buckets < plan.buckets.size() &&
+         plan.buckets[awaited_buckets].begin < end_element) {
+    parts.stream->wait_for(*gathered[awaited_buckets++]);
+  }
 }
 
 void Optimizer::Impl::prepare() {
@@ -155,10 +208,13 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
 
 Optimizer::~Optimizer() = default;
 
-View Optimizer::weights() const { return impl_->weights(); }
+View Optimizer::weights() const {
+  impl_->await_weights(impl_->plan.flat_elements);
+  return impl_->weights();
+}
 View Optimizer::gradients() const { return impl_->gradients(); }
 View Optimizer::state() const { return impl_->state(); }
-int64_t Optimizer::shard_begin() const { return impl_->plan.shard_begin; }
+const std::vector<ShardRange>& Optimizer::shard_ranges() const { return impl_->plan.ranges; }
 int64_t Optimizer::shard_elements() const { return impl_->plan.shard_elements; }
 View Optimizer::master() const { return impl_->shard_f32(impl_->master_buffer); }
 View Optimizer::m() const { return impl_->shard_f32(impl_->m_buffer); }
@@ -166,28 +222,33 @@ View Optimizer::v() const { return impl_->shard_f32(impl_->v_buffer); }
 
 void Optimizer::set_weights(const float* flat) {
   impl_->clear_moments_and_state();
-  const int64_t live =
-      std::clamp<int64_t>(impl_->table_elements - shard_begin(), 0, shard_elements());
   impl_->parts.ops->fill({.values = master()});
-  if (live > 0) {
-    impl_->parts.device->copy(*impl_->parts.stream, master().data, flat + shard_begin(),
-                              live * size_bytes(DType::kF32));
-    impl_->parts.stream->wait_on_host();
+  for (const ShardRange& range : shard_ranges()) {
+    const int64_t live = std::min(range.elements, impl_->table_elements - range.flat_begin);
+    if (live <= 0) continue;  // padding
+    impl_->parts.device->copy(*impl_->parts.stream, master().rows(range.shard_begin, live).data,
+                              flat + range.flat_begin, live * size_bytes(DType::kF32));
   }
+  impl_->parts.stream->wait_on_host();
   publish_master();
 }
 
 void Optimizer::publish_master() {
+  impl_->await_weights(impl_->plan.flat_elements);  // the shard is still being read until then
   impl_->parts.ops->cast({.from = master(), .to = impl_->weight_shard()});
   impl_->gather_weights();
 }
 
+void Optimizer::gradients_final(int64_t from_element) {
+  if (impl_->settings.clip == ClipPoint::kBeforeReduction) return;
+  impl_->reduce_buckets(from_element);
+}
+
 void Optimizer::reduce_gradients() {
   if (impl_->settings.clip == ClipPoint::kBeforeReduction) impl_->clip_local_gradient();
-  Collectives& collectives = *impl_->parts.collectives;
-  order(*impl_->parts.stream, collectives.stream(), *impl_->computed);
-  collectives.reduce_scatter_sum(gradients(), impl_->gradient_shard());
-  order(collectives.stream(), *impl_->parts.stream, *impl_->communicated);
+  impl_->reduce_buckets(0);
+  impl_->unreduced_buckets = impl_->plan.buckets.size();
+  order(impl_->parts.collectives->stream(), *impl_->parts.stream, *impl_->communicated);
   impl_->parts.ops->sum_of_squares(
       {.values = impl_->gradient_shard(), .result = impl_->sum_of_squares()});
   impl_->all_reduce(impl_->sum_of_squares());
@@ -200,5 +261,7 @@ void Optimizer::update_weights() {
   impl_->apply();
   impl_->gather_weights();
 }
+
+void Optimizer::await_weights(int64_t end_element) { impl_->await_weights(end_element); }
 
 }  // namespace bertha

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "harness/config/config.h"
 #include "harness/model/params.h"
+#include "harness/optim/shard_plan.h"
 #include "kernels/collectives.h"
 #include "kernels/ops.h"
 
@@ -11,6 +13,11 @@ namespace bertha {
 
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
+///
+/// Gradients and weights travel bucket by bucket on the stream of the collectives: the sum of a
+/// bucket begins when backward has finished it, and forward waits only for the weights it is about
+/// to use. The order of these calls is the same on every rank: gradients from the last bucket to
+/// the first, weights from the first to the last.
 ///
 /// Gradients are the model's part of the mean over all ranks, times the loss scale: the reduction
 /// is a sum. With clip "before" a rank's part is limited to max_gradient_norm / ranks, which equals
@@ -35,25 +42,32 @@ class Optimizer {
             Parts parts);
   ~Optimizer();
 
-  View weights() const;    // io [P]  what the model reads
+  /// io [P]: what the model reads. The compute stream waits for all weights on their way.
+  View weights() const;
   View gradients() const;  // io [P]  what the model adds to
   View state() const;      // u8 [sizeof(LambState)]
 
   /// All weights from a flat f32 host buffer [table.elements]; moments and counters to zero.
   void set_weights(const float* flat);
 
+  /// Gradients from this element to the end are complete in the order of the compute stream: the
+  /// sums of the buckets there begin. Not needed, and without effect where a clip before the
+  /// reduction has to see the whole gradient first.
+  void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
   /// called once per step on every rank. Gradients are scratch afterwards: the model zeroes them.
   /// An update with a gradient that is not finite changes nothing but state().
-  void reduce_gradients();  // clip before (if asked), reduce-scatter, global norm
+  void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   void update_weights();    // prepare, moments, norms over ranks, apply, all-gather
+  /// What is enqueued on the compute stream from here on finds weights [0, end_element).
+  void await_weights(int64_t end_element);
 
-  // For checkpoints: this rank's shard, elements [shard_begin, shard_begin + N) of the flat buffer.
-  int64_t shard_begin() const;
-  int64_t shard_elements() const;
-  View master() const;  // f32 [N]
-  View m() const;       // f32 [N]
-  View v() const;       // f32 [N]
+  // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges().
+  const std::vector<ShardRange>& shard_ranges() const;
+  int64_t shard_elements() const;  // N
+  View master() const;             // f32 [N]
+  View m() const;                  // f32 [N]
+  View v() const;                  // f32 [N]
   /// After master, m, v and state were filled from a checkpoint: all-gathers the model weights.
   void publish_master();
 

@@ -8,16 +8,45 @@
 
 namespace bertha {
 
-/// Which part of the flat buffer a rank updates, and the tensors it meets there. Pure: every rank
-/// computes its own plan from the table, and the plans of all ranks tile the buffer.
+/// A range of the flat buffer that travels between ranks in one call: it has one equal slice for
+/// each rank, in rank order.
+struct Bucket {
+  int64_t begin = 0;     // elements, in the flat buffer
+  int64_t elements = 0;  // multiple of 128 per rank
+};
+
+/// A range of the flat buffer that a shard holds, and its place there.
+struct ShardRange {
+  int64_t flat_begin = 0;
+  int64_t shard_begin = 0;
+  int64_t elements = 0;
+};
+
+/// Which elements of the flat buffer a rank updates, and the tensors it meets there. Pure: every
+/// rank computes its own plan from the table, and the plans of all ranks tile the buffer.
+///
+/// The shard of a rank is its slices of all buckets, one after the other; that of a single rank is
+/// the flat buffer itself. Backward finishes gradients from the end of the buffer to its start, and
+/// those of the first part of the table all at once, last of all: no bucket but perhaps a line or
+/// two of it reaches beyond that part's end, so that the last sum to begin is a short one.
 struct ShardPlan {
-  int64_t flat_elements = 0;   // P: the table padded, so that every shard is whole 64s of elements
-  int64_t shard_elements = 0;  // N = P / ranks
-  int64_t shard_begin = 0;     // of this rank, elements from the start of the flat buffer
-  int64_t norm_rows = 0;       // X: one for each norm part of each tensor, in table order
+  int64_t flat_elements = 0;          // P: the table padded to whole lines of every rank
+  int64_t shard_elements = 0;         // N = P / ranks
+  int64_t norm_rows = 0;              // X: one for each norm part of each tensor, in table order
+  std::vector<Bucket> buckets;        // tile the flat buffer, ascending
+  std::vector<ShardRange> ranges;     // of this rank, ascending in both, none touches the next
   std::vector<LambSegment> segments;  // ascending; gaps and padding belong to none
 };
 
-ShardPlan make_shard_plan(const ParamTable& table, int rank, int ranks);
+struct ShardPlanRequest {
+  int rank = 0;
+  int ranks = 1;
+  int64_t bucket_elements = 0;  // of the largest bucket; at least a line of every rank is taken
+};
+
+/// Elements of `io` in optimizer.bucket_mib.
+int64_t bucket_elements(double bucket_mib, DType io);
+
+ShardPlan make_shard_plan(const ParamTable& table, const ShardPlanRequest& request);
 
 }  // namespace bertha

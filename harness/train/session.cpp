@@ -43,7 +43,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
   model = std::make_unique<Bert>(config.model, table,
                                  options.capacity.value_or(batch_capacity(config, world->size())),
                                  parts());
-  model->bind(optimizer->weights(), optimizer->gradients());
+  model->bind(optimizer->weights(), optimizer->gradients(),
+              [o = optimizer.get()](int64_t end_element) { o->await_weights(end_element); });
 }
 
 CheckpointParts Session::checkpoint_parts() const {

@@ -32,7 +32,11 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
     model.upload(micro);
     model.forward_train(mean_of(micro, batch, settings), optimizer.state());
     timers.begin(Phase::kBackward);
-    model.backward();
+    if (&micro != &batch.micro_batches.back()) {
+      model.backward();
+    } else {  // sums over ranks begin while earlier layers are still at work
+      model.backward([&](int64_t from_element) { optimizer.gradients_final(from_element); });
+    }
   }
   timers.begin(Phase::kCommunication);
   optimizer.reduce_gradients();

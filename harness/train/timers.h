@@ -9,6 +9,8 @@
 
 namespace bertha {
 
+/// Communication runs on a stream of its own: kCommunication is only the part of the reduction that
+/// backward has not covered, and kForward begins with what is left of the gathering of weights.
 enum class Phase : uint8_t { kForward, kBackward, kCommunication, kOptimizer };
 inline constexpr size_t kNumPhases = 4;
 inline constexpr std::array<const char*, kNumPhases> kPhaseNames{"forward", "backward",

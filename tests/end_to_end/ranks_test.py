@@ -56,6 +56,12 @@ class SameLosses(EndToEnd):
     def test_four_ranks(self):
         self.check(4)
 
+    def test_small_buckets_of_gradients(self):
+        self.check(3, optimizer__bucket_mib=0.05)
+
+    def test_small_buckets_of_gradients_with_micro_batches(self):
+        self.check(2, optimizer__bucket_mib=0.05, train__accumulation_steps=3)
+
     def test_two_micro_batches(self):
         self.check(1, train__accumulation_steps=2)
 

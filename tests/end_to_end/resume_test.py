@@ -71,6 +71,14 @@ class Resume(EndToEnd):
     def test_two_ranks_are_exact(self):
         self.check_stop_and_resume(2, 7)
 
+    def test_three_ranks_with_small_buckets_are_exact(self):
+        whole, folder = self.new_folder("whole"), self.new_folder("resumed")
+        settings = self.settings(optimizer__bucket_mib=0.02)
+        self.train(whole, ranks=3, **settings)
+        self.train(folder, ranks=3, **dict(settings, train__max_steps=5))
+        self.train(folder, ranks=3, **settings)
+        self.assert_same_end(whole, folder, 5)
+
     def test_stopping_three_times_is_exact(self):
         folder = self.new_folder("often")
         for last in (1, 2, 9, self.STEPS):

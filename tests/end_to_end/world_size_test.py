@@ -8,10 +8,10 @@ class OtherWorldSize(EndToEnd):
 
     STEPS = 9
 
-    def check(self, before, after):
+    def check(self, before, after, **buckets_before):
         whole, folder = self.new_folder("whole"), self.new_folder("changed")
         self.train(whole, ranks=before, train__max_steps=self.STEPS)
-        self.train(folder, ranks=before, train__max_steps=4)
+        self.train(folder, ranks=before, train__max_steps=4, **buckets_before)
         self.train(folder, ranks=after, train__max_steps=self.STEPS)
         worlds = [run["world_size"] for run in records(folder, "run")]
         self.assertEqual(worlds, [before, after])
@@ -28,6 +28,9 @@ class OtherWorldSize(EndToEnd):
 
     def test_one_rank_then_three(self):
         self.check(1, 3)
+
+    def test_three_ranks_with_small_buckets_then_two(self):
+        self.check(3, 2, optimizer__bucket_mib=0.02)
 
     def test_four_ranks_then_two(self):
         self.check(4, 2)

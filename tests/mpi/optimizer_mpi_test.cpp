@@ -19,15 +19,19 @@ RunResult run_over_mpi(const RunSpec& spec) {
 }
 
 TEST(OptimizerOverMpi, ShardedOverTheRanksEqualsUnsharded) {
-  const RunSpec spec = ragged_spec();
+  RunSpec spec = ragged_spec();
   const RunResult alone = run_on_threads(1, spec)[0];
-  const RunResult mine = run_over_mpi(spec);
-  EXPECT_EQ(mine.model_weights, mine.master) << "weights of this rank and of their owners";
-  EXPECT_EQ(mine.states.back().successful_steps, 5);
-  for (size_t i = 0; i < spec.weights.size(); ++i) {
-    ASSERT_NEAR(mine.master[i], alone.master[i],
-                tolerance::kLambF32 * std::max(1.0f, std::abs(alone.master[i])))
-        << "element " << i;
+  spec.final_from = {20000, 300};
+  for (const double bucket_mib : kBucketsMib) {
+    spec.config.bucket_mib = bucket_mib;
+    const RunResult mine = run_over_mpi(spec);
+    EXPECT_EQ(mine.model_weights, mine.master) << "weights of this rank and of their owners";
+    EXPECT_EQ(mine.states.back().successful_steps, 5);
+    for (size_t i = 0; i < spec.weights.size(); ++i) {
+      ASSERT_NEAR(mine.master[i], alone.master[i],
+                  tolerance::kLambF32 * std::max(1.0f, std::abs(alone.master[i])))
+          << "element " << i << ", buckets of " << bucket_mib << " MiB";
+    }
   }
 }
 

@@ -68,12 +68,14 @@ TEST(CostPlan, SharesTheOptimizerOverRanksAndTheBatchOverMicroBatches) {
   EXPECT_EQ(one.seqs_per_micro_batch, 32);
   EXPECT_EQ(four.seqs_per_micro_batch, 8);
   ASSERT_EQ(one.memory.size(), 5U);
-  constexpr int64_t kPaddingBytes = 4 * 64 * 12;  // every shard is whole 64s of elements
+  constexpr int64_t kPaddingBytes = 4 * 128 * 12;  // every shard is whole 128s of elements
   EXPECT_NEAR(one.memory[0].bytes, four.memory[0].bytes, kPaddingBytes)
       << "weights are whole on every rank";
   EXPECT_NEAR(one.memory[2].bytes, 4 * four.memory[2].bytes, kPaddingBytes);
   EXPECT_NEAR(one.memory[3].bytes, 4 * four.memory[3].bytes, kPaddingBytes);
   EXPECT_EQ(3 * one.memory[3].bytes, one.memory[2].bytes) << "one f32 beside three";
+  ASSERT_EQ(four.memory.size(), 6U);
+  EXPECT_EQ(four.memory[5].bytes, four.memory[3].bytes) << "two of bf16 are as many as one f32";
   EXPECT_GT(one.memory[4].bytes, 3 * four.memory[4].bytes);
   const int64_t sum =
       std::accumulate(one.memory.begin(), one.memory.end(), int64_t{0},

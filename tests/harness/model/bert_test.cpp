@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "tests/harness/model/tiny_model.h"
@@ -99,6 +101,46 @@ TEST_P(BertGradient, OfEveryTensorMatchesFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dropout, BertGradient, ::testing::Values(0.0, 0.2));
+
+TEST(Bert, GradientsAreFinalFromTheHeadsBackToTheEmbeddings) {
+  TinyModel model(small_config(0), kCapacity);
+  randomize(model);
+  model.loss(make_batch(random_sequences({9, 4, 16})));
+  std::vector<int64_t> froms;
+  std::vector<std::vector<float>> when_told;
+  model.bert.backward([&](int64_t from_element) {
+    froms.push_back(from_element);
+    when_told.emplace_back(model.gradients.begin() + from_element, model.gradients.end());
+  });
+  const std::vector<int64_t>& begins = model.table.part_begins;
+  EXPECT_EQ(froms, std::vector<int64_t>(begins.rbegin(), begins.rend()));
+  for (size_t i = 0; i < froms.size(); ++i) {
+    EXPECT_EQ(when_told[i],
+              std::vector<float>(model.gradients.begin() + froms[i], model.gradients.end()))
+        << "from " << froms[i];
+  }
+}
+
+TEST(Bert, AsksForWeightsBeforeItReadsThem) {
+  TinyModel model(small_config(0), kCapacity);
+  randomize(model);
+  const HostBatch batch = make_batch(random_sequences({9, 4, 16}));
+  const double want = model.loss(batch);
+
+  std::vector<float> arriving(model.weights.size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<int64_t> ends;
+  const auto flat = [](std::vector<float>& values) {
+    return View(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});
+  };
+  model.bert.bind(flat(arriving), flat(model.gradients), [&](int64_t end_element) {
+    ends.push_back(end_element);
+    std::copy_n(model.weights.begin(), end_element, arriving.begin());
+  });
+  EXPECT_EQ(model.loss(batch), want);
+  std::vector<int64_t> parts(model.table.part_begins.begin() + 1, model.table.part_begins.end());
+  parts.push_back(model.table.elements);
+  EXPECT_EQ(ends, parts);
+}
 
 TEST(Bert, GradientsOfMicroBatchesAddUpToThoseOfTheWholeBatch) {
   const std::vector<TinySequence> sequences = random_sequences({9, 4, 16, 2, 7, 11});

@@ -79,6 +79,20 @@ TEST(Params, OffsetsAreAlignedAndTensorsDoNotOverlap) {
   EXPECT_EQ(table.elements % 64, 0);
 }
 
+TEST(Params, PartsAreTheEmbeddingsEachLayerAndTheHeads) {
+  const Dims dims = make_dims({.layers = 3, .hidden = 16, .heads = 2, .feed_forward = 24});
+  const ParamTable table = make_param_table(dims, DecayRule::kReference);
+  ASSERT_EQ(table.part_begins.size(), 5u);
+  for (const ParamInfo& param : table.params) {
+    const auto after =
+        std::upper_bound(table.part_begins.begin(), table.part_begins.end(), param.offset);
+    const int64_t part = after - table.part_begins.begin() - 1;
+    const bool is_embedding = param.name.starts_with("embeddings.");
+    EXPECT_EQ(part, param.layer >= 0 ? 1 + param.layer : is_embedding ? 0 : 4) << param.name;
+  }
+  EXPECT_EQ(table.part_begins[2], table.find("layer.1.attention.qkv.weight").offset);
+}
+
 TEST(Params, EveryRuleDecaysExactlyThePublishedTensors) {
   // Reference: 3 tables, 4 matrices in each of 24 layers, pooler, transform, next-sentence.
   EXPECT_EQ(decayed_tensors(DecayRule::kReference), 3 + 4 * 24 + 3);

@@ -1,6 +1,7 @@
 #include "tests/harness/optim/optimizer_runs.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -13,11 +14,41 @@ std::vector<float> values_of(const View& view) {
   return {view.as<float>(), view.as<float>() + view.elements()};
 }
 
-std::vector<float> gather(Collectives& collectives, const View& shard) {
-  std::vector<float> full(static_cast<size_t>(shard.elements() * collectives.size()));
+/// The flat buffer from the shards of all ranks.
+std::vector<float> gather(Collectives& collectives, const View& shard, const RunSpec& spec) {
+  std::vector<float> shards(static_cast<size_t>(shard.elements() * collectives.size()));
   collectives.all_gather(shard,
-                         View(full.data(), DType::kF32, {static_cast<int64_t>(full.size())}));
-  return full;
+                         View(shards.data(), DType::kF32, {static_cast<int64_t>(shards.size())}));
+  std::vector<float> flat(shards.size());
+  for (int rank = 0; rank < collectives.size(); ++rank) {
+    const ShardPlan plan = make_shard_plan(
+        spec.table, {.rank = rank,
+                     .ranks = collectives.size(),
+                     .bucket_elements = bucket_elements(spec.config.bucket_mib, DType::kF32)});
+    for (const ShardRange& range : plan.ranges) {
+      std::copy_n(shards.begin() + rank * shard.elements() + range.shard_begin, range.elements,
+                  flat.begin() + range.flat_begin);
+    }
+  }
+  return flat;
+}
+
+/// Writes the gradient as backward would, from its end to its start.
+void write_gradient(Optimizer& optimizer, const std::vector<float>& values, const RunSpec& spec) {
+  float* gradient = optimizer.gradients().as<float>();
+  std::fill_n(gradient, optimizer.gradients().elements(), 0.0f);
+  if (spec.final_from.empty()) {
+    std::copy(values.begin(), values.end(), gradient);
+    return;
+  }
+  std::fill_n(gradient, values.size(), std::numeric_limits<float>::quiet_NaN());
+  auto end = static_cast<int64_t>(values.size());
+  for (const int64_t from : spec.final_from) {
+    std::copy(values.begin() + from, values.begin() + end, gradient + from);
+    optimizer.gradients_final(from);
+    end = from;
+  }
+  std::copy(values.begin(), values.begin() + end, gradient);
 }
 
 }  // namespace
@@ -48,20 +79,18 @@ RunResult run_updates(Device& device, Collectives& collectives, const RunSpec& s
   const auto& state = *static_cast<const LambState*>(optimizer.state().data);
   RunResult result;
   for (int step = 0; step < spec.steps; ++step) {
-    const std::vector<float> part = spec.gradient(step, collectives.rank(), collectives.size());
-    float* gradient = optimizer.gradients().as<float>();
-    std::fill_n(gradient, optimizer.gradients().elements(), 0.0f);
-    std::transform(part.begin(), part.end(), gradient,
-                   [&](float value) { return value * state.loss_scale; });
+    std::vector<float> part = spec.gradient(step, collectives.rank(), collectives.size());
+    for (float& value : part) value *= state.loss_scale;
+    write_gradient(optimizer, part, spec);
     optimizer.reduce_gradients();
     optimizer.update_weights();
     result.states.push_back(state);
     result.weights_by_step.push_back(values_of(optimizer.weights()));
   }
   result.model_weights = values_of(optimizer.weights());
-  result.master = gather(collectives, optimizer.master());
-  result.m = gather(collectives, optimizer.m());
-  result.v = gather(collectives, optimizer.v());
+  result.master = gather(collectives, optimizer.master(), spec);
+  result.m = gather(collectives, optimizer.m(), spec);
+  result.v = gather(collectives, optimizer.v(), spec);
   return result;
 }
 
@@ -103,6 +132,7 @@ RunSpec ragged_spec() {
                          {.name = "qkv_bias", .shape = {99}, .norm_parts = 3},
                          {.name = "gain", .shape = {129}, .decay = false},
                          {.name = "last", .shape = {2, 33}}});
+  spec.table.part_begins = {0, spec.table.params[3].offset};
   spec.weights = random_flat(spec.table, 1, 0.4f);
   const ParamTable table = spec.table;
   spec.gradient = [table](int step, int rank, int ranks) {

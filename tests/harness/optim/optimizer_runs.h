@@ -27,6 +27,9 @@ struct RunSpec {
   std::vector<float> weights;  // flat [table.elements]
   std::function<std::vector<float>(int step, int rank, int ranks)> gradient;
   int steps = 5;
+  /// Where backward is told to have come, one after the other, descending: what lies below is not
+  /// a number then. Empty: the optimizer hears of the gradient only when all of it is there.
+  std::vector<int64_t> final_from = {};
 };
 
 /// One rank's view of the end of a run; master, m and v gathered from all ranks.
@@ -39,6 +42,10 @@ struct RunResult {
   std::vector<std::vector<float>> weights_by_step;  // model weights after each step
 };
 
+/// Buckets in MiB for ragged_spec: the least that any number of ranks can have, some that no tensor
+/// ends with, and one for everything.
+inline constexpr double kBucketsMib[] = {1e-6, 0.0078, 0.0301, 100.0};
+
 RunResult run_updates(Device& device, Collectives& collectives, const RunSpec& spec);
 
 /// run_updates on `ranks` threads; results in rank order.
@@ -47,7 +54,8 @@ std::vector<RunResult> run_on_threads(int ranks, const RunSpec& spec);
 /// Values normal(0, deviation) at the tensors of the table, zero in the gaps.
 std::vector<float> random_flat(const ParamTable& table, uint32_t seed, float deviation);
 
-/// Odd sizes, every kind of tensor, and one that lies across every border of 2, 3 and 4 shards.
+/// Odd sizes, every kind of tensor, and one that lies across every border of 2, 3 and 4 shards and
+/// is the last that backward finishes.
 RunSpec ragged_spec();
 
 }  // namespace bertha::testing

@@ -31,21 +31,175 @@ void expect_close(const std::vector<float>& found, const std::vector<float>& wan
 bool same_bits(const LambState& a, const LambState& b) { return memcmp(&a, &b, sizeof(a)) == 0; }
 
 TEST(Optimizer, ShardedOverTwoThreeAndFourRanksEqualsUnsharded) {
-  const RunSpec spec = ragged_spec();
+  RunSpec spec = ragged_spec();
   const RunResult alone = run_on_threads(1, spec)[0];
   const auto count = static_cast<size_t>(spec.table.elements);
   for (const int ranks : {2, 3, 4}) {
-    const std::vector<RunResult> results = run_on_threads(ranks, spec);
-    const std::string world = concat(" on ", ranks, " ranks");
-    expect_close(results[0].master, alone.master, count, "weight" + world);
-    expect_close(results[0].m, alone.m, count, "m" + world);
-    expect_close(results[0].v, alone.v, count, "v" + world);
-    for (const RunResult& result : results) {
-      EXPECT_EQ(result.model_weights, results[0].master);
-      EXPECT_TRUE(same_bits(result.states.back(), results[0].states.back()));
+    for (const double bucket_mib : kBucketsMib) {
+      spec.config.bucket_mib = bucket_mib;
+      const std::vector<RunResult> results = run_on_threads(ranks, spec);
+      const std::string world = concat(" on ", ranks, " ranks with ", bucket_mib, " MiB");
+      expect_close(results[0].master, alone.master, count, "weight" + world);
+      expect_close(results[0].m, alone.m, count, "m" + world);
+      expect_close(results[0].v, alone.v, count, "v" + world);
+      for (const RunResult& result : results) {
+        EXPECT_EQ(result.model_weights, results[0].master);
+        EXPECT_TRUE(same_bits(result.states.back(), results[0].states.back()));
+      }
+      EXPECT_NEAR(results[0].states.back().gradient_norm, alone.states.back().gradient_norm,
+                  tolerance::kLambF32 * alone.states.back().gradient_norm);
     }
-    EXPECT_NEAR(results[0].states.back().gradient_norm, alone.states.back().gradient_norm,
-                tolerance::kLambF32 * alone.states.back().gradient_norm);
+  }
+}
+
+void expect_same(const RunResult& found, const RunResult& want, const std::string& what) {
+  EXPECT_EQ(found.model_weights, want.model_weights) << what;
+  EXPECT_EQ(found.master, want.master) << what;
+  EXPECT_EQ(found.m, want.m) << what;
+  EXPECT_EQ(found.v, want.v) << what;
+  EXPECT_TRUE(same_bits(found.states.back(), want.states.back())) << what;
+}
+
+TEST(Optimizer, BucketsChangeNothingOnASingleRank) {
+  RunSpec spec = ragged_spec();
+  const RunResult whole = run_on_threads(1, spec)[0];
+  for (const double bucket_mib : kBucketsMib) {
+    spec.config.bucket_mib = bucket_mib;
+    expect_same(run_on_threads(1, spec)[0], whole, concat(bucket_mib, " MiB"));
+  }
+}
+
+// Below what is final lies no number: a sum that began too early would skip the update.
+TEST(Optimizer, SumsThatBeginDuringBackwardGiveTheSameBits) {
+  for (const char* clip : {"after", "before"}) {
+    for (const int ranks : {1, 2, 3}) {
+      for (const double bucket_mib : kBucketsMib) {
+        RunSpec spec = ragged_spec();
+        spec.config.clip = clip;
+        spec.config.bucket_mib = bucket_mib;
+        const RunResult at_once = run_on_threads(ranks, spec)[0];
+        EXPECT_EQ(at_once.states.back().skipped_steps, 0);
+        for (const auto& final_from :
+             std::vector<std::vector<int64_t>>{{21000, 20500, 18900, 9000, 1, 0}, {10000}}) {
+          spec.final_from = final_from;
+          expect_same(run_on_threads(ranks, spec)[0], at_once,
+                      concat("clip ", clip, ", ", ranks, " ranks, ", bucket_mib, " MiB, ",
+                             final_from.size(), " calls"));
+        }
+      }
+    }
+  }
+}
+
+/// Other collectives, with a list of which elements of which buffer they were called for.
+class LoggedCollectives final : public Collectives {
+ public:
+  explicit LoggedCollectives(Collectives& inner) : inner_(inner) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Stream& stream() override { return inner_.stream(); }
+  void reduce_scatter_sum(const View& full, const View& shard) override {
+    reduced.push_back(full);
+    inner_.reduce_scatter_sum(full, shard);
+  }
+  void all_gather(const View& shard, const View& full) override {
+    gathered.push_back(full);
+    inner_.all_gather(shard, full);
+  }
+  void all_reduce_sum(const View& values) override { inner_.all_reduce_sum(values); }
+  void all_reduce_max(const View& values) override { inner_.all_reduce_max(values); }
+  void broadcast(const View& values, int root) override { inner_.broadcast(values, root); }
+
+  std::vector<View> reduced;
+  std::vector<View> gathered;
+
+ private:
+  Collectives& inner_;
+};
+
+/// Another stream, with a count of what it waited for.
+class LoggedStream final : public Stream {
+ public:
+  explicit LoggedStream(Device& device) : inner_(device.make_stream()) {}
+
+  void record(Event& event) override { inner_->record(event); }
+  void wait_for(const Event& event) override {
+    ++waits;
+    inner_->wait_for(event);
+  }
+  void wait_on_host() override { inner_->wait_on_host(); }
+
+  int64_t waits = 0;
+
+ private:
+  std::unique_ptr<Stream> inner_;
+};
+
+std::vector<Bucket> as_buckets(const std::vector<View>& views, const View& flat) {
+  std::vector<Bucket> buckets;
+  for (const View& view : views) {
+    buckets.push_back({.begin = view.as<float>() - flat.as<float>(), .elements = view.elements()});
+  }
+  return buckets;
+}
+
+void expect_buckets(const std::vector<Bucket>& found, const std::vector<Bucket>& want) {
+  ASSERT_EQ(found.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(found[i].begin, want[i].begin);
+    EXPECT_EQ(found[i].elements, want[i].elements);
+  }
+}
+
+TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreNeeded) {
+  for (const char* clip : {"after", "before"}) {
+    run_ranks(2, [&](Device& device, Collectives& inner) {
+      RunSpec spec = ragged_spec();
+      spec.config.clip = clip;
+      spec.config.bucket_mib = 0.01;
+      const std::vector<Bucket> all =
+          make_shard_plan(spec.table, {.rank = inner.rank(),
+                                       .ranks = 2,
+                                       .bucket_elements = bucket_elements(0.01, DType::kF32)})
+              .buckets;
+      ASSERT_GT(all.size(), 5u);
+      const std::vector<Bucket> backwards(all.rbegin(), all.rend());
+
+      LoggedStream stream(device);
+      LoggedCollectives collectives(inner);
+      const std::unique_ptr<Ops> ops = make_cpu_ops(device, stream);
+      Optimizer optimizer(spec.config, 10, spec.table, {&device, &stream, ops.get(), &collectives});
+      optimizer.set_weights(spec.weights.data());
+      for (int step = 0; step < 2; ++step) {
+        collectives.reduced.clear();
+        collectives.gathered.clear();
+        const bool clips_before = std::string(clip) == "before";
+        for (const int64_t from : {spec.table.elements, all[4].begin + 1, all[2].begin}) {
+          optimizer.gradients_final(from);
+          const auto passed = std::count_if(all.begin(), all.end(), [&](const Bucket& bucket) {
+            return !clips_before && bucket.begin >= from;
+          });
+          expect_buckets(as_buckets(collectives.reduced, optimizer.gradients()),
+                         {backwards.begin(), backwards.begin() + passed});
+        }
+        optimizer.reduce_gradients();
+        expect_buckets(as_buckets(collectives.reduced, optimizer.gradients()), backwards);
+
+        optimizer.update_weights();
+        const int64_t waits = stream.waits;
+        optimizer.await_weights(0);
+        EXPECT_EQ(stream.waits, waits);
+        optimizer.await_weights(all[1].begin);
+        EXPECT_EQ(stream.waits, waits + 1);
+        optimizer.await_weights(all[1].begin + 1);
+        optimizer.await_weights(all[1].begin);
+        EXPECT_EQ(stream.waits, waits + 2);
+        const View weights = optimizer.weights();
+        EXPECT_EQ(stream.waits, waits + static_cast<int64_t>(all.size()));
+        expect_buckets(as_buckets(collectives.gathered, weights), all);
+      }
+    });
   }
 }
 
@@ -183,9 +337,11 @@ std::vector<float> continue_run(int ranks, const RunSpec& spec, const RunResult&
     Optimizer optimizer(spec.config, spec.schedule_steps, spec.table,
                         {&device, stream.get(), ops.get(), &collectives});
     const auto load = [&](const View& shard, const std::vector<float>& flat) {
-      for (int64_t i = 0; i < shard.elements(); ++i) {
-        const auto at = static_cast<size_t>(optimizer.shard_begin() + i);
-        shard.as<float>()[i] = at < flat.size() ? flat[at] : 0.0f;
+      for (const ShardRange& range : optimizer.shard_ranges()) {
+        for (int64_t i = 0; i < range.elements; ++i) {
+          const auto at = static_cast<size_t>(range.flat_begin + i);
+          shard.as<float>()[range.shard_begin + i] = at < flat.size() ? flat[at] : 0.0f;
+        }
       }
     };
     load(optimizer.master(), saved.master);
@@ -208,14 +364,19 @@ std::vector<float> continue_run(int ranks, const RunSpec& spec, const RunResult&
 
 TEST(Optimizer, ContinuesFromItsShardsBitwiseAtTheSameRanksAndCloselyAtOthers) {
   RunSpec spec = ragged_spec();
+  spec.config.bucket_mib = 0.01;
   spec.steps = 3;
   const RunResult saved = run_on_threads(3, spec)[0];
   spec.steps = 4;
   const RunResult uninterrupted = run_on_threads(3, spec)[0];
   EXPECT_EQ(continue_run(3, spec, saved, 3), uninterrupted.model_weights);
   for (const int ranks : {1, 2, 4}) {
-    expect_close(continue_run(ranks, spec, saved, 3), uninterrupted.model_weights,
-                 static_cast<size_t>(spec.table.elements), concat("weight on ", ranks, " ranks"));
+    for (const double bucket_mib : kBucketsMib) {
+      spec.config.bucket_mib = bucket_mib;
+      expect_close(continue_run(ranks, spec, saved, 3), uninterrupted.model_weights,
+                   static_cast<size_t>(spec.table.elements),
+                   concat("weight on ", ranks, " ranks with ", bucket_mib, " MiB"));
+    }
   }
 }
 

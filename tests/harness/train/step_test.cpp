@@ -23,12 +23,13 @@ using Dealt = std::vector<std::vector<TinySequence>>;  // [micro-batch] of one r
 
 /// One step of `ranks` ranks; `deal` gives each its micro-batches out of 12 sequences.
 StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int rank)>& deal,
-                    double dropout = 0, int64_t step = 0, uint64_t seed = 5) {
+                    double dropout = 0, int64_t step = 0, uint64_t seed = 5,
+                    double bucket_mib = 100) {
   const int64_t masked = num_masked(rig_sequences(12));
   StepResult result;
   std::mutex mutex;
   run_ranks(ranks, [&](Device& device, Collectives& collectives) {
-    TrainingRig rig(device, collectives, rig_model(dropout));
+    TrainingRig rig(device, collectives, rig_model(dropout), bucket_mib);
     StepBatch batch = rig_step(deal(collectives.rank()), 12, masked);
     batch.step = step;
     train_step(batch,
@@ -62,6 +63,25 @@ TEST(TrainStep, GlobalMeanDoesNotDependOnMicroBatchesOrRanks) {
                             : rank == 1 ? Dealt{part_of(all, 7, 1)}
                                         : Dealt{part_of(all, 8, 4)};
                    }));
+}
+
+// A sum that began before the last micro-batch, or before its layer, would lack a part of it.
+TEST(TrainStep, SumsOfSmallBucketsDuringBackwardLackNothing) {
+  const auto all = rig_sequences(12);
+  const auto deal = [&](int rank) {
+    return rank == 0 ? Dealt{part_of(all, 0, 3), part_of(all, 3, 2), part_of(all, 5, 2)}
+                     : Dealt{part_of(all, 7, 1), part_of(all, 8, 1), part_of(all, 9, 3)};
+  };
+  const StepResult whole_buffer = run_step(2, LossMeanRule::kGlobal, deal);
+  expect_same_step(run_step(1, LossMeanRule::kGlobal, whole), whole_buffer);
+  for (const double bucket_mib : {1e-6, 0.003}) {
+    const StepResult small = run_step(2, LossMeanRule::kGlobal, deal, 0, 0, 5, bucket_mib);
+    EXPECT_NEAR(small.gradient_norm, whole_buffer.gradient_norm,
+                tolerance::kLambF32 * whole_buffer.gradient_norm);
+    for (size_t i = 0; i < small.weights.size(); ++i) {
+      ASSERT_NEAR(small.weights[i], whole_buffer.weights[i], tolerance::kLambF32) << i;
+    }
+  }
 }
 
 TEST(TrainStep, EmptyMicroBatchAddsNothing) {

@@ -29,21 +29,23 @@ inline ModelConfig rig_model(double dropout = 0) {
 
 /// Model, optimizer and timers of one rank, with fresh weights from a fixed seed.
 struct TrainingRig {
-  TrainingRig(Device& rig_device, Collectives& rig_collectives, const ModelConfig& config)
+  TrainingRig(Device& rig_device, Collectives& rig_collectives, const ModelConfig& config,
+              double bucket_mib = 100)
       : device(&rig_device),
         collectives(&rig_collectives),
         stream(rig_device.make_stream()),
         ops(make_cpu_ops(rig_device, *stream)),
         dims(make_dims(config)),
         table(make_param_table(dims, DecayRule::kReference)),
-        optimizer({.base_learning_rate = 0.01}, 100, table,
+        optimizer({.base_learning_rate = 0.01, .bucket_mib = bucket_mib}, 100, table,
                   {.device = device,
                    .stream = stream.get(),
                    .ops = ops.get(),
                    .collectives = collectives}),
         model(config, table, {.tokens = 128, .seqs = 16, .masked = 64}, parts()),
         timers(rig_device, *stream) {
-    model.bind(optimizer.weights(), optimizer.gradients());
+    model.bind(optimizer.weights(), optimizer.gradients(),
+               [this](int64_t end_element) { optimizer.await_weights(end_element); });
     std::vector<float> flat(static_cast<size_t>(table.elements), 0.0f);
     initialize(table, dims, 0.2, 11, flat.data());
     optimizer.set_weights(flat.data());
