@@ -17,6 +17,7 @@
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/shared_memory.cuh"
 
 namespace bertha {
 namespace {
@@ -213,8 +214,7 @@ void launch(CudaContext& context, const CrossEntropy& args, RowResult* results) 
   int64_t cache_bytes = 0;
   if constexpr (kCached) {
     cache_bytes = args.logits.extent(1) * static_cast<int64_t>(sizeof(T));
-    BERTHA_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(cache_bytes)));
+    allow_shared_bytes(kernel, cache_bytes);
   }
   kernel<<<static_cast<unsigned>(rows), kThreads, static_cast<size_t>(cache_bytes),
            context.stream>>>(elements<T>(args.logits), elements<int32_t>(args.labels),

@@ -180,9 +180,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   const int column = team.thread * kOctet;
   RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
-  for (int turn = 0; turn < kBackwardStages - 1; ++turn) {
-    pipeline.request_rows(team, turn, team.first_row + turn * team.row_stride, rows, streams);
-  }
+  pipeline.start(team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
@@ -282,12 +280,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
         .dsum = elements<T>(dsum),
         .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
         .partial = partial};
-    const int bytes = pipeline_bytes<Shape, 2, kBackwardStages>(columns);
-    auto* kernel = embedding_bwd_kernel<Shape>;
-    allow_shared_bytes(kernel, bytes);
-    kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(pointers, rows, columns,
-                                                                            dropout);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    launch_teams<Shape, 2, kBackwardStages>(context.stream, embedding_bwd_kernel<Shape>, blocks,
+                                            columns, pointers, rows, columns, dropout);
   }
   const bool add = args.accumulate == Accumulate::kYes;
   const int64_t segments = args.dsegment_table.extent(0);
@@ -339,14 +333,11 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
       using Shape = decltype(shape);
       const unsigned blocks =
           team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
-      const int bytes = pipeline_bytes<Shape, 3, kForwardStages>(columns);
-      auto* kernel = embedding_fwd_kernel<Shape>;
-      allow_shared_bytes(kernel, bytes);
-      kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(
-          pointers, rows, columns, dropout, args.epsilon);
+      launch_teams<Shape, 3, kForwardStages>(context.stream, embedding_fwd_kernel<Shape>, blocks,
+                                             columns, pointers, rows, columns, dropout,
+                                             args.epsilon);
     });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void run_cuda(CudaContext& context, const EmbeddingBwd& args) {

@@ -16,6 +16,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/shared_memory.cuh"
 
 namespace bertha {
 namespace {
@@ -312,8 +313,7 @@ void add_rows_scanned(CudaContext& context, const ScannedRows& args) {
   dispatch_io(args.rows.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     auto* kernel = add_rows_scanned_kernel<T>;
-    BERTHA_CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kScanBytes));
+    allow_shared_bytes(kernel, kScanBytes);
     kernel<<<grid, kScanThreads, kScanBytes, context.stream>>>(
         aligned_elements<T>(args.rows), elements<int32_t>(args.ids), rows, columns,
         aligned_elements<T>(args.table), table_rows);

@@ -41,8 +41,7 @@ struct BackwardPointers {
   float* partial;  // f32 [blocks, 2, columns]: dgamma, dbeta
 };
 
-// --- rows of octets
-// -------------------------------------------------------------------------------
+// --- rows of octets --------------------------------------------------------------------------
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardBlocks : 1)
@@ -55,9 +54,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   const RowTeam<Shape> team(columns);
   RowPipeline<Shape, 1, kStages> pipeline(slots);
   const T* const streams[1] = {p.x};
-  for (int turn = 0; turn < kStages - 1; ++turn) {
-    pipeline.request_rows(team, turn, team.first_row + turn * team.row_stride, rows, streams);
-  }
+  pipeline.start(team, rows, streams);
   Octet<T> gamma{};
   Octet<T> beta{};
   if (team.inside) {
@@ -101,9 +98,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   const RowTeam<Shape> team(columns);
   RowPipeline<Shape, 2, kStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.x};
-  for (int turn = 0; turn < kStages - 1; ++turn) {
-    pipeline.request_rows(team, turn, team.first_row + turn * team.row_stride, rows, streams);
-  }
+  pipeline.start(team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, nullptr);
   Octet<T> gamma{};
@@ -140,8 +135,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   store_block_sums(team, sums, p.partial);
 }
 
-// --- rows of any width
-// ----------------------------------------------------------------------------
+// --- rows of any width -----------------------------------------------------------------------
 
 constexpr int kThreads = 256;
 constexpr int kAnyWidthBlocks = 8;  // of a multiprocessor
@@ -274,12 +268,8 @@ float* run_team_backward(CudaContext& context, const LayerNormBwd& args, unsigne
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
   float* partial = take_partial(context, blocks, columns);
-  const int bytes = pipeline_bytes<Shape, 2, kStages>(columns);
-  auto* kernel = team_bwd_kernel<Shape>;
-  allow_shared_bytes(kernel, bytes);
-  kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(
-      pointers_of<T>(args, partial), rows, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
+                                  pointers_of<T>(args, partial), rows, columns);
   return partial;
 }
 
@@ -312,11 +302,8 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
         using Shape = decltype(shape);
         const unsigned blocks =
             team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
-        const int bytes = pipeline_bytes<Shape, 1, kStages>(columns);
-        auto* kernel = team_fwd_kernel<Shape>;
-        allow_shared_bytes(kernel, bytes);
-        kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(
-            pointers_of<T>(args), rows, columns, args.epsilon);
+        launch_teams<Shape, 1, kStages>(context.stream, team_fwd_kernel<Shape>, blocks, columns,
+                                        pointers_of<T>(args), rows, columns, args.epsilon);
       });
     } else {
       const unsigned blocks =

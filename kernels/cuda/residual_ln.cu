@@ -55,9 +55,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   const RowTeam<Shape> team(columns);
   RowPipeline<Shape, 2, kForwardStages> pipeline(slots);
   const T* const streams[2] = {p.x, p.residual};
-  for (int turn = 0; turn < kForwardStages - 1; ++turn) {
-    pipeline.request_rows(team, turn, team.first_row + turn * team.row_stride, rows, streams);
-  }
+  pipeline.start(team, rows, streams);
   const bool drops = dropout.active();
   const uint64_t seed = drops ? dropout.random[0] : 0;
   const uint64_t step = drops ? dropout.random[1] : 0;
@@ -141,9 +139,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   const RowTeam<Shape> team(columns);
   RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
-  for (int turn = 0; turn < kBackwardStages - 1; ++turn) {
-    pipeline.request_rows(team, turn, team.first_row + turn * team.row_stride, rows, streams);
-  }
+  pipeline.start(team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   Octet<T> gamma{};
@@ -213,14 +209,11 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
       using Shape = decltype(shape);
       const unsigned blocks =
           team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
-      const int bytes = pipeline_bytes<Shape, 2, kForwardStages>(columns);
-      auto* kernel = residual_ln_fwd_kernel<Shape>;
-      allow_shared_bytes(kernel, bytes);
-      kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(
-          pointers, rows, columns, dropout, args.epsilon);
+      launch_teams<Shape, 2, kForwardStages>(context.stream, residual_ln_fwd_kernel<Shape>, blocks,
+                                             columns, pointers, rows, columns, dropout,
+                                             args.epsilon);
     });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
@@ -248,12 +241,8 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
             .dresidual = aligned_elements<T>(args.dresidual),
             .dx = aligned_elements<T>(args.dx),
             .partial = partial};
-        const int bytes = pipeline_bytes<Shape, 2, kBackwardStages>(columns);
-        auto* kernel = residual_ln_bwd_kernel<Shape>;
-        allow_shared_bytes(kernel, bytes);
-        kernel<<<blocks, team_threads<Shape>(columns), bytes, context.stream>>>(pointers, rows,
-                                                                                columns, dropout);
-        BERTHA_CUDA_CHECK(cudaGetLastError());
+        launch_teams<Shape, 2, kBackwardStages>(context.stream, residual_ln_bwd_kernel<Shape>,
+                                                blocks, columns, pointers, rows, columns, dropout);
       }
       finish_column_sums<T, 3>(context, partial, blocks, columns,
                                {{{elements<T>(args.dgamma), add},

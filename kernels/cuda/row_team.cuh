@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/shared_memory.cuh"
 
 namespace bertha {
 
@@ -132,8 +133,8 @@ class RowPipeline {
 
   __device__ explicit RowPipeline(uint4* shared) : slots_(shared + threadIdx.x) {}
 
-  /// Starts the copies of batch `turn`: from(tensor, r) points
-  /// to the thread's octet of row r, and nothing is read where live(r) is false: zeros stand there.
+  /// Starts the copies of batch `turn`: from(tensor, r) points to the thread's octet of row r, and
+  /// nothing is read where live(r) is false: zeros stand there.
   template <class From, class Live>
   __device__ __forceinline__ void request(int turn, const From& from, const Live& live) {
 #pragma unroll
@@ -167,6 +168,13 @@ class RowPipeline {
     }
     commit();
   }
+  /// Requests a team's first batches, as many as are under way while one is at work.
+  __device__ __forceinline__ void start(const RowTeam<Shape>& team, int64_t rows,
+                                        const T* const (&from)[kTensors]) {
+    for (int turn = 0; turn < kStages - 1; ++turn) {
+      request_rows(team, turn, team.first_row + turn * team.row_stride, rows, from);
+    }
+  }
   /// Closes the copies of a batch, also of one beyond the last row.
   __device__ __forceinline__ void commit() { __pipeline_commit(); }
   /// Waits for the oldest batch.
@@ -194,11 +202,15 @@ int pipeline_bytes(int64_t columns) {
          static_cast<int>(team_threads<Shape>(columns));
 }
 
-/// Allows a kernel that much dynamic shared memory: beyond 48 KiB CUDA wants to be asked.
-template <class Kernel>
-void allow_shared_bytes(Kernel* kernel, int bytes) {
-  BERTHA_CUDA_CHECK(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+/// Launches a kernel of teams with the dynamic shared memory of its RowPipeline.
+template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
+void launch_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                  int64_t columns, const Arguments&... arguments) {
+  const int bytes = pipeline_bytes<Shape, kTensors, kStages>(columns);
+  allow_shared_bytes(kernel, bytes);
+  kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
+      arguments...);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:

@@ -64,20 +64,8 @@ TEST(CudaLamb, SegmentsOfOneTensorNeedNotBeNeighbours) {
 }
 
 TEST(CudaLamb, TheTrustRatioNeedsDecayAndBothNorms) {
-  struct Case {
-    bool decay;
-    double w2;
-    double u2;
-    float ratio;
-  };
-  for (const Case& c : {Case{true, 16, 4, 2}, Case{false, 16, 4, 1}, Case{true, 0, 4, 1},
-                        Case{true, 16, 0, 1}, Case{true, 1, 100, 0.1f}}) {
-    Shard shard(1, 1);
-    shard.segments = {{.tensor = 0, .begin = 0, .end = 1, .decay = c.decay}};
-    shard.weight = {10.0f};
-    shard.update = {1.0f};
-    shard.norms = {c.w2, c.u2};
-    shard.state.learning_rate = 0.5f;
+  for (const TrustRatioCase& c : kTrustRatioCases) {
+    Shard shard = trust_ratio_shard(c);
     const GpuShard on_gpu(shard, DType::kF32);
     gpu().ops->lamb_apply(on_gpu.apply_args());
     EXPECT_FLOAT_EQ(on_gpu.read_weight()[0], 10.0f - 0.5f * c.ratio);

@@ -81,4 +81,25 @@ inline Shard ragged_shard() {
   return shard;
 }
 
+/// |w| and |u| of one tensor as sums of squares, and the ratio that follows.
+struct TrustRatioCase {
+  bool decay;
+  double w2;
+  double u2;
+  float ratio;
+};
+inline constexpr TrustRatioCase kTrustRatioCases[] = {
+    {true, 16, 4, 2}, {false, 16, 4, 1}, {true, 0, 4, 1}, {true, 16, 0, 1}, {true, 1, 100, 0.1f}};
+
+/// One weight of 10 with an update of 1 at learning rate 0.5.
+inline Shard trust_ratio_shard(const TrustRatioCase& c) {
+  Shard shard(1, 1);
+  shard.segments = {{.tensor = 0, .begin = 0, .end = 1, .decay = c.decay}};
+  shard.weight = {10.0f};
+  shard.update = {1.0f};
+  shard.norms = {c.w2, c.u2};
+  shard.state.learning_rate = 0.5f;
+  return shard;
+}
+
 }  // namespace bertha::testing

@@ -13,8 +13,7 @@
 //             48 x 512                      191 (207)     265 (268)
 //             192 x 128                      77  (91)      91 (111)
 // Tried     32 queries a warp in 8 warps of 255 registers: 10 to 31 us more, but at 48 x 512
-// without
-//           dropout 2 less. 12 warps of 168 registers: 5 to 13 more. Thread blocks of 128 queries:
+//           without dropout 2 less. 12 warps of 168 registers: 5 to 13 more. Thread blocks of 128 queries:
 //           7 to 9 more where sequences are long. Unrolled key tiles save 2 to 6 us at 192 x 128
 //           and nothing for buckets of 256. Drawing, storing and using the random bits is what lies
 //           between the columns; a kernel of their own beside the product before could hide most.

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <limits>
 
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/shared_memory.cuh"
 
 namespace bertha {
 
@@ -58,12 +58,7 @@ inline unsigned blocks_of_heads(AttentionBatch& batch, int rows_per_block) {
 template <class Shape, class Params>
 void launch_mma(void (*kernel)(Params), Shape, int shared_bytes, const AttentionLaunch& launch,
                 Params params) {
-  // More than a kernel gets unasked. Remembering that it was asked for would be state per device.
-  constexpr int kUnasked = 48 * 1024;
-  if (shared_bytes > kUnasked) {
-    BERTHA_CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  }
+  allow_shared_bytes(kernel, shared_bytes);
   const unsigned blocks = blocks_of_heads(params.batch, Shape::kRows);
   kernel<<<blocks, Shape::kThreads, static_cast<size_t>(shared_bytes), launch.stream>>>(params);
   BERTHA_CUDA_CHECK(cudaGetLastError());
