@@ -1,6 +1,7 @@
 #include "harness/report/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,22 @@ namespace {
        "; free space or choose another folder with log.run_dir");
 }
 
+/// Holds the file for this descriptor alone. A file system without locks is not asked twice: there,
+/// only opening a file while another process writes to it is without protection.
+class Held {
+ public:
+  explicit Held(int descriptor) : descriptor_(descriptor) {
+    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~Held() { ::flock(descriptor_, LOCK_UN); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 bool ends_inside_a_line(int descriptor) {
   const off_t end = ::lseek(descriptor, 0, SEEK_END);
   char last = '\n';
@@ -33,7 +50,7 @@ AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail_with_errno("cannot open for writing", path, errno);
   try {
-    if (content == Content::kLines && ends_inside_a_line(descriptor_)) append("\n");
+    if (content == Content::kLines) end_last_line();
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -42,7 +59,18 @@ AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
 
 AppendFile::~AppendFile() { ::close(descriptor_); }
 
+void AppendFile::end_last_line() {
+  // A writer's record becomes visible page by page: without the lock it looks unfinished meanwhile.
+  const Held held(descriptor_);
+  if (ends_inside_a_line(descriptor_)) write("\n");
+}
+
 void AppendFile::append(std::string_view bytes) {
+  const Held held(descriptor_);
+  write(bytes);
+}
+
+void AppendFile::write(std::string_view bytes) {
   // One write() takes the whole record; the loop only serves signals and a file system that takes
   // less than asked.
   while (!bytes.empty()) {

@@ -6,8 +6,9 @@
 
 namespace bertha {
 
-/// A file that only grows. Every append is one write() of the whole record, so records of a process
-/// that is killed, or of two processes that log to one file, never mix within a line.
+/// A file that only grows. Every append is one write() of the whole record under the file's lock,
+/// so records of a process that is killed, or of two processes that log to one file, never mix
+/// within a line.
 ///
 /// Writes    creates the file; a last line that a killed process left unfinished is ended first.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...).
@@ -27,6 +28,9 @@ class AppendFile {
   const std::string& path() const { return path_; }
 
  private:
+  void end_last_line();
+  void write(std::string_view bytes);
+
   std::string path_;
   int descriptor_ = -1;
 };
