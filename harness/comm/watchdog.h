@@ -4,22 +4,28 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "harness/comm/world.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 
-/// Ends a run whose rank has not beaten for `timeout_s`, for example because a peer hangs.
+/// Ends a run that cannot go on by itself: its rank has not beaten for `timeout_s`, for example
+/// because a peer hangs, or communication has failed while the rank waits for the device.
 ///
 /// Threads   has one of its own; beat() from any.
 class Watchdog {
  public:
   struct Options {
-    double timeout_s = 0;  // 0 = off: no thread
+    double timeout_s = 0;  // 0 = silence is never a hang
     std::string rank_name = "";
-    std::function<void(const std::string& message)> on_hang = {};  // on the watchdog's thread, once
+    /// Throws when the rank cannot go on; empty = never asked. Must not block.
+    std::function<void()> check = {};
+    /// On the watchdog's thread, once: after too long a silence (kHang), or what `check` threw.
+    std::function<void(const Error& error)> on_failure = {};
   };
 
   explicit Watchdog(Options options);
@@ -32,6 +38,7 @@ class Watchdog {
 
  private:
   void watch();
+  std::optional<Error> look(double silence_s) const;
 
   Options options_;
   std::mutex mutex_;
@@ -43,7 +50,7 @@ class Watchdog {
   std::thread thread_;  // last: it uses what is above
 };
 
-/// The options that log where this rank stands and end all ranks with ExitCode::kHang.
-Watchdog::Options watchdog_of(World& world, double timeout_s);
+/// The options that, on a failure, log it and end all ranks with its code.
+Watchdog::Options watchdog_of(World& world, double timeout_s, std::function<void()> check);
 
 }  // namespace bertha

@@ -73,8 +73,9 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
   check_data_paths(config);
   TrainingRun run = start_run(config, world, info);
   open_data(run);
-  run.watchdog =
-      std::make_unique<Watchdog>(watchdog_of(world, config.train.hang_timeout_minutes * 60));
+  Collectives& collectives = *run.session->backend.collectives;
+  run.watchdog = std::make_unique<Watchdog>(watchdog_of(
+      world, config.train.hang_timeout_minutes * 60, [&collectives] { collectives.check(); }));
   Stop stop = next_stop(run);
   while (stop == Stop::kNo) {
     run_step(run);

@@ -1,5 +1,7 @@
 // What rank_failure_test.py starts under mpirun: ranks that throw, hang or die as told.
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -20,7 +22,10 @@ int fail_as_told(World& world, const std::string& how) {
   // As in training, where SIGTERM only asks for a checkpoint.
   std::signal(SIGTERM, ignore_signal);
   const bool chosen = world.rank() == world.size() - 1;
-  Watchdog watchdog(watchdog_of(world, how == "hang" ? 1.0 : 0.0));
+  const auto check = [=] {
+    if (chosen && how == "lost-peer") fail(ExitCode::kEnvironment, "communication: peer lost");
+  };
+  Watchdog watchdog(watchdog_of(world, how == "hang" ? 1.0 : 0.0, check));
   watchdog.beat(7, "forward");
   world.barrier();
   if (how == "all-throw") fail(ExitCode::kData, "shard 3 is torn; prepare it again");
@@ -31,6 +36,9 @@ int fail_as_told(World& world, const std::string& how) {
   if (chosen && how == "segfault") std::raise(SIGSEGV);
   if (chosen && how == "hang") {
     for (;;) std::raise(SIGSTOP);
+  }
+  if (chosen && how == "lost-peer") {
+    for (;;) pause();  // as a rank that waits for its device
   }
   if (how == "exit-3") return world.agree_max(chosen ? 3 : 0);
   world.barrier();

@@ -10,7 +10,7 @@ import time
 import unittest
 
 MPIEXEC, PROGRAM = sys.argv[1:3]
-MOST_SECONDS = 5.0
+MOST_SECONDS = 10.0
 SENTENCE = "shard 3 is torn; prepare it again"
 
 
@@ -85,6 +85,10 @@ class RankFailure(unittest.TestCase):
     def test_a_hanging_rank_is_reported_with_step_and_phase(self):
         output = self.check(2, "hang", 124, "has stood still for 1 s in step 7, phase forward")
         self.assertIn("rank 0 of 2", output)
+
+    def test_communication_that_fails_while_a_rank_waits_ends_the_job(self):
+        output = self.check(3, "lost-peer", 5, "communication: peer lost")
+        self.assertIn("rank 2 of 3", output)
 
     def test_the_agreed_exit_code_is_everybodys(self):
         self.check(3, "exit-3", 3, "error", 0)
