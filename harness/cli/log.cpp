@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 
+#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/option_checks.h"
 #include "harness/report/mlperf_check.h"
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 struct LogOptions {
   std::string path;
-  double target_accuracy = 0.720;
+  MlperfCheckOptions rules;
   std::string output;
 };
 
@@ -26,9 +27,8 @@ std::string file_of(const std::string& path, const std::string& inside) {
 
 int run_check(const LogOptions& options) {
   const std::string path = file_of(options.path, "mllog/result_0.txt");
-  const MlperfCheckResult result =
-      check_mlperf_log(path, {.target_accuracy = options.target_accuracy});
-  std::cout << check_report(path, result);
+  const MlperfCheckResult result = check_mlperf_log(path, options.rules);
+  std::cout << check_report(path, result, options.rules.rule_set);
   return static_cast<int>(result.passed() ? ExitCode::kSuccess : ExitCode::kCompliance);
 }
 
@@ -46,17 +46,20 @@ void add_check(CLI::App& log, Chosen& chosen) {
       log, chosen,
       {.name = "check",
        .description =
-           "Checks an MLLOG file against the rules of MLPerf BERT (rule set 5.0.0); exit "
-           "code 8 when one is broken.",
+           "Checks an MLLOG file against the rules of MLPerf BERT; exit code 8 when one is broken.",
        .examples = {"bertha log check runs/latest",
                     "bertha log check runs/latest/mllog/result_0.txt",
+                    "bertha log check runs/latest --ruleset 4.0.0",
                     "bertha log check runs/latest --target-accuracy 0.2"}});
   const auto options = std::make_shared<LogOptions>();
   check.add_option("path", options->path, "Run folder, or result file")
       ->required()
       ->type_name("PATH");
+  add_choice<RuleSet>(check, "--ruleset", options->rules.rule_set,
+                      {{"4.0.0", RuleSet::k4_0_0}, {"5.0.0", RuleSet::k5_0_0}},
+                      "Rule set to check by (default 5.0.0, the last that has BERT)");
   check
-      .add_option("--target-accuracy", options->target_accuracy,
+      .add_option("--target-accuracy", options->rules.target_accuracy,
                   "Accuracy that some evaluation has to reach (default 0.720)")
       ->check(fraction())
       ->type_name("X");

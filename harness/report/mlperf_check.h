@@ -15,7 +15,12 @@ struct LogFinding {
   std::string text = {};
 };
 
+/// The newest rule sets that have BERT; 5.0.0 is the last of all.
+enum class RuleSet { k4_0_0, k5_0_0 };
+const char* name_of(RuleSet rule_set);
+
 struct MlperfCheckOptions {
+  RuleSet rule_set = RuleSet::k5_0_0;
   /// What some evaluation has to reach. The benchmark's is 0.720; small runs have their own.
   double target_accuracy = 0.720;
 };
@@ -27,21 +32,23 @@ struct MlperfCheckResult {
   bool passed() const;
 };
 
-/// Checks a recorded log against the rules for BERT of rule set 5.0.0, closed or open division as
-/// the log says: every line parses, keys occur as often as required, intervals come in order, the
-/// start-up limit holds, the target was reached, a seed is there. Independent of the code that
-/// writes logs. Stricter than the official checker where that would lose a record silently: two
-/// records on one line are an error.
+/// Checks a recorded log against the rules for BERT, closed or open division as the log says: every
+/// line parses, keys occur as often as required, intervals come in order, the start-up limit holds,
+/// the target was reached, a seed is there. Passes what the official checkers of one log (of
+/// compliance and of seeds) pass, and nothing else; further remarks are warnings. Independent of
+/// the code that writes logs.
 ///
 /// Errors    Error(kData) when the file cannot be read. What is wrong with the log is no exception.
-/// Source    github.com/mlcommons/logging, compliance_checker/training_5.0.0 {common,
-/// closed_common,
-///           closed_bert, open_common, open_bert}.yaml, mlp_compliance.py, seed_checker.py.
+/// Source    github.com/mlcommons/logging, compliance_checker/mlp_compliance.py; the rules of keys
+///           are in mlperf_rules.h.
 MlperfCheckResult check_mlperf_log(const std::string& path, const MlperfCheckOptions& options = {});
 MlperfCheckResult check_mlperf_text(const std::string& text,
                                     const MlperfCheckOptions& options = {});
 
-/// One line per finding ("FILE:12: error: ...") and a verdict; ends in a newline.
-std::string check_report(const std::string& path, const MlperfCheckResult& result);
+/// One line per finding: "FILE:12: error: ...".
+std::string findings_text(const std::string& path, const MlperfCheckResult& result);
+/// The findings and a verdict; ends in a newline.
+std::string check_report(const std::string& path, const MlperfCheckResult& result,
+                         RuleSet rule_set = RuleSet::k5_0_0);
 
 }  // namespace bertha

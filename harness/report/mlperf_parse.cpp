@@ -74,7 +74,7 @@ MlperfRecords parse_mlperf_text(const std::string& text) {
     const size_t last = line.rfind(kToken);
     if (last == std::string::npos) continue;
     if (line.find(kToken) != last) {
-      all.findings.push_back({FindingLevel::kError, number,
+      all.findings.push_back({FindingLevel::kWarning, number,
                               "more than one record on this line; only the last is read"});
     }
     parse_record(std::string_view(line).substr(last + kToken.size()), number, all);
