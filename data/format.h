@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-// The datasets of both layouts. FORMAT.md tells the same facts in words.
+// The datasets of the layouts. FORMAT.md tells the same facts in words.
 namespace dataset_names {
 inline constexpr const char* kInputIds = "input_ids";
 inline constexpr const char* kInputMask = "input_mask";
@@ -15,6 +15,8 @@ inline constexpr const char* kSegmentIds = "segment_ids";
 inline constexpr const char* kMaskedPositions = "masked_lm_positions";
 inline constexpr const char* kMaskedIds = "masked_lm_ids";
 inline constexpr const char* kNextSentenceLabels = "next_sentence_labels";
+inline constexpr const char* kPackedTokens = "packed_input_len";
+inline constexpr const char* kPackedMasked = "packed_masked_lm_len";
 }  // namespace dataset_names
 
 /// What one row of a dataset is as wide as, in the fixed-length layout.
@@ -42,6 +44,16 @@ inline constexpr std::array<DatasetFormat, 6> kFixedLengthDatasets{{
     {dataset_names::kMaskedPositions, Hdf5Element::kI16, Hdf5Rows::kPlain, RowWidth::kMasked},
     {dataset_names::kMaskedIds, Hdf5Element::kI16, Hdf5Rows::kPlain, RowWidth::kMasked},
     {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kPlain, RowWidth::kOne},
+}};
+
+inline constexpr std::array<DatasetFormat, 7> kPackedDatasets{{
+    {dataset_names::kInputIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kSegmentIds, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kPackedTokens, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedPositions, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kPackedMasked, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
 }};
 
 /// Rows per chunk of the files written here: of lists, and of padded rows, which are larger.

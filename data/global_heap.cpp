@@ -112,40 +112,63 @@ void GlobalHeapReader::find_objects(Collection& collection, const Place& place) 
   }
 }
 
+std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
+    const std::string& dataset, const Hdf5RowBlock& block) const {
+  const Place first{dataset, block.first_row};
+  if (block.num_rows > file_bytes_ / kDescriptorBytes) {
+    damaged(first, concat(block.num_rows, " rows in a file of ", file_bytes_, " bytes"));
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(block.num_rows * kDescriptorBytes));
+  read_at(block.file_offset_bytes, bytes, first);
+  std::vector<Descriptor> descriptors(static_cast<size_t>(block.num_rows));
+  for (int64_t i = 0; i < block.num_rows; ++i) {
+    const std::byte* at = bytes.data() + i * kDescriptorBytes;
+    Descriptor& descriptor = descriptors[static_cast<size_t>(i)];
+    descriptor = {.length = load<uint32_t>(at),
+                  .address_bytes = load<int64_t>(at + 4),
+                  .index = load<uint32_t>(at + 12)};
+    if (descriptor.length > kMostElementsPerRow) {
+      damaged({dataset, block.first_row + i},
+              concat(descriptor.length, " elements, want at most ", kMostElementsPerRow));
+    }
+  }
+  return descriptors;
+}
+
+std::vector<int64_t> GlobalHeapReader::read_lengths(const std::string& dataset,
+                                                    std::span<const Hdf5RowBlock> blocks) {
+  std::vector<int64_t> lengths;
+  for (const Hdf5RowBlock& block : blocks) {
+    for (const Descriptor& descriptor : read_descriptors(dataset, block)) {
+      lengths.push_back(descriptor.length);
+    }
+  }
+  return lengths;
+}
+
 template <class T>
 RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
                                           std::span<const Hdf5RowBlock> blocks) {
   RaggedRows<T> rows;
-  std::vector<std::byte> descriptors;
   for (const Hdf5RowBlock& block : blocks) {
-    const Place first{dataset, block.first_row};
-    if (block.num_rows > file_bytes_ / kDescriptorBytes) {
-      damaged(first, concat(block.num_rows, " rows in a file of ", file_bytes_, " bytes"));
-    }
-    descriptors.resize(static_cast<size_t>(block.num_rows * kDescriptorBytes));
-    read_at(block.file_offset_bytes, descriptors, first);
-    for (int64_t i = 0; i < block.num_rows; ++i) {
-      const Place place{dataset, block.first_row + i};
-      const std::byte* descriptor = descriptors.data() + i * kDescriptorBytes;
-      const int64_t length = load<uint32_t>(descriptor);
-      const auto index = load<uint32_t>(descriptor + 12);
+    Place place{dataset, block.first_row};
+    for (const Descriptor& descriptor : read_descriptors(dataset, block)) {
       const auto old_size = rows.values.size();
-      if (length > kMostElementsPerRow) {
-        damaged(place, concat(length, " elements, want at most ", kMostElementsPerRow));
-      }
-      if (length > 0) {
-        const Collection& collection = collection_at(load<int64_t>(descriptor + 4), place);
-        const Object object =
-            index < collection.objects.size() ? collection.objects[index] : Object{};
-        if (object.size_bytes != length * static_cast<int64_t>(sizeof(T))) {
-          damaged(place, concat("a list of ", object.size_bytes, " bytes, want ", length,
+      if (descriptor.length > 0) {
+        const Collection& collection = collection_at(descriptor.address_bytes, place);
+        const Object object = descriptor.index < collection.objects.size()
+                                  ? collection.objects[descriptor.index]
+                                  : Object{};
+        if (object.size_bytes != descriptor.length * static_cast<int64_t>(sizeof(T))) {
+          damaged(place, concat("a list of ", object.size_bytes, " bytes, want ", descriptor.length,
                                 " elements of ", sizeof(T), " bytes"));
         }
-        rows.values.resize(old_size + static_cast<size_t>(length));
+        rows.values.resize(old_size + static_cast<size_t>(descriptor.length));
         std::memcpy(rows.values.data() + old_size, collection.bytes.data() + object.begin_bytes,
                     static_cast<size_t>(object.size_bytes));
       }
       rows.offsets.push_back(std::ssize(rows.values));
+      ++place.row;
     }
   }
   return rows;

@@ -22,6 +22,10 @@ struct RaggedRows {
     const auto i = static_cast<size_t>(row);
     return offsets[i + 1] - offsets[i];
   }
+  std::span<const T> operator[](int64_t row) const {
+    const auto first = static_cast<size_t>(offsets[static_cast<size_t>(row)]);
+    return std::span(values).subspan(first, static_cast<size_t>(length(row)));
+  }
 };
 
 /// Reads ragged HDF5 rows straight from the file. A row is a 16-byte descriptor (length, address,
@@ -43,11 +47,19 @@ class GlobalHeapReader {
   /// All rows of the blocks. T is int8_t or int16_t.
   template <class T>
   RaggedRows<T> read_rows(const std::string& dataset, std::span<const Hdf5RowBlock> blocks);
+  /// The number of elements of each row, without reading them.
+  std::vector<int64_t> read_lengths(const std::string& dataset,
+                                    std::span<const Hdf5RowBlock> blocks);
 
  private:
   struct Place {
     const std::string& dataset;
     int64_t row;
+  };
+  struct Descriptor {
+    int64_t length = 0;
+    int64_t address_bytes = 0;
+    uint32_t index = 0;
   };
   struct Object {
     int64_t begin_bytes = 0;
@@ -60,6 +72,9 @@ class GlobalHeapReader {
   };
 
   void read_at(int64_t offset_bytes, std::span<std::byte> out, const Place& place) const;
+  /// The descriptors of a block of rows, with their lengths checked.
+  std::vector<Descriptor> read_descriptors(const std::string& dataset,
+                                           const Hdf5RowBlock& block) const;
   const Collection& collection_at(int64_t address_bytes, const Place& place);
   void find_objects(Collection& collection, const Place& place) const;
   [[noreturn]] void damaged(const Place& place, const std::string& what) const;

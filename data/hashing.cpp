@@ -113,15 +113,21 @@ std::string md5_of_text(const std::string& text) {
   return digest.finish();
 }
 
-std::string md5_of_lists(const SampleSet& samples) {
+std::string md5_of_lists(const SampleSet& samples, std::span<const int64_t> row_offsets) {
+  const int64_t num_rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1;
+  const auto first_token = [&](int64_t row) {
+    const int64_t sample = row_offsets.empty() ? row : row_offsets[static_cast<size_t>(row)];
+    return static_cast<size_t>(samples.token_offsets[static_cast<size_t>(sample)]);
+  };
   Digest row_digest(EVP_md5());
   Digest list_digest(EVP_md5());
   std::string text;
   list_digest.update("[", 1);
-  for (int64_t i = 0; i < samples.size(); ++i) {
-    python_list(samples[i].token_ids, text);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const size_t first = first_token(row);
+    python_list(std::span(samples.token_ids).subspan(first, first_token(row + 1) - first), text);
     row_digest.update(text.data(), text.size());
-    text = concat(i == 0 ? "'" : ", '", row_digest.finish(), "'");
+    text = concat(row == 0 ? "'" : ", '", row_digest.finish(), "'");
     list_digest.update(text.data(), text.size());
   }
   list_digest.update("]", 1);

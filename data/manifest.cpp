@@ -6,6 +6,7 @@
 
 #include "data/hashing.h"
 #include "data/new_file.h"
+#include "data/shard_reader.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -174,13 +175,13 @@ Manifest read_manifest(const std::string& path) {
 }
 
 ManifestShard describe_shard(const std::string& path, const SampleLimits& limits) {
-  const SampleSet samples = read_shard(path, 0, limits);
+  const ShardContents shard = read_shard_reporting(path, 0, limits, stop_at_violation(path));
   const std::filesystem::path file(path);
   return {.name = file.filename().string(),
-          .samples = samples.size(),
+          .samples = shard.samples.size(),
           .bytes = static_cast<int64_t>(std::filesystem::file_size(file)),
           .xxh3 = xxh3_of_file(path),
-          .md5_of_lists = md5_of_lists(samples)};
+          .md5_of_lists = md5_of_lists(shard.samples, shard.row_offsets)};
 }
 
 }  // namespace bertha

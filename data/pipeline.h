@@ -13,7 +13,9 @@ namespace bertha {
 enum class ExchangePadding : uint8_t { kOff, kAllGather, kLengths };
 enum class SampleOrder : uint8_t { kWindowed, kPublished };
 
-/// Everything the pipeline needs to know. Counts are of sequences.
+/// Everything the pipeline needs to know. Counts are of sequences, also where the shards hold
+/// packs: these are taken apart when a shard is read, so that shuffling, exchange and batches see
+/// single sequences and a step holds exactly global_batch_seqs of them.
 struct PipelineOptions {
   std::vector<std::string> shards;  // paths, sorted
   std::vector<std::string> shard_xxh3 =
@@ -82,7 +84,8 @@ std::vector<HostBatch> load_eval_batches(const EvalOptions& options, int rank, i
                                          const HostAllocator& allocate);
 
 /// The shards of a data folder, sorted by name: files whose name contains "part" and ends in
-/// .hdf5 or .hdf (or the file itself when `path` is a file). Error(kData) when there is none.
+/// .hdf5 or .hdf, or is part_N or part_N_of_S without an ending (or the file itself when `path` is
+/// a file). Error(kData) when there is none.
 std::vector<std::string> list_shards(const std::string& path);
 
 /// Plain memory, aligned to 256 bytes.

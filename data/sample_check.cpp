@@ -80,4 +80,12 @@ void check_sample(const SampleView& sample, int64_t row_index, const SampleLimit
   }
 }
 
+void refuse_wrong_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
+                         const std::string& path) {
+  check_sample(sample, row, limits, [&](const Violation& found) {
+    fail(ExitCode::kData, path, ": refusing to write row ", found.row, ", dataset ", found.dataset,
+         ": ", found.what);
+  });
+}
+
 }  // namespace bertha

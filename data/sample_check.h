@@ -24,4 +24,8 @@ using ViolationReport = std::function<void(const Violation&)>;
 void check_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
                   const ViolationReport& report);
 
+/// Error(kData) naming `path`, where the sample was to be written as this row, when it is wrong.
+void refuse_wrong_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
+                         const std::string& path);
+
 }  // namespace bertha

@@ -8,8 +8,9 @@
 
 namespace bertha {
 
-/// The two official HDF5 layouts; FORMAT.md has them byte for byte.
-enum class ShardLayout : uint8_t { kVariableLength, kFixedLength };
+/// The official HDF5 layouts; FORMAT.md has them byte for byte. A row of kPacked is a pack of some
+/// sequences; it becomes these sequences when it is read, and nothing else knows of packs.
+enum class ShardLayout : uint8_t { kVariableLength, kFixedLength, kPacked };
 
 /// What a sample may hold; everything outside is an error that names shard, row and value.
 struct SampleLimits {
@@ -21,7 +22,8 @@ struct SampleLimits {
 /// The layout and the number of samples, without reading them.
 struct ShardInfo {
   ShardLayout layout = ShardLayout::kVariableLength;
-  int64_t num_samples = 0;
+  int64_t num_rows = 0;     // of the datasets: packs in a packed shard, else samples
+  int64_t num_samples = 0;  // sequences
 };
 ShardInfo inspect_shard(const std::string& path);
 
@@ -43,6 +45,8 @@ class ShardWriter {
   /// Error(kData) with the path and the reason (disk full, no permission).
   virtual void finish() = 0;
 };
+/// A writer of kPacked puts a sample into the pack of the one before it while there is room
+/// (max_seq_tokens, kPublishedSeqsPerPack); packed_writer.h leaves that to the caller.
 std::unique_ptr<ShardWriter> make_shard_writer(const std::string& path, ShardLayout layout,
                                                const SampleLimits& limits);
 

@@ -66,13 +66,22 @@ Extents expect_datasets(const Hdf5Input& file, std::span<const DatasetFormat> fo
 }
 
 ShardLayout layout_of(const Hdf5Input& file) {
-  return file.has(dataset_names::kInputMask) ? ShardLayout::kFixedLength
-                                             : ShardLayout::kVariableLength;
+  using namespace dataset_names;
+  if (file.has(kInputMask)) return ShardLayout::kFixedLength;
+  const bool packed = file.has(kPackedTokens) || file.has(kPackedMasked);
+  return packed ? ShardLayout::kPacked : ShardLayout::kVariableLength;
 }
 
 Extents expect_layout(const Hdf5Input& file, ShardLayout layout) {
-  return layout == ShardLayout::kFixedLength ? expect_datasets(file, kFixedLengthDatasets)
-                                             : expect_datasets(file, kVariableLengthDatasets);
+  switch (layout) {
+    case ShardLayout::kFixedLength:
+      return expect_datasets(file, kFixedLengthDatasets);
+    case ShardLayout::kPacked:
+      return expect_datasets(file, kPackedDatasets);
+    case ShardLayout::kVariableLength:
+      break;
+  }
+  return expect_datasets(file, kVariableLengthDatasets);
 }
 
 /// Makes `rows` as long as `offsets` say, row by row, reporting each row that is not.
@@ -94,6 +103,7 @@ void match_lengths(const char* dataset, const char* other, RaggedRows<T>& rows,
                 values.begin() + offsets[i]);
   }
   rows.values = std::move(values);
+  rows.offsets = offsets;
 }
 
 SampleSet read_variable_length(const Hdf5Input& file, const Extents& extents,
@@ -116,6 +126,114 @@ SampleSet read_variable_length(const Hdf5Input& file, const Extents& extents,
   samples.next_sentence_labels.resize(static_cast<size_t>(extents.rows));
   file.read(kNextSentenceLabels, 0, extents.rows, samples.next_sentence_labels);
   return samples;
+}
+
+/// The datasets of packed rows as they lie in the file.
+struct PackedRows {
+  RaggedRows<int16_t> tokens;
+  RaggedRows<int8_t> segments;
+  RaggedRows<int16_t> seq_tokens;
+  RaggedRows<int16_t> positions;  // in the pack
+  RaggedRows<int16_t> labels;
+  RaggedRows<int16_t> seq_masked;
+  RaggedRows<int8_t> next;
+};
+
+/// What does not add up in a pack; empty when all does.
+Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tokens) {
+  using namespace dataset_names;
+  const auto wrong = [&](const char* dataset, const auto&... words) {
+    return Violation{.row = row, .dataset = dataset, .what = concat(words...)};
+  };
+  const auto seq_tokens = rows.seq_tokens[row];
+  const auto seq_masked = rows.seq_masked[row];
+  const int64_t tokens = rows.tokens.length(row);
+  if (tokens < 1 || tokens > max_seq_tokens) {
+    return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens);
+  }
+  const auto low = std::find_if(seq_tokens.begin(), seq_tokens.end(), [](int t) { return t < 1; });
+  if (low != seq_tokens.end()) {
+    return wrong(kPackedTokens, "element ", low - seq_tokens.begin(), " is ", *low,
+                 ", want 1 or more");
+  }
+  const int64_t sum = std::accumulate(seq_tokens.begin(), seq_tokens.end(), int64_t{0});
+  if (sum != tokens) {
+    return wrong(kPackedTokens, "adds up to ", sum, " tokens, but ", kInputIds, " has ", tokens);
+  }
+  if (seq_masked.size() != seq_tokens.size()) {
+    return wrong(kPackedMasked, seq_masked.size(), " elements, but ", kPackedTokens, " has ",
+                 seq_tokens.size(), "; want as many");
+  }
+  const auto negative =
+      std::find_if(seq_masked.begin(), seq_masked.end(), [](int m) { return m < 0; });
+  if (negative != seq_masked.end()) {
+    return wrong(kPackedMasked, "element ", negative - seq_masked.begin(), " is ", *negative,
+                 ", want 0 or more");
+  }
+  const int64_t masked = std::accumulate(seq_masked.begin(), seq_masked.end(), int64_t{0});
+  if (masked != rows.positions.length(row)) {
+    return wrong(kPackedMasked, "adds up to ", masked, ", but ", kMaskedPositions, " has ",
+                 rows.positions.length(row), " elements");
+  }
+  if (rows.next.length(row) != std::ssize(seq_tokens)) {
+    return wrong(kNextSentenceLabels, rows.next.length(row), " elements, but ", kPackedTokens,
+                 " has ", seq_tokens.size(), "; want as many");
+  }
+  return {};
+}
+
+/// The sequences of a pack whose lengths add up. Their positions count from their own first token.
+void append_pack(const PackedRows& rows, int64_t row, SampleSet& samples) {
+  const auto seq_tokens = rows.seq_tokens[row];
+  std::vector<int16_t> positions;
+  size_t token = 0;
+  size_t masked = 0;
+  for (size_t seq = 0; seq < seq_tokens.size(); ++seq) {
+    const auto num_tokens = static_cast<size_t>(seq_tokens[seq]);
+    const auto num_masked = static_cast<size_t>(rows.seq_masked[row][seq]);
+    positions.clear();
+    for (const int16_t position : rows.positions[row].subspan(masked, num_masked)) {
+      // Saturates: a wrong one must not become a right one.
+      positions.push_back(static_cast<int16_t>(
+          std::max(static_cast<int>(position) - static_cast<int>(token), INT16_MIN)));
+    }
+    samples.append({.token_ids = rows.tokens[row].subspan(token, num_tokens),
+                    .segment_ids = rows.segments[row].subspan(token, num_tokens),
+                    .masked_positions = positions,
+                    .masked_ids = rows.labels[row].subspan(masked, num_masked),
+                    .next_sentence_label = rows.next[row][seq]});
+    token += num_tokens;
+    masked += num_masked;
+  }
+}
+
+ShardContents read_packed(const Hdf5Input& file, const Extents& extents, int64_t max_seq_tokens,
+                          const ViolationReport& report) {
+  using namespace dataset_names;
+  GlobalHeapReader heap(file.path());
+  PackedRows rows{
+      .tokens = heap.read_rows<int16_t>(kInputIds, file.row_blocks(kInputIds)),
+      .segments = heap.read_rows<int8_t>(kSegmentIds, file.row_blocks(kSegmentIds)),
+      .seq_tokens = heap.read_rows<int16_t>(kPackedTokens, file.row_blocks(kPackedTokens)),
+      .positions = heap.read_rows<int16_t>(kMaskedPositions, file.row_blocks(kMaskedPositions)),
+      .labels = heap.read_rows<int16_t>(kMaskedIds, file.row_blocks(kMaskedIds)),
+      .seq_masked = heap.read_rows<int16_t>(kPackedMasked, file.row_blocks(kPackedMasked)),
+      .next = heap.read_rows<int8_t>(kNextSentenceLabels, file.row_blocks(kNextSentenceLabels))};
+  match_lengths(kSegmentIds, kInputIds, rows.segments, rows.tokens.offsets, report);
+  match_lengths(kMaskedIds, kMaskedPositions, rows.labels, rows.positions.offsets, report);
+  ShardContents contents;
+  contents.samples.token_ids.reserve(rows.tokens.values.size());
+  contents.samples.segment_ids.reserve(rows.tokens.values.size());
+  for (int64_t row = 0; row < extents.rows; ++row) {
+    contents.row_offsets.push_back(contents.samples.size());
+    if (const Violation wrong = wrong_lengths(rows, row, max_seq_tokens); !wrong.what.empty()) {
+      report(wrong);
+      continue;
+    }
+    append_pack(rows, row, contents.samples);
+  }
+  contents.row_offsets.push_back(contents.samples.size());
+  return contents;
 }
 
 /// A block of rows of the fixed-length layout as it lies in the file.
@@ -202,35 +320,73 @@ SampleSet read_fixed_length(const Hdf5Input& file, const Extents& extents,
   return samples;
 }
 
+/// Reports what is wrong in a sample, with the pack that it is in where there is one.
+void check_in_place(const ShardContents& contents, int64_t sample, const SampleLimits& limits,
+                    const ViolationReport& report) {
+  const int64_t row = contents.row_of(sample);
+  const auto at = static_cast<size_t>(row);
+  const bool alone =
+      contents.row_offsets.empty() || contents.row_offsets[at + 1] - contents.row_offsets[at] == 1;
+  if (alone) return check_sample(contents.samples[sample], row, limits, report);
+  check_sample(contents.samples[sample], row, limits, [&](const Violation& found) {
+    report({.row = row,
+            .dataset = found.dataset,
+            .what = concat("in sequence ", sample - contents.row_offsets[at], " of the pack, ",
+                           found.what)});
+  });
+}
+
 }  // namespace
+
+int64_t ShardContents::row_of(int64_t sample) const {
+  if (row_offsets.empty()) return sample;
+  return std::upper_bound(row_offsets.begin(), row_offsets.end(), sample) - row_offsets.begin() - 1;
+}
 
 ShardInfo inspect_shard(const std::string& path) {
   const Hdf5Input file(path);
   const ShardLayout layout = layout_of(file);
-  return {.layout = layout, .num_samples = expect_layout(file, layout).rows};
+  const int64_t rows = expect_layout(file, layout).rows;
+  if (layout != ShardLayout::kPacked) {
+    return {.layout = layout, .num_rows = rows, .num_samples = rows};
+  }
+  const char* labels = dataset_names::kNextSentenceLabels;  // one for each sequence
+  const std::vector<int64_t> seqs =
+      GlobalHeapReader(path).read_lengths(labels, file.row_blocks(labels));
+  return {.layout = layout,
+          .num_rows = rows,
+          .num_samples = std::accumulate(seqs.begin(), seqs.end(), int64_t{0})};
 }
 
-SampleSet read_shard_reporting(const std::string& path, int64_t first_sample_id,
-                               const SampleLimits& limits, const ViolationReport& report) {
+ShardContents read_shard_reporting(const std::string& path, int64_t first_sample_id,
+                                   const SampleLimits& limits, const ViolationReport& report) {
   const Hdf5Input file(path);
   const ShardLayout layout = layout_of(file);
   const Extents extents = expect_layout(file, layout);
-  SampleSet samples = layout == ShardLayout::kFixedLength
-                          ? read_fixed_length(file, extents, report)
-                          : read_variable_length(file, extents, report);
-  samples.ids.resize(static_cast<size_t>(extents.rows));
-  std::iota(samples.ids.begin(), samples.ids.end(), first_sample_id);
-  for (int64_t row = 0; row < extents.rows; ++row) {
-    check_sample(samples[row], row, limits, report);
+  ShardContents contents;
+  if (layout == ShardLayout::kPacked) {
+    contents = read_packed(file, extents, limits.max_seq_tokens, report);
+  } else if (layout == ShardLayout::kFixedLength) {
+    contents.samples = read_fixed_length(file, extents, report);
+  } else {
+    contents.samples = read_variable_length(file, extents, report);
+    contents.samples.ids.resize(static_cast<size_t>(extents.rows));
   }
-  return samples;
+  std::iota(contents.samples.ids.begin(), contents.samples.ids.end(), first_sample_id);
+  for (int64_t sample = 0; sample < contents.samples.size(); ++sample) {
+    check_in_place(contents, sample, limits, report);
+  }
+  return contents;
 }
 
 SampleSet read_shard(const std::string& path, int64_t first_sample_id, const SampleLimits& limits) {
-  const auto stop = [&](const Violation& found) {
+  return read_shard_reporting(path, first_sample_id, limits, stop_at_violation(path)).samples;
+}
+
+ViolationReport stop_at_violation(const std::string& path) {
+  return [path](const Violation& found) {
     fail(ExitCode::kData, path, ": dataset ", found.dataset, ", row ", found.row, ": ", found.what);
   };
-  return read_shard_reporting(path, first_sample_id, limits, stop);
 }
 
 }  // namespace bertha

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
 #include "data/agreement.h"
 #include "data/hashing.h"
@@ -12,9 +13,14 @@
 namespace bertha {
 namespace {
 
+/// Any name with "part" that ends in .hdf5 or .hdf; and as the published packer names its shards,
+/// part_00007 or part_00007_of_04320. Texts and TFRecords, part-00007-of-00500, are no shards.
 bool is_shard_name(const std::filesystem::path& path) {
-  return path.filename().string().find("part") != std::string::npos &&
-         (path.extension() == ".hdf5" || path.extension() == ".hdf");
+  static const std::regex packed("part_[0-9]+(_of_[0-9]+)?");
+  const std::string name = path.filename().string();
+  return std::regex_match(name, packed) ||
+         (name.find("part") != std::string::npos &&
+          (path.extension() == ".hdf5" || path.extension() == ".hdf"));
 }
 
 }  // namespace
@@ -35,7 +41,7 @@ std::vector<std::string> list_shards(const std::string& path) {
   if (shards.empty()) {
     fail(ExitCode::kData, path,
          ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "
-         ".hdf, as `bertha data prepare` writes them");
+         ".hdf, as `bertha data prepare` writes them, or part_00000 and so on");
   }
   std::sort(shards.begin(), shards.end());
   return shards;

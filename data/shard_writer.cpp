@@ -3,6 +3,7 @@
 
 #include "data/format.h"
 #include "data/new_file.h"
+#include "data/packed_writer.h"
 #include "data/sample_check.h"
 #include "data/shard_file.h"
 #include "kernels/base/error.h"
@@ -17,10 +18,7 @@ class BlockWriter : public ShardWriter {
       : limits_(limits), path_(path), target_(path), file_(path) {}
 
   void append(const SampleView& sample) override {
-    check_sample(sample, num_written_ + block_.size(), limits_, [&](const Violation& found) {
-      fail(ExitCode::kData, path_, ": refusing to write row ", found.row, ", dataset ",
-           found.dataset, ": ", found.what);
-    });
+    refuse_wrong_sample(sample, num_written_ + block_.size(), limits_, path_);
     block_.append(sample);
     if (block_.size() == kRowsPerBlock) flush();
   }
@@ -139,6 +137,9 @@ class FixedLengthWriter final : public BlockWriter {
 std::unique_ptr<ShardWriter> make_shard_writer(const std::string& path, ShardLayout layout,
                                                const SampleLimits& limits) {
   if (layout == ShardLayout::kFixedLength) return std::make_unique<FixedLengthWriter>(path, limits);
+  if (layout == ShardLayout::kPacked) {
+    return std::make_unique<PackedWriter>(path, limits, kPublishedSeqsPerPack);
+  }
   return std::make_unique<VariableLengthWriter>(path, limits);
 }
 

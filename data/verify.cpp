@@ -105,14 +105,15 @@ void check_samples(const std::string& path, const SampleLimits& limits, Collecto
   const auto report = [&](const Violation& violation) {
     findings.add(violation.row, violation.dataset, violation.what);
   };
-  const SampleSet samples = read_shard_reporting(path, 0, limits, report);
-  result.md5_of_lists = md5_of_lists(samples);
+  const ShardContents shard = read_shard_reporting(path, 0, limits, report);
+  const SampleSet& samples = shard.samples;
+  result.md5_of_lists = md5_of_lists(samples, shard.row_offsets);
   result.stats.add(samples);
   using Ids = std::span<const int16_t>;
   const SpecialIds special{.cls = majority(samples, [](Ids ids) { return ids.front(); }),
                            .sep = majority(samples, [](Ids ids) { return ids.back(); })};
-  for (int64_t row = 0; row < samples.size(); ++row) {
-    check_structure(samples[row], row, special, findings);
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    check_structure(samples[i], shard.row_of(i), special, findings);
   }
 }
 

@@ -12,10 +12,12 @@ namespace bertha {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr ShardLayout kVariable = ShardLayout::kVariableLength;
 constexpr ShardLayout kFixed = ShardLayout::kFixedLength;
+constexpr ShardLayout kPacked = ShardLayout::kPacked;
 
 /// What read_shard says of `path`; the path itself must be in it.
 std::string complaint(const std::string& path, const SampleLimits& limits = {}) {
@@ -38,7 +40,7 @@ class EachBadLayout : public testing::TestWithParam<ShardLayout> {
   TempFolder folder_;
   std::string path_ = folder_.path("part_0.hdf5");
 };
-INSTANTIATE_TEST_SUITE_P(BadShard, EachBadLayout, testing::Values(kVariable, kFixed));
+INSTANTIATE_TEST_SUITE_P(BadShard, EachBadLayout, testing::Values(kVariable, kFixed, kPacked));
 
 TEST_P(EachBadLayout, UnbentRowsAreAccepted) {
   EXPECT_EQ(data_error_of([&] {
@@ -73,7 +75,8 @@ TEST_P(EachBadLayout, AWrongElementTypeIsNamedWithTheWantedOne) {
   EXPECT_THAT(bent([](auto& shard) {
                 dataset_of(shard, "next_sentence_labels").element = Hdf5Element::kI16;
               }),
-              HasSubstr("dataset next_sentence_labels holds int16, want int8"));
+              ContainsRegex("dataset next_sentence_labels holds (variable-length )?int16, want "
+                            "(variable-length )?int8"));
 }
 
 TEST_P(EachBadLayout, AWrongRankIsNamed) {
@@ -193,6 +196,90 @@ TEST(BadShard, ListsOfDifferentLengthsInOneRowAreNamed) {
   write_raw_shard(path, shard);
   EXPECT_THAT(complaint(path),
               HasSubstr("dataset masked_lm_ids, row 8: 0 elements, but masked_lm_positions"));
+}
+
+TEST(BadShard, APackWhoseLengthsDoNotAddUpIsNamed) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_00000_of_00001");
+  const SampleSet samples = example_samples(9, 4);
+  const auto bent = [&](const char* dataset, const auto& bend) {
+    auto shard = raw_shard(samples, kPacked);
+    bend(dataset_of(shard, dataset).values[7]);  // a pack of one sample of 5 tokens
+    write_raw_shard(path, shard);
+    return complaint(path);
+  };
+  EXPECT_THAT(
+      bent("packed_input_len", [](auto& row) { row[0] = 4; }),
+      HasSubstr("dataset packed_input_len, row 7: adds up to 4 tokens, but input_ids has 5"));
+  EXPECT_THAT(bent("packed_input_len",
+                   [](auto& row) {
+                     row = {5, 0};
+                   }),
+              HasSubstr("dataset packed_input_len, row 7: element 1 is 0, want 1 or more"));
+  EXPECT_THAT(bent("packed_input_len",
+                   [](auto& row) {
+                     row = {3, 2};
+                   }),
+              HasSubstr("dataset packed_masked_lm_len, row 7: 1 elements, but packed_input_len has "
+                        "2; want as many"));
+  EXPECT_THAT(bent("packed_masked_lm_len", [](auto& row) { row[0] += 1; }),
+              HasSubstr("dataset packed_masked_lm_len, row 7: adds up to "));
+  EXPECT_THAT(bent("packed_masked_lm_len", [](auto& row) { row[0] = -1; }),
+              HasSubstr("dataset packed_masked_lm_len, row 7: element 0 is -1, want 0 or more"));
+  EXPECT_THAT(bent("next_sentence_labels",
+                   [](auto& row) {
+                     row = {0, 1};
+                   }),
+              HasSubstr("dataset next_sentence_labels, row 7: 2 elements, but packed_input_len has "
+                        "1; want as many"));
+}
+
+/// Two sequences in a pack, of 5 and 6 tokens.
+std::vector<RawDataset> shard_of_one_pack() {
+  return {{.name = "input_ids",
+           .rows = Hdf5Rows::kRagged,
+           .values = {{101, 103, 102, 9, 102, 101, 8, 102, 103, 7, 102}}},
+          {.name = "segment_ids",
+           .element = Hdf5Element::kI8,
+           .rows = Hdf5Rows::kRagged,
+           .values = {{0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1}}},
+          {.name = "packed_input_len", .rows = Hdf5Rows::kRagged, .values = {{5, 6}}},
+          {.name = "masked_lm_positions", .rows = Hdf5Rows::kRagged, .values = {{1, 8}}},
+          {.name = "masked_lm_ids", .rows = Hdf5Rows::kRagged, .values = {{500, 600}}},
+          {.name = "packed_masked_lm_len", .rows = Hdf5Rows::kRagged, .values = {{1, 1}}},
+          {.name = "next_sentence_labels",
+           .element = Hdf5Element::kI8,
+           .rows = Hdf5Rows::kRagged,
+           .values = {{0, 1}}}};
+}
+
+TEST(BadShard, AWrongValueInsideOfAPackIsNamedWithItsSequence) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_00000");
+  auto shard = shard_of_one_pack();
+  write_raw_shard(path, shard);
+  const SampleSet samples = read_shard(path, 40, {});
+  ASSERT_EQ(samples.size(), 2);
+  EXPECT_EQ(samples[1].id, 41);
+  EXPECT_THAT(samples[1].masked_positions, testing::ElementsAre(3));
+  const auto bent = [&](const char* dataset, size_t element, int value) {
+    shard = shard_of_one_pack();
+    dataset_of(shard, dataset).values[0][element] = value;
+    write_raw_shard(path, shard);
+    return complaint(path);
+  };
+  EXPECT_THAT(
+      bent("input_ids", 6, 30522),
+      HasSubstr("dataset input_ids, row 0: in sequence 1 of the pack, element 1 is id 30522"));
+  EXPECT_THAT(bent("segment_ids", 5, 2), HasSubstr("in sequence 1 of the pack, element 0 is 2"));
+  // Position 4 belongs to the first sequence.
+  EXPECT_THAT(bent("masked_lm_positions", 1, 4),
+              HasSubstr("row 0: in sequence 1 of the pack, element 0 is -1 after 0"));
+  EXPECT_THAT(bent("masked_lm_positions", 1, -32768), HasSubstr("element 0 is -32768 after 0"));
+  EXPECT_THAT(bent("next_sentence_labels", 1, 3), HasSubstr("in sequence 1 of the pack, label 3"));
+  write_raw_shard(path, shard_of_one_pack());
+  EXPECT_THAT(complaint(path, {.max_seq_tokens = 10}),
+              HasSubstr("dataset input_ids, row 0: 11 tokens, want 1 to 10"));
 }
 
 TEST(BadShard, AMaskThatIsNoPrefixOfOnesIsNamed) {

@@ -169,6 +169,38 @@ TEST_F(PipelineTest, BatchesHoldTheSamplesOfTheShards) {
   }
 }
 
+TEST_F(PipelineTest, PackedShardsGiveTheBatchesOfTheSameSequencesUnpacked) {
+  // The published packer's names end in nothing.
+  std::filesystem::create_directory(folder_.path("packed"));
+  for (size_t s = 0; s < options_.shards.size(); ++s) {
+    write_shard(folder_.path(concat("packed/part_0000", s)), ShardLayout::kPacked,
+                read_shard(options_.shards[s], 0, kLimits), kLimits);
+  }
+  PipelineOptions packed = options_;
+  packed.shards = list_shards(folder_.path("packed"));
+  ASSERT_EQ(packed.shards.size(), options_.shards.size());
+  const ShardInfo info = inspect_shard(packed.shards[2]);
+  ASSERT_EQ(info.num_samples, 20);
+  ASSERT_LT(info.num_rows, 20);
+  options_.num_steps = packed.num_steps = 9;
+  for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
+    options_.order = packed.order = order;
+    for (const auto mode : {ExchangePadding::kOff, ExchangePadding::kLengths}) {
+      options_.exchange = packed.exchange = mode;
+      for (const int num_ranks : {1, 3}) {
+        const RanksSteps want = run_pipelines(options_, num_ranks);
+        const RanksSteps found = run_pipelines(packed, num_ranks);
+        for (size_t rank = 0; rank < want.size(); ++rank) {
+          ASSERT_EQ(found[rank].size(), 9u);
+          for (size_t step = 0; step < 9; ++step) {
+            ASSERT_EQ(text_of(found[rank][step]), text_of(want[rank][step]));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(PipelineTest, RanksDifferByAtMostOneSequenceAndKnowTheCountsOfTheStep) {
   options_.global_batch_seqs = 31;
   options_.num_steps = 6;

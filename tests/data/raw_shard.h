@@ -30,11 +30,15 @@ inline std::vector<std::vector<int>> field_of(const SampleSet& samples, const st
     if (name == dataset_names::kMaskedPositions) add(sample.masked_positions);
     if (name == dataset_names::kMaskedIds) add(sample.masked_ids);
     if (name == dataset_names::kNextSentenceLabels) values.push_back({sample.next_sentence_label});
+    const auto count = [&](size_t size) { values.push_back({static_cast<int>(size)}); };
+    if (name == dataset_names::kPackedTokens) count(sample.token_ids.size());
+    if (name == dataset_names::kPackedMasked) count(sample.masked_ids.size());
   }
   return values;
 }
 
-/// The datasets of one layout; rows of the fixed-length one are 512 tokens and 76 masked wide.
+/// The datasets of one layout; rows of the fixed-length one are 512 tokens and 76 masked wide,
+/// packs hold one sample each.
 inline std::vector<RawDataset> raw_shard(const SampleSet& samples, ShardLayout layout) {
   std::vector<RawDataset> datasets;
   const auto add = [&](const DatasetFormat& format) {
@@ -50,10 +54,16 @@ inline std::vector<RawDataset> raw_shard(const SampleSet& samples, ShardLayout l
     }
     datasets.push_back(std::move(dataset));
   };
-  if (layout == ShardLayout::kFixedLength) {
-    for (const auto& format : kFixedLengthDatasets) add(format);
-  } else {
-    for (const auto& format : kVariableLengthDatasets) add(format);
+  switch (layout) {
+    case ShardLayout::kFixedLength:
+      for (const auto& format : kFixedLengthDatasets) add(format);
+      break;
+    case ShardLayout::kVariableLength:
+      for (const auto& format : kVariableLengthDatasets) add(format);
+      break;
+    case ShardLayout::kPacked:
+      for (const auto& format : kPackedDatasets) add(format);
+      break;
   }
   return datasets;
 }

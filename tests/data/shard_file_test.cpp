@@ -7,6 +7,9 @@
 #include <sstream>
 
 #include "data/hashing.h"
+#include "data/manifest.h"
+#include "data/packed_writer.h"
+#include "data/shard_reader.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -28,7 +31,8 @@ void expect_equal(const SampleSet& found, const SampleSet& want) {
 
 class EachLayout : public testing::TestWithParam<ShardLayout> {};
 INSTANTIATE_TEST_SUITE_P(Shard, EachLayout,
-                         testing::Values(ShardLayout::kVariableLength, ShardLayout::kFixedLength));
+                         testing::Values(ShardLayout::kVariableLength, ShardLayout::kFixedLength,
+                                         ShardLayout::kPacked));
 
 TEST_P(EachLayout, ReadsBackWhatWasWrittenAtAnyNumberOfRows) {
   const TempFolder folder;
@@ -67,6 +71,7 @@ TEST_P(EachLayout, AppearsOnlyWhenFinished) {
 /// The rows that tests/golden/make_h5py_shards.py put into both files, from its text file.
 struct GoldenRows {
   std::string md5_of_lists;
+  std::string md5_of_packs;
   SampleSet samples;
 };
 
@@ -74,6 +79,7 @@ GoldenRows golden_rows() {
   std::ifstream in(golden("h5py_rows.txt"));
   GoldenRows rows;
   std::getline(in, rows.md5_of_lists);
+  std::getline(in, rows.md5_of_packs);
   const auto read_line = [&]<class T>(std::vector<T>& values) {
     std::string line;
     if (!std::getline(in, line)) return false;
@@ -100,14 +106,54 @@ GoldenRows golden_rows() {
 TEST(Shard, FilesOfH5pyReadAsTheRowsThatWentIn) {
   const GoldenRows want = golden_rows();
   ASSERT_EQ(want.samples.size(), 6);
-  for (const char* name : {"h5py_fixed.hdf5", "h5py_varlen.hdf5", "h5py_latest.hdf5"}) {
+  for (const char* name :
+       {"h5py_fixed.hdf5", "h5py_varlen.hdf5", "h5py_latest.hdf5", "h5py_packed.hdf5"}) {
     SCOPED_TRACE(name);
     const SampleSet found = read_shard(golden(name), 0, {});
     expect_equal(found, want.samples);
     EXPECT_EQ(md5_of_lists(found), want.md5_of_lists);
   }
+  EXPECT_EQ(describe_shard(golden("h5py_varlen.hdf5"), {}).md5_of_lists, want.md5_of_lists);
+  EXPECT_EQ(describe_shard(golden("h5py_packed.hdf5"), {}).md5_of_lists, want.md5_of_packs);
   EXPECT_EQ(inspect_shard(golden("h5py_fixed.hdf5")).layout, ShardLayout::kFixedLength);
   EXPECT_EQ(inspect_shard(golden("h5py_varlen.hdf5")).layout, ShardLayout::kVariableLength);
+  const ShardInfo packed = inspect_shard(golden("h5py_packed.hdf5"));
+  EXPECT_EQ(packed.layout, ShardLayout::kPacked);
+  EXPECT_EQ(packed.num_rows, 4);
+  EXPECT_EQ(packed.num_samples, 6);
+}
+
+TEST(PackedShard, PacksHoldConsecutiveSamplesAsFarAsTheyFit) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_00000");
+  const SampleLimits limits{.max_seq_tokens = 64, .max_masked_per_seq = 10, .vocab_size = 500};
+  const SampleSet samples = example_samples(100, 3, limits);
+  for (const int64_t most : {1, 2, 3, 8}) {
+    PackedWriter writer(path, limits, most);
+    for (int64_t i = 0; i < samples.size(); ++i) {
+      if (i == 50) writer.end_pack();
+      writer.append(samples[i]);
+    }
+    writer.finish();
+    const ShardContents found = read_shard_reporting(path, 0, limits, stop_at_violation(path));
+    expect_equal(found.samples, samples);
+    EXPECT_EQ(inspect_shard(path).num_rows, std::ssize(found.row_offsets) - 1);
+    const auto tokens = [&](int64_t first, int64_t end) {
+      return samples.token_offsets[static_cast<size_t>(end)] -
+             samples.token_offsets[static_cast<size_t>(first)];
+    };
+    bool one_starts_at_50 = false;
+    for (size_t row = 0; row + 1 < found.row_offsets.size(); ++row) {
+      const int64_t first = found.row_offsets[row], end = found.row_offsets[row + 1];
+      one_starts_at_50 = one_starts_at_50 || first == 50;
+      EXPECT_LE(end - first, most);
+      EXPECT_LE(tokens(first, end), 64);
+      for (int64_t i = first; i < end; ++i) EXPECT_EQ(found.row_of(i), static_cast<int64_t>(row));
+      if (end - first == most || end == 50 || end == 100) continue;
+      EXPECT_GT(tokens(first, end + 1), 64) << "sample " << end << " had room in pack " << row;
+    }
+    EXPECT_TRUE(one_starts_at_50);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes h5py_fixed.hdf5, h5py_varlen.hdf5 and h5py_rows.txt: the same rows in both official
-layouts, as h5py writes them, and in text with the official checksum of the token ids.
+"""Makes h5py_fixed.hdf5, h5py_varlen.hdf5, h5py_packed.hdf5 and h5py_rows.txt: the same rows in the
+official layouts, as h5py writes them, and in text with the official checksums of the token ids: of
+the rows, then of the packs.
 Also h5py_latest.hdf5 (the same rows again, chunked, in the newest file format that HDF5 1.10
 reads), and two to be refused: h5py_int32.hdf5 (wrong type) and h5py_gzip.hdf5 (compressed lists).
 
@@ -16,6 +17,7 @@ import numpy as np
 
 TOKENS, MASKED, VOCAB = 512, 76, 30522
 LENGTHS = [5, 512, 37, 128, 6, 61]
+PACKS = [(0,), (1,), (2, 3, 4), (5,)]  # rows of each pack
 
 
 def make_row(rng, length):
@@ -61,10 +63,37 @@ def write_variable(path, rows, ids_dtype="i2", libver=None, **storage):
             labels[i] = row[4]
 
 
+def joined(rows, field):
+    return [value for row in rows for value in row[field]]
+
+
+def write_packed(path, packs):
+    i2, i1 = (h5py.vlen_dtype(np.dtype(t)) for t in ("i2", "i1"))
+    with h5py.File(path, "w") as f:
+        def dataset(name, dtype, lists):
+            data = f.create_dataset(name, (len(lists),), dtype=dtype)
+            for i, values in enumerate(lists):
+                data[i] = values
+
+        dataset("input_ids", i2, [joined(rows, 0) for rows in packs])
+        dataset("segment_ids", i1, [joined(rows, 1) for rows in packs])
+        dataset("packed_input_len", i2, [[len(row[0]) for row in rows] for rows in packs])
+        before = [[sum(len(row[0]) for row in rows[:k]) for k in range(len(rows))]
+                  for rows in packs]
+        dataset("masked_lm_positions", i2,
+                [[start + p for start, row in zip(starts, rows) for p in row[2]]
+                 for starts, rows in zip(before, packs)])
+        dataset("masked_lm_ids", i2, [joined(rows, 3) for rows in packs])
+        dataset("packed_masked_lm_len", i2, [[len(row[2]) for row in rows] for rows in packs])
+        dataset("next_sentence_labels", i1, [[row[4] for row in rows] for rows in packs])
+
+
 def main(folder):
     rng = random.Random(2024)
     rows = [make_row(rng, length) for length in LENGTHS]
+    packs = [[rows[i] for i in pack] for pack in PACKS]
     write_fixed(f"{folder}/h5py_fixed.hdf5", rows)
+    write_packed(f"{folder}/h5py_packed.hdf5", packs)
     write_variable(f"{folder}/h5py_varlen.hdf5", rows)
     write_variable(f"{folder}/h5py_latest.hdf5", rows, libver=("v110", "v110"), chunks=(4,))
     write_variable(f"{folder}/h5py_int32.hdf5", rows[:1], ids_dtype="i4")
@@ -72,6 +101,7 @@ def main(folder):
     md5 = lambda text: hashlib.md5(text.encode()).hexdigest()
     with open(f"{folder}/h5py_rows.txt", "w") as f:
         print(md5(str([md5(str(row[0])) for row in rows])), file=f)
+        print(md5(str([md5(str(joined(rows, 0))) for rows in packs])), file=f)
         for row in rows:
             for values in row[:4]:
                 print(*values, file=f)
