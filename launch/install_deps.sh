@@ -12,11 +12,12 @@ libraries=(libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-d
 
 usage() {
   cat <<'TEXT'
-Usage: launch/install_deps.sh [--dry-run]
+Usage: launch/install_deps.sh [--slurm] [--dry-run]
 
 Examples:
   launch/install_deps.sh            # installs what is missing, as root or through sudo
   launch/install_deps.sh --dry-run  # only says what is missing
+  launch/install_deps.sh --slurm    # also the daemons that the tests labelled slurm start
 TEXT
 }
 
@@ -26,12 +27,15 @@ refuse() {
 }
 
 dry_run=no
-case ${1:-} in
-  "") ;;
-  --dry-run) dry_run=yes ;;
-  -h | --help) usage; exit 0 ;;
-  *) echo "install_deps: unknown option $1; see launch/install_deps.sh --help" >&2; exit 2 ;;
-esac
+for option in "$@"; do
+  case $option in
+    --dry-run) dry_run=yes ;;
+    --slurm) tools+=(slurmctld:/usr/sbin/slurmctld slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
+      slurm-client:sbatch) ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "install_deps: unknown option $option; see launch/install_deps.sh --help" >&2; exit 2 ;;
+  esac
+done
 
 # --- which system ---------------------------------------------------------------------------------
 release=${BERTHA_OS_RELEASE:-/etc/os-release}  # tests point this elsewhere

@@ -46,6 +46,19 @@ std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup) {
   return std::nullopt;
 }
 
+void check_srun_task(const EnvironmentLookup& lookup) {
+  const auto has = [&](const char* variable) {
+    const char* value = lookup(variable);
+    return value != nullptr && *value != '\0';
+  };
+  const bool is_srun_task = has("SLURM_STEP_ID") && has("SLURM_PROCID");
+  const bool speaks_mpi = has("PMIX_RANK") || has("PMI_RANK") || has("OMPI_COMM_WORLD_RANK");
+  if (!is_srun_task || speaks_mpi) return;
+  fail(ExitCode::kEnvironment, "srun started task ", lookup("SLURM_PROCID"),
+       " without MPI, want `srun --mpi=pmix` (`srun --mpi=list` shows what this Slurm has); or "
+       "start with mpirun");
+}
+
 void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks) {
   if (!claim || claim->ranks == world_ranks) return;
   const char* remedy = "";

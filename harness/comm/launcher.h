@@ -22,6 +22,10 @@ using EnvironmentLookup = std::function<const char*(const char*)>;
 /// Errors    Error(kEnvironment) when the value is not a count.
 std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup);
 
+/// Error(kEnvironment) when srun started this process as a task and gave MPI no way to the other
+/// tasks: MPI would end the process while it starts, with a page of text. To be called before.
+void check_srun_task(const EnvironmentLookup& lookup);
+
 /// Error(kEnvironment) when the claim differs from the world's size: otherwise N processes would
 /// each train alone, all of them as rank 0.
 void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks);

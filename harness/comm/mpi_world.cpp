@@ -147,8 +147,9 @@ class MpiWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> make_world() {
-  const std::optional<LauncherClaim> claim =
-      find_launcher([](const char* variable) { return std::getenv(variable); });
+  const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };
+  check_srun_task(lookup);
+  const std::optional<LauncherClaim> claim = find_launcher(lookup);
   auto world = std::make_unique<MpiWorld>();
   // Every rank sees the same disagreement, so all of them may meet in the end of the world.
   std::exception_ptr disagreement;

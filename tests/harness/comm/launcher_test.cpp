@@ -57,6 +57,32 @@ TEST(Launcher, ExplicitMpirunDecidesInsideALargerAllocation) {
   EXPECT_THAT(refusal(table, 8), ::testing::HasSubstr("OMPI_COMM_WORLD_SIZE=2"));
 }
 
+TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
+  const auto check = [](const Table& table) {
+    check_srun_task([&](const char* variable) -> const char* {
+      const auto found = table.find(variable);
+      return found == table.end() ? nullptr : found->second.c_str();
+    });
+  };
+  Table task{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}};
+  try {
+    check(task);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kEnvironment);
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("task 3 without MPI"),
+                                               ::testing::HasSubstr("srun --mpi=pmix")));
+  }
+  for (const char* variable : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    Table connected = task;
+    connected[variable] = "0";
+    EXPECT_NO_THROW(check(connected)) << variable;
+  }
+  task.erase("SLURM_STEP_ID");  // the batch script itself
+  EXPECT_NO_THROW(check(task));
+  EXPECT_NO_THROW(check({}));
+}
+
 TEST(Launcher, ValuesThatAreNoCountAreRefused) {
   for (const char* text : {"eight", "8x", "0", "-1", "99999999999"}) {
     EXPECT_THAT(refusal({{"SLURM_NTASKS", text}}, 1), ::testing::HasSubstr(text));

@@ -1,0 +1,226 @@
+"""Runs under a real Slurm: a cluster of one node, made for the test from slurmctld, slurmd and munged.
+
+It has its own folder, key, ports and configuration, and never speaks to a Slurm of this machine.
+"""
+
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import support
+from support import BERTHA, LAUNCH, EndToEnd, checkpoints, environment, main, records, steps
+
+CPUS = 4  # of the node, whatever the machine has
+MOST_WAIT_SECONDS = 120.0
+
+CONFIG = """\
+ClusterName=bertha
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+ReturnToService=2
+KillWait=5
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class Cluster:
+    """Daemons in the foreground, so that they end with the test."""
+
+    def __init__(self):
+        # Sockets want a short path.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bertha_slurm_", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.daemons = []
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        controller_port, node_port = free_ports(2)
+        config = self.folder / "slurm.conf"
+        config.write_text(CONFIG.format(
+            host=socket.gethostname().split(".")[0], controller_port=controller_port,
+            node_port=node_port, user=pwd.getpwuid(os.getuid()).pw_name, folder=self.folder,
+            cpus=CPUS))
+        self.environment = {"SLURM_CONF": str(config), "BERTHA": BERTHA}
+        try:
+            self.start_daemon("munged", "--foreground", "--force", f"--key-file={key}",
+                              f"--socket={self.folder}/munge.socket",
+                              f"--pid-file={self.folder}/munged.pid",
+                              f"--log-file={self.folder}/munged.log",
+                              f"--seed-file={self.folder}/munged.seed")
+            self.wait_for((self.folder / "munge.socket").exists, "munged")
+            self.start_daemon("slurmctld", "-D", "-c", "-f", str(config))
+            self.start_daemon("slurmd", "-D", "-f", str(config))
+            self.wait_for(lambda: "idle" in self.tool("sinfo", "-h", "-o", "%T")[1], "an idle node")
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_daemon(self, *words):
+        with open(self.folder / f"{words[0]}.out", "wb") as out:
+            self.daemons.append(subprocess.Popen(
+                words, env=environment(self.environment), stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT))
+
+    def tool(self, *words, cwd=LAUNCH.parent, seconds=support.MOST_RUN_SECONDS):
+        """Exit code and output of one of Slurm's commands."""
+        done = subprocess.run(
+            [str(word) for word in words], env=environment(self.environment), cwd=cwd,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=seconds, check=False)
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+    def wait_for(self, condition, what):
+        limit = time.monotonic() + MOST_WAIT_SECONDS
+        while not condition():
+            if time.monotonic() > limit or any(d.poll() is not None for d in self.daemons):
+                raise AssertionError(f"no {what}:\n{self.logs()}")
+            time.sleep(0.1)
+
+    def logs(self):
+        names = sorted(self.folder.glob("*.log")) + sorted(self.folder.glob("*.out"))
+        return "\n".join(f"== {name.name}\n{name.read_text(errors='replace')[-2000:]}"
+                         for name in names)
+
+    def stop(self):
+        for daemon in reversed(self.daemons):
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Slurm(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.stop)
+
+    def config_file(self, folder, **changes):
+        words = self.data.config(log__run_dir=folder, **changes)[1::2]
+        sections = {}
+        for word in words:
+            key, _, value = word.partition("=")
+            section, _, name = key.partition(".")
+            sections.setdefault(section, []).append(f"  {name}: {value}")
+        path = folder.with_suffix(".yaml")
+        path.write_text("".join(f"{section}:\n" + "\n".join(lines) + "\n"
+                                for section, lines in sections.items()))
+        return path
+
+    def submit(self, tasks, *words):
+        """sbatch of the launch script; waits for the job's end: exit code and the job's output."""
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool("sbatch", "--wait", "--ntasks-per-node", tasks, "--output",
+                                       out, LAUNCH / "run_slurm.sub", *words)
+        return code, (out.read_text(errors="replace") if out.exists() else said)
+
+    def job_state(self, job):
+        return self.cluster.tool("squeue", "-h", "-j", job, "-o", "%T")[1].strip()
+
+    def test_two_and_four_tasks_train_the_same_model(self):
+        losses = []
+        for tasks in (2, 4):
+            folder = self.new_folder()
+            code, output = self.submit(tasks, self.config_file(folder))
+            self.assertEqual(code, 0, output + self.cluster.logs())
+            self.assertEqual(checkpoints(folder), ["step_00000012"])
+            losses.append([record["loss"] for record in steps(folder).values()])
+        self.assertEqual(len(losses[0]), 12)
+        for two, four in zip(*losses):
+            self.assertAlmostEqual(two, four, delta=12 * support.GRADIENT_F32 * two)
+
+    def test_what_the_program_refuses_is_the_exit_code_of_the_job(self):
+        code, output = self.submit(2, self.config_file(self.new_folder(), train__max_steps=0))
+        self.assertEqual(code, 2, output)
+        self.assertIn("train.max_steps", output)
+
+    def test_a_job_that_is_told_to_stop_saves_and_goes_back_into_the_queue(self):
+        folder = self.new_folder()
+        config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9)
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
+                                       out, LAUNCH / "run_slurm.sub", config)
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
+        self.cluster.wait_for(is_under_way, "three steps")
+        # What Slurm sends before the time limit.
+        self.cluster.tool("scancel", "--signal=USR1", job)
+        self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
+        self.assertIn("state saved; back into the queue", out.read_text())
+        saved = max(steps(folder))
+        self.assertEqual(checkpoints(folder), [f"step_{saved:08d}"])
+        # Slurm lets a requeued job wait two minutes.
+        self.cluster.tool("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
+        events = [record["text"] for record in records(folder, "event")]
+        self.assertIn(f"at step {saved}", " ".join(events))
+
+    def test_tasks_without_mpi_are_refused_with_the_way_out(self):
+        config = self.config_file(self.new_folder())
+        code, output = self.cluster.tool("srun", "--mpi=none", "-n", 2, BERTHA, "train", "--config",
+                                         config)
+        self.assertEqual(code, 5, output)
+        self.assertIn("without MPI, want `srun --mpi=pmix`", output)
+        self.assertNotIn("OPAL ERROR", output)
+
+    def test_mpirun_inside_an_allocation_trains(self):
+        folder = self.new_folder()
+        config = self.config_file(folder)
+        out = folder.with_suffix(".out")
+        code, said = self.cluster.tool(
+            "sbatch", "--wait", "--ntasks", 2, "--output", out, "--wrap",
+            f"launch/run_local.sh --ranks 2 '{config}'")
+        self.assertEqual(code, 0, f"{said}{out.read_text(errors='replace')}")
+        self.assertEqual(checkpoints(folder), ["step_00000012"])
+
+
+if __name__ == "__main__":
+    main()
