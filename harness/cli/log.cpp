@@ -1,12 +1,16 @@
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/option_checks.h"
 #include "harness/report/mlperf_check.h"
 #include "harness/report/plots.h"
+#include "harness/report/submission.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -14,9 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct LogOptions {
+struct CheckOptions {
+  std::vector<std::string> paths;
+  SubmissionOptions submission;
+};
+
+struct PlotOptions {
   std::string path;
-  MlperfCheckOptions rules;
   std::string output;
 };
 
@@ -25,14 +33,44 @@ std::string file_of(const std::string& path, const std::string& inside) {
   return fs::is_directory(path) ? (fs::path(path) / inside).string() : path;
 }
 
-int run_check(const LogOptions& options) {
-  const std::string path = file_of(options.path, "mllog/result_0.txt");
-  const MlperfCheckResult result = check_mlperf_log(path, options.rules);
-  std::cout << check_report(path, result, options.rules.rule_set);
-  return static_cast<int>(result.passed() ? ExitCode::kSuccess : ExitCode::kCompliance);
+bool is_result_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const bool of_a_resume = name.find(".resume") != std::string::npos;
+  return name.starts_with("result_") && name.ends_with(".txt") && !of_a_resume;
 }
 
-int run_plot(const LogOptions& options) {
+// A folder of result files stands for all of them, a run folder for the one in it.
+std::vector<std::string> result_files(const std::string& path) {
+  if (!fs::is_directory(path)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (is_result_file(entry.path())) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files.empty() ? std::vector{file_of(path, "mllog/result_0.txt")} : files;
+}
+
+int run_check(const CheckOptions& options) {
+  std::vector<std::string> files;
+  for (const std::string& path : options.paths) {
+    const std::vector<std::string> found = result_files(path);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  const MlperfCheckOptions& rules = options.submission.rules;
+  bool passed = false;
+  if (files.size() == 1) {
+    const MlperfCheckResult result = check_mlperf_log(files[0], rules);
+    std::cout << check_report(files[0], result, rules.rule_set);
+    passed = result.passed();
+  } else {
+    const Submission submission = check_submission(files, options.submission);
+    std::cout << submission_report(submission, rules.rule_set);
+    passed = submission.passed();
+  }
+  return static_cast<int>(passed ? ExitCode::kSuccess : ExitCode::kCompliance);
+}
+
+int run_plot(const PlotOptions& options) {
   const std::string metrics = file_of(options.path, "metrics.jsonl");
   const std::string beside = (fs::path(metrics).parent_path() / "plots").string();
   const std::string output = options.output.empty() ? beside : options.output;
@@ -46,23 +84,29 @@ void add_check(CLI::App& log, Chosen& chosen) {
       log, chosen,
       {.name = "check",
        .description =
-           "Checks an MLLOG file against the rules of MLPerf BERT; exit code 8 when one is broken.",
-       .examples = {"bertha log check runs/latest",
-                    "bertha log check runs/latest/mllog/result_0.txt",
-                    "bertha log check runs/latest --ruleset 4.0.0",
+           "Checks MLLOG files against the rules of MLPerf BERT; exit code 8 when one is broken.\n"
+           "Several files are checked as a submission: ten runs, seeds, convergence (RCP), score.",
+       .examples = {"bertha log check runs/latest", "bertha log check runs/latest --ruleset 4.0.0",
+                    "bertha log check runs/seed-0 runs/seed-1 runs/seed-2",
+                    "bertha log check results/my_system/bert",
                     "bertha log check runs/latest --target-accuracy 0.2"}});
-  const auto options = std::make_shared<LogOptions>();
-  check.add_option("path", options->path, "Run folder, or result file")
+  const auto options = std::make_shared<CheckOptions>();
+  MlperfCheckOptions& rules = options->submission.rules;
+  check.add_option("path", options->paths, "Run folders, result files or folders of result files")
       ->required()
       ->type_name("PATH");
-  add_choice<RuleSet>(check, "--ruleset", options->rules.rule_set,
+  add_choice<RuleSet>(check, "--ruleset", rules.rule_set,
                       {{"4.0.0", RuleSet::k4_0_0}, {"5.0.0", RuleSet::k5_0_0}},
                       "Rule set to check by (default 5.0.0, the last that has BERT)");
   check
-      .add_option("--target-accuracy", options->rules.target_accuracy,
+      .add_option("--target-accuracy", rules.target_accuracy,
                   "Accuracy that some evaluation has to reach (default 0.720)")
       ->check(fraction())
       ->type_name("X");
+  add_choice<SamplesFrom>(
+      check, "--samples-from", options->submission.samples_from,
+      {{"evaluation", SamplesFrom::kEvaluation}, {"train_samples", SamplesFrom::kTrainSamples}},
+      "Where the samples to the target stand (default evaluation: its epoch_num)");
   check.callback([&chosen, options] {
     chosen.action = [options](CommandContext&) { return run_check(*options); };
   });
@@ -75,7 +119,7 @@ void add_plot(CLI::App& log, Chosen& chosen) {
        .description = "Draws the curves of a run: loss, accuracy, throughput, learning rate.",
        .examples = {"bertha log plot runs/latest", "bertha log plot runs/latest --output plots",
                     "bertha log plot runs/latest/metrics.jsonl --output /tmp/plots"}});
-  const auto options = std::make_shared<LogOptions>();
+  const auto options = std::make_shared<PlotOptions>();
   plot.add_option("path", options->path, "Run folder, or metrics.jsonl")
       ->required()
       ->type_name("PATH");

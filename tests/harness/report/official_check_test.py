@@ -1,17 +1,19 @@
-"""The native verdict on a benchmark log is that of the official checkers, for good and broken logs.
+"""The native verdict on benchmark logs is that of the official checkers: on single logs, good and
+broken, and on folders of ten.
 
 usage: official_check_test.py BERTHA WRITE_MLLOG
 """
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from official_mlperf import RULE_SETS, Compliance, seeds_pass  # noqa: E402
+from official_mlperf import RULE_SETS, Compliance, Package, ReferencePoints, seeds_pass  # noqa: E402
 
 BERTHA, WRITE_MLLOG = sys.argv[1:3]
 TOKEN = ":::MLLOG "
@@ -186,6 +188,60 @@ CASES.update({f"empty {key}": (False, True, lambda log, key=key: log.edited(key,
               for key in SUBMITTER})
 
 
+class Run:
+    """One of ten runs: nine of them alike but for the seed."""
+
+    def __init__(self, seed, samples=2_500_000, batch_seqs=448, status="success", accuracy=0.7203,
+                 minutes=15.0):
+        self.seed = seed
+        self.samples = samples
+        self.batch_seqs = batch_seqs
+        self.status = status
+        self.accuracy = accuracy
+        self.minutes = minutes
+
+    def write(self, path):
+        write_log(path, batch_seqs=self.batch_seqs, seed=self.seed, status=self.status,
+                  run_ms=int(self.minutes * 60_000),
+                  evaluations=((150_000, 0.37), (self.samples, self.accuracy)))
+
+
+def ten(samples, batch_seqs=448, spread=40_000, runs=10, **changes):
+    """Runs around a mean; `changes` are {number: {field: value}} as run_N=dict."""
+    made = [Run(seed=100 + i, samples=samples + spread * (2 * i - runs + 1) // 2,
+                batch_seqs=batch_seqs, minutes=10 + (i * 7 % runs) * 0.25) for i in range(runs)]
+    for name, fields in changes.items():
+        vars(made[int(name.removeprefix("run_"))]).update(fields)
+    return made
+
+
+MISSED = dict(status="aborted", accuracy=0.7199)
+# name: (package passes, start of the native verdict on convergence, runs)
+FOLDERS = {
+    "slower than the reference": (True, "passed: ", ten(2_500_000)),
+    "faster than its mean": (True, "passed, needs scaling by ", ten(2_350_000)),
+    "just allowed": (True, "passed, needs scaling by ", ten(2_274_733)),
+    "just too fast": (False, "too fast: ", ten(2_274_731)),
+    "much too fast": (False, "too fast: ", ten(1_500_000)),
+    "between two points": (True, "passed: ", ten(2_492_563, batch_seqs=768)),
+    "between two points, faster": (True, "passed, needs scaling by ", ten(2_306_740, batch_seqs=768)),
+    "between two points, too fast": (False, "too fast: ", ten(2_306_730, batch_seqs=768)),
+    "below all points": (True, "passed: ", ten(2_600_000, batch_seqs=256)),
+    "below all points and fast": (False, "missing RCP: ", ten(2_200_000, batch_seqs=256)),
+    "above all points": (False, "missing RCP: ", ten(6_000_000, batch_seqs=20_000)),
+    "one run misses": (True, "passed: ", ten(2_500_000, run_4=MISSED)),
+    "one run misses, the rest fast": (True, "passed, needs scaling by ",
+                                      ten(2_330_000, run_0=MISSED)),
+    "two runs miss": (False, "not converged: 2 of 10", ten(2_500_000, run_4=MISSED, run_7=MISSED)),
+    "one run is aborted after the target": (True, "passed: ", ten(
+        2_500_000, run_2=dict(status="aborted"))),
+    "nine runs": (False, "passed: ", ten(2_500_000, runs=9)),
+    "eleven runs": (False, "passed: ", ten(2_500_000, runs=11)),
+    "two batch sizes": (False, "not tested: ", ten(2_500_000, run_9=dict(batch_seqs=449))),
+    "a seed twice": (False, "passed: ", ten(2_500_000, run_9=dict(seed=103))),
+}
+
+
 class OfficialCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -205,6 +261,53 @@ class OfficialCheck(unittest.TestCase):
                                      official.messages)
                     complies, said = native(rule_set, path)
                     self.assertEqual(complies, verdict, said)
+
+    def compare(self, rule_set, folder, package_passes, verdict, *options):
+        """Both verdicts on a folder, the factor of the score, and the score."""
+        package = Package(folder, rule_set, train_samples=bool(options))
+        points = ReferencePoints(folder, rule_set, train_samples=bool(options))
+        complies, said = native(rule_set, folder, *options)
+        self.assertEqual(package.passed, package_passes)
+        self.assertEqual(complies, package_passes, said)
+        found = re.search(r"^RCP +(.*)$", said, re.MULTILINE).group(1)
+        self.assertTrue(found.startswith(verdict), said)
+        self.assertEqual(found.startswith("passed"), points.passed, (said, points.message))
+        if points.passed:
+            score, factor = re.search(r"^score +(\S+) minutes .* ([\d.]+)\)$", said,
+                                      re.MULTILINE).groups()
+            self.assertAlmostEqual(float(factor), points.factor, delta=6e-5)
+            self.assertAlmostEqual(float(score), package.score, delta=6e-4)
+
+    def test_the_verdict_on_ten_runs_is_the_official_one(self):
+        for number, (name, (package_passes, verdict, runs)) in enumerate(FOLDERS.items()):
+            with self.subTest(name):
+                folder = self.folder / f"folder_{number}"
+                folder.mkdir()
+                for i, run in enumerate(runs):
+                    run.write(folder / f"result_{i}.txt")
+                # One rule set each, in turn: their reference points are the same.
+                self.compare(RULE_SETS[number % 2], folder, package_passes, verdict)
+
+    def test_files_may_be_named_one_by_one(self):
+        paths = [self.folder / name for name in ("one.txt", "two.txt", "three.txt")]
+        for run, path in zip(ten(2_500_000), paths):
+            run.write(path)
+        complies, said = native("5.0.0", *paths)
+        self.assertFalse(complies)
+        self.assertIn("error: 3 result files, want exactly 10", said)
+        self.assertEqual(said.count("error: "), 1, said)
+        self.assertIn("the runs needed 2360000 samples on average", said)
+
+    def test_samples_may_be_read_from_train_samples(self):
+        folder = self.folder / "train_samples"
+        folder.mkdir()
+        for i, run in enumerate(ten(2_500_000)):
+            path = folder / f"result_{i}.txt"
+            run.write(path)
+            log = Log(path.read_text())
+            path.write_text(log.replaced(f'"epoch_num": {run.samples}', '"epoch_num": 1').text())
+        self.compare(RULE_SETS[0], folder, False, "too fast: ")
+        self.compare(RULE_SETS[1], folder, True, "passed: ", "--samples-from", "train_samples")
 
     def test_what_our_writer_leaves_out_is_nothing(self):
         for rule_set in RULE_SETS:

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/mlperf_check.h"
+#include "harness/report/rcp.h"
+
+namespace bertha {
+
+/// What one result file says about its run.
+struct ResultFile {
+  std::string path = {};
+  MlperfCheckResult check = {};
+  std::string division = {};
+  std::string status = {};             // of run_stop; "" = none
+  double batch_seqs = -1;              // -1 = not said
+  std::optional<double> samples = {};  // at the last evaluation before run_stop, when it converged
+  double best_accuracy = 0;
+  double minutes = 0;                   // from run_start to run_stop; 0 when one is missing
+  std::vector<std::string> seeds = {};  // "4711 of file.cpp:12"
+};
+
+/// Where a run's samples to the target are read: with each accuracy, or once in train_samples.
+enum class SamplesFrom { kEvaluation, kTrainSamples };
+
+struct SubmissionOptions {
+  MlperfCheckOptions rules = {};
+  SamplesFrom samples_from = SamplesFrom::kEvaluation;
+};
+
+/// The result files of one system as a submission: ten runs that comply but for one, seeds that
+/// differ, samples to the target as the reference allows, and the score.
+struct Submission {
+  std::vector<ResultFile> files = {};
+  std::vector<std::string> errors = {};  // over all files, one sentence each
+  std::optional<ConvergenceTest> convergence =
+      {};                                    // none in the open division or at another target
+  std::optional<double> score_minutes = {};  // olympic mean, scaled as the reference demands
+
+  bool passed() const { return errors.empty(); }
+};
+
+/// Checks result files together, as the benchmark's package checker does for a folder of them.
+///
+/// Errors    Error(kData) when a file cannot be read. What is wrong with the logs is no exception.
+/// Source    github.com/mlcommons/logging, package_checker/{package_checker,seed_checker}.py,
+///           result_summarizer/result_summarizer.py (score).
+Submission check_submission(const std::vector<std::string>& paths,
+                            const SubmissionOptions& options = {});
+
+/// Findings, a table of the runs and the verdict; ends in a newline.
+std::string submission_report(const Submission& submission, RuleSet rule_set);
+
+}  // namespace bertha
