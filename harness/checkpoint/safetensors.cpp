@@ -146,11 +146,11 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
   Json json = Json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   for (const Entry& entry : entries) {
-    const SafeTensor tensor{.dtype = "F32", .shape = entry.shape};
-    const int64_t begin = elements_left_ * 4;
-    elements_left_ += tensor.elements();
+    const SafeTensor tensor{.dtype = entry.dtype, .shape = entry.shape};
+    const int64_t begin = bytes_left_;
+    bytes_left_ += tensor.elements() * dtype_bytes(tensor.dtype);
     json[entry.name] = {
-        {"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {begin, elements_left_ * 4}}};
+        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {begin, bytes_left_}}};
   }
   std::string text = json.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // the data part starts aligned
@@ -167,14 +167,15 @@ void SafeTensorsWriter::write(const void* bytes, size_t size_bytes) {
   }
 }
 
-void SafeTensorsWriter::append(const float* values, int64_t count) {
-  BERTHA_CHECK(count <= elements_left_, path_, ": ", count, " elements, room for ", elements_left_);
-  write(values, static_cast<size_t>(count) * sizeof(float));
-  elements_left_ -= count;
+void SafeTensorsWriter::append_bytes(const void* bytes, int64_t size_bytes) {
+  BERTHA_CHECK(size_bytes <= bytes_left_, path_, ": ", size_bytes, " bytes, room for ",
+               bytes_left_);
+  write(bytes, static_cast<size_t>(size_bytes));
+  bytes_left_ -= size_bytes;
 }
 
 void SafeTensorsWriter::finish() {
-  BERTHA_CHECK(elements_left_ == 0, path_, ": ", elements_left_, " elements are missing");
+  BERTHA_CHECK(bytes_left_ == 0, path_, ": ", bytes_left_, " bytes are missing");
   if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) {
     fail(ExitCode::kData, path_, ": writing failed (", std::strerror(errno),
          "); free some space and run again.");

@@ -35,27 +35,31 @@ SafeTensorsHeader read_safetensors_header(const std::string& path);
 std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHeader& header,
                                    const std::string& name, int64_t first, int64_t count);
 
-/// Writes a file of F32 tensors in a given order, syncs it to disk and closes it.
+/// Writes a file of tensors in a given order, syncs it to disk and closes it.
 class SafeTensorsWriter {
  public:
   struct Entry {
     std::string name;
     std::vector<int64_t> shape;
+    std::string dtype = "F32";  // or "I32", "I64"
   };
 
   SafeTensorsWriter(const std::string& path, const std::vector<Entry>& entries,
                     const std::map<std::string, std::string>& metadata);
   /// The next values in file order; tensors may come in pieces.
-  void append(const float* values, int64_t count);
+  void append(const float* values, int64_t count) { append_bytes(values, count * 4); }
+  void append(const int32_t* values, int64_t count) { append_bytes(values, count * 4); }
+  void append(const int64_t* values, int64_t count) { append_bytes(values, count * 8); }
   /// Error(kData) with the path and the system's reason (disk full, ...).
   void finish();
 
  private:
+  void append_bytes(const void* bytes, int64_t size_bytes);
   void write(const void* bytes, size_t size_bytes);
 
   std::string path_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-  int64_t elements_left_ = 0;
+  int64_t bytes_left_ = 0;
 };
 
 }  // namespace bertha

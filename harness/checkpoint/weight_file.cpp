@@ -39,20 +39,24 @@ const float* as_floats(const View& values, std::vector<float>& storage) {
 
 void write_weight_file(const std::string& path, const CheckpointParts& parts) {
   const View weights = parts.optimizer->weights();
-  std::vector<SafeTensorsWriter::Entry> entries;
-  const std::vector<NamedRows> names = hugging_face_names(*parts.table, parts.dims);
-  for (const NamedRows& rows : names) {
-    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
-  }
-
-  SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
   const Buffer pinned = parts.device->allocate_pinned(weights.bytes());
   parts.device->copy(*parts.stream, pinned.data(), weights.data, weights.bytes());
   parts.stream->wait_on_host();
+  write_weight_file(path, *parts.table, parts.dims,
+                    View(pinned.data(), weights.dtype, {weights.elements()}));
+}
+
+void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
+                       const View& flat) {
+  std::vector<SafeTensorsWriter::Entry> entries;
+  const std::vector<NamedRows> names = hugging_face_names(table, dims);
+  for (const NamedRows& rows : names) {
+    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
+  }
+  SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
   std::vector<float> widened;
   for (const NamedRows& rows : names) {
-    const View values = View(pinned.data(), weights.dtype, {weights.elements()})
-                            .rows(rows.first_element, rows.elements);
+    const View values = flat.rows(rows.first_element, rows.elements);
     writer.append(as_floats(values, widened), rows.elements);
   }
   writer.finish();

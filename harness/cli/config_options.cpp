@@ -84,6 +84,7 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
   add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
       .type_name("KEY=VALUE");
+  if (shorts == ShortOptions::kNone) return;
   for (const ShortOption& option : kShortOptions) {
     const bool evaluation = shorts == ShortOptions::kEvaluation;
     if (evaluation && option.evaluation_doc.empty()) continue;

@@ -7,8 +7,8 @@
 namespace bertha {
 
 /// Which of the short options for --set a command offers: all of a training run, such as
-/// --max-steps, or those that an evaluation or a benchmark of steps heeds.
-enum class ShortOptions : uint8_t { kTraining, kEvaluation, kStepBench };
+/// --max-steps, those that an evaluation or a benchmark of steps heeds, or none.
+enum class ShortOptions : uint8_t { kTraining, kEvaluation, kStepBench, kNone };
 
 /// Adds --config FILE, --set KEY=VALUE and the short options.
 void add_config_options(CLI::App& command, ShortOptions shorts);

@@ -16,6 +16,7 @@ void add_data_command(CLI::App& program, Chosen& chosen) {
   add_data_convert(data, chosen);
   add_data_verify(data, chosen);
   add_data_stats(data, chosen);
+  add_data_dump_batches(data, chosen);
 }
 
 }  // namespace bertha

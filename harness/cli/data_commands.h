@@ -5,13 +5,14 @@
 
 namespace bertha {
 
-// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp and, for those that
-// read, data_inspect.cpp.
+// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_dump.cpp and, for
+// those that read, data_inspect.cpp.
 void add_data_vocab(CLI::App& data, Chosen& chosen);
 void add_data_prepare(CLI::App& data, Chosen& chosen);
 void add_data_convert(CLI::App& data, Chosen& chosen);
 void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
+void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 
 /// --text PATH..., required.
 void add_text_option(CLI::App& command, std::vector<std::string>& inputs);

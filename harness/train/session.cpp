@@ -58,14 +58,7 @@ CheckpointParts Session::checkpoint_parts() const {
 }
 
 void Session::initialize_weights() {
-  std::vector<float> flat(static_cast<size_t>(table.elements), 0.0f);
-  if (config.checkpoint.init.empty()) {
-    initialize(table, dims, config.model.init_stddev, static_cast<uint64_t>(config.train.seed),
-               flat.data());
-  } else {
-    load_weights(config.checkpoint.init, table, dims, flat.data());
-  }
-  optimizer->set_weights(flat.data());
+  optimizer->set_weights(first_weights(config, table, dims).data());
 }
 
 HostAllocator Session::pinned_allocator() const {
@@ -74,6 +67,17 @@ HostAllocator Session::pinned_allocator() const {
     const auto buffer = std::make_shared<Buffer>(device->allocate_pinned(bytes));
     return std::shared_ptr<void>(buffer, buffer->data());
   };
+}
+
+std::vector<float> first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
+  std::vector<float> flat(static_cast<size_t>(table.elements), 0.0f);
+  if (config.checkpoint.init.empty()) {
+    initialize(table, dims, config.model.init_stddev, static_cast<uint64_t>(config.train.seed),
+               flat.data());
+  } else {
+    load_weights(config.checkpoint.init, table, dims, flat.data());
+  }
+  return flat;
 }
 
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {

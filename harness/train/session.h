@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/pipeline.h"
 #include "harness/backend.h"
@@ -32,7 +33,7 @@ struct Session {
             .io = io};
   }
   CheckpointParts checkpoint_parts() const;
-  /// Weights of checkpoint.init, or fresh ones from the seed.
+  /// To first_weights().
   void initialize_weights();
   HostAllocator pinned_allocator() const;
 
@@ -48,6 +49,10 @@ struct Session {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;
 };
+
+/// The weights a run begins with, f32 [table.elements]: those of checkpoint.init, or fresh ones
+/// from the seed.
+std::vector<float> first_weights(const Config& config, const ParamTable& table, const Dims& dims);
 
 /// Sequences of the largest micro-batch of a rank.
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);

@@ -26,6 +26,7 @@ const std::vector<std::vector<std::string>>& all_commands() {
       {"data", "convert"},
       {"data", "verify"},
       {"data", "stats"},
+      {"data", "dump-batches"},
       {"plan"},
       {"checkpoint"},
       {"checkpoint", "show"},

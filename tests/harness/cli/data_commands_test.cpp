@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/base/error.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/temp_folder.h"
 
@@ -104,6 +105,48 @@ TEST_F(DataCommands, PlanCountsEpochsOfPreparedData) {
                       0);
   EXPECT_THAT(ran.out, testing::ContainsRegex("epochs +[0-9]+\\.[0-9]+ of [0-9,]+ sequences"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  nothing\n"));
+}
+
+TEST_F(DataCommands, DumpedBatchesComeWithWeightsAndConfig) {
+  const std::vector<std::string> dump{"data",
+                                      "dump-batches",
+                                      "--steps",
+                                      "3",
+                                      "--weights",
+                                      "--output",
+                                      "dump",
+                                      "--set",
+                                      "data.train=train",
+                                      "--set",
+                                      "data.eval=train",
+                                      "--set",
+                                      "model.vocab_size=256",
+                                      "--set",
+                                      "model.layers=1",
+                                      "--set",
+                                      "model.hidden=16",
+                                      "--set",
+                                      "model.heads=2",
+                                      "--set",
+                                      "model.feed_forward=32",
+                                      "--set",
+                                      "model.max_positions=64",
+                                      "--set",
+                                      "data.max_seq_tokens=64",
+                                      "--set",
+                                      "data.max_masked_per_seq=10",
+                                      "--set",
+                                      "train.global_batch_seqs=4"};
+  EXPECT_EQ(run(dump, 0).out, "written: dump, 3 batch(es)\n");
+  for (const char* name : {"batch_00000001.safetensors", "batch_00000003.safetensors",
+                           "model.safetensors", "config.json", "config.yaml"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder_.path(concat("dump/", name)))) << name;
+  }
+  std::vector<std::string> no_data = dump;
+  for (std::string& word : no_data) {
+    if (word == "data.train=train") word = "data.train=/nowhere";
+  }
+  EXPECT_THAT(run(no_data, 4).err, HasSubstr("/nowhere"));
 }
 
 TEST_F(DataCommands, WrongOptionsOfPreparationAreUsageErrors) {

@@ -1,0 +1,40 @@
+#include <iostream>
+#include <memory>
+
+#include "harness/cli/config_options.h"
+#include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
+#include "harness/config/check.h"
+#include "harness/train/dump_batches.h"
+
+namespace bertha {
+
+void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
+  CLI::App& dump = add_command(
+      data, chosen,
+      {.name = "dump-batches",
+       .description = "Writes the first batches that a run would train on, and the weights it "
+                      "would begin with, as safetensors: for another program to train on the "
+                      "same.",
+       .examples = {"bertha data dump-batches --config my.yaml --steps 300 --weights --output dump",
+                    "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
+                    "python3 tests/peers/torch_curve.py dump --output runs/torch"}});
+  const auto options = std::make_shared<DumpOptions>();
+  dump.add_option("-o,--output", options->folder, "Folder to write")->required()->type_name("DIR");
+  dump.add_option("--steps", options->steps, "Steps, from the first on (default 1)")
+      ->check(whole_number(1))
+      ->type_name("N");
+  dump.add_flag("--weights", options->weights, "Also the initial weights");
+  add_config_options(dump, ShortOptions::kNone);
+  dump.callback([&dump, &chosen, options] {
+    chosen.action = [&dump, options](CommandContext&) {
+      const Config config = load_from_options(dump).config;
+      check_config(config, 1);
+      dump_batches(config, *options);
+      std::cout << "written: " << options->folder << ", " << options->steps << " batch(es)\n";
+      return 0;
+    };
+  });
+}
+
+}  // namespace bertha
