@@ -38,18 +38,42 @@ gpus_here() {
   else echo 0; fi
 }
 
-# mpirun answers SIGTERM by killing the ranks within seconds; SIGUSR1 it passes on, and the ranks
-# save and end with 75. So a SIGTERM to the script becomes that.
-run_mpirun() {
+# Runs a command as the tasks of a Slurm allocation; with CONT, an image, in containers of Pyxis,
+# which see the current folder and CONT_MOUNTS.
+run_srun() {
+  local mpi=${SLURM_MPI_TYPE:-pmix} container=()
+  if ! srun --mpi=list 2>&1 | grep -qw -- "$mpi"; then
+    stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE, or run launch/run_mpirun.sh inside the allocation"
+  fi
+  if [[ -n ${CONT:-} ]]; then
+    srun --help 2>&1 | grep -q -- --container-image ||
+      stop 5 "CONT=$CONT, but this Slurm has no Pyxis (srun --help shows no --container-image); unset CONT to run without a container"
+    container=("--container-image=$CONT" "--container-workdir=$PWD"
+      "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
+  fi
+  # --wait: ranks end together, so that one that is gone 10 s before the others has died.
+  srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
+    "$launch_dir/bind_rank.sh" "$@"
+}
+
+# Waits for a process of this script. A SIGTERM to the script becomes SIGNAL to the process, which may
+# take its time to save.
+wait_and_pass_on() {  # SIGNAL, process id
   local status=0
-  mpirun "$@" &
-  local mpirun_pid=$!
-  trap 'kill -USR1 "$mpirun_pid" 2> /dev/null || true' TERM
-  wait "$mpirun_pid" || status=$?
-  while kill -0 "$mpirun_pid" 2> /dev/null; do
+  # shellcheck disable=SC2064
+  trap "kill -$1 $2 2> /dev/null || true" TERM
+  wait "$2" || status=$?
+  while kill -0 "$2" 2> /dev/null; do
     status=0
-    wait "$mpirun_pid" || status=$?
+    wait "$2" || status=$?
   done
   trap - TERM
   return "$status"
+}
+
+# mpirun answers SIGTERM by killing the ranks within seconds; SIGUSR1 it passes on, and the ranks
+# save and end with 75.
+run_mpirun() {
+  mpirun "$@" &
+  wait_and_pass_on USR1 $!
 }

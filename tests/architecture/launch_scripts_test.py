@@ -151,9 +151,10 @@ trap 'echo ending; sleep 0.3; echo saved; exit 75' USR1
 trap 'echo killed; exit 143' TERM
 touch '{ready}'
 for _ in {{1..600}}; do sleep 0.05; done""")
-        for script in (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2"]):
+        for script in (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2"],
+                       ["run_and_time.sh", "--ranks", "2"]):
             ready.unlink(missing_ok=True)
-            run = self.launch(script[0], *script[1:], self.config)
+            run = self.launch(script[0], *script[1:], self.config, LOGDIR=str(self.folder / "runs"))
             while not ready.exists():
                 self.assertIsNone(run.poll())
                 time.sleep(0.02)
@@ -175,6 +176,85 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         found, output = self.start("run_slurm.sub", self.config, SLURM_MPI_TYPE="cray")
         self.assertEqual(found, 5, output)
         self.assertIn("'cray'", output)
+
+    def test_tasks_run_in_containers_when_an_image_is_named(self):
+        listing = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi'
+        helps = 'if [[ $1 == --help ]]; then echo "--container-image=IMAGE"; exit 0; fi'
+        self.stand_in("srun", f"{listing}; if [[ $1 == --help ]]; then exit 0; fi")
+        found, output = self.start("run_slurm.sub", self.config, CONT="image.sqsh")
+        self.assertEqual(found, 5, output)
+        self.assertIn("no Pyxis", output)
+        self.stand_in("srun", f"{listing}; {helps}")
+        found, output = self.start("run_slurm.sub", self.config, CONT="image.sqsh",
+                                   CONT_MOUNTS="/data:/data")
+        self.assertEqual(found, 0, output)
+        self.assertIn(f"<--container-image=image.sqsh> <--container-workdir={ROOT}> "
+                      f"<--container-mounts={ROOT}:{ROOT},/data:/data>", output)
+
+    def timed(self, *words, **variables):
+        """run_and_time.sh with stand-ins: exit code, output, and the arguments of each training."""
+        self.stand_in("nvidia-smi", "exit 9")
+        variables.setdefault("LOGDIR", str(self.folder / "runs"))
+        code, output = self.start("run_and_time.sh", *words, **variables)
+        return code, output, [line for line in output.splitlines() if line.startswith("bertha <train>")]
+
+    def test_timed_runs_have_distinct_seeds_and_folders_and_a_verdict_each(self):
+        code, output, trainings = self.timed(self.config, "--quiet", NEXP="10", SEED="40")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(len(trainings), 10, output)
+        for run, line in enumerate(trainings):
+            self.assertIn(f"<train.seed={40 + run}>", line)
+            self.assertIn(f"<log.run_dir={self.folder}/runs/run_{run}>", line)
+            self.assertIn(f"bertha <log> <check> <{self.folder}/runs/run_{run}>", output)
+        code, output, trainings = self.timed(self.config, NEXP="11", SEED="7")
+        self.assertEqual((code, len(trainings)), (0, 1), output)  # ten are kept, with their seeds
+        self.assertIn("<train.seed=50>", trainings[0])
+
+    def test_timed_runs_draw_their_seeds_when_none_is_given(self):
+        seeds = set()
+        for name in ("a", "b"):
+            _, output, trainings = self.timed(self.config, NEXP="3", LOGDIR=str(self.folder / name))
+            found = [word for line in trainings for word in line.split() if "train.seed=" in word]
+            self.assertEqual(len(found), 3, output)
+            seeds.update(found)
+        self.assertEqual(len(seeds), 6)
+
+    def test_published_variables_become_keys_and_the_command_line_wins(self):
+        code, output, trainings = self.timed(
+            "--ranks", "1", self.config, "--set", "train.max_steps=9", BATCHSIZE="56", LR="3.5e-4",
+            MAX_STEPS="7100", GRADIENT_STEPS="2", WARMUP_PROPORTION="0.1", EXTRA_PARAMS="--unpad",
+            DATADIR_PHASE2="/a shard folder", TARGET_MLM_ACCURACY="0.3", PHASE="2")
+        self.assertEqual(code, 0, output)
+        line = trainings[0]
+        for word in ("train.global_batch_seqs=56", "optimizer.base_learning_rate=3.5e-4",
+                     "train.accumulation_steps=2", "optimizer.warmup_steps=710",
+                     "data.train=/a shard folder", "train.target_accuracy=0.3"):
+            self.assertIn(f"<--set> <{word}>", line)
+        self.assertLess(line.index("train.max_steps=7100"), line.index("train.max_steps=9"))
+        self.assertIn("LR -> optimizer.base_learning_rate=3.5e-4", output)
+        self.assertIn("EXTRA_PARAMS is not used", output)
+        self.assertIn("<--target-accuracy> <0.3>", output)
+
+    def test_timed_runs_refuse_what_does_not_fit(self):
+        for words, variables, text in (
+                ([self.config], {"NEXP": "none"}, "NEXP='none'"),
+                ([self.config], {"SEED": "-3"}, "SEED='-3'"),
+                ([self.config], {"BATCHSIZE": "many"}, "BATCHSIZE='many'"),
+                ([self.config], {"PHASE": "1"}, "PHASE=1, want 2"),
+                ([self.config], {"WARMUP_PROPORTION": "0.1"}, "MAX_STEPS"),
+                ([self.config], {"DGXNNODES": "2", "DGXNGPU": "8"}, "16 ranks, but 1"),
+                ([], {}, "config")):
+            code, output, trainings = self.timed(*words, **variables)
+            self.assertEqual((code, trainings), (2, []), output)
+            self.assertIn(text, output)
+
+    def test_a_timed_run_that_fails_ends_the_set_with_its_code(self):
+        self.stand_in("bertha", "", 4)
+        code, output, trainings = self.timed(self.config, NEXP="3")
+        self.assertEqual((code, len(trainings)), (4, 1), output)
+        self.stand_in("bertha", "", 3)  # a missed target is a result
+        code, output, trainings = self.timed(self.config, NEXP="3")
+        self.assertEqual((code, len(trainings)), (3, 3), output)
 
     def test_ranks_go_to_numa_nodes_in_turn(self):
         self.stand_in("nvidia-smi", "exit 9")

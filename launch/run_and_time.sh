@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# The timed runs of a submission: NEXP runs with different seeds, each with its verdict. Takes the
+# variables of published MLPerf configs and says which key each of them became.
+set -euo pipefail
+# shellcheck source=launch/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+  cat <<'TEXT'
+Usage: [VARIABLE=value...] launch/run_and_time.sh [--ranks N] CONFIG.yaml [OPTIONS of bertha train...]
+
+Examples:
+  NEXP=10 LOGDIR=results launch/run_and_time.sh configs/mlperf_closed_8gpu_768.yaml \
+    --set data.train=shards/train --set data.eval=shards/eval --set checkpoint.init=weights
+  source config_DGXA100_1x8x56x1.sh    # a published config; its variables become keys
+  launch/run_and_time.sh configs/mlperf_closed_8gpu_448.yaml
+  NEXP=10 sbatch --nodes=1 launch/run_slurm.sub --timed configs/mlperf_closed_8gpu_768.yaml
+
+Runs on this machine, or with srun inside a Slurm allocation. Run K writes to LOGDIR/run_K; started
+again with the same LOGDIR, finished runs are kept and an interrupted one goes on.
+
+  NEXP          runs, 1 if unset
+  LOGDIR        folder of the runs; a new one under runs/ if unset
+  SEED          seed of run 0, the next ones count up; drawn at random if unset
+  CLEAR_CACHES  1: empties the page cache before each run (root or sudo) and says so in the log
+  HYPERPARAMETERS AND PATHS
+TEXT
+  for entry in "${mapped[@]}"; do printf '    %-28s %s\n' "${entry%% *}" "${entry##* }"; done
+  cat <<'TEXT'
+    BATCHSIZE                    train.global_batch_seqs, times the ranks (DGXNNODES x DGXNGPU if set)
+    WARMUP_PROPORTION            optimizer.warmup_steps, times MAX_STEPS
+
+Exit codes: 0 every run reached its target, else that of the first run that did not; 8 a log breaks
+a rule.
+TEXT
+}
+
+# Published variable, and the key that it sets as it stands.
+mapped=(
+  "LR optimizer.base_learning_rate"
+  "OPT_LAMB_BETA_1 optimizer.beta_1"
+  "OPT_LAMB_BETA_2 optimizer.beta_2"
+  "WEIGHT_DECAY_RATE optimizer.weight_decay"
+  "WARMUP_STEPS optimizer.warmup_steps"
+  "START_WARMUP_STEP optimizer.start_warmup_step"
+  "INIT_LOSS_SCALE optimizer.initial_loss_scale"
+  "GRADIENT_STEPS train.accumulation_steps"
+  "MAX_STEPS train.max_steps"
+  "MAX_SAMPLES_TERMINATION train.max_samples"
+  "TARGET_MLM_ACCURACY train.target_accuracy"
+  "EVAL_ITER_START_SAMPLES eval.start_samples"
+  "EVAL_ITER_SAMPLES eval.every_samples"
+  "DATADIR_PHASE2 data.train"
+  "EVALDIR data.eval"
+  "CHECKPOINTDIR_PHASE1 checkpoint.init"
+  "MLPERF_SUBMISSION_ORG mlperf.submission_org"
+  "MLPERF_SUBMISSION_PLATFORM mlperf.submission_platform"
+)
+
+settings=()
+set_key() {  # variable, key, value
+  local note=
+  if [[ $3 != "${!1}" ]]; then note=" (from ${!1})"; fi
+  echo "run_and_time.sh: $1 -> $2=$3$note"
+  settings+=(--set "$2=$3")
+}
+
+take_variables() {  # ranks
+  local entry variable text
+  if [[ ${PHASE:-2} != 2 ]]; then
+    stop 2 "PHASE=$PHASE, want 2: sequences of 512 tokens are what the benchmark times"
+  fi
+  for entry in "${mapped[@]}"; do
+    variable=${entry%% *}
+    if [[ -n ${!variable:-} ]]; then set_key "$variable" "${entry##* }" "${!variable}"; fi
+  done
+  if [[ -n ${BATCHSIZE:-} ]]; then
+    [[ $BATCHSIZE =~ ^[1-9][0-9]*$ ]] || stop 2 "BATCHSIZE='$BATCHSIZE', want the sequences of one rank"
+    set_key BATCHSIZE train.global_batch_seqs $((BATCHSIZE * $1))
+  fi
+  text=${WARMUP_PROPORTION:-0}
+  if [[ ! $text =~ ^0*\.?0*$ && -z ${WARMUP_STEPS:-} ]]; then
+    [[ $text =~ ^0?\.[0-9]+$ && ${MAX_STEPS:-} =~ ^[0-9]+$ ]] ||
+      stop 2 "WARMUP_PROPORTION='$text', want a number below 1 and MAX_STEPS beside it, or WARMUP_STEPS"
+    set_key WARMUP_PROPORTION optimizer.warmup_steps \
+      "$(awk -v part="$text" -v steps="$MAX_STEPS" 'BEGIN { print int(part * steps) }')"
+  fi
+  if [[ -n ${EXTRA_PARAMS:-} ]]; then
+    echo "run_and_time.sh: EXTRA_PARAMS is not used; its switches are keys of the config"
+  fi
+}
+
+clear_caches() {
+  local command=(sysctl -q vm.drop_caches=3)
+  if ((EUID != 0)); then command=(sudo "${command[@]}"); fi
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then
+    command=(srun "--nodes=${SLURM_JOB_NUM_NODES:-1}" --ntasks-per-node=1 "${command[@]}")
+  fi
+  sync
+  "${command[@]}" ||
+    stop 5 "CLEAR_CACHES=1, but the page cache could not be emptied; it needs root or sudo"
+}
+
+ranks=
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  --ranks) ranks=${2:-}; [[ $ranks =~ ^[1-9][0-9]*$ ]] || stop 2 "--ranks wants a number, not '$ranks'"; shift 2 ;;
+esac
+check_config "${1:-}"
+config=$1
+shift
+runs=${NEXP:-1}
+[[ $runs =~ ^[1-9][0-9]*$ ]] || stop 2 "NEXP='$runs', want the number of runs"
+seed=${SEED:-$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')}
+[[ $seed =~ ^[0-9]+$ ]] || stop 2 "SEED='$seed', want a whole number"
+if [[ -n ${SLURM_JOB_ID:-} && -n $ranks ]]; then
+  stop 2 "--ranks $ranks inside a Slurm allocation; its tasks decide, unset SLURM_JOB_ID to run beside it"
+fi
+bertha=$(find_bertha)
+if [[ -n ${SLURM_JOB_ID:-} ]]; then
+  ranks=${SLURM_NTASKS:-1}
+elif [[ -z $ranks ]]; then
+  ranks=$(gpus_here)
+  if ((ranks == 0)); then ranks=1; fi
+fi
+if [[ -n ${DGXNNODES:-} && -n ${DGXNGPU:-} ]] && ((DGXNNODES * DGXNGPU != ranks)); then
+  stop 2 "DGXNNODES x DGXNGPU is $((DGXNNODES * DGXNGPU)) ranks, but $ranks would start; correct them or the allocation"
+fi
+take_variables "$ranks"
+# A job that goes back into the queue finds its folder again.
+start=${SLURM_JOB_ID:+job$SLURM_JOB_ID}
+folder=${LOGDIR:-runs/$(basename "$config" .yaml)-${start:-$(date +%Y%m%d-%H%M%S)}}
+mkdir -p "$folder" || stop 4 "LOGDIR=$folder cannot be made"
+# The seeds of a set of runs stay the same when it is started again.
+if [[ -r $folder/first_seed ]]; then seed=$(< "$folder/first_seed"); else echo "$seed" > "$folder/first_seed"; fi
+
+train_once() {  # run, arguments of bertha train
+  local run=$1
+  shift
+  local words=(--config "$config" ${settings[@]+"${settings[@]}"} "$@" --set "train.seed=$((seed + run))"
+    --set "log.run_dir=$folder/run_$run")
+  if [[ ${CLEAR_CACHES:-0} == 1 ]]; then
+    clear_caches
+    words+=(--set mlperf.cache_cleared=true)
+  fi
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then run_srun "$bertha" train "${words[@]}" &
+  else BERTHA=$bertha "$launch_dir/run_local.sh" --ranks "$ranks" "$config" "${words[@]:2}" & fi
+  wait_and_pass_on TERM $!
+}
+
+worst=0
+remember() { if ((worst == 0)); then worst=$1; fi; }
+for ((run = 0; run < runs; ++run)); do
+  done_file=$folder/run_$run.exit_code
+  code=0
+  if [[ -r $done_file ]]; then
+    code=$(< "$done_file")
+    echo "run_and_time.sh: run $run of $runs ended before with code $code"
+    remember "$code"
+    continue
+  fi
+  echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $folder/run_$run"
+  train_once "$run" "$@" || code=$?
+  # Reached or missed its target: a result. Everything else wants a person, or a second start.
+  if ((code != 0 && code != 3)); then exit "$code"; fi
+  echo "$code" > "$done_file"
+  remember "$code"
+  checked=0
+  "$bertha" log check "$folder/run_$run" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
+    checked=$?
+  if ((checked != 0)); then remember "$checked"; fi
+done
+echo "run_and_time.sh: $runs run(s) in $folder"
+exit "$worst"
