@@ -26,6 +26,7 @@ struct CheckOptions {
 struct PlotOptions {
   std::string path;
   std::string output;
+  PublishedBand published = PublishedBand::kAuto;
 };
 
 // A run folder stands for the file of it that the command reads.
@@ -74,7 +75,7 @@ int run_plot(const PlotOptions& options) {
   const std::string metrics = file_of(options.path, "metrics.jsonl");
   const std::string beside = (fs::path(metrics).parent_path() / "plots").string();
   const std::string output = options.output.empty() ? beside : options.output;
-  plot_metrics(metrics, output);
+  plot_metrics(metrics, output, options.published);
   std::cout << "written: " << output << "/*.svg\n";
   return 0;
 }
@@ -125,6 +126,12 @@ void add_plot(CLI::App& log, Chosen& chosen) {
       ->type_name("PATH");
   plot.add_option("-o,--output", options->output, "Folder to write (default: plots/ beside it)")
       ->type_name("DIR");
+  add_choice<PublishedBand>(plot, "--published", options->published,
+                            {{"auto", PublishedBand::kAuto},
+                             {"always", PublishedBand::kAlways},
+                             {"never", PublishedBand::kNever}},
+                            "Draw accuracy by samples over the published runs of the benchmark "
+                            "(default auto: for BERT-large with its target)");
   plot.callback([&chosen, options] {
     chosen.action = [options](CommandContext&) { return run_plot(*options); };
   });

@@ -74,9 +74,22 @@ void append_replacing(const Record& record, std::vector<Record>& records) {
   records.push_back(record);
 }
 
+void read_run(const Json& fields, RunIdentity& run) {
+  if (run.parameters == 0) run.first_step = fields.value("first_step", int64_t{0});
+  run.target_accuracy = fields.at("target_accuracy").get<double>();
+  run.model = fields.value("model", "");
+  run.parameters = fields.value("parameters", int64_t{0});
+  run.vocab_size = fields.value("vocab_size", int64_t{0});
+  run.global_batch_seqs = fields.value("global_batch_seqs", int64_t{0});
+  run.start_weights = fields.value("start_weights", "");
+}
+
 void read_record(const Json& fields, Metrics& metrics) {
   const std::string kind = fields.at("kind").get<std::string>();
-  if (kind == "run") metrics.target_accuracy = fields.at("target_accuracy").get<double>();
+  if (kind == "run") read_run(fields, metrics.run);
+  if (kind == "data") {
+    metrics.run.constant_answer_accuracy = fields.at("constant_answer_accuracy").get<double>();
+  }
   if (kind == "step") append_replacing(from_json(fields, kStepColumns), metrics.steps);
   if (kind == "eval") append_replacing(from_json(fields, kEvalColumns), metrics.evals);
 }
@@ -97,6 +110,8 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"device", facts.device},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},
+                {"vocab_size", config.model.vocab_size},
+                {"start_weights", config.checkpoint.init},
                 {"global_batch_seqs", config.train.global_batch_seqs},
                 {"max_steps", facts.max_steps},
                 {"first_step", facts.first_step},
@@ -121,6 +136,23 @@ void MetricsFile::event(const std::string& text) { write("event", {{"text", text
 
 void MetricsFile::stop(const std::string& status, int64_t samples) {
   write("stop", {{"status", status}, {"samples", samples}});
+}
+
+RunIdentity run_identity(const Config& config, const RunFacts& facts) {
+  return {.model = config.model.name,
+          .parameters = facts.parameters,
+          .vocab_size = config.model.vocab_size,
+          .global_batch_seqs = config.train.global_batch_seqs,
+          .first_step = facts.first_step,
+          .target_accuracy = config.train.target_accuracy,
+          .start_weights = config.checkpoint.init};
+}
+
+bool is_benchmark_run(const RunIdentity& run) {
+  // 336,226,108 with the vocabulary of the published checkpoint, and a few more with its padding.
+  constexpr int64_t kLeast = 336'000'000, kMost = 336'500'000;
+  constexpr double kLeastTarget = 0.70;
+  return run.parameters >= kLeast && run.parameters <= kMost && run.target_accuracy >= kLeastTarget;
 }
 
 Metrics read_metrics(const std::string& path) {

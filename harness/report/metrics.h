@@ -32,13 +32,33 @@ class MetricsFile {
   AppendFile file_;
 };
 
+/// What the newest start of a run says about itself. Fields that older files lack keep their
+/// default.
+struct RunIdentity {
+  std::string model = {};
+  int64_t parameters = 0;
+  int64_t vocab_size = 0;
+  int64_t global_batch_seqs = 0;
+  int64_t first_step = 0;          // of the first start: above 0 when the file begins with a resume
+  double target_accuracy = 0;      // 0 = none
+  std::string start_weights = {};  // checkpoint.init; "" = drawn at random
+  double constant_answer_accuracy = 0;  // of the best constant answer on the evaluation set
+};
+
+/// Whether it is BERT-large trained to a target near the benchmark's, so that published runs
+/// compare.
+bool is_benchmark_run(const RunIdentity& run);
+
 /// What metrics.jsonl says, in step order, without what a resumed run did again.
 struct Metrics {
-  double target_accuracy = 0;  // of the last start; 0 = none
+  RunIdentity run;
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
   int64_t unreadable_lines = 0;  // a killed process may leave one unfinished
 };
+
+/// What a run about to start would write.
+RunIdentity run_identity(const Config& config, const RunFacts& facts);
 
 /// Errors    Error(kData) when the file cannot be read or holds no record.
 Metrics read_metrics(const std::string& path);

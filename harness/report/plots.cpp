@@ -1,10 +1,12 @@
 #include "harness/report/plots.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "harness/report/files.h"
 #include "harness/report/metrics.h"
+#include "harness/report/published_curves.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -13,6 +15,9 @@ namespace bertha {
 namespace {
 
 std::string three_decimals(double value) { return fixed_text(value, 3); }
+std::string four_decimals(double value) { return fixed_text(value, 4); }
+
+enum class XAxis { kSteps, kSamples };
 
 template <class Record>
 struct SeriesRequest {
@@ -21,6 +26,7 @@ struct SeriesRequest {
   double Record::*value;
   Markers markers = Markers::kNone;
   std::string (*last_text)(double value) = three_decimals;
+  XAxis x = XAxis::kSteps;
 };
 
 /// The last value stands in the legend: it is what one looks for first.
@@ -29,7 +35,8 @@ void add_series(const SeriesRequest<Record>& request, LineChart& chart) {
   if (request.records.empty()) return;
   ChartSeries series{.label = {}, .x = {}, .y = {}, .markers = request.markers};
   for (const Record& record : request.records) {
-    series.x.push_back(static_cast<double>(record.step));
+    const int64_t x = request.x == XAxis::kSteps ? record.step : record.samples;
+    series.x.push_back(static_cast<double>(x));
     series.y.push_back(record.*request.value);
   }
   series.label = request.label + " " + request.last_text(series.y.back());
@@ -48,18 +55,42 @@ LineChart loss_chart(const Metrics& metrics) {
   return chart;
 }
 
+std::optional<MarkLine> target_line(const RunIdentity& run) {
+  if (run.target_accuracy <= 0) return std::nullopt;
+  return MarkLine{.label = "target " + fixed_text(run.target_accuracy, 3),
+                  .value = run.target_accuracy};
+}
+
 LineChart accuracy_chart(const Metrics& metrics) {
   LineChart chart{
       .title = "Masked-token accuracy", .x_label = "step", .y_label = "accuracy (fraction)"};
   add_series<StepRecord>({metrics.steps, "train", &StepRecord::mlm_accuracy}, chart);
   add_series<EvalRecord>({metrics.evals, "eval", &EvalRecord::mlm_accuracy, Markers::kCircles},
                          chart);
-  if (metrics.target_accuracy > 0) {
-    chart.target = MarkLine{.label = "target " + fixed_text(metrics.target_accuracy, 3),
-                            .value = metrics.target_accuracy};
-  }
+  chart.target = target_line(metrics.run);
   chart.x_low = 0;
   chart.y_low = 0;
+  return chart;
+}
+
+LineChart published_chart(const Metrics& metrics) {
+  LineChart chart{.title = "Masked-token accuracy beside published runs",
+                  .x_label = "samples",
+                  .y_label = "accuracy (fraction)"};
+  add_series<EvalRecord>({.records = metrics.evals,
+                          .label = "eval",
+                          .value = &EvalRecord::mlm_accuracy,
+                          .markers = Markers::kCircles,
+                          .last_text = four_decimals,
+                          .x = XAxis::kSamples},
+                         chart);
+  const PublishedCurves& published = published_curves_near(metrics.run.global_batch_seqs);
+  const AccuracyBand band = accuracy_band(published);
+  chart.band = ChartBand{.label = concat(published.name, ", batch ", published.batch_seqs),
+                         .x = band.samples,
+                         .low = band.low,
+                         .high = band.high};
+  chart.target = target_line(metrics.run);
   return chart;
 }
 
@@ -85,7 +116,8 @@ LineChart learning_rate_chart(const Metrics& metrics) {
 
 }  // namespace
 
-void plot_metrics(const std::string& metrics_path, const std::string& out_dir) {
+void plot_metrics(const std::string& metrics_path, const std::string& out_dir,
+                  PublishedBand published) {
   const Metrics metrics = read_metrics(metrics_path);
   std::error_code error;
   std::filesystem::create_directories(out_dir, error);
@@ -97,6 +129,10 @@ void plot_metrics(const std::string& metrics_path, const std::string& out_dir) {
   write_text_file(out_dir + "/accuracy.svg", line_chart_svg(accuracy_chart(metrics)));
   write_text_file(out_dir + "/throughput.svg", line_chart_svg(throughput_chart(metrics)));
   write_text_file(out_dir + "/learning_rate.svg", line_chart_svg(learning_rate_chart(metrics)));
+  const bool comparable = published == PublishedBand::kAuto && is_benchmark_run(metrics.run);
+  if (published == PublishedBand::kAlways || comparable) {
+    write_text_file(out_dir + "/accuracy_by_samples.svg", line_chart_svg(published_chart(metrics)));
+  }
 }
 
 }  // namespace bertha

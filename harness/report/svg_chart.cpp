@@ -43,6 +43,11 @@ Ranges ranges_of(const LineChart& chart) {
     }
   }
   if (ranges.x.empty()) return ranges;
+  if (chart.band) {
+    for (const double x : chart.band->x) ranges.x.include(x);
+    for (const double y : chart.band->low) ranges.y.include(y);
+    for (const double y : chart.band->high) ranges.y.include(y);
+  }
   if (chart.target) ranges.y.include(chart.target->value);
   if (chart.x_low) ranges.x.low = std::min(ranges.x.low, *chart.x_low);
   if (chart.y_low) ranges.y.low = std::min(ranges.y.low, *chart.y_low);
@@ -77,6 +82,19 @@ std::string drawn_series(const LineChart& chart, const SvgFrame& frame, size_t i
                       fixed_text(svg_y(frame, series.y[i]), 1), "\"/>\n");
   }
   return text + circles;
+}
+
+/// Along the low curve, then back along the high one.
+std::string drawn_band(const ChartBand& band, const SvgFrame& frame) {
+  BERTHA_CHECK(band.low.size() == band.x.size() && band.high.size() == band.x.size(), band.label,
+               ": ", band.x.size(), " x values, ", band.low.size(), " low and ", band.high.size(),
+               " high values");
+  std::string points;
+  for (size_t i = 0; i < band.x.size(); ++i)
+    points += svg_point(frame, band.x[i], band.low[i]) + " ";
+  for (size_t i = band.x.size(); i-- > 0;)
+    points += svg_point(frame, band.x[i], band.high[i]) + " ";
+  return concat("<polygon class=\"band\" points=\"", points, "\"/>\n");
 }
 
 SvgFrame frame_of(const LineChart& chart, const Ranges& ranges) {
@@ -131,10 +149,12 @@ std::string line_chart_svg(const LineChart& chart) {
   const SvgFrame frame = frame_of(chart, ranges);
   std::string content;
   std::vector<LegendEntry> legend;
+  if (chart.band) content += drawn_band(*chart.band, frame);
   for (size_t index = 0; index < chart.series.size(); ++index) {
     content += drawn_series(chart, frame, index);
     legend.push_back({chart.series[index].label, series_style(index)});
   }
+  if (chart.band) legend.push_back({chart.band->label, "band"});
   if (chart.target) {
     content += dashed(svg_point(frame, frame.x.low, chart.target->value),
                       svg_point(frame, frame.x.high, chart.target->value));

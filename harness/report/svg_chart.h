@@ -24,12 +24,21 @@ struct MarkLine {
   double value = 0;
 };
 
+/// A filled area behind the series, between two curves over the same x.
+struct ChartBand {
+  std::string label;
+  std::vector<double> x;
+  std::vector<double> low;   // as many as x
+  std::vector<double> high;  // as many as x
+};
+
 /// Labels carry the unit: "step time (ms)".
 struct LineChart {
   std::string title = {};
   std::string x_label = {};
   std::string y_label = {};
   std::vector<ChartSeries> series = {};
+  std::optional<ChartBand> band = {};
   std::optional<MarkLine> target = {};
   AxisScale y_scale = AxisScale::kLinear;  // on a log scale, values that are not positive are gaps
   std::optional<double> x_low = {};        // the axes reach at least down to here

@@ -20,6 +20,7 @@ text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;fon
 .s0{stroke:#2563eb}.s1{stroke:#d9730d}.s2{stroke:#0f9d76}.s3{stroke:#8b5cf6}.s4{stroke:#d6336c}.s5{stroke:#6b7280}
 .target{stroke:#c02626;stroke-width:1.5;stroke-dasharray:7 5;fill:none}
 circle{stroke-width:2;fill:#ffffff}.bar{fill:#2563eb}
+polygon.band{fill:#0f9d76;fill-opacity:.25;stroke:none}line.band{stroke:#0f9d76;stroke-opacity:.4;stroke-width:9}
 @media (prefers-color-scheme:dark){
 text{fill:#c3cad6}.title{fill:#f1f4f9}.paper{fill:#14171d}.grid{stroke:#2a303b}.axis{stroke:#8a93a3}
 .s0{stroke:#6ea8fe}.s1{stroke:#f5a154}.s2{stroke:#45d1a5}.s3{stroke:#b79bff}.s4{stroke:#ff8ab3}.s5{stroke:#a8b0bd}
@@ -68,7 +69,8 @@ std::string legend_text(const std::vector<LegendEntry>& legend) {
   std::string text;
   double at = kLeft;
   for (const LegendEntry& entry : legend) {
-    const std::string style = entry.style == "target" ? entry.style : "line " + entry.style;
+    const bool is_series = entry.style != "target" && entry.style != "band";
+    const std::string style = is_series ? "line " + entry.style : entry.style;
     text += segment(at, kLegendLine - 4.5, at + 22, kLegendLine - 4.5, style);
     text += words(at + 29, kLegendLine, "", entry.label);
     at += 29 + kLegendLetter * static_cast<double>(entry.label.size()) + 22;

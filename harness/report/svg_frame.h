@@ -17,7 +17,8 @@ struct SvgFrame {
   Axis y;
 };
 
-/// One entry of the legend; `style` is a class of the frame's style sheet: s0 .. s5, or target.
+/// One entry of the legend; `style` is a class of the frame's style sheet: s0 .. s5, target or
+/// band.
 struct LegendEntry {
   std::string label;
   std::string style;

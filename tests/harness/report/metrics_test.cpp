@@ -42,7 +42,7 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
   file.eval(eval);
 
   const Metrics metrics = read_metrics(folder.path("m"));
-  EXPECT_EQ(metrics.target_accuracy, 0.72);
+  EXPECT_EQ(metrics.run.target_accuracy, 0.72);
   EXPECT_EQ(metrics.unreadable_lines, 0);
   ASSERT_EQ(metrics.steps.size(), 1u);
   const StepRecord& back = metrics.steps[0];
@@ -66,6 +66,36 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
     EXPECT_EQ(metrics.evals[0].*field, eval.*field);
   }
   EXPECT_EQ(json::parse(test::lines_of(folder.path("m"))[1]).at("skipped_steps"), 2);
+}
+
+TEST(Metrics, WhatARunSaysAboutItselfComesBack) {
+  const TempFolder folder;
+  Config config = test::test_config();
+  config.checkpoint.init = "start/point";
+  config.model.vocab_size = 4096;
+  RunFacts facts = test::test_facts();
+  facts.first_step = 40;
+  MetricsFile file(folder.path("m"));
+  file.run(config, facts);
+  facts.first_step = 50;
+  file.run(config, facts);
+  file.data(test::test_data_facts());
+  const RunIdentity run = read_metrics(folder.path("m")).run;
+  EXPECT_EQ(run.model, "bert-tiny");
+  EXPECT_EQ(run.parameters, 340'000'000);
+  EXPECT_EQ(run.vocab_size, 4096);
+  EXPECT_EQ(run.global_batch_seqs, 448);
+  EXPECT_EQ(run.first_step, 40);
+  EXPECT_EQ(run.start_weights, "start/point");
+  EXPECT_EQ(run.constant_answer_accuracy, 0.05);
+}
+
+TEST(Metrics, ARunRecordOfAnOlderProgramIsRead) {
+  const TempFolder folder;
+  write_text_file(folder.path("m"), "{\"kind\": \"run\", \"target_accuracy\": 0.5}\n");
+  const RunIdentity run = read_metrics(folder.path("m")).run;
+  EXPECT_EQ(run.target_accuracy, 0.5);
+  EXPECT_EQ(run.start_weights, "");
 }
 
 TEST(Metrics, ALossThatIsNotFiniteIsNullAndComesBackAsNan) {

@@ -179,6 +179,18 @@ TEST(LineChart, ATargetIsDrawnAndExtendsTheAxis) {
   EXPECT_THAT(svg, HasSubstr("target 3"));
 }
 
+TEST(LineChart, ABandIsOneAreaAndExtendsTheAxes) {
+  LineChart chart = chart_of({0, 1});
+  chart.band = ChartBand{.label = "others", .x = {0, 2}, .low = {0, 1}, .high = {0, 2}};
+  const std::string svg = line_chart_svg(chart);
+  expect_well_formed(svg);
+  EXPECT_THAT(svg, HasSubstr("<polygon class=\"band\" points=\"78.0,418.0 876.0,246.0 876.0,74.0 "
+                             "78.0,418.0 \"/>"));
+  EXPECT_THAT(svg, HasSubstr("others"));
+  chart.band->high.pop_back();
+  EXPECT_THROW(line_chart_svg(chart), Error);
+}
+
 TEST(LineChart, SeriesBeyondTheStylesStartAgain) {
   LineChart chart = chart_of({0, 1});
   chart.series.resize(8, chart.series[0]);
