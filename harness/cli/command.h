@@ -51,6 +51,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen);
 void add_checkpoint_command(CLI::App& program, Chosen& chosen);
 void add_config_command(CLI::App& program, Chosen& chosen);
 void add_log_command(CLI::App& program, Chosen& chosen);
+void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
 
 }  // namespace bertha

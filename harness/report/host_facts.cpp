@@ -3,11 +3,22 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// What follows `key` and its separator on the first line that begins with it.
 std::string value_of(const std::string& path, const std::string& key, char separator) {
@@ -23,6 +34,79 @@ std::string value_of(const std::string& path, const std::string& key, char separ
   return "unknown";
 }
 
+/// The first line; "" when there is none.
+std::string line_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+double number_in(const std::string& text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// Folders below `path` whose names begin with `prefix`, in order; none where there is no such
+/// place.
+std::vector<fs::path> entries(const fs::path& path, const std::string& prefix) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void read_topology(const fs::path& processors, HostFacts& facts) {
+  std::set<std::string> sockets;
+  std::set<std::pair<std::string, std::string>> cores;
+  for (const fs::path& processor : entries(processors, "cpu")) {
+    const std::string socket = line_of(processor / "topology/physical_package_id");
+    if (socket.empty()) continue;
+    sockets.insert(socket);
+    cores.emplace(socket, line_of(processor / "topology/core_id"));
+  }
+  facts.sockets = std::ssize(sockets);
+  facts.cores = std::ssize(cores);
+}
+
+std::string caches_of(const fs::path& processor) {
+  std::string text;
+  for (const fs::path& cache : entries(processor / "cache", "index")) {
+    const std::string type = line_of(cache / "type");
+    const std::string letter = type == "Data" ? "d" : type == "Instruction" ? "i" : "";
+    text += concat(text.empty() ? "" : ", ", "L", line_of(cache / "level"), letter, " ",
+                   line_of(cache / "size"));
+  }
+  return text;
+}
+
+/// Ports that are up, those of the same kind and speed counted.
+std::string network_below(const fs::path& classes) {
+  std::map<std::string, int> ports;
+  for (const fs::path& adapter : entries(classes / "infiniband", "")) {
+    for (const fs::path& port : entries(adapter / "ports", "")) {
+      const std::string rate = line_of(port / "rate");
+      if (line_of(port / "state").find("ACTIVE") != std::string::npos) {
+        ++ports[concat(line_of(port / "link_layer"), " ", rate)];
+      }
+    }
+  }
+  for (const fs::path& interface : entries(classes / "net", "")) {
+    const bool is_hardware = fs::exists(interface / "device");
+    const double speed = number_in(line_of(interface / "speed"));  // -1 where nobody knows
+    if (is_hardware && speed > 0) ++ports[concat("Ethernet ", speed, " Mb/s")];
+  }
+  std::string text;
+  for (const auto& [port, count] : ports) {
+    text += concat(text.empty() ? "" : ", ", count, "x ", port);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -30,19 +114,27 @@ std::string host_name() {
   return ::uname(&names) == 0 ? names.nodename : "unknown";
 }
 
-HostFacts read_host_facts() {
+HostFacts read_host_facts(const std::string& root) {
   utsname names{};
   const bool named = ::uname(&names) == 0;
   const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
   const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
-  return {
+  const fs::path processors = root + "/sys/devices/system/cpu";
+  HostFacts facts{
       .host = host_name(),
-      .operating_system = value_of("/etc/os-release", "PRETTY_NAME", '='),
+      .operating_system = value_of(root + "/etc/os-release", "PRETTY_NAME", '='),
       .kernel = named ? std::string(names.sysname) + " " + names.release : "unknown",
-      .cpu_model = value_of("/proc/cpuinfo", "model name", ':'),
+      .cpu_model = value_of(root + "/proc/cpuinfo", "model name", ':'),
       .logical_cpus = static_cast<int64_t>(std::thread::hardware_concurrency()),
+      .caches = caches_of(processors / "cpu0"),
       .memory_bytes = pages > 0 && page_bytes > 0 ? pages * page_bytes : 0,
+      .network = network_below(root + "/sys/class"),
   };
+  read_topology(processors, facts);
+  const std::string max_khz = line_of(processors / "cpu0/cpufreq/cpuinfo_max_freq");
+  facts.max_mhz = max_khz.empty() ? number_in(value_of(root + "/proc/cpuinfo", "cpu MHz", ':'))
+                                  : number_in(max_khz) / 1000;
+  return facts;
 }
 
 }  // namespace bertha

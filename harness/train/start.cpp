@@ -4,6 +4,7 @@
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/load.h"
 #include "harness/report/run_folder.h"
+#include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
 #include "harness/train/data_position.h"
 #include "harness/train/finish.h"
@@ -78,6 +79,26 @@ void begin_or_go_on(TrainingRun& run) {
   }
 }
 
+/// system.json: what a submission says of the system.
+void describe_system_of(const TrainingRun& run, const RunInfo& info) {
+  const World& world = *run.world;
+  if (world.rank() != 0) return;
+  const Session& session = *run.session;
+  const int64_t ranks_per_node = world.node_size();
+  SystemFacts facts{.host = read_host_facts(),
+                    .nodes = (world.size() + ranks_per_node - 1) / ranks_per_node,
+                    .ranks_per_node = ranks_per_node,
+                    .versions = info.versions,
+                    .git_hash = info.git_hash};
+  if (session.choice.kind == BackendChoice::Kind::kCuda) {
+    const std::string description = session.backend.device->description();
+    facts.accelerator = description.substr(0, description.find(','));
+    facts.accelerator_memory_bytes = session.backend.device->total_memory_bytes();
+    facts.driver = driver_version();
+  }
+  write_system_facts(run.run_dir + "/system.json", facts);
+}
+
 RunFacts facts_of(const TrainingRun& run) {
   RunFacts facts{.world_size = run.world->size(),
                  .max_steps = run.config.train.max_steps,
@@ -117,6 +138,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
   run.session = std::make_unique<Session>(run.config, world);
+  describe_system_of(run, info);
   const Session& session = *run.session;
   run.timers = std::make_unique<PhaseTimers>(*session.backend.device, *session.backend.stream);
   run.profiled = std::make_unique<ProfiledSteps>(config.log.profile_steps, *session.backend.device,

@@ -13,6 +13,7 @@ try:
     from mlperf_logging.package_checker.seed_checker import SeedChecker
     from mlperf_logging.rcp_checker import rcp_checker
     from mlperf_logging.result_summarizer import result_summarizer
+    from mlperf_logging.system_desc_checker import system_desc_checker  # noqa: F401
 except ImportError as missing:
     sys.exit(f"{sys.executable}: {missing}. This test needs the packages of tests/requirements.txt: "
              "tests/run installs them; or set BERTHA_TEST_PYTHON to a Python that has them.")

@@ -1,0 +1,82 @@
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/cli/choice.h"
+#include "harness/cli/command.h"
+#include "harness/cli/option_checks.h"
+#include "harness/report/submission_package.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+struct SubmitOptions {
+  std::vector<std::string> paths;
+  PackageRequest request;
+};
+
+int run_submit(const SubmitOptions& options) {
+  PackageRequest request = options.request;
+  for (const std::string& path : options.paths) {
+    const std::vector<std::string> found = run_folders(path);
+    request.run_dirs.insert(request.run_dirs.end(), found.begin(), found.end());
+  }
+  const SubmissionPackage package = build_package(request);
+  std::cout << submission_report(package.submission, request.options.rules.rule_set) << '\n'
+            << package_report(package);
+  const bool passed = package.submission.passed();
+  return static_cast<int>(passed ? ExitCode::kSuccess : ExitCode::kCompliance);
+}
+
+}  // namespace
+
+void add_submit_command(CLI::App& program, Chosen& chosen) {
+  CLI::App& submit = add_command(
+      program, chosen,
+      {.name = "submit",
+       .description =
+           "Builds the folders of an MLPerf submission from ten runs: results, system description "
+           "and sources. Says what a person has to fill in; exit code 8, and nothing written, when "
+           "a rule is broken.",
+       .examples = {"bertha submit results --system my_8xH200 --output submission/my_org",
+                    "bertha submit runs/seed_* --system my_8xH200 --output submission/my_org "
+                    "--sources ~/bertha",
+                    "bertha submit results --system test --output /tmp/test --draft"}});
+  const auto options = std::make_shared<SubmitOptions>();
+  PackageRequest& request = options->request;
+  MlperfCheckOptions& rules = request.options.rules;
+  submit
+      .add_option("path", options->paths,
+                  "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
+      ->required()
+      ->type_name("PATH");
+  submit
+      .add_option("--system", request.system, "Name of the system: letters, digits, '.', '_', '-'")
+      ->required()
+      ->type_name("NAME");
+  submit
+      .add_option("-o,--output", request.output, "Folder of the submitter; may hold other systems")
+      ->required()
+      ->type_name("DIR");
+  submit
+      .add_option("--sources", request.sources,
+                  "Git checkout that has the commit of the runs (default: this folder)")
+      ->type_name("DIR");
+  add_choice<RuleSet>(submit, "--ruleset", rules.rule_set,
+                      {{"4.0.0", RuleSet::k4_0_0}, {"5.0.0", RuleSet::k5_0_0}},
+                      "Rule set to check by (default 5.0.0, the last that has BERT)");
+  submit
+      .add_option("--target-accuracy", rules.target_accuracy,
+                  "Accuracy that some evaluation has to reach (default 0.720)")
+      ->check(fraction())
+      ->type_name("X");
+  submit.add_flag("--draft", request.draft,
+                  "Build it although a rule is broken or the sources cannot be told");
+  submit.callback([&chosen, options] {
+    chosen.action = [options](CommandContext&) { return run_submit(*options); };
+  });
+}
+
+}  // namespace bertha
