@@ -80,4 +80,15 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
   return backend;
 }
 
+void tune_products(const BackendChoice& choice, const Backend& backend,
+                   std::span<const GemmShape> products, const std::string& path,
+                   const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
+  if (choice.kind != BackendChoice::Kind::kCuda) {
+    fail(ExitCode::kUsage,
+         "the CPU backend has no products to tune; set train.backend to cuda on a machine with a "
+         "GPU, or leave out --tune.");
+  }
+  tune_cuda_products(backend, products, path, progress);
+}
+
 }  // namespace bertha

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "harness/comm/world.h"
@@ -8,6 +10,7 @@
 #include "kernels/collectives.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 
@@ -39,5 +42,14 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 /// Error(kEnvironment) with a sentence when it cannot be had.
 Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
                      World& world);
+
+/// Times the library's algorithms for each product and adds the fastest to the file `path`, which
+/// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.
+///
+/// Blocks    about a second per product.
+/// Errors    Error(kUsage) on the CPU, where there is nothing to tune.
+void tune_products(const BackendChoice& choice, const Backend& backend,
+                   std::span<const GemmShape> products, const std::string& path,
+                   const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

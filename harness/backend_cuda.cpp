@@ -35,4 +35,10 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
   return backend;
 }
 
+void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
+                        const std::string& path,
+                        const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
+  tune_gemms(*backend.device, *backend.stream, products, path, progress);
+}
+
 }  // namespace bertha

@@ -18,4 +18,9 @@ std::vector<std::string> visible_gpus();
 /// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL.
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world);
 
+/// As tune_products, on a backend with a GPU.
+void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
+                        const std::string& path,
+                        const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
+
 }  // namespace bertha

@@ -25,18 +25,6 @@ struct StepOptions {
   StepBenchOptions bench;
 };
 
-/// Rank 0 reads the file; all take what it found, or throw its error.
-LengthHistogram read_lengths(const std::string& path, World& world) {
-  if (path.empty()) return {};
-  std::string text;
-  on_all_ranks(world, [&] {
-    if (world.rank() != 0) return;
-    text = read_text_file(path);
-    parse_length_histogram(text, path);
-  });
-  return parse_length_histogram(world.broadcast(text, 0), path);
-}
-
 double peak_tflops(const StepOptions& options, const StepBenchReport& report) {
   if (options.peak_tflops > 0) return options.peak_tflops;
   const bool is_h200 = report.device.find("H200") != std::string::npos;
@@ -59,6 +47,17 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
 }
 
 }  // namespace
+
+LengthHistogram read_lengths(const std::string& path, World& world) {
+  if (path.empty()) return {};
+  std::string text;
+  on_all_ranks(world, [&] {
+    if (world.rank() != 0) return;
+    text = read_text_file(path);
+    parse_length_histogram(text, path);
+  });
+  return parse_length_histogram(world.broadcast(text, 0), path);
+}
 
 void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
   CLI::App& step = add_command(

@@ -7,6 +7,7 @@
 
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 
@@ -46,29 +47,6 @@ std::unique_ptr<Device> make_cuda_device(int ordinal);
 /// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic, and except that tune_gemms
 ///           may choose differently each time: repeat a run with the file that the first one wrote.
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
-
-/// The products of a linear layer y[T,N] = x[T,K] w[N,K]^T.
-enum class GemmProduct : uint8_t { kForward, kDataGradient, kWeightGradient };
-
-/// One product as the operations of kernels/ops/linear.h ask for it.
-struct GemmShape {
-  GemmProduct product;
-  DType dtype;                                // f32, f16 or bf16
-  int64_t rows;                               // T
-  int64_t inputs;                             // K
-  int64_t outputs;                            // N
-  bool bias = false;                          // forward only
-  Activation activation = Activation::kNone;  // forward, data gradient
-  Accumulate accumulate = Accumulate::kNo;    // gradients
-};
-
-/// What tuning of one product found.
-struct GemmTuning {
-  int candidates = 0;     // 0: the library has no algorithm for this shape
-  int wrong = 0;          // candidates that failed, or computed something else
-  double first_us = 0.0;  // the library's first choice
-  double tuned_us = 0.0;  // the one kept
-};
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and
 /// writes the fastest to the file `path` (what else the file has of this GPU model and library

@@ -39,6 +39,7 @@ const std::vector<std::vector<std::string>>& all_commands() {
       {"bench"},
       {"bench", "loader"},
       {"bench", "step"},
+      {"bench", "kernels"},
   };
   return commands;
 }

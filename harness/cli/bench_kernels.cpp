@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/backend.h"
+#include "harness/cli/bench_commands.h"
+#include "harness/cli/config_options.h"
+#include "harness/cli/option_checks.h"
+#include "harness/cli/rank_config.h"
+#include "harness/comm/binding.h"
+#include "harness/model/device_batch.h"
+#include "harness/model/params.h"
+#include "harness/report/files.h"
+#include "harness/report/kernel_bench_report.h"
+#include "harness/report/text_format.h"
+#include "harness/train/precision.h"
+#include "kernels/base/error.h"
+#include "kernels/bench/op_bench.h"
+#include "kernels/bench/op_cases.h"
+
+namespace bertha {
+namespace {
+
+struct KernelOptions {
+  std::vector<std::string> operations;
+  std::string dtype;
+  std::string lengths;
+  std::string json;
+  std::string tune;
+  int64_t tokens = 24576;
+  int64_t launches = 100;
+  double peak_tflops = 0;  // 0 = measured
+  double peak_gbps = 0;    // 0 = measured
+};
+
+BenchModel bench_model(const Config& config) {
+  const Dims dims = make_dims(config.model);
+  const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
+  return {.hidden = dims.H,
+          .heads = dims.A,
+          .feed_forward = dims.F,
+          .classes = dims.C,
+          .vocab_rows = dims.V,
+          .positions = dims.P,
+          .segment_types = dims.G,
+          .mask_width = dims.S,
+          .parameters = table.elements,
+          .hidden_dropout = static_cast<float>(config.model.hidden_dropout),
+          .attention_dropout = static_cast<float>(config.model.attention_dropout)};
+}
+
+/// A batch as training has it, of sequences that the histogram gives.
+BenchBatch bench_batch(const Config& config, const std::string& name,
+                       const LengthHistogram& lengths, int64_t tokens, int64_t multiple) {
+  const SyntheticSteps steps{.lengths = lengths,
+                             .max_seq_tokens = config.data.max_seq_tokens,
+                             .max_masked_per_seq = config.data.max_masked_per_seq,
+                             .vocab_size = config.model.vocab_size,
+                             .tokens_per_micro_batch = tokens,
+                             .seed = static_cast<uint64_t>(config.train.seed)};
+  const StepBatch step =
+      make_synthetic_batch(steps, plan_synthetic_step(steps, 0), 0, plain_host_allocator());
+  const HostBatch& host = step.micro_batches.front();
+  const auto padded = [&](std::span<const int32_t> values, int64_t live, int32_t beyond) {
+    std::vector<int32_t> all(values.begin(), values.end());
+    all.resize(static_cast<size_t>(round_up(live, multiple)), beyond);
+    return all;
+  };
+  return {.name = name,
+          .tokens = host.num_tokens,
+          .masked = host.num_masked,
+          .word_ids = padded(host.word_ids, host.num_tokens, 0),
+          .segment_ids = padded(host.segment_ids, host.num_tokens, 0),
+          .position_ids = padded(host.position_ids, host.num_tokens, 0),
+          .rows_by_word = padded(host.rows_by_word, host.num_tokens, -1),
+          .cu_seqlens = {host.cu_seqlens.begin(), host.cu_seqlens.end()},
+          .masked_positions = padded(host.masked_positions, host.num_masked, -1),
+          .masked_labels = padded(host.masked_labels, host.num_masked, -1),
+          .groups = host.groups};
+}
+
+/// The histogram's batch, where there is one, all sequences at full length, and at a quarter of it.
+std::vector<BenchBatch> bench_batches(const Config& config, const KernelOptions& options,
+                                      World& world, int64_t multiple) {
+  std::vector<BenchBatch> batches;
+  const auto add = [&](const std::string& name, const LengthHistogram& lengths) {
+    batches.push_back(bench_batch(config, name, lengths, options.tokens, multiple));
+  };
+  if (!options.lengths.empty()) add("histogram", read_lengths(options.lengths, world));
+  const int64_t longest = config.data.max_seq_tokens;
+  add(concat("all ", longest), {});
+  const int64_t quarter = std::max<int64_t>(longest / 4, 3);
+  LengthHistogram lengths(static_cast<size_t>(quarter + 1), 0);
+  lengths.back() = 1;
+  add(concat("all ", quarter), lengths);
+  return batches;
+}
+
+std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std::string>& names) {
+  std::set<std::string> known;
+  for (const OpCase& op : all) known.insert(op.operation);
+  for (const std::string& name : names) {
+    if (known.contains(name)) continue;
+    std::string list;
+    for (const std::string& word : known) list += (list.empty() ? "" : ", ") + word;
+    fail(ExitCode::kUsage, "--op ", name, " is no operation; want some of ", list, ".");
+  }
+  if (!names.empty()) {
+    std::erase_if(all, [&](const OpCase& op) {
+      return std::ranges::find(names, op.operation) == names.end();
+    });
+  }
+  return all;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof(text), "%Y-%m-%d", &parts);
+  return text;
+}
+
+void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
+          const BackendChoice& choice, const Backend& backend) {
+  const char* const products[] = {"forward", "data gradient", "weight gradient"};
+  const std::vector<GemmShape> shapes = model_products(model, batch, io);
+  std::cout << "tuning " << shapes.size() << " products; first choice and tuned, us\n";
+  tune_products(
+      choice, backend, shapes, options.tune, [&](const GemmShape& shape, const GemmTuning& tuning) {
+        std::cout << "  " << shape.rows << 'x' << shape.outputs << 'x' << shape.inputs << ' '
+                  << products[static_cast<int>(shape.product)] << ": "
+                  << fixed_text(tuning.first_us, 1) << "  " << fixed_text(tuning.tuned_us, 1)
+                  << "  of " << tuning.candidates << " algorithms, " << tuning.wrong << " wrong\n";
+      });
+  std::cout << "written: " << options.tune << "; name it in cuda.gemm_plans\n\n";
+}
+
+int run_kernels(const CLI::App& command, const KernelOptions& options, CommandContext& context) {
+  World& world = *context.world;
+  if (world.size() != 1) {
+    fail(ExitCode::kUsage, "bench kernels runs on one rank, found ", world.size(),
+         "; start it without mpirun.");
+  }
+  Config config = config_for_ranks(command, world, BatchRule::kAnySize);
+  if (!options.dtype.empty()) config.train.precision = options.dtype;
+  if (config.train.precision == "fp16") config.optimizer.loss_scale = "dynamic";  // fp16 wants one
+  const BackendChoice choice = choose_backend(config.train, world);
+  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
+  const int threads = config.train.threads_per_rank > 0
+                          ? static_cast<int>(config.train.threads_per_rank)
+                          : cores.threads;
+  const BenchModel model = bench_model(config);
+  Backend backend = make_backend(choice, config.cuda, threads, world);
+  const DType io = choose_io(config, *backend.device);
+  const std::vector<BenchBatch> batches =
+      bench_batches(config, options, world, backend.device->token_multiple());
+  const std::vector<OpCase> cases = chosen_cases(make_op_cases(model, batches), options.operations);
+  if (!options.tune.empty()) {
+    tune(options, model, batches.front(), io, choice, backend);
+    config.cuda.gemm_plans = options.tune;
+    backend = Backend();  // its memory goes before the next one's comes
+    backend = make_backend(choice, config.cuda, threads, world);
+  }
+
+  OpBench bench({.device = backend.device.get(),
+                 .stream = backend.stream.get(),
+                 .ops = backend.ops.get(),
+                 .io = io,
+                 .reference_threads = cores.threads});
+  double largest_flops = 0;
+  for (const OpCase& op : cases) largest_flops = std::max(largest_flops, op.flops);
+  KernelBenchReport report{.model = config.model.name,
+                           .device = backend.device->description(),
+                           .precision = name(io),
+                           .date = today(),
+                           .tokens = batches.front().rows(),
+                           .peak_flops_per_second = 1e12 * options.peak_tflops,
+                           .peak_bytes_per_second = 1e9 * options.peak_gbps,
+                           .rows = {}};
+  if (largest_flops > 0 && options.peak_tflops == 0) {
+    report.peak_flops_per_second = bench.product_roof(largest_flops, options.launches);
+  }
+  for (const OpCase& op : cases) {
+    OpResult found = bench.run(op, options.launches);
+    report.rows.push_back({.operation = found.operation,
+                           .shape = found.shape,
+                           .times_us = std::move(found.times_us),
+                           .flops = found.flops,
+                           .bytes = found.bytes,
+                           .copy_us = found.copy_us,
+                           .error = found.error,
+                           .worst = found.worst,
+                           .checked = found.checked});
+  }
+  std::cout << kernel_bench_text(report);
+  if (!options.json.empty()) write_text_file(options.json, kernel_bench_json(report));
+  return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
+}
+
+}  // namespace
+
+void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
+  CLI::App& kernels = add_command(
+      bench, chosen,
+      {.name = "kernels",
+       .description = "Checks and times every operation of a training step at the shapes of the "
+                      "model, beside a plain copy of as many bytes and a large product. Exit code "
+                      "7 when a result is wrong.",
+       .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
+                    "bertha bench kernels --op attention_fwd,attention_bwd --tokens 8192",
+                    "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
+                    "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
+  const auto options = std::make_shared<KernelOptions>();
+  kernels.add_option("--op", options->operations, "Only these operations, separated by commas")
+      ->delimiter(',')
+      ->type_name("NAME[,..]");
+  kernels.add_option("--dtype", options->dtype, "Short for train.precision")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
+      ->type_name("bf16|fp16|fp32");
+  kernels
+      .add_option("--tokens", options->tokens,
+                  concat("Live tokens of the batch (default ", options->tokens, ")"))
+      ->check(whole_number(1, int64_t{1} << 24))
+      ->type_name("N");
+  kernels
+      .add_option("--lengths", options->lengths,
+                  "Counts of sequence lengths, as `bench step` reads them, for a batch of "
+                  "mixed lengths")
+      ->type_name("FILE");
+  kernels
+      .add_option("--repeats", options->launches,
+                  concat("Launches to time (default ", options->launches, ")"))
+      ->check(whole_number(1, 1000000))
+      ->type_name("N");
+  kernels
+      .add_option("--peak-tflops", options->peak_tflops,
+                  "Roof of products (default: a large one, measured)")
+      ->check(above_zero())
+      ->type_name("X");
+  kernels
+      .add_option("--peak-gbps", options->peak_gbps,
+                  "Roof of the rest (default: a plain copy of as many bytes, measured)")
+      ->check(above_zero())
+      ->type_name("X");
+  kernels
+      .add_option("--tune", options->tune,
+                  "First tune the products of the model on this GPU, and add them to this file")
+      ->type_name("FILE");
+  kernels.add_option("--json", options->json, "File for the same figures as JSON")
+      ->type_name("FILE");
+  add_config_options(kernels, ShortOptions::kStepBench);
+  kernels.callback([&kernels, &chosen, options] {
+    chosen.action = [&kernels, options](CommandContext& context) {
+      return run_kernels(kernels, *options, context);
+    };
+  });
+}
+
+}  // namespace bertha

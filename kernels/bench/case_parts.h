@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "kernels/bench/op_cases.h"
+
+namespace bertha {
+
+// What the files of cases share; one file per family of operations.
+
+inline constexpr Accumulate kAdd = Accumulate::kYes;
+
+template <class T>
+std::vector<char> bytes_of(const std::vector<T>& values) {
+  std::vector<char> bytes(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+inline BenchTensor scalar_sum(const char* name, DType dtype) {
+  return {
+      .name = name, .extents = {1}, .io = false, .dtype = dtype, .is_result = true, .terms = 4096};
+}
+
+/// An i32 array whose leading values the reference sees.
+inline BenchTensor ids(const char* name, const std::vector<int32_t>& values, int64_t checked) {
+  return {.name = name,
+          .extents = {std::ssize(values)},
+          .checked = {checked},
+          .io = false,
+          .dtype = DType::kI32,
+          .bytes = bytes_of(values),
+          .passes = 1};
+}
+
+/// {seed, step} of dropout.
+inline BenchTensor random_state() {
+  return {.name = "random",
+          .extents = {2},
+          .io = false,
+          .dtype = DType::kU64,
+          .bytes = bytes_of(std::vector<uint64_t>{20, 7})};
+}
+
+/// How much of a batch the reference computes.
+struct Part {
+  int64_t tokens = 0;
+  int64_t seqs = 0;
+  int64_t masked = 0;
+};
+
+Part checked_part(const BenchBatch& batch);
+
+/// Rows of `columns` elements, of which the reference computes the first `checked`.
+struct Rows {
+  int64_t rows;
+  int64_t checked;
+  int64_t columns;
+
+  BenchTensor matrix(const char* name, double scale, double passes) const {
+    return {.name = name,
+            .extents = {rows, columns},
+            .checked = {checked, columns},
+            .scale = scale,
+            .passes = passes};
+  }
+  BenchTensor result(const char* name, double passes) const {
+    BenchTensor tensor = matrix(name, 0, passes);
+    tensor.is_result = true;
+    tensor.terms = columns;
+    return tensor;
+  }
+  BenchTensor vector(const char* name, double scale) const {
+    return {.name = name, .extents = {columns}, .scale = scale};
+  }
+  /// A gradient that sums over all rows.
+  BenchTensor row_sum(const char* name) const {
+    return {.name = name, .extents = {columns}, .scale = 1, .is_result = true, .terms = checked};
+  }
+  BenchTensor statistic(const char* name) const {
+    return {.name = name,
+            .extents = {rows},
+            .checked = {checked},
+            .io = false,
+            .passes = 1,
+            .is_result = true,
+            .terms = columns};
+  }
+  BenchTensor mask(double passes) const {
+    return {.name = "mask",
+            .extents = {rows, columns / 8},
+            .checked = {checked, columns / 8},
+            .io = false,
+            .dtype = DType::kU8,
+            .passes = passes,
+            .is_result = true};
+  }
+  BenchTensor gradient() const {
+    BenchTensor tensor = matrix("dy", 1, 1);
+    tensor.is_empty_beyond = true;
+    return tensor;
+  }
+  std::string text() const { return concat(rows, "x", columns); }
+};
+
+void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
+/// Forward and backward of attention, of one batch and dropout.
+void add_attention(const BenchModel& model, const BenchBatch& batch, float dropout,
+                   std::vector<OpCase>& cases);
+void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
+void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
+void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
+/// What the heads have beside products: rows, GELU's gradient, the loss.
+void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
+/// Over all parameters, as one rank alone has them.
+void add_optimizer(const BenchModel& model, std::vector<OpCase>& cases);
+
+}  // namespace bertha

@@ -1,0 +1,68 @@
+#include "kernels/bench/case_parts.h"
+
+namespace bertha {
+
+void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>& cases) {
+  const Part part = checked_part(batch);
+  const Rows hidden{batch.rows(), part.tokens, m.hidden};
+  const Rows picked{batch.masked_rows(), part.masked, m.hidden};
+  const Rows logits{batch.masked_rows(), part.masked, m.vocab_rows};
+  const std::string rows = concat(picked.rows, " of ", hidden.text());
+
+  cases.push_back(
+      {.operation = "gather_rows",
+       .shape = rows,
+       .tensors = {hidden.matrix("source", 1, 0),
+                   ids("indices", batch.masked_positions, part.masked), picked.result("picked", 2)},
+       .call = [](const OpCall& c) {
+         c.ops.gather_rows(
+             {.source = c.tensors[0], .indices = c.tensors[1], .picked = c.tensors[2]});
+       }});
+  BenchTensor target = hidden.result("target", 0);
+  target.scale = 1;
+  cases.push_back({.operation = "scatter_add_rows",
+                   .shape = rows,
+                   .tensors = {picked.matrix("rows", 1, 3),
+                               ids("indices", batch.masked_positions, part.masked), target},
+                   .call = [](const OpCall& c) {
+                     c.ops.scatter_add_rows(
+                         {.rows = c.tensors[0], .indices = c.tensors[1], .target = c.tensors[2]});
+                   }});
+  cases.push_back(
+      {.operation = "activation_bwd",
+       .shape = concat(picked.text(), ", gelu"),
+       .tensors = {picked.matrix("dy", 1, 1), picked.matrix("saved", 4, 1), picked.result("dx", 1)},
+       .call = [](const OpCall& c) {
+         c.ops.activation_bwd({.dy = c.tensors[0],
+                               .saved = c.tensors[1],
+                               .dx = c.tensors[2],
+                               .activation = Activation::kGelu});
+       }});
+  BenchTensor in_place = logits.matrix("logits", 4, 2);
+  in_place.is_result = true;
+  in_place.terms = logits.columns;
+  BenchTensor labels = ids("labels", batch.masked_labels, part.masked);
+  labels.is_empty_beyond = true;
+  cases.push_back({.operation = "cross_entropy",
+                   .shape = concat(logits.text(), ", with gradient"),
+                   .tensors = {in_place,
+                               labels,
+                               {.name = "gradient_scale",
+                                .extents = {1},
+                                .io = false,
+                                .bytes = bytes_of(std::vector<float>{0.125f})},
+                               scalar_sum("loss_sum", DType::kF64),
+                               scalar_sum("correct", DType::kI64),
+                               scalar_sum("rows_counted", DType::kI64)},
+                   .call = [classes = m.classes](const OpCall& c) {
+                     c.ops.cross_entropy({.logits = c.tensors[0],
+                                          .labels = c.tensors[1],
+                                          .gradient_scale = c.tensors[2],
+                                          .loss_sum = c.tensors[3],
+                                          .correct = c.tensors[4],
+                                          .rows_counted = c.tensors[5],
+                                          .classes = classes});
+                   }});
+}
+
+}  // namespace bertha

@@ -1,0 +1,201 @@
+#include <cmath>
+
+#include "kernels/bench/case_parts.h"
+
+namespace bertha {
+namespace {
+
+/// A linear layer of the model, and what its three products take along (harness/model/layer.cpp and
+/// heads.cpp call them so).
+struct Layer {
+  const char* name;
+  int64_t rows;     // T
+  int64_t checked;  // rows that the reference computes
+  int64_t inputs;   // K
+  int64_t outputs;  // N
+  bool bias;        // in the forward product
+  Activation activation = Activation::kNone;
+  Activation below = Activation::kNone;  // whose gradient the data gradient takes along
+  Accumulate adds_dx = Accumulate::kNo;
+  bool bias_gradient = true;
+};
+
+std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
+  const Part part = checked_part(batch);
+  const int64_t t = batch.rows();
+  const int64_t p = batch.masked_rows();
+  return {
+      {"QKV", t, part.tokens, m.hidden, 3 * m.hidden, true, Activation::kNone, Activation::kNone,
+       kAdd},
+      {"projection", t, part.tokens, m.hidden, m.hidden, false, Activation::kNone,
+       Activation::kNone, Accumulate::kNo, false},
+      {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGelu,
+       Activation::kNone, kAdd},
+      {"FF out", t, part.tokens, m.feed_forward, m.hidden, false, Activation::kNone,
+       Activation::kGelu, Accumulate::kNo, false},
+      {"MLM transform", p, part.masked, m.hidden, m.hidden, true, Activation::kGelu},
+      {"MLM decoder", p, part.masked, m.hidden, m.vocab_rows, true},
+      {"pooler", batch.seqs(), part.seqs, m.hidden, m.hidden, true, Activation::kTanh},
+      {"NSP", batch.seqs(), part.seqs, m.hidden, 2, true, Activation::kNone, Activation::kTanh}};
+}
+
+std::string shape_text(const Layer& layer, const std::string& epilogue) {
+  return concat(layer.name, " ", layer.rows, "x", layer.outputs, "x", layer.inputs, epilogue);
+}
+
+double flops_of(const Layer& layer) {
+  return 2.0 * static_cast<double>(layer.rows) * static_cast<double>(layer.inputs) *
+         static_cast<double>(layer.outputs);
+}
+
+const char* with(Activation activation) {
+  if (activation == Activation::kGelu) return ", gelu";
+  return activation == Activation::kTanh ? ", tanh" : "";
+}
+
+OpCase linear_fwd(const Layer& l) {
+  const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
+  const bool gelu = l.activation == Activation::kGelu;
+  OpCase op{.operation = "linear_fwd",
+            .shape = shape_text(l, concat(l.bias ? ", bias" : "", with(l.activation))),
+            .tensors = {{.name = "x",
+                         .extents = {l.rows, l.inputs},
+                         .checked = {l.checked, l.inputs},
+                         .scale = 2,
+                         .passes = 1},
+                        {.name = "weight",
+                         .extents = {l.outputs, l.inputs},
+                         .scale = 2 * spread,
+                         .passes = 1},
+                        {.name = "bias", .extents = {l.outputs}, .scale = 1},
+                        {.name = "y",
+                         .extents = {l.rows, l.outputs},
+                         .checked = {l.checked, l.outputs},
+                         .passes = 1,
+                         .is_result = true,
+                         .terms = l.inputs}},
+            .call =
+                [l, gelu](const OpCall& c) {
+                  c.ops.linear_fwd({.x = c.tensors[0],
+                                    .weight = c.tensors[1],
+                                    .bias = l.bias ? c.tensors[2] : View(),
+                                    .y = c.tensors[3],
+                                    .pre_activation = gelu ? c.tensors[4] : View(),
+                                    .activation = l.activation});
+                },
+            .flops = flops_of(l)};
+  if (gelu) {
+    op.tensors.push_back({.name = "pre_activation",
+                          .extents = {l.rows, l.outputs},
+                          .checked = {l.checked, l.outputs},
+                          .passes = 1,
+                          .is_result = true,
+                          .terms = l.inputs});
+  }
+  return op;
+}
+
+OpCase linear_bwd_data(const Layer& l) {
+  const bool saved = l.below != Activation::kNone;
+  const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
+  return {.operation = "linear_bwd_data",
+          .shape = shape_text(l, concat(with(l.below), l.adds_dx == kAdd ? ", adds" : "")),
+          .tensors =
+              {{.name = "dy",
+                .extents = {l.rows, l.outputs},
+                .checked = {l.checked, l.outputs},
+                .scale = 1,
+                .passes = 1},
+               {.name = "weight", .extents = {l.outputs, l.inputs}, .scale = spread, .passes = 1},
+               {.name = "dx",
+                .extents = {l.rows, l.inputs},
+                .checked = {l.checked, l.inputs},
+                .scale = 1,
+                .passes = 1,
+                .is_result = true,
+                .terms = l.outputs},
+               {.name = "saved",
+                .extents = {saved ? l.rows : 1, l.inputs},
+                .checked = {saved ? l.checked : 1, l.inputs},
+                .scale = 1,
+                .passes = saved ? 1.0 : 0.0}},
+          .call =
+              [l, saved](const OpCall& c) {
+                c.ops.linear_bwd_data({.dy = c.tensors[0],
+                                       .weight = c.tensors[1],
+                                       .saved = saved ? c.tensors[3] : View(),
+                                       .dx = c.tensors[2],
+                                       .activation = l.below,
+                                       .accumulate = l.adds_dx});
+              },
+          .flops = flops_of(l)};
+}
+
+OpCase linear_bwd_weight(const Layer& l) {
+  return {.operation = "linear_bwd_weight",
+          .shape = shape_text(l, l.bias_gradient ? ", adds, bias" : ", adds"),
+          .tensors = {{.name = "dy",
+                       .extents = {l.rows, l.outputs},
+                       .checked = {l.checked, l.outputs},
+                       .scale = 0.1,
+                       .passes = 1,
+                       .is_empty_beyond = true},
+                      {.name = "x",
+                       .extents = {l.rows, l.inputs},
+                       .checked = {l.checked, l.inputs},
+                       .scale = 1,
+                       .passes = 1},
+                      {.name = "dweight",
+                       .extents = {l.outputs, l.inputs},
+                       .scale = 1,
+                       .passes = 2,
+                       .is_result = true,
+                       .terms = l.checked},
+                      {.name = "dbias",
+                       .extents = {l.outputs},
+                       .scale = 1,
+                       .passes = 2,
+                       .is_result = true,
+                       .terms = l.checked}},
+          .call =
+              [l](const OpCall& c) {
+                c.ops.linear_bwd_weight({.dy = c.tensors[0],
+                                         .x = c.tensors[1],
+                                         .dweight = c.tensors[2],
+                                         .dbias = l.bias_gradient ? c.tensors[3] : View(),
+                                         .accumulate = kAdd});
+              },
+          .flops = flops_of(l)};
+}
+
+}  // namespace
+
+void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases) {
+  const std::vector<Layer> layers = layers_of(model, batch);
+  for (const Layer& layer : layers) cases.push_back(linear_fwd(layer));
+  for (const Layer& layer : layers) cases.push_back(linear_bwd_data(layer));
+  for (const Layer& layer : layers) cases.push_back(linear_bwd_weight(layer));
+}
+
+std::vector<GemmShape> model_products(const BenchModel& model, const BenchBatch& batch, DType io) {
+  std::vector<GemmShape> shapes;
+  for (const Layer& l : layers_of(model, batch)) {
+    const GemmShape shape{.product = GemmProduct::kForward,
+                          .dtype = io,
+                          .rows = l.rows,
+                          .inputs = l.inputs,
+                          .outputs = l.outputs};
+    GemmShape forward = shape, data = shape, weight = shape;
+    forward.bias = l.bias;
+    forward.activation = l.activation;
+    data.product = GemmProduct::kDataGradient;
+    data.activation = l.below;
+    data.accumulate = l.adds_dx;
+    weight.product = GemmProduct::kWeightGradient;
+    weight.accumulate = kAdd;
+    shapes.insert(shapes.end(), {forward, data, weight});
+  }
+  return shapes;
+}
+
+}  // namespace bertha

@@ -1,0 +1,333 @@
+#include "kernels/bench/op_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/half.h"
+#include "kernels/base/philox.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kPoolElements = int64_t{1} << 22;  // random values; tensors repeat them
+// Operands of launches in a row are in memory of their own, four times the cache of an H200.
+constexpr int64_t kRotatedBytes = int64_t{200} << 20;
+constexpr int64_t kMostSets = 16;
+constexpr int64_t kLaunchesInFlight = 64;  // fewer than a driver's queue holds
+constexpr int64_t kBusyBytes = int64_t{128} << 20;
+constexpr int kBusyCopies = 32;  // about a millisecond: the host enqueues 64 launches meanwhile
+constexpr int64_t kWarmUps = 3;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+View view_of(void* data, DType dtype, const std::vector<int64_t>& extents) {
+  View view(data, dtype, {});
+  view.rank = static_cast<int>(extents.size());
+  std::copy(extents.begin(), extents.end(), view.extents.begin());
+  return view;
+}
+
+double element(const char* data, DType dtype, int64_t index) {
+  const auto at = [&]<class T>(T value) {
+    std::memcpy(&value, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return at(double{});
+    case DType::kF32:
+      return static_cast<double>(at(float{}));
+    case DType::kF16:
+      return static_cast<double>(to_float(at(Half{})));
+    case DType::kBF16:
+      return static_cast<double>(to_float(at(BFloat16{})));
+    case DType::kI64:
+      return static_cast<double>(at(int64_t{}));
+    case DType::kI32:
+      return at(int32_t{});
+    case DType::kU64:
+      return static_cast<double>(at(uint64_t{}));
+    case DType::kU8:
+      return static_cast<unsigned char>(at(char{}));
+  }
+  return 0;
+}
+
+}  // namespace
+
+double rounding_unit(DType dtype) {
+  if (dtype == DType::kBF16) return 0x1p-9;
+  return dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
+}
+
+double bytes_moved(const OpCase& op, DType io) {
+  double bytes = op.other_bytes;
+  for (const BenchTensor& tensor : op.tensors) {
+    double elements = 1;
+    for (const int64_t extent : tensor.extents) elements *= static_cast<double>(extent);
+    bytes +=
+        tensor.passes * elements * static_cast<double>(size_bytes(tensor.io ? io : tensor.dtype));
+  }
+  return bytes;
+}
+
+OpBench::OpBench(const Parts& parts)
+    : parts_(parts),
+      reference_device_(make_cpu_device(parts.reference_threads)),
+      reference_stream_(reference_device_->make_stream()),
+      reference_ops_(make_cpu_ops(*reference_device_, *reference_stream_)),
+      pool_f32_(parts.device->allocate(kPoolElements * size_bytes(DType::kF32))),
+      pool_io_(parts.device->allocate(kPoolElements * size_bytes(parts.io))) {
+  const Buffer pinned = parts_.device->allocate_pinned(pool_f32_.bytes());
+  auto* values = static_cast<float*>(pinned.data());
+  for (int64_t i = 0; i < kPoolElements; i += 4) {
+    const PhiloxWords words = random_block(20, 0, 0, i / 4);
+    for (int64_t lane = 0; lane < 4; ++lane) {
+      values[i + lane] = static_cast<float>(static_cast<int32_t>(words.lane[lane])) * 0x1p-31f;
+    }
+  }
+  parts_.device->copy(*parts_.stream, pool_f32_.data(), values, pool_f32_.bytes());
+  parts_.stream->wait_on_host();
+  parts_.ops->cast({.from = View(pool_f32_.data(), DType::kF32, {kPoolElements}),
+                    .to = View(pool_io_.data(), parts_.io, {kPoolElements})});
+
+  // A stream that is behind the host has to be kept busy while launches are enqueued.
+  busy_ = parts_.device->allocate(kBusyBytes);
+  const auto after = parts_.device->make_event();
+  parts_.stream->wait_on_host();
+  parts_.device->copy(*parts_.stream, busy_.data(),
+                      static_cast<char*>(busy_.data()) + kBusyBytes / 2, kBusyBytes / 2);
+  parts_.stream->record(*after);
+  is_asynchronous_ = !after->is_done();
+  parts_.stream->wait_on_host();
+}
+
+void OpBench::fill(const BenchTensor& tensor, const View& view, int64_t number) {
+  Device& device = *parts_.device;
+  if (!tensor.bytes.empty()) {
+    BERTHA_CHECK(std::ssize(tensor.bytes) == view.bytes(), tensor.name, ": ", tensor.bytes.size(),
+                 " bytes given, want ", view.bytes());
+    const Buffer pinned = device.allocate_pinned(view.bytes());
+    std::memcpy(pinned.data(), tensor.bytes.data(), tensor.bytes.size());
+    device.copy(*parts_.stream, view.data, pinned.data(), view.bytes());
+    parts_.stream->wait_on_host();
+    return;
+  }
+  if (tensor.scale == 0) return;  // as allocated
+  const char* pool = static_cast<char*>((tensor.io ? pool_io_ : pool_f32_).data());
+  const int64_t pool_bytes = kPoolElements * size_bytes(view.dtype);
+  int64_t from = number * 65536 % pool_bytes;  // tensors and sets differ
+  for (int64_t at = 0; at < view.bytes();) {
+    const int64_t bytes = std::min(view.bytes() - at, pool_bytes - from);
+    device.copy(*parts_.stream, static_cast<char*>(view.data) + at, pool + from, bytes);
+    at += bytes;
+    from = 0;
+  }
+  if (tensor.scale != 1) {
+    parts_.ops->scale({.values = view.reshaped({view.elements()}), .factor = tensor.scale});
+  }
+}
+
+OpBench::Set OpBench::make_set(const OpCase& op, int64_t number) {
+  Set set;
+  for (const BenchTensor& tensor : op.tensors) {
+    View view = view_of(nullptr, tensor.io ? parts_.io : tensor.dtype, tensor.extents);
+    set.memory.push_back(parts_.device->allocate(view.bytes()));
+    view.data = set.memory.back().data();
+    fill(tensor, view, number * 31 + std::ssize(set.views));
+    set.views.push_back(view);
+  }
+  return set;
+}
+
+void OpBench::empty_beyond(const OpCase& op, const Set& set) {
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const BenchTensor& tensor = op.tensors[i];
+    if (!tensor.is_empty_beyond || tensor.checked.empty()) continue;
+    const View& all = set.views[i];
+    const View beyond = all.rows(tensor.checked[0], all.extent(0) - tensor.checked[0]);
+    if (beyond.elements() == 0) continue;
+    parts_.ops->fill({.values = beyond.reshaped({beyond.elements()}),
+                      .value = tensor.dtype == DType::kI32 && !tensor.io ? -1.0 : 0.0});
+  }
+}
+
+std::vector<char> OpBench::download(const View& view, int64_t bytes) {
+  std::vector<char> values(static_cast<size_t>(bytes));
+  if (bytes == 0) return values;
+  const Buffer pinned = parts_.device->allocate_pinned(bytes);
+  parts_.device->copy(*parts_.stream, pinned.data(), view.data, bytes);
+  parts_.stream->wait_on_host();
+  std::memcpy(values.data(), pinned.data(), values.size());
+  return values;
+}
+
+// What the device may differ by: a few roundings of its dtype (a result is rounded once, what it
+// is made from some times), and those of sums in f32, which grow as the root of their terms (Higham
+// and Mary 2019) with a factor for the largest of many; relative to the largest value.
+void OpBench::compare(const BenchTensor& tensor, const View& found, const View& wanted,
+                      OpResult& result) {
+  const std::vector<char> device = download(found, wanted.elements() * size_bytes(found.dtype));
+  const auto* reference = static_cast<const char*>(wanted.data);
+  double largest = 0;
+  double difference = 0;
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const double want = element(reference, wanted.dtype, i);
+    const double off = std::abs(element(device.data(), found.dtype, i) - want);
+    largest = std::max(largest, std::abs(want));
+    difference = std::isnan(off) ? HUGE_VAL : std::max(difference, off);
+  }
+  const bool is_exact = found.dtype == DType::kU8 || found.dtype == DType::kI64;
+  const double allowed = 8 * rounding_unit(parts_.io) +
+                         6 * (std::sqrt(static_cast<double>(tensor.terms)) + 1) * 0x1p-24;
+  double error = difference;
+  if (difference > 0)
+    error = is_exact || largest == 0 ? HUGE_VAL : difference / (allowed * largest);
+  if (result.worst.empty() || error > result.error) {
+    result.error = error;
+    result.worst = tensor.name;
+  }
+}
+
+void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
+  empty_beyond(op, set);
+  Set reference;
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const BenchTensor& tensor = op.tensors[i];
+    View view = view_of(nullptr, tensor.io ? DType::kF32 : tensor.dtype,
+                        tensor.checked.empty() ? tensor.extents : tensor.checked);
+    reference.memory.push_back(reference_device_->allocate(std::max<int64_t>(view.bytes(), 1)));
+    view.data = tensor.is_absent_in_reference ? nullptr : reference.memory.back().data();
+    if (view.has_data()) {
+      const DType dtype = set.views[i].dtype;
+      const std::vector<char> values = download(set.views[i], view.elements() * size_bytes(dtype));
+      if (dtype == view.dtype) {
+        std::memcpy(view.data, values.data(), values.size());
+      } else {
+        for (int64_t e = 0; e < view.elements(); ++e) {
+          view.as<float>()[e] = static_cast<float>(element(values.data(), dtype, e));
+        }
+      }
+    }
+    reference.views.push_back(view);
+  }
+  const OpCall on_device{.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull};
+  const OpCall on_cpu{
+      .ops = *reference_ops_, .tensors = reference.views, .extent = Extent::kChecked};
+  for (const OpCall& where : {on_device, on_cpu}) {
+    if (op.prepare) op.prepare(where);
+    op.call(where);
+  }
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const BenchTensor& tensor = op.tensors[i];
+    if (!tensor.is_result) continue;
+    compare(tensor, set.views[i], reference.views[i], result);
+    const View& part = reference.views[i];
+    result.checked += concat(result.checked.empty() ? "" : ", ", tensor.name, " ", part.extent(0),
+                             "/", set.views[i].extent(0));
+  }
+}
+
+void OpBench::keep_device_busy() {
+  if (!is_asynchronous_) return;
+  char* const data = static_cast<char*>(busy_.data());
+  for (int i = 0; i < kBusyCopies; ++i) {
+    parts_.device->copy(*parts_.stream, data, data + kBusyBytes / 2, kBusyBytes / 2);
+  }
+}
+
+std::vector<double> OpBench::time_us(const std::function<void(int64_t)>& launch, int64_t launches) {
+  for (int64_t i = 0; i < kWarmUps; ++i) launch(i);
+  std::vector<std::unique_ptr<Event>> borders;
+  for (int64_t i = 0; i <= std::min(launches, kLaunchesInFlight); ++i) {
+    borders.push_back(parts_.device->make_event());
+  }
+  std::vector<double> times;
+  while (std::ssize(times) < launches) {
+    const auto count =
+        static_cast<size_t>(std::min(launches - std::ssize(times), std::ssize(borders) - 1));
+    keep_device_busy();
+    parts_.stream->record(*borders[0]);
+    for (size_t i = 0; i < count; ++i) {
+      launch(kWarmUps + std::ssize(times) + static_cast<int64_t>(i));
+      parts_.stream->record(*borders[i + 1]);
+    }
+    parts_.stream->wait_on_host();
+    for (size_t i = 0; i < count; ++i) {
+      times.push_back(borders[i + 1]->ms_since(*borders[i]) * 1e3);
+    }
+  }
+  return times;
+}
+
+double OpBench::time_copy_us(double bytes, int64_t launches) {
+  const auto half = std::max<int64_t>(static_cast<int64_t>(bytes / 2) / 256 * 256, 256);
+  const int64_t sets = std::clamp<int64_t>(kRotatedBytes / (2 * half) + 1, 2, kMostSets);
+  const Buffer memory = parts_.device->allocate(2 * half * sets);
+  char* const data = static_cast<char*>(memory.data());
+  return median(time_us(
+      [&](int64_t i) {
+        char* const at = data + i % sets * 2 * half;
+        parts_.device->copy(*parts_.stream, at, at + half, half);
+      },
+      launches));
+}
+
+OpResult OpBench::run(const OpCase& op, int64_t launches) {
+  OpResult result{.operation = op.operation,
+                  .shape = op.shape,
+                  .times_us = {},
+                  .flops = op.flops,
+                  .bytes = bytes_moved(op, parts_.io),
+                  .worst = {},
+                  .checked = {}};
+  check(op, make_set(op, 0), result);
+
+  std::vector<Set> sets;
+  sets.push_back(make_set(op, 0));
+  int64_t set_bytes = 0;
+  for (const Buffer& buffer : sets.front().memory) set_bytes += buffer.bytes();
+  const int64_t count =
+      std::clamp<int64_t>(kRotatedBytes / std::max<int64_t>(set_bytes, 1) + 1, 2, kMostSets);
+  while (std::ssize(sets) < count) sets.push_back(make_set(op, std::ssize(sets)));
+  std::vector<OpCall> calls;
+  for (const Set& set : sets) {
+    calls.push_back({.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull});
+    if (op.prepare) op.prepare(calls.back());
+  }
+  result.times_us =
+      time_us([&](int64_t i) { op.call(calls[static_cast<size_t>(i % count)]); }, launches);
+  if (op.flops == 0) result.copy_us = time_copy_us(result.bytes, launches);
+  return result;
+}
+
+double OpBench::product_roof(double flops, int64_t launches) {
+  const auto side =
+      std::clamp<int64_t>(static_cast<int64_t>(std::cbrt(flops / 2)) / 256 * 256, 256, 8192);
+  OpCase product{
+      .operation = "linear_fwd",
+      .shape = {},
+      .tensors = {{.name = "x", .extents = {side, side}, .checked = {16, side}, .scale = 1},
+                  {.name = "weight", .extents = {side, side}, .scale = 1},
+                  {.name = "y", .extents = {side, side}, .checked = {16, side}}},
+      .call =
+          [](const OpCall& c) {
+            c.ops.linear_fwd({.x = c.tensors[0],
+                              .weight = c.tensors[1],
+                              .bias = View(),
+                              .y = c.tensors[2],
+                              .pre_activation = View()});
+          },
+      .flops = 2.0 * static_cast<double>(side * side * side)};
+  const double us = median(run(product, launches).times_us);
+  return us > 0 ? product.flops / us * 1e6 : 0;
+}
+
+}  // namespace bertha

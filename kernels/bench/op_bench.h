@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/bench/op_case.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+struct OpResult {
+  std::string operation;
+  std::string shape;
+  std::vector<double> times_us;  // one launch each
+  double flops = 0;              // per launch; 0 = bound by memory
+  double bytes = 0;              // per launch
+  double copy_us = 0;            // median of a plain copy that moves as many bytes
+  double error = 0;              // largest difference from the reference beside the allowed one
+  std::string worst;             // the result that it is in
+  std::string checked;           // what was compared
+};
+
+/// Runs operations through a backend: each is compared with the CPU backend first, at its full size
+/// on its leading rows, and timed by events around every launch. Operands change from launch to
+/// launch, and all of them together do not fit into a cache.
+///
+/// Random    The same numbers in every process.
+/// Errors    Error(kMemory).
+class OpBench {
+ public:
+  struct Parts {
+    Device* device = nullptr;
+    Stream* stream = nullptr;  // the one that ops is bound to
+    Ops* ops = nullptr;
+    DType io = DType::kF32;
+    int reference_threads = 1;
+  };
+  explicit OpBench(const Parts& parts);
+
+  /// Blocks: the host, until `launches` have been timed.
+  OpResult run(const OpCase& op, int64_t launches);
+
+  /// What one large square product reaches: FLOP/s in the median. `flops` sizes it.
+  double product_roof(double flops, int64_t launches);
+
+ private:
+  struct Set {
+    std::vector<Buffer> memory;
+    std::vector<View> views;
+  };
+
+  Set make_set(const OpCase& op, int64_t number);
+  void fill(const BenchTensor& tensor, const View& view, int64_t number);
+  void empty_beyond(const OpCase& op, const Set& set);
+  void check(const OpCase& op, const Set& set, OpResult& result);
+  void compare(const BenchTensor& tensor, const View& found, const View& wanted, OpResult& result);
+  std::vector<char> download(const View& view, int64_t bytes);
+  void keep_device_busy();
+  std::vector<double> time_us(const std::function<void(int64_t)>& launch, int64_t launches);
+  double time_copy_us(double bytes, int64_t launches);
+
+  Parts parts_;
+  std::unique_ptr<Device> reference_device_;
+  std::unique_ptr<Stream> reference_stream_;
+  std::unique_ptr<Ops> reference_ops_;
+  Buffer pool_f32_;
+  Buffer pool_io_;
+  Buffer busy_;
+  bool is_asynchronous_ = false;
+};
+
+/// Half a unit in the last place of a number in [1, 2).
+double rounding_unit(DType dtype);
+
+}  // namespace bertha

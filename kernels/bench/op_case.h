@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace bertha {
+
+/// One tensor of a benchmarked operation, and what checking needs to know of it. The operation runs
+/// at full extents on the device; the reference computes it at `checked` extents, which differ from
+/// them in the first axis at most, on the leading elements of the same values.
+struct BenchTensor {
+  std::string name;
+  std::vector<int64_t> extents;
+  std::vector<int64_t> checked = {};  // empty: the same
+  bool io = true;                     // of the dtype that is benchmarked
+  DType dtype = DType::kF32;          // where io is false
+  double scale = 0;                   // random values in [-scale, scale); 0 = zeros
+  std::vector<char> bytes = {};       // these values instead
+  double passes = 0;                  // how often the operation reads or writes it, per element
+  bool is_result = false;             // compared with the reference
+  int64_t terms = 1;                  // that a compared element sums up
+  // While checking, what lies beyond the checked rows: nothing, so that sums over all rows equal
+  // the reference's. Zeros, or for i32 the id -1.
+  bool is_empty_beyond = false;
+  bool is_absent_in_reference = false;  // the reference gets a view without data
+};
+
+/// Where an operation runs: full, or the checked part of it.
+enum class Extent : uint8_t { kFull, kChecked };
+
+struct OpCall {
+  Ops& ops;
+  std::span<const View> tensors;  // in the order of OpCase::tensors
+  Extent extent;
+};
+
+/// An operation at one shape.
+struct OpCase {
+  std::string operation;  // "linear_fwd"
+  std::string shape;      // "24576x3072x1024, bias"
+  std::vector<BenchTensor> tensors;
+  std::function<void(const OpCall&)> call;
+  std::function<void(const OpCall&)> prepare = {};  // what has to run before, untimed
+  double flops = 0;        // of products, 2 per multiply-add; 0 = bound by memory
+  double other_bytes = 0;  // moved beside the passes over tensors
+};
+
+/// Bytes that the contract makes the operation read and write, each once.
+double bytes_moved(const OpCase& op, DType io);
+
+}  // namespace bertha

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/bench/case_parts.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kCheckedElements = 65536;  // of the flat buffers
+
+}  // namespace
+
+// Norms are of a tensor, so two tensors at the
+/// beginning are what the reference computes.
+void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
+  const int64_t n = m.parameters;
+  const int64_t checked = std::min(kCheckedElements, n / 4 / 64 * 64);
+  const std::vector<LambSegment> segments{
+      {.tensor = 0, .begin = 0, .end = checked / 2},
+      {.tensor = 1, .begin = checked / 2, .end = checked, .decay = false},
+      {.tensor = 2, .begin = checked, .end = n / 2},
+      {.tensor = 3, .begin = n / 2, .end = n}};
+  const auto flat = [&](const char* name, double scale, double passes, bool result) {
+    return BenchTensor{.name = name,
+                       .extents = {n},
+                       .checked = {checked},
+                       .io = false,
+                       .scale = scale,
+                       .passes = passes,
+                       .is_result = result,
+                       .terms = 128};
+  };
+  const auto flat_io = [&](const char* name, double scale, double passes, bool result) {
+    BenchTensor tensor = flat(name, scale, passes, result);
+    tensor.io = true;
+    return tensor;
+  };
+  LambState state{.learning_rate = 1e-3f};
+  state.successful_steps = 1;
+  state.gradient_multiplier = 0.5f;
+  state.bias_correction_1 = 0.1f;
+  state.bias_correction_2 = 0.001f;
+  std::vector<char> state_bytes(sizeof(state));
+  std::memcpy(state_bytes.data(), &state, sizeof(state));
+  const BenchTensor state_tensor{.name = "state",
+                                 .extents = {static_cast<int64_t>(sizeof(state))},
+                                 .io = false,
+                                 .dtype = DType::kU8,
+                                 .bytes = state_bytes};
+  const BenchTensor norms{.name = "norms",
+                          .extents = {4, 2},
+                          .checked = {2, 2},
+                          .io = false,
+                          .dtype = DType::kF64,
+                          .is_result = true,
+                          .terms = checked};
+  const std::string shape = concat(n, " parameters");
+
+  BenchTensor values = flat_io("values", 1, 1, false);
+  values.is_empty_beyond = true;
+  BenchTensor sum = scalar_sum("result", DType::kF64);
+  cases.push_back({.operation = "sum_of_squares",
+                   .shape = shape,
+                   .tensors = {values, sum},
+                   .call = [](const OpCall& c) {
+                     c.ops.sum_of_squares({.values = c.tensors[0], .result = c.tensors[1]});
+                   }});
+  const auto spans = [segments](Extent extent) {
+    return std::span(segments).first(extent == Extent::kFull ? 4 : 2);
+  };
+  const auto moments = [spans](const OpCall& c) {
+    c.ops.lamb_moments({.gradient = c.tensors[0],
+                        .weight = c.tensors[1],
+                        .m = c.tensors[2],
+                        .v = c.tensors[3],
+                        .update = c.tensors[4],
+                        .norms = c.tensors[5],
+                        .state = c.tensors[6],
+                        .segments = spans(c.extent)});
+  };
+  cases.push_back({.operation = "lamb_moments",
+                   .shape = shape,
+                   .tensors = {flat_io("gradient", 0.01, 1, false), flat("weight", 0.05, 1, false),
+                               flat("m", 0, 2, true), flat("v", 0, 2, true),
+                               flat("update", 0, 1, true), norms, state_tensor},
+                   .call = moments,
+                   .prepare = moments});
+  BenchTensor norms_in = norms;
+  norms_in.is_result = false;
+  norms_in.bytes = bytes_of(std::vector<double>{4, 9, 16, 25, 4, 9, 16, 25});
+  cases.push_back({.operation = "lamb_apply",
+                   .shape = shape,
+                   .tensors = {flat("weight", 0.05, 2, true), flat_io("model_weight", 0, 1, true),
+                               flat("update", 1, 1, false), norms_in, state_tensor},
+                   .call = [spans](const OpCall& c) {
+                     c.ops.lamb_apply({.weight = c.tensors[0],
+                                       .model_weight = c.tensors[1],
+                                       .update = c.tensors[2],
+                                       .norms = c.tensors[3],
+                                       .state = c.tensors[4],
+                                       .segments = spans(c.extent)});
+                   }});
+}
+
+}  // namespace bertha

@@ -1,0 +1,95 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/harness/cli/run_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class BenchKernelsTest : public ::testing::Test {
+ protected:
+  Ran run(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{"bench",  "kernels", "--config",  config_,
+                                   "--json", json_,     "--repeats", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_bertha_program(words, folder_.path(""));
+  }
+  Json json() const {
+    std::ifstream file(json_);
+    return Json::parse(file);
+  }
+
+  TempFolder folder_;
+  std::string json_ = folder_.path("kernels.json");
+  std::string config_ = folder_.write(
+      "tiny.yaml",
+      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
+      "        max_positions: 64}\n"
+      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
+      "train: {threads_per_rank: 1, backend: cpu}\n");
+};
+
+TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {
+  const std::string lengths = folder_.write("lengths.txt", "10 5\n33 7\n64 9\n");
+  const Ran ran = run({"--op", "attention_fwd,linear_fwd,residual_ln_bwd", "--tokens", "504",
+                       "--lengths", lengths});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("operations of tiny, f32, 504 token rows, cpu, 1 thread"));
+  EXPECT_THAT(ran.out, HasSubstr("(us)"));
+  const Json found = json();
+  EXPECT_TRUE(found["verified"].get<bool>());
+  EXPECT_GT(found["peak_flops_per_second"], 0);
+  std::set<std::string> shapes;
+  for (const Json& row : found["operations"]) {
+    EXPECT_EQ(row["launches"], 3);
+    EXPECT_GT(row["bytes"], 0);
+    EXPECT_GT(row["share_of_roof"], 0);
+    shapes.insert(row["shape"]);
+  }
+  EXPECT_EQ(found["operations"].size(), 8u + 6u + 1u);
+  EXPECT_THAT(shapes, testing::Contains("FF in 504x64x32, bias, gelu"));
+  EXPECT_THAT(shapes, testing::Contains(HasSubstr("histogram, T=504")));
+  EXPECT_THAT(shapes, testing::Contains(HasSubstr("all 16, T=504")));
+  for (const Json& row : found["operations"]) {
+    if (row["shape"] != "FF in 504x64x32, bias, gelu") continue;
+    EXPECT_EQ(row["flops"], 2.0 * 504 * 64 * 32);
+    // x and weight read; y and what gelu's gradient needs written.
+    EXPECT_EQ(row["bytes"], 4.0 * (504 * 32 + 64 * 32 + 2 * 504 * 64));
+  }
+}
+
+TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
+  const Ran ran = run({"--op", "linear_fwd,layer_norm_fwd", "--tokens", "128", "--peak-tflops",
+                       "0.5", "--peak-gbps", "20"});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("roof: 20.0 GB/s, given; of products 0.500 TFLOP/s\n"));
+  for (const Json& row : json()["operations"]) {
+    EXPECT_EQ(row["roof_per_second"], row["flops"] > 0 ? 0.5e12 : 20e9);
+  }
+}
+
+TEST_F(BenchKernelsTest, WrongInputsEndWithOneSentence) {
+  const Ran name = run({"--op", "attention"});
+  EXPECT_EQ(name.code, 2);
+  EXPECT_THAT(name.err, HasSubstr("--op attention is no operation; want some of activation_bwd,"));
+  const Ran tune = run({"--tune", folder_.path("plans.txt")});
+  EXPECT_EQ(tune.code, 2);
+  EXPECT_THAT(tune.err, HasSubstr("the CPU backend has no products to tune"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("plans.txt")));
+  const Ran dtype = run({"--dtype", "bf16"});
+  EXPECT_EQ(dtype.code, 2);
+  EXPECT_THAT(dtype.err, HasSubstr("train.precision is bf16"));
+  EXPECT_EQ(run_bertha_on_ranks(2, {"bench", "kernels", "--config", config_}).code, 2);
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,143 @@
+#include "kernels/bench/op_bench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "kernels/bench/op_cases.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace bertha {
+namespace {
+
+class OpBenchTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Device> device_ = make_cpu_device(1);
+  std::unique_ptr<Stream> stream_ = device_->make_stream();
+  std::unique_ptr<Ops> ops_ = make_cpu_ops(*device_, *stream_);
+  OpBench bench_{{.device = device_.get(), .stream = stream_.get(), .ops = ops_.get()}};
+};
+
+/// y = 3 x by two operations, with something wrong at full extents.
+OpCase tripled(std::function<void(const OpCall&)> wrong) {
+  return {
+      .operation = "triple",
+      .shape = "100",
+      .tensors =
+          {{.name = "x", .extents = {100, 8}, .checked = {30, 8}, .scale = 2, .passes = 1},
+           {.name = "y", .extents = {100, 8}, .checked = {30, 8}, .passes = 3, .is_result = true}},
+      .call = [wrong = std::move(wrong)](const OpCall& c) {
+        c.ops.cast({.from = c.tensors[0].reshaped({c.tensors[0].elements()}),
+                    .to = c.tensors[1].reshaped({c.tensors[1].elements()})});
+        c.ops.scale({.values = c.tensors[1].reshaped({c.tensors[1].elements()}), .factor = 3});
+        if (c.extent == Extent::kFull) wrong(c);
+      }};
+}
+
+TEST_F(OpBenchTest, TimesEveryLaunchAndCountsBytes) {
+  const OpResult result = bench_.run(tripled([](const OpCall&) {}), 150);
+  EXPECT_EQ(result.times_us.size(), 150u);
+  for (const double us : result.times_us) EXPECT_GE(us, 0);
+  EXPECT_EQ(result.bytes, 4.0 * 100 * 8 * 4);
+  EXPECT_GT(result.copy_us, 0);
+  EXPECT_EQ(result.error, 0);
+  EXPECT_EQ(result.worst, "y");
+  EXPECT_EQ(result.checked, "y 30/100");
+}
+
+TEST_F(OpBenchTest, FindsOneWrongElementAndOneThatIsNoNumber) {
+  const auto change = [](int64_t index, float value) {
+    return [=](const OpCall& c) { c.tensors[1].as<float>()[index] = value; };
+  };
+  EXPECT_GT(bench_.run(tripled(change(30 * 8 - 1, 5.9f)), 1).error, 1);
+  EXPECT_GT(bench_.run(tripled(change(0, NAN)), 1).error, 1);
+  EXPECT_EQ(bench_.run(tripled(change(30 * 8, 5.9f)), 1).error, 0);  // the first not compared
+}
+
+TEST_F(OpBenchTest, ARoundingIsAllowed) {
+  const OpResult result =
+      bench_.run(tripled([](const OpCall& c) { c.tensors[1].as<float>()[5] *= 1 + 0x1p-23f; }), 1);
+  EXPECT_GT(result.error, 0);
+  EXPECT_LE(result.error, 1);
+}
+
+BenchModel tiny_model() {
+  return {.hidden = 16,
+          .heads = 2,
+          .feed_forward = 32,
+          .classes = 21,
+          .vocab_rows = 24,
+          .positions = 40,
+          .segment_types = 2,
+          .mask_width = 64,
+          .parameters = 5000,
+          .hidden_dropout = 0.1f,
+          .attention_dropout = 0.2f};
+}
+
+/// 1,200 live tokens in 30 sequences of 40, of 1,216 rows: more than the reference computes.
+BenchBatch tiny_batch() {
+  BenchBatch batch;
+  batch.name = "all 40";
+  batch.tokens = 1200;
+  batch.masked = 30;
+  batch.cu_seqlens = {0};
+  for (int32_t t = 0; t < 1216; ++t) {
+    const bool live = t < 1200;
+    batch.word_ids.push_back(live ? t * 7 % 21 : 0);
+    batch.segment_ids.push_back(live ? t % 2 : 0);
+    batch.position_ids.push_back(live ? t % 40 : 0);
+    batch.rows_by_word.push_back(live ? t : -1);
+  }
+  std::stable_sort(
+      batch.rows_by_word.begin(), batch.rows_by_word.begin() + 1200, [&](int32_t a, int32_t b) {
+        return batch.word_ids[static_cast<size_t>(a)] < batch.word_ids[static_cast<size_t>(b)];
+      });
+  for (int32_t b = 0; b < 30; ++b) {
+    batch.cu_seqlens.push_back(40 * (b + 1));
+    batch.masked_positions.push_back(40 * b + 3);
+    batch.masked_labels.push_back(b % 21);
+  }
+  batch.masked_positions.resize(32, -1);
+  batch.masked_labels.resize(32, -1);
+  batch.groups = {
+      {.num_seqs = 30, .num_tokens = 1200, .longest_seq_tokens = 40, .bucket_tokens = 128}};
+  return batch;
+}
+
+TEST_F(OpBenchTest, EveryOperationAtFullSizeAgreesWithItsLeadingPart) {
+  std::set<std::string> operations;
+  for (const OpCase& op : make_op_cases(tiny_model(), {tiny_batch()})) {
+    const OpResult result = bench_.run(op, 2);
+    EXPECT_LE(result.error, 1) << op.operation << ' ' << op.shape << ", " << result.worst;
+    EXPECT_FALSE(result.checked.empty()) << op.operation;
+    EXPECT_GT(result.bytes, 0) << op.operation;
+    operations.insert(op.operation);
+  }
+  EXPECT_THAT(operations, ::testing::ElementsAre(
+                              "activation_bwd", "attention_bwd", "attention_fwd", "cross_entropy",
+                              "embedding_bwd", "embedding_fwd", "gather_rows", "lamb_apply",
+                              "lamb_moments", "layer_norm_bwd", "layer_norm_fwd", "linear_bwd_data",
+                              "linear_bwd_weight", "linear_fwd", "residual_ln_bwd",
+                              "residual_ln_fwd", "scatter_add_rows", "sum_of_squares"));
+}
+
+TEST(ModelProducts, AreEightLayersInThreeDirections) {
+  const std::vector<GemmShape> shapes = model_products(tiny_model(), tiny_batch(), DType::kBF16);
+  ASSERT_EQ(shapes.size(), 24u);
+  EXPECT_EQ(shapes[0].rows, 1216);
+  EXPECT_EQ(shapes[0].outputs, 48);
+  EXPECT_TRUE(shapes[0].bias);
+  EXPECT_EQ(shapes[1].product, GemmProduct::kDataGradient);
+  EXPECT_EQ(shapes[1].accumulate, Accumulate::kYes);
+  EXPECT_EQ(shapes[6].activation, Activation::kGelu);
+  EXPECT_EQ(shapes[10].activation, Activation::kGelu);
+  EXPECT_EQ(shapes[15].rows, 32);
+  EXPECT_EQ(shapes[15].outputs, 24);
+}
+
+}  // namespace
+}  // namespace bertha
