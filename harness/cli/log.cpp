@@ -3,11 +3,14 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/option_checks.h"
+#include "harness/report/curve_doctor.h"
+#include "harness/report/metrics.h"
 #include "harness/report/mlperf_check.h"
 #include "harness/report/plots.h"
 #include "harness/report/submission.h"
@@ -51,6 +54,19 @@ std::vector<std::string> result_files(const std::string& path) {
   return files.empty() ? std::vector{file_of(path, "mllog/result_0.txt")} : files;
 }
 
+// What metrics.jsonl says about the curve, beside a run folder or the result file in one.
+std::string curve_report_of(const std::string& path) {
+  const fs::path given = fs::path(path);
+  for (const fs::path& folder : {given, given.parent_path().parent_path()}) {
+    const fs::path metrics = folder / "metrics.jsonl";
+    std::error_code missing;
+    if (fs::file_size(metrics, missing) > 0 && !missing) {
+      return curve_report(read_metrics(metrics.string()));
+    }
+  }
+  return "";
+}
+
 int run_check(const CheckOptions& options) {
   std::vector<std::string> files;
   for (const std::string& path : options.paths) {
@@ -68,6 +84,7 @@ int run_check(const CheckOptions& options) {
     std::cout << submission_report(submission, rules.rule_set);
     passed = submission.passed();
   }
+  for (const std::string& path : options.paths) std::cout << curve_report_of(path);
   return static_cast<int>(passed ? ExitCode::kSuccess : ExitCode::kCompliance);
 }
 
@@ -76,7 +93,7 @@ int run_plot(const PlotOptions& options) {
   const std::string beside = (fs::path(metrics).parent_path() / "plots").string();
   const std::string output = options.output.empty() ? beside : options.output;
   plot_metrics(metrics, output, options.published);
-  std::cout << "written: " << output << "/*.svg\n";
+  std::cout << "written: " << output << "/*.svg\n" << curve_report(read_metrics(metrics));
   return 0;
 }
 

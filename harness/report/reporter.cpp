@@ -1,8 +1,10 @@
 #include "harness/report/reporter.h"
 
 #include <memory>
+#include <set>
 
 #include "harness/report/console.h"
+#include "harness/report/curve_doctor.h"
 #include "harness/report/metrics.h"
 #include "harness/report/mlperf_log.h"
 #include "harness/report/plots.h"
@@ -42,6 +44,7 @@ class FileReporter final : public Reporter {
 
   void init_stop(const RunFacts& facts) override {
     facts_ = facts;
+    curve_.run = run_identity(config_, facts);
     mlperf_->init_stop(config_, facts);
     metrics_->run(config_, facts);
     log_line(LogLevel::kInfo, start_line(config_, facts));
@@ -58,6 +61,7 @@ class FileReporter final : public Reporter {
 
   void data_opened(const DataFacts& facts) override {
     data_facts_ = facts;
+    curve_.run.constant_answer_accuracy = facts.constant_answer_accuracy;
     metrics_->data(facts);
     log_line(LogLevel::kInfo,
              concat(facts.train_samples_per_epoch, " training sequences per epoch, ",
@@ -67,6 +71,8 @@ class FileReporter final : public Reporter {
   void step(const StepRecord& record) override {
     metrics_->step(record);
     log_line(LogLevel::kInfo, step_line(record, facts_));
+    curve_.steps.push_back(record);
+    name_bad_shapes();
     if (!tensorboard_) return;
     tensorboard_->scalars(record.step, {{"train/loss", record.loss},
                                         {"train/mlm_loss", record.mlm_loss},
@@ -88,6 +94,8 @@ class FileReporter final : public Reporter {
     mlperf_->eval_stop(record);
     metrics_->eval(record);
     log_line(LogLevel::kInfo, eval_line(record, config_.train.target_accuracy));
+    curve_.evals.push_back(record);
+    name_bad_shapes();
     if (!tensorboard_) return;
     tensorboard_->scalars(record.step, {{"eval/mlm_accuracy", record.mlm_accuracy},
                                         {"eval/mlm_loss", record.mlm_loss},
@@ -117,11 +125,23 @@ class FileReporter final : public Reporter {
   }
 
  private:
+  /// Each shape once, when it shows.
+  void name_bad_shapes() {
+    for (const CurveRemark& remark : examine_curve(curve_)) {
+      if (!named_shapes_.insert(remark.shape).second) continue;
+      const std::string text = concat("curve: ", remark.shape, ": ", remark.text);
+      metrics_->event(text);
+      log_line(LogLevel::kWarning, text);
+    }
+  }
+
   Config config_;
   std::string run_dir_;
   std::string mlperf_path_;
   RunFacts facts_;
   DataFacts data_facts_;
+  Metrics curve_;  // of this start
+  std::set<std::string> named_shapes_;
   std::unique_ptr<MlperfLog> mlperf_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;

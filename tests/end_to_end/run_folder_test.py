@@ -24,6 +24,7 @@ class RunFolder(EndToEnd):
     def test_the_log_complies_with_the_rules(self):
         done = bertha("log", "check", self.folder, "--target-accuracy", self.TARGET)
         self.assertEqual(done.code, 0, done)
+        self.assertNotIn("curve:", done.out)
         done = bertha("log", "check", self.folder / "mllog" / "result_0.txt")
         self.assertEqual(done.code, 8, done)  # the benchmark's own target was not reached
         self.assertIn("eval_accuracy", done.out)
@@ -177,6 +178,18 @@ class RunFolder(EndToEnd):
             self.assertTrue(path.read_bytes().startswith(data), path)
         self.assertEqual([r["step"] for r in records(folder, "step")], [1, 2, 3, 4, 5])
         self.assertEqual(len(list(folder.glob("resolved*.yaml"))), 2)
+
+    def test_a_curve_that_does_not_move_is_named_with_what_to_try(self):
+        folder = self.new_folder()
+        done = self.train(folder, train__max_steps=24, optimizer__base_learning_rate=1e-30)
+        words = "curve: untouched weights: the evaluations stay at "
+        self.assertEqual(done.err.count(words), 1, done)
+        self.assertEqual([words in r["text"] for r in records(folder, "event")].count(True), 1)
+        for path in (folder, folder / "mllog" / "result_0.txt"):
+            checked = bertha("log", "check", path, "--target-accuracy", 0)
+            self.assertEqual(checked.code, 0, checked)
+            self.assertIn(words, checked.out)
+        self.assertIn(words, bertha("log", "plot", folder).out)
 
     def test_the_console_tells_how_it_went(self):
         self.assertRegex(self.done.err, r"step 1/200 .*loss .*lr .*gn .*\(data .* fwd .* bwd .*\)")

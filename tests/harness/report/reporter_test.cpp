@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -60,6 +61,29 @@ TEST(Reporter, AWholeRunLeavesEveryFileOfTheRunFolder) {
   ASSERT_EQ(log.lines.size(), 11u);
   for (const CapturedLog::Line& line : log.lines) EXPECT_EQ(line.level, LogLevel::kInfo);
   EXPECT_THAT(log.lines[2].text, testing::StartsWith("step 1/6700 "));
+}
+
+TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
+  const TempFolder folder;
+  const CapturedLog log;
+  const std::string run_dir = run_dir_in(folder);
+  const std::unique_ptr<Reporter> reporter = make_reporter(test::test_config(), run_dir, 0);
+  reporter->init_start();
+  reporter->init_stop(test::test_facts());
+  reporter->run_start();
+  reporter->data_opened(test::test_data_facts());
+  for (int64_t i = 1; i <= 5; ++i) {
+    reporter->eval_start(i * 448);
+    reporter->eval_stop(test::test_eval(i, 0.125));  // loss and accuracy repeat
+    const auto warnings = std::count_if(log.lines.begin(), log.lines.end(), [](const auto& line) {
+      return line.level == LogLevel::kWarning;
+    });
+    EXPECT_EQ(warnings, i < 3 ? 0 : 1);
+  }
+  const std::string metrics = read_text_file(run_dir + "/metrics.jsonl");
+  const size_t at = metrics.find("\"text\":\"curve: untouched weights: ");
+  EXPECT_NE(at, std::string::npos);
+  EXPECT_EQ(metrics.find("curve: ", at + 10), std::string::npos);
 }
 
 TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
