@@ -49,6 +49,7 @@ struct TrainConfig {
                                      // the best constant answer
   std::string loss_mean = "global";  // global: over all masked tokens of the step; local: mean of
                                      // per-rank means, as published
+  int64_t init_warmup_steps = 0;     // on made-up batches, before the clock of the run starts
   int64_t log_every_steps = 10;
   int64_t stop_after_skips = 20;     // updates skipped in a row that end the run
   double hang_timeout_minutes = 30;  // a step that takes longer ends the run, code 124; 0 = never

@@ -9,6 +9,7 @@
 #include "harness/train/data_position.h"
 #include "harness/train/finish.h"
 #include "harness/train/milestones.h"
+#include "harness/train/warm_up.h"
 
 namespace bertha {
 namespace {
@@ -145,6 +146,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
                                                  *session.backend.stream);
   run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
   run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps);
+  warm_up(*run.session, config.train.init_warmup_steps);
   begin_or_go_on(run);
   run.reporter->init_stop(facts_of(run));
   run.reporter->event(session.cores.description);

@@ -98,6 +98,14 @@ class Resume(EndToEnd):
                          (folder / "ckpt" / name).read_bytes())
         self.assertEqual(sorted(steps(folder)), [7, 8, 9, 10])
 
+    def test_warming_up_leaves_no_trace(self):
+        for ranks in (1, 2):
+            folder = self.new_folder("warm")
+            changes = self.settings(train__init_warmup_steps=3)
+            self.train(folder, ranks=ranks, **dict(changes, train__max_steps=4))
+            self.train(folder, ranks=ranks, **changes)
+            self.assert_same_end(self.uninterrupted(ranks), folder, 4)
+
     def test_dropout_and_order_depend_on_the_seed(self):
         folder = self.new_folder("seed")
         self.train(folder, ranks=1, **dict(self.settings(), train__seed=4))
