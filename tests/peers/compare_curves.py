@@ -49,11 +49,11 @@ class Run:
         self.name = self.path.stem if self.path.is_file() else self.path.name
         self.losses = read_losses(self.path)
 
-    def row(self, first):
-        """Largest difference, the step it is at, the bound there, and whether all keep to it."""
-        steps = sorted(first.losses)
+    def row(self, first, from_step):
+        """Largest difference, the step it is at, and the step that is nearest its bound."""
+        steps = [s for s in sorted(first.losses) if s >= from_step]
         missing = [s for s in steps if s not in self.losses]
-        if missing:
+        if missing or not steps:
             return None
         differences = {s: self.losses[s] - first.losses[s] for s in steps}
         scale = {s: max(1.0, first.losses[s]) for s in steps}
@@ -125,6 +125,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("runs", nargs="+", metavar="RUN[:TYPE]")
     parser.add_argument("--svg", help="file to draw all losses in")
+    parser.add_argument("--from-step", type=int, default=1,
+                        help="compare from this step on, for runs that began at a checkpoint")
     arguments = parser.parse_args()
     runs = [Run(word) for word in arguments.runs]
     failed = False
@@ -137,7 +139,7 @@ def main():
         if run is runs[0]:
             print(f"{start}  {'(the others are compared with it)'}")
             continue
-        row = run.row(runs[0])
+        row = run.row(runs[0], arguments.from_step)
         if row is None:
             failed = True
             print(f"{start}  FAILED: lacks steps of the first run")

@@ -18,12 +18,12 @@ class CompareCurves(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         self.write("first", lambda step: 0.0)
 
-    def write(self, name, error, steps=STEPS):
+    def write(self, name, error, steps=STEPS, first=1):
         """A run whose loss at each step is off by error(step)."""
         run = self.folder / name
         run.mkdir()
         lines = ['{"kind": "event", "text": "begin"}']
-        for step in range(1, steps + 1):
+        for step in range(first, steps + 1):
             loss = 9.0 - 0.05 * step
             wrong = error(step)
             lines.append(json.dumps({"kind": "step", "step": step,
@@ -64,6 +64,13 @@ class CompareCurves(unittest.TestCase):
         self.assertEqual(self.compare("first", "short")[0], 1)
         self.assertEqual(self.compare("first", "infinite")[0], 1)
         self.assertEqual(self.compare("first", "infinite:bf16")[0], 1)
+
+    def test_a_run_that_began_at_a_checkpoint_is_compared_from_there(self):
+        self.write("continued", lambda step: 1e-6, first=21)
+        self.assertEqual(self.compare("first", "continued")[0], 1)
+        self.assertEqual(self.compare("first", "continued", "--from-step", "21")[0], 0)
+        self.assertEqual(self.compare("first", "continued", "--from-step", "20")[0], 1)
+        self.assertEqual(self.compare("first", "continued", "--from-step", "99")[0], 1)
 
     def test_draws_all_runs(self):
         self.write("near", lambda step: 1e-6)

@@ -1,0 +1,85 @@
+"""The logic of gpu_evidence.py on the CPU backend: a sound program passes, broken ones do not.
+
+usage: gpu_evidence_test.py BERTHA
+"""
+
+import json
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BERTHA = sys.argv[1]
+PROGRAM = pathlib.Path(__file__).with_name("gpu_evidence.py")
+
+
+def invented_text():
+    """Documents of sentences over some hundred words."""
+    draw = random.Random(7)
+    words = ["".join(draw.choice("abdeghiklmnoprstu") for _ in range(draw.randint(2, 7)))
+             for _ in range(400)]
+    documents = []
+    for _ in range(100):
+        sentences = [" ".join(draw.choice(words) for _ in range(draw.randint(4, 12))) + " ."
+                     for _ in range(8)]
+        documents.append("\n".join(sentences) + "\n")
+    return "\n".join(documents)
+
+
+class GpuEvidence(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "text.txt").write_text(invented_text(), encoding="utf-8")
+
+    def collect(self, stages, bertha=BERTHA, more=()):
+        """Exit code, what was printed, and the result of each stage."""
+        output = self.folder / "evidence"
+        done = subprocess.run(
+            [sys.executable, "-B", str(PROGRAM), "--backend", "cpu", "--steps", "4", "--output",
+             str(output), "--stages", stages, "--bertha", str(bertha), "--text",
+             str(self.folder / "text.txt"), *more],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        text = done.stdout.decode()
+        summary = output / "summary.json"
+        stages = json.loads(summary.read_text())["stages"] if summary.exists() else []
+        return done.returncode, text, {row["stage"]: row["result"] for row in stages}
+
+    def wrapped(self, lines):
+        """A program that does something else first, or instead."""
+        path = self.folder / "wrapped"
+        path.write_text(f"#!/usr/bin/env bash\n{lines}\nexec {shlex.quote(BERTHA)} \"$@\"\n")
+        path.chmod(0o755)
+        return path
+
+    def test_a_sound_program_passes(self):
+        code, text, results = self.collect("resume,no_gpu,to_cpu")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(results, {"resume": "passed", "no_gpu": "passed", "to_cpu": "passed"})
+
+    def test_runs_that_differ_and_wrong_exit_codes_fail(self):
+        wrapped = self.wrapped("if [[ $* == *no_gpu* ]]; then exit 0; fi\n"
+                               "if [[ $1 == train ]]; then set -- \"$@\" --seed $RANDOM; fi")
+        code, text, results = self.collect("resume,no_gpu", wrapped)
+        self.assertEqual(code, 1, text)
+        self.assertEqual(results, {"resume": "FAILED", "no_gpu": "FAILED"})
+
+    def test_a_stage_that_hangs_is_ended(self):
+        wrapped = self.wrapped("sleep 1000")
+        code, text, results = self.collect("no_gpu", wrapped, ["--limit", "no_gpu=2"])
+        self.assertEqual(code, 1, text)
+        self.assertIn("ran out of the stage's time", text)
+        self.assertEqual(results, {"no_gpu": "FAILED"})
+
+    def test_unknown_stages_are_refused(self):
+        code, text, _ = self.collect("resume,speed")
+        self.assertEqual(code, 2, text)
+        self.assertIn("no stage is named speed", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
