@@ -16,7 +16,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian");
 
-constexpr int64_t kDescriptorBytes = 16;        // u32 length, u64 address, u32 index
 constexpr int64_t kCollectionHeaderBytes = 16;  // "GCOL", version, 3 reserved, u64 size
 constexpr int64_t kObjectHeaderBytes = 16;      // u16 index, u16 references, 4 reserved, u64 size
 constexpr int64_t kSmallestCollectionBytes = 4096;
@@ -115,14 +114,14 @@ void GlobalHeapReader::find_objects(Collection& collection, const Place& place) 
 std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
     const std::string& dataset, const Hdf5RowBlock& block) const {
   const Place first{dataset, block.first_row};
-  if (block.num_rows > file_bytes_ / kDescriptorBytes) {
+  if (block.num_rows > file_bytes_ / kRowDescriptorBytes) {
     damaged(first, concat(block.num_rows, " rows in a file of ", file_bytes_, " bytes"));
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(block.num_rows * kDescriptorBytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(block.num_rows * kRowDescriptorBytes));
   read_at(block.file_offset_bytes, bytes, first);
   std::vector<Descriptor> descriptors(static_cast<size_t>(block.num_rows));
   for (int64_t i = 0; i < block.num_rows; ++i) {
-    const std::byte* at = bytes.data() + i * kDescriptorBytes;
+    const std::byte* at = bytes.data() + i * kRowDescriptorBytes;
     Descriptor& descriptor = descriptors[static_cast<size_t>(i)];
     descriptor = {.length = load<uint32_t>(at),
                   .address_bytes = load<int64_t>(at + 4),

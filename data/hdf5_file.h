@@ -24,7 +24,9 @@ struct Hdf5Dataset {
   std::string type_text;  // "int16", "variable-length int16", "float32", ...
 };
 
-/// Consecutive rows of a ragged dataset: where their 16-byte descriptors lie in the file.
+inline constexpr int64_t kRowDescriptorBytes = 16;  // u32 length, u64 address, u32 index
+
+/// Consecutive rows of a ragged dataset: where their descriptors lie in the file.
 struct Hdf5RowBlock {
   int64_t first_row = 0;
   int64_t num_rows = 0;

@@ -43,12 +43,16 @@ class ByteReader {
 
 }  // namespace
 
+int64_t payload_bytes(const SampleLength& length) {
+  return kSampleBytes + kTokenBytes * length.tokens + kMaskedBytes * length.masked;
+}
+
 std::vector<std::byte> encode_samples(const SampleSet& samples, std::span<const int64_t> rows) {
   int64_t bytes = 0;
   for (const int64_t row : rows) {
     const SampleView sample = samples[row];
-    bytes += kSampleBytes + kTokenBytes * static_cast<int64_t>(sample.token_ids.size()) +
-             kMaskedBytes * static_cast<int64_t>(sample.masked_ids.size());
+    bytes += payload_bytes(
+        {.tokens = std::ssize(sample.token_ids), .masked = std::ssize(sample.masked_ids)});
   }
   std::vector<std::byte> payload(static_cast<size_t>(bytes));
   ByteWriter writer(payload.data());

@@ -15,6 +15,9 @@ struct SampleLength {
   int64_t masked = 0;
 };
 
+/// What a sample of this length takes in a payload.
+int64_t payload_bytes(const SampleLength& length);
+
 /// Samples `rows` of a set as bytes: ids, then tokens, masked positions, masked ids, segments and
 /// labels of all of them. Lengths are not in it.
 std::vector<std::byte> encode_samples(const SampleSet& samples, std::span<const int64_t> rows);

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "data/format.h"
-#include "data/global_heap.h"
+#include "data/packed_rows.h"
+#include "data/ragged_rows.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -84,158 +85,6 @@ Extents expect_layout(const Hdf5Input& file, ShardLayout layout) {
   return expect_datasets(file, kVariableLengthDatasets);
 }
 
-/// Makes `rows` as long as `offsets` say, row by row, reporting each row that is not.
-template <class T>
-void match_lengths(const char* dataset, const char* other, RaggedRows<T>& rows,
-                   const std::vector<int64_t>& offsets, const ViolationReport& report) {
-  if (rows.offsets == offsets) return;
-  std::vector<T> values(static_cast<size_t>(offsets.back()));
-  for (int64_t row = 0; row < rows.size(); ++row) {
-    const auto i = static_cast<size_t>(row);
-    const int64_t want = offsets[i + 1] - offsets[i];
-    if (rows.length(row) != want) {
-      report({.row = row,
-              .dataset = dataset,
-              .what = concat(rows.length(row), " elements, but ", other, " has ", want,
-                             "; want as many")});
-    }
-    std::copy_n(rows.values.begin() + rows.offsets[i], std::min(rows.length(row), want),
-                values.begin() + offsets[i]);
-  }
-  rows.values = std::move(values);
-  rows.offsets = offsets;
-}
-
-SampleSet read_variable_length(const Hdf5Input& file, const Extents& extents,
-                               const ViolationReport& report) {
-  using namespace dataset_names;
-  GlobalHeapReader heap(file.path());
-  auto tokens = heap.read_rows<int16_t>(kInputIds, file.row_blocks(kInputIds));
-  auto segments = heap.read_rows<int8_t>(kSegmentIds, file.row_blocks(kSegmentIds));
-  auto positions = heap.read_rows<int16_t>(kMaskedPositions, file.row_blocks(kMaskedPositions));
-  auto labels = heap.read_rows<int16_t>(kMaskedIds, file.row_blocks(kMaskedIds));
-  match_lengths(kSegmentIds, kInputIds, segments, tokens.offsets, report);
-  match_lengths(kMaskedIds, kMaskedPositions, labels, positions.offsets, report);
-  SampleSet samples;
-  samples.token_offsets = std::move(tokens.offsets);
-  samples.token_ids = std::move(tokens.values);
-  samples.segment_ids = std::move(segments.values);
-  samples.masked_offsets = std::move(positions.offsets);
-  samples.masked_positions = std::move(positions.values);
-  samples.masked_ids = std::move(labels.values);
-  samples.next_sentence_labels.resize(static_cast<size_t>(extents.rows));
-  file.read(kNextSentenceLabels, 0, extents.rows, samples.next_sentence_labels);
-  return samples;
-}
-
-/// The datasets of packed rows as they lie in the file.
-struct PackedRows {
-  RaggedRows<int16_t> tokens;
-  RaggedRows<int8_t> segments;
-  RaggedRows<int16_t> seq_tokens;
-  RaggedRows<int16_t> positions;  // in the pack
-  RaggedRows<int16_t> labels;
-  RaggedRows<int16_t> seq_masked;
-  RaggedRows<int8_t> next;
-};
-
-/// What does not add up in a pack; empty when all does.
-Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tokens) {
-  using namespace dataset_names;
-  const auto wrong = [&](const char* dataset, const auto&... words) {
-    return Violation{.row = row, .dataset = dataset, .what = concat(words...)};
-  };
-  const auto seq_tokens = rows.seq_tokens[row];
-  const auto seq_masked = rows.seq_masked[row];
-  const int64_t tokens = rows.tokens.length(row);
-  if (tokens < 1 || tokens > max_seq_tokens) {
-    return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens);
-  }
-  const auto low = std::find_if(seq_tokens.begin(), seq_tokens.end(), [](int t) { return t < 1; });
-  if (low != seq_tokens.end()) {
-    return wrong(kPackedTokens, "element ", low - seq_tokens.begin(), " is ", *low,
-                 ", want 1 or more");
-  }
-  const int64_t sum = std::accumulate(seq_tokens.begin(), seq_tokens.end(), int64_t{0});
-  if (sum != tokens) {
-    return wrong(kPackedTokens, "adds up to ", sum, " tokens, but ", kInputIds, " has ", tokens);
-  }
-  if (seq_masked.size() != seq_tokens.size()) {
-    return wrong(kPackedMasked, seq_masked.size(), " elements, but ", kPackedTokens, " has ",
-                 seq_tokens.size(), "; want as many");
-  }
-  const auto negative =
-      std::find_if(seq_masked.begin(), seq_masked.end(), [](int m) { return m < 0; });
-  if (negative != seq_masked.end()) {
-    return wrong(kPackedMasked, "element ", negative - seq_masked.begin(), " is ", *negative,
-                 ", want 0 or more");
-  }
-  const int64_t masked = std::accumulate(seq_masked.begin(), seq_masked.end(), int64_t{0});
-  if (masked != rows.positions.length(row)) {
-    return wrong(kPackedMasked, "adds up to ", masked, ", but ", kMaskedPositions, " has ",
-                 rows.positions.length(row), " elements");
-  }
-  if (rows.next.length(row) != std::ssize(seq_tokens)) {
-    return wrong(kNextSentenceLabels, rows.next.length(row), " elements, but ", kPackedTokens,
-                 " has ", seq_tokens.size(), "; want as many");
-  }
-  return {};
-}
-
-/// The sequences of a pack whose lengths add up. Their positions count from their own first token.
-void append_pack(const PackedRows& rows, int64_t row, SampleSet& samples) {
-  const auto seq_tokens = rows.seq_tokens[row];
-  std::vector<int16_t> positions;
-  size_t token = 0;
-  size_t masked = 0;
-  for (size_t seq = 0; seq < seq_tokens.size(); ++seq) {
-    const auto num_tokens = static_cast<size_t>(seq_tokens[seq]);
-    const auto num_masked = static_cast<size_t>(rows.seq_masked[row][seq]);
-    positions.clear();
-    for (const int16_t position : rows.positions[row].subspan(masked, num_masked)) {
-      // Saturates: a wrong one must not become a right one.
-      positions.push_back(static_cast<int16_t>(
-          std::max(static_cast<int>(position) - static_cast<int>(token), INT16_MIN)));
-    }
-    samples.append({.token_ids = rows.tokens[row].subspan(token, num_tokens),
-                    .segment_ids = rows.segments[row].subspan(token, num_tokens),
-                    .masked_positions = positions,
-                    .masked_ids = rows.labels[row].subspan(masked, num_masked),
-                    .next_sentence_label = rows.next[row][seq]});
-    token += num_tokens;
-    masked += num_masked;
-  }
-}
-
-ShardContents read_packed(const Hdf5Input& file, const Extents& extents, int64_t max_seq_tokens,
-                          const ViolationReport& report) {
-  using namespace dataset_names;
-  GlobalHeapReader heap(file.path());
-  PackedRows rows{
-      .tokens = heap.read_rows<int16_t>(kInputIds, file.row_blocks(kInputIds)),
-      .segments = heap.read_rows<int8_t>(kSegmentIds, file.row_blocks(kSegmentIds)),
-      .seq_tokens = heap.read_rows<int16_t>(kPackedTokens, file.row_blocks(kPackedTokens)),
-      .positions = heap.read_rows<int16_t>(kMaskedPositions, file.row_blocks(kMaskedPositions)),
-      .labels = heap.read_rows<int16_t>(kMaskedIds, file.row_blocks(kMaskedIds)),
-      .seq_masked = heap.read_rows<int16_t>(kPackedMasked, file.row_blocks(kPackedMasked)),
-      .next = heap.read_rows<int8_t>(kNextSentenceLabels, file.row_blocks(kNextSentenceLabels))};
-  match_lengths(kSegmentIds, kInputIds, rows.segments, rows.tokens.offsets, report);
-  match_lengths(kMaskedIds, kMaskedPositions, rows.labels, rows.positions.offsets, report);
-  ShardContents contents;
-  contents.samples.token_ids.reserve(rows.tokens.values.size());
-  contents.samples.segment_ids.reserve(rows.tokens.values.size());
-  for (int64_t row = 0; row < extents.rows; ++row) {
-    contents.row_offsets.push_back(contents.samples.size());
-    if (const Violation wrong = wrong_lengths(rows, row, max_seq_tokens); !wrong.what.empty()) {
-      report(wrong);
-      continue;
-    }
-    append_pack(rows, row, contents.samples);
-  }
-  contents.row_offsets.push_back(contents.samples.size());
-  return contents;
-}
-
 /// A block of rows of the fixed-length layout as it lies in the file.
 struct FixedBlock {
   std::vector<int16_t> ids;        // [rows * tokens]
@@ -308,16 +157,19 @@ void append_block(const FixedBlock& block, const Extents& extents, int64_t first
   }
 }
 
-SampleSet read_fixed_length(const Hdf5Input& file, const Extents& extents,
-                            const ViolationReport& report) {
-  SampleSet samples;
-  FixedBlock block;
-  for (int64_t first = 0; first < extents.rows; first += kRowsPerBlock) {
-    const int64_t rows = std::min(kRowsPerBlock, extents.rows - first);
-    read_block(file, extents, first, rows, block);
-    append_block(block, extents, first, rows, report, samples);
+/// The part of the blocks that holds rows [first_row, first_row + num_rows).
+std::vector<Hdf5RowBlock> cut_blocks(std::span<const Hdf5RowBlock> blocks, int64_t first_row,
+                                     int64_t num_rows) {
+  std::vector<Hdf5RowBlock> cut;
+  for (const Hdf5RowBlock& block : blocks) {
+    const int64_t begin = std::max(first_row, block.first_row);
+    const int64_t end = std::min(first_row + num_rows, block.first_row + block.num_rows);
+    if (begin >= end) continue;
+    const int64_t offset =
+        block.file_offset_bytes + (begin - block.first_row) * kRowDescriptorBytes;
+    cut.push_back({.first_row = begin, .num_rows = end - begin, .file_offset_bytes = offset});
   }
-  return samples;
+  return cut;
 }
 
 /// Reports what is wrong in a sample, with the pack that it is in where there is one.
@@ -344,38 +196,137 @@ int64_t ShardContents::row_of(int64_t sample) const {
 }
 
 ShardInfo inspect_shard(const std::string& path) {
-  const Hdf5Input file(path);
-  const ShardLayout layout = layout_of(file);
-  const int64_t rows = expect_layout(file, layout).rows;
-  if (layout != ShardLayout::kPacked) {
-    return {.layout = layout, .num_rows = rows, .num_samples = rows};
-  }
+  ShardRows rows(path);
+  const int64_t num_samples =
+      rows.layout() == ShardLayout::kPacked ? rows.packed_row_offsets().back() : rows.num_rows();
+  return {.layout = rows.layout(), .num_rows = rows.num_rows(), .num_samples = num_samples};
+}
+
+ShardRows::ShardRows(const std::string& path) : file_(path), layout_(layout_of(file_)) {
+  const Extents extents = expect_layout(file_, layout_);
+  num_rows_ = extents.rows;
+  tokens_ = extents.tokens;
+  masked_ = extents.masked;
+  if (layout_ != ShardLayout::kFixedLength) heap_ = std::make_unique<GlobalHeapReader>(path);
+}
+
+const std::vector<Hdf5RowBlock>& ShardRows::blocks_of(const char* dataset) {
+  const auto known = blocks_.find(dataset);
+  if (known != blocks_.end()) return known->second;
+  return blocks_[dataset] = file_.row_blocks(dataset);
+}
+
+template <class T>
+RaggedRows<T> ShardRows::read_lists(const char* dataset, int64_t first_row, int64_t num_rows) {
+  return heap_->read_rows<T>(dataset, cut_blocks(blocks_of(dataset), first_row, num_rows));
+}
+
+std::vector<int64_t> ShardRows::packed_row_offsets() {
   const char* labels = dataset_names::kNextSentenceLabels;  // one for each sequence
-  const std::vector<int64_t> seqs =
-      GlobalHeapReader(path).read_lengths(labels, file.row_blocks(labels));
-  return {.layout = layout,
-          .num_rows = rows,
-          .num_samples = std::accumulate(seqs.begin(), seqs.end(), int64_t{0})};
+  std::vector<int64_t> offsets{0};
+  for (const int64_t seqs : heap_->read_lengths(labels, blocks_of(labels))) {
+    offsets.push_back(offsets.back() + seqs);
+  }
+  return offsets;
+}
+
+std::vector<int64_t> ShardRows::token_counts() {
+  using namespace dataset_names;
+  if (layout_ == ShardLayout::kVariableLength) {
+    return heap_->read_lengths(kInputIds, blocks_of(kInputIds));
+  }
+  if (layout_ == ShardLayout::kPacked) {
+    const auto counts = read_lists<int16_t>(kPackedTokens, 0, num_rows_).values;
+    return {counts.begin(), counts.end()};
+  }
+  std::vector<int64_t> counts;
+  std::vector<int8_t> mask;
+  for (int64_t first = 0; first < num_rows_; first += kRowsPerBlock) {
+    const int64_t rows = std::min(kRowsPerBlock, num_rows_ - first);
+    mask.resize(static_cast<size_t>(rows * tokens_));
+    file_.read(kInputMask, first, rows, mask);
+    for (int64_t i = 0; i < rows; ++i) {
+      const auto begin = mask.begin() + i * tokens_;
+      counts.push_back(std::find(begin, begin + tokens_, int8_t{0}) - begin);
+    }
+  }
+  return counts;
+}
+
+ShardContents ShardRows::read(int64_t first_row, int64_t num_rows, const SampleLimits& limits,
+                              const ViolationReport& report) {
+  const ViolationReport report_row = [&](const Violation& found) {
+    report({.row = first_row + found.row, .dataset = found.dataset, .what = found.what});
+  };
+  ShardContents contents;
+  switch (layout_) {
+    case ShardLayout::kFixedLength:
+      read_fixed_length(first_row, num_rows, report_row, contents);
+      break;
+    case ShardLayout::kVariableLength:
+      read_variable_length(first_row, num_rows, report_row, contents);
+      break;
+    case ShardLayout::kPacked:
+      read_packed(first_row, num_rows, limits.max_seq_tokens, report_row, contents);
+      break;
+  }
+  for (int64_t sample = 0; sample < contents.samples.size(); ++sample) {
+    check_in_place(contents, sample, limits, report_row);
+  }
+  return contents;
+}
+
+void ShardRows::read_variable_length(int64_t first_row, int64_t num_rows,
+                                     const ViolationReport& report, ShardContents& contents) {
+  using namespace dataset_names;
+  auto tokens = read_lists<int16_t>(kInputIds, first_row, num_rows);
+  auto segments = read_lists<int8_t>(kSegmentIds, first_row, num_rows);
+  auto positions = read_lists<int16_t>(kMaskedPositions, first_row, num_rows);
+  auto labels = read_lists<int16_t>(kMaskedIds, first_row, num_rows);
+  match_lengths(kSegmentIds, kInputIds, segments, tokens.offsets, report);
+  match_lengths(kMaskedIds, kMaskedPositions, labels, positions.offsets, report);
+  SampleSet& samples = contents.samples;
+  samples.ids.resize(static_cast<size_t>(num_rows));
+  samples.token_offsets = std::move(tokens.offsets);
+  samples.token_ids = std::move(tokens.values);
+  samples.segment_ids = std::move(segments.values);
+  samples.masked_offsets = std::move(positions.offsets);
+  samples.masked_positions = std::move(positions.values);
+  samples.masked_ids = std::move(labels.values);
+  samples.next_sentence_labels.resize(static_cast<size_t>(num_rows));
+  file_.read(kNextSentenceLabels, first_row, num_rows, samples.next_sentence_labels);
+}
+
+void ShardRows::read_packed(int64_t first_row, int64_t num_rows, int64_t max_seq_tokens,
+                            const ViolationReport& report, ShardContents& contents) {
+  using namespace dataset_names;
+  contents.row_offsets =
+      unpack_rows({.tokens = read_lists<int16_t>(kInputIds, first_row, num_rows),
+                   .segments = read_lists<int8_t>(kSegmentIds, first_row, num_rows),
+                   .seq_tokens = read_lists<int16_t>(kPackedTokens, first_row, num_rows),
+                   .positions = read_lists<int16_t>(kMaskedPositions, first_row, num_rows),
+                   .labels = read_lists<int16_t>(kMaskedIds, first_row, num_rows),
+                   .seq_masked = read_lists<int16_t>(kPackedMasked, first_row, num_rows),
+                   .next = read_lists<int8_t>(kNextSentenceLabels, first_row, num_rows)},
+                  max_seq_tokens, report, contents.samples);
+}
+
+void ShardRows::read_fixed_length(int64_t first_row, int64_t num_rows,
+                                  const ViolationReport& report, ShardContents& contents) {
+  FixedBlock block;
+  for (int64_t done = 0; done < num_rows; done += kRowsPerBlock) {
+    const int64_t rows = std::min(kRowsPerBlock, num_rows - done);
+    const Extents extents{.rows = num_rows_, .tokens = tokens_, .masked = masked_};
+    read_block(file_, extents, first_row + done, rows, block);
+    append_block(block, extents, done, rows, report, contents.samples);
+  }
 }
 
 ShardContents read_shard_reporting(const std::string& path, int64_t first_sample_id,
                                    const SampleLimits& limits, const ViolationReport& report) {
-  const Hdf5Input file(path);
-  const ShardLayout layout = layout_of(file);
-  const Extents extents = expect_layout(file, layout);
-  ShardContents contents;
-  if (layout == ShardLayout::kPacked) {
-    contents = read_packed(file, extents, limits.max_seq_tokens, report);
-  } else if (layout == ShardLayout::kFixedLength) {
-    contents.samples = read_fixed_length(file, extents, report);
-  } else {
-    contents.samples = read_variable_length(file, extents, report);
-    contents.samples.ids.resize(static_cast<size_t>(extents.rows));
-  }
+  ShardRows rows(path);
+  ShardContents contents = rows.read(0, rows.num_rows(), limits, report);
   std::iota(contents.samples.ids.begin(), contents.samples.ids.end(), first_sample_id);
-  for (int64_t sample = 0; sample < contents.samples.size(); ++sample) {
-    check_in_place(contents, sample, limits, report);
-  }
   return contents;
 }
 

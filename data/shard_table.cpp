@@ -2,29 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 
 #include "data/agreement.h"
 #include "data/hashing.h"
 #include "data/pipeline.h"
 #include "data/shard_file.h"
+#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
-namespace {
-
-/// Any name with "part" that ends in .hdf5 or .hdf; and as the published packer names its shards,
-/// part_00007 or part_00007_of_04320. Texts and TFRecords, part-00007-of-00500, are no shards.
-bool is_shard_name(const std::filesystem::path& path) {
-  static const std::regex packed("part_[0-9]+(_of_[0-9]+)?");
-  const std::string name = path.filename().string();
-  return std::regex_match(name, packed) ||
-         (name.find("part") != std::string::npos &&
-          (path.extension() == ".hdf5" || path.extension() == ".hdf"));
-}
-
-}  // namespace
-
 std::vector<std::string> list_shards(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
@@ -35,7 +21,8 @@ std::vector<std::string> list_shards(const std::string& path) {
   std::vector<std::string> shards;
   std::filesystem::directory_iterator entries(path, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    if (is_shard_name(entries->path())) shards.push_back(entries->path().string());
+    if (is_shard_name(entries->path().filename().string()))
+      shards.push_back(entries->path().string());
   }
   if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
   if (shards.empty()) {

@@ -5,10 +5,12 @@
 #include <iterator>
 #include <map>
 
+#include "data/checksum_list.h"
 #include "data/format.h"
 #include "data/hashing.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "data/shard_reader.h"
 #include "data/stats.h"
 #include "kernels/base/error.h"
@@ -181,6 +183,30 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
                " samples of ", length, " tokens"));
 }
 
+/// Names that a numbered set without a manifest lacks.
+void find_missing(const std::vector<std::string>& names, std::vector<Finding>& findings) {
+  for (const std::string& name : missing_of_numbered(names)) {
+    findings.push_back(
+        {.shard = name, .row = -1, .dataset = "", .what = "missing, going by the other names"});
+  }
+}
+
+/// `whole_folder` is false where one shard is checked: then the list may name others.
+void check_list(const std::string& path, bool whole_folder, const std::vector<std::string>& names,
+                const std::vector<ShardResult>& results, std::vector<Finding>& findings) {
+  ChecksumList list = read_checksum_list(path);
+  std::vector<ManifestShard> shards;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (results[i].md5_of_lists.empty()) continue;  // unreadable: reported already
+    shards.push_back({.name = names[i], .xxh3 = {}, .md5_of_lists = results[i].md5_of_lists});
+  }
+  for (const ChecksumDifference& difference : compare_checksums(list, shards)) {
+    if (difference.kind == ChecksumDifference::Kind::kMissing && !whole_folder) continue;
+    findings.push_back(
+        {.shard = difference.shard, .row = -1, .dataset = "", .what = difference.what});
+  }
+}
+
 void append(std::vector<Finding>& all, ShardResult& result, const std::string& name) {
   std::move(result.findings.begin(), result.findings.end(), std::back_inserter(all));
   if (result.num_unlisted == 0) return;
@@ -233,6 +259,10 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
   report.num_shards = std::ssize(paths);
   report.num_samples = total.num_samples;
   find_duplicates(names, results, report.findings);
+  if (!report.has_manifest && whole_folder) find_missing(names, report.findings);
+  if (!options.checksum_list.empty()) {
+    check_list(options.checksum_list, whole_folder, names, results, report.findings);
+  }
   if (report.has_manifest && whole_folder) {
     for (const auto& [name, entry] : listed) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;

@@ -14,6 +14,7 @@ struct VerifyOptions {
   std::optional<SampleLimits> limits;  // default: the manifest's, else those of the benchmark
   int64_t num_threads = 0;             // 0: one per core
   int64_t most_findings_per_shard = 1000;
+  std::string checksum_list = {};  // a published one (checksum_list.h) to compare with; empty: none
 };
 
 /// One thing that is wrong.
@@ -39,8 +40,10 @@ struct VerifyReport {
 
 /// Checks a data folder (or one shard of it) against its manifest.json and against what samples
 /// must be, and collects all that is wrong:
-///   files: missing, not in the manifest, other size, hash, sample count or token checksum,
+///   files: missing (from the manifest, or from names such as part_00003_of_00008.hdf5), not in the
+///   manifest, other size, hash, sample count or token checksum,
 ///   unreadable, the same samples in two shards;
+///   a checksum list, if one is given: shards that differ from it, or are in one of them only;
 ///   samples: what read_shard() checks, at least one masked position, [CLS] at the start, [SEP] at
 ///   the end of both segments, none of the three masked or a label;
 ///   manifest: counts and token-length histogram that are not those of the samples.

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,6 +11,7 @@
 #include "data/hashing.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/work_threads.h"
+#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -26,13 +26,6 @@ std::string exact_text(double value) {
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   return std::string(digits.data(), end);
-}
-
-std::string shard_name(int64_t index, int64_t count) {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "part_%05lld_of_%05lld.hdf5",
-                static_cast<long long>(index), static_cast<long long>(count));
-  return name.data();
 }
 
 std::string eval_name(int64_t samples) {
@@ -80,11 +73,6 @@ std::map<std::string, std::string> facts_of(const Manifest& manifest) {
     facts[concat("SHA-256 of text file ", i + 1)] = manifest.sources[i].sha256;
   }
   return facts;
-}
-
-bool is_shard_name(const std::string& name) {
-  return name.find("part") != std::string::npos &&
-         (name.ends_with(".hdf5") || name.ends_with(".hdf"));
 }
 
 }  // namespace

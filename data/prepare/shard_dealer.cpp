@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -23,18 +24,6 @@ void for_each_sample(const PartFiles& parts, const std::function<void(const Samp
 
 int64_t PartFiles::num_samples() const {
   return std::accumulate(samples.begin(), samples.end(), int64_t{0});
-}
-
-std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
-  if (num_samples < num_shards) {
-    fail(ExitCode::kData, "num_shards = ", num_shards, ", but the text gives ", num_samples,
-         " samples; ask for at most that many shards or give more text");
-  }
-  const int64_t nominal = (num_samples + num_shards - 1) / num_shards;
-  const int64_t num_smaller = num_shards * nominal - num_samples;
-  std::vector<int64_t> sizes(static_cast<size_t>(num_shards), nominal);
-  std::fill_n(sizes.begin(), num_smaller, nominal - 1);
-  return sizes;
 }
 
 void deal_shards(const PartFiles& parts, const std::vector<std::string>& paths, ShardLayout layout,

@@ -18,10 +18,6 @@ struct PartFiles {
   int64_t num_samples() const;
 };
 
-/// The published sizes: with nominal = ceil(N / S), the first S * nominal - N shards hold
-/// nominal - 1 samples, the others nominal. Error(kData) when there are fewer samples than shards.
-std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards);
-
 /// Copies the samples of the parts in order into shards of these paths and sizes. Holds one part in
 /// memory. `on_shard` hears of each finished shard.
 void deal_shards(const PartFiles& parts, const std::vector<std::string>& paths, ShardLayout layout,

@@ -1,15 +1,22 @@
 #pragma once
 
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "data/convert/data_set_work.h"
 #include "data/shard_file.h"
 #include "harness/cli/command.h"
+#include "harness/cli/progress_line.h"
 
 namespace bertha {
 
-// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_dump.cpp and, for
-// those that read, data_inspect.cpp.
+// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_convert.cpp,
+// data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
 void add_data_vocab(CLI::App& data, Chosen& chosen);
 void add_data_prepare(CLI::App& data, Chosen& chosen);
 void add_data_convert(CLI::App& data, Chosen& chosen);
+void add_data_pack(CLI::App& data, Chosen& chosen);
 void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
 void add_data_dump_batches(CLI::App& data, Chosen& chosen);
@@ -18,6 +25,24 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 void add_text_option(CLI::App& command, std::vector<std::string>& inputs);
 /// --layout variable|fixed.
 void add_layout_option(CLI::App& command, ShardLayout& layout);
+/// What convert and pack read and how: the path, --max-sequences, --partial, --threads,
+/// --memory-mib and the limits.
+void add_source_options(CLI::App& command, SourceOptions& source);
+/// Progress of convert and pack, one line per phase.
+class WorkLines {
+ public:
+  explicit WorkLines(const Terminal& terminal) : terminal_(terminal) {}
+  WorkProgress progress();
+
+ private:
+  Terminal terminal_;
+  std::mutex mutex_;
+  std::string phase_;
+  std::optional<ProgressLine> line_;
+};
+/// Warns of files that --partial lets pass.
+void warn_of_missing(const SourceOptions& source);
+
 /// --vocab-size, --max-seq-tokens and --max-masked-per-seq.
 void add_limit_options(CLI::App& command, SampleLimits& limits);
 /// The limits that the options set, else those of the manifest beside the data, else the defaults.

@@ -3,7 +3,6 @@
 #include <iostream>
 #include <memory>
 
-#include "data/convert.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/stats.h"
@@ -28,19 +27,14 @@ struct InspectOptions {
   SampleLimits limits;
   int64_t threads = 0;
   std::string svg_path;
-};
-
-struct ConvertOptions {
-  std::string from;
-  std::string to;
-  ShardLayout layout = ShardLayout::kVariableLength;
-  SampleLimits limits;
+  std::string checksum_list;
 };
 
 int run_verify(const CLI::App& command, const InspectOptions& options,
                const CommandContext& context) {
   VerifyOptions verify;
   verify.num_threads = options.threads;
+  verify.checksum_list = options.checksum_list;
   const bool limits_given = command.count("--vocab-size") + command.count("--max-seq-tokens") +
                                 command.count("--max-masked-per-seq") >
                             0;
@@ -98,23 +92,6 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
   return 0;
 }
 
-int run_convert(const CLI::App& command, const ConvertOptions& options,
-                const CommandContext& context) {
-  const std::vector<std::string> shards = list_shards(options.from);
-  const SampleLimits limits = limits_for(command, options.limits, options.from);
-  fs::create_directories(options.to);
-  int64_t samples = 0;
-  ProgressLine line({.label = "convert", .unit = "shards", .terminal = context.terminal});
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const fs::path to = fs::path(options.to) / fs::path(shards[i]).filename();
-    samples += convert_shard(shards[i], to.string(), options.layout, limits);
-    line.update(static_cast<int64_t>(i) + 1, static_cast<int64_t>(shards.size()));
-  }
-  std::cout << options.to << ": " << grouped_text(samples) << " samples in " << shards.size()
-            << " shards\n";
-  return 0;
-}
-
 void add_path(CLI::App& command, InspectOptions& options) {
   command.add_option("path", options.path, "Folder of shards, or one shard")
       ->required()
@@ -168,9 +145,15 @@ void add_data_verify(CLI::App& data, Chosen& chosen) {
                                   "against the rules; exit code 4 when something is wrong.",
                    .examples = {"bertha data verify data/train",
                                 "bertha data verify data/train/part_00000_of_00008.hdf5",
-                                "bertha data verify data/train --vocab-size 30522 --threads 8"}});
+                                "bertha data verify data/train --vocab-size 30522 --threads 8",
+                                "bertha data verify hdf5_4320_shards_varlength "
+                                "--chk 4320_shards_varlength.chk"}});
   const auto options = std::make_shared<InspectOptions>();
   add_path(verify, *options);
+  verify
+      .add_option("--chk", options->checksum_list,
+                  "Published checksum list to compare the token ids with")
+      ->type_name("FILE");
   verify.callback([&verify, &chosen, options] {
     chosen.action = [&verify, options](CommandContext& context) {
       return run_verify(verify, *options, context);
@@ -192,28 +175,6 @@ void add_data_stats(CLI::App& data, Chosen& chosen) {
   stats.callback([&stats, &chosen, options] {
     chosen.action = [&stats, options](CommandContext& context) {
       return run_stats(stats, *options, context);
-    };
-  });
-}
-
-void add_data_convert(CLI::App& data, Chosen& chosen) {
-  CLI::App& convert =
-      add_command(data, chosen,
-                  {.name = "convert",
-                   .description = "Writes shards again in the other HDF5 layout.",
-                   .examples = {"bertha data convert data/fixed --output data/variable",
-                                "bertha data convert data/train --output data/fixed --layout fixed",
-                                "bertha data convert part_00000.hdf5 --output converted"}});
-  const auto options = std::make_shared<ConvertOptions>();
-  convert.add_option("path", options->from, "Folder of shards, or one shard")
-      ->required()
-      ->type_name("PATH");
-  convert.add_option("-o,--output", options->to, "Folder to write")->required()->type_name("DIR");
-  add_layout_option(convert, options->layout);
-  add_limit_options(convert, options->limits);
-  convert.callback([&convert, &chosen, options] {
-    chosen.action = [&convert, options](CommandContext& context) {
-      return run_convert(convert, *options, context);
     };
   });
 }

@@ -5,7 +5,6 @@
 
 #include <numeric>
 
-#include "data/convert.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -84,18 +83,6 @@ TEST(HistogramLines, HaveTheWantedWidthAndBarsInProportion) {
                           "    4-    4 |          |           0   0.0%",
                           "    5-    5 |          |           0   0.0%",
                           "    6-    6 |#         |           1   1.0%"));
-}
-
-TEST(Convert, KeepsEverySampleThroughBothLayouts) {
-  const TempFolder folder;
-  const SampleSet samples = example_samples(1030, 8);
-  const std::string a = folder.path("part_a.hdf5"), b = folder.path("part_b.hdf5");
-  write_shard(a, ShardLayout::kFixedLength, samples);
-  EXPECT_EQ(convert_shard(a, b, ShardLayout::kVariableLength, {}), 1030);
-  EXPECT_EQ(inspect_shard(b).layout, ShardLayout::kVariableLength);
-  EXPECT_EQ(convert_shard(b, b, ShardLayout::kFixedLength, {}), 1030);
-  EXPECT_EQ(bytes_of(b), bytes_of(a));
-  EXPECT_EQ(read_shard(b, 0, {}).masked_ids, samples.masked_ids);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "data/prepare/shard_dealer.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
+#include "data/shard_names.h"
 #include "tests/prepare/prepare_folder.h"
 
 namespace bertha {
@@ -161,18 +162,6 @@ TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {
   EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("output_dir"));
   EXPECT_THAT(message([](auto& o) { o.vocab_file.clear(); }), HasSubstr("vocab_file"));
   EXPECT_TRUE(folder.files().empty());
-}
-
-TEST(ShardSizesTest, AreThePublishedOnes) {
-  EXPECT_THAT(shard_sizes(10, 4), ElementsAre(2, 2, 3, 3));
-  EXPECT_THAT(shard_sizes(12, 4), ElementsAre(3, 3, 3, 3));
-  EXPECT_THAT(shard_sizes(1, 1), ElementsAre(1));
-  const std::vector<int64_t> published = shard_sizes(156'726'829, 4320);
-  EXPECT_EQ(published.front(), 36'279);
-  EXPECT_EQ(published[2770], 36'279);
-  EXPECT_EQ(published[2771], 36'280);
-  EXPECT_EQ(std::accumulate(published.begin(), published.end(), int64_t{0}), 156'726'829);
-  EXPECT_THROW(shard_sizes(3, 4), Error);
 }
 
 TEST(EvalSelectionTest, IsWhatPythonComputes) {

@@ -99,6 +99,41 @@ TEST_F(DataCommands, ConvertedShardsHoldTheSameSamples) {
   EXPECT_EQ(run({"data", "stats", "back", "--max-seq-tokens", "64"}, 0).out, was);
 }
 
+TEST_F(DataCommands, ConvertCutsShufflesAndWritesTheChecksumListItIsComparedWith) {
+  const std::vector<std::string> convert{"data", "convert",  "train", "-o",
+                                         "cut",  "--shards", "3",     "--shuffle"};
+  EXPECT_THAT(run(convert, 0).out, HasSubstr(" samples in 3 shards\n"));
+  EXPECT_THAT(run(convert, 0).out, HasSubstr("3 shards, all there already\n"));
+  EXPECT_THAT(run({"data", "verify", "cut", "--chk", "cut/checksums.chk"}, 0).out,
+              HasSubstr(": sound\n"));
+  EXPECT_THAT(run({"data", "convert", "train", "-o", "whole", "--chk", "cut/checksums.chk"}, 4).out,
+              HasSubstr("part_00000_of_00003: missing, but in cut/checksums.chk"));
+  EXPECT_THAT(run({"data", "convert", "train", "-o", "few", "--max-sequences", "5"}, 0).out,
+              HasSubstr("few: 5 samples in 1 shards\n"));
+}
+
+TEST_F(DataCommands, PackTellsHowFullThePacksAreAndVerifyFindsThemSound) {
+  EXPECT_THAT(run({"data", "pack", "train"}, 2).err, HasSubstr("--output is missing"));
+  EXPECT_THAT(run({"data", "pack", "train", "--dry-run"}, 0).out,
+              testing::ContainsRegex("efficiency +[0-9.]+% of 64 tokens per pack"));
+  run({"data", "pack", "train", "-o", "packed"}, 0);
+  EXPECT_THAT(run({"data", "verify", "packed"}, 0).out, HasSubstr(": sound\n"));
+  const auto samples = [](const std::string& stats) {
+    const size_t at = stats.find("samples");
+    return stats.substr(at, stats.find("padding") - at);
+  };
+  EXPECT_EQ(samples(run({"data", "stats", "packed"}, 0).out),
+            samples(run({"data", "stats", "train"}, 0).out));
+}
+
+TEST_F(DataCommands, MissingShardsAreNamedUnlessAPartIsAccepted) {
+  std::filesystem::remove(folder_.path("train/part_00000_of_00002.hdf5"));
+  EXPECT_THAT(run({"data", "pack", "train", "-o", "packed"}, 4).err,
+              HasSubstr("1 of 2 files are missing: part_00000_of_00002.hdf5"));
+  EXPECT_THAT(run({"data", "pack", "train", "-o", "packed", "--partial"}, 0).err,
+              HasSubstr("1 of 2 files are missing: part_00000_of_00002.hdf5"));
+}
+
 TEST_F(DataCommands, PlanCountsEpochsOfPreparedData) {
   const Ran ran = run({"plan", "--set", "data.train=train", "--set", "data.eval=train", "--set",
                        "data.vocab=vocab.txt"},

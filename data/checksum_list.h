@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/manifest.h"
+
+namespace bertha {
+
+/// A published checksum list: per line the name of a shard, a tab, and the official checksum of its
+/// token ids (md5_of_lists() in hashing.h).
+struct ChecksumList {
+  std::string path;
+  std::map<std::string, std::string> md5_of_stem;  // by the shard's name without its ending
+
+  /// What the list says of a shard, whatever its ending (.hdf, .hdf5 or none): published lists and
+  /// files differ in it. Empty when it does not know the shard.
+  std::string md5_of(const std::string& shard_name) const;
+};
+
+/// Errors    Error(kData) naming the file, the line and what is wrong.
+ChecksumList read_checksum_list(const std::string& path);
+
+/// One thing in which shards differ from a list.
+struct ChecksumDifference {
+  enum class Kind : uint8_t { kOtherTokens, kUnknown, kMissing };  // missing: only in the list
+  Kind kind = Kind::kOtherTokens;
+  std::string shard;
+  std::string what;
+
+  std::string text() const { return shard + ": " + what; }
+};
+std::vector<ChecksumDifference> compare_checksums(const ChecksumList& list,
+                                                  const std::vector<ManifestShard>& shards);
+
+/// Writes such a list, appearing whole or not at all.
+void write_checksum_list(const std::string& path, const std::vector<ManifestShard>& shards);
+
+inline constexpr const char* kChecksumListName = "checksums.chk";
+
+}  // namespace bertha

@@ -1,0 +1,52 @@
+#include "data/convert/data_set_work.h"
+
+#include <filesystem>
+
+#include "data/hashing.h"
+#include "data/shard_names.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+
+namespace fs = std::filesystem;
+
+ShardProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                          const std::string& unit) {
+  if (!progress) return {};
+  return [=](int64_t done, int64_t total) { progress(phase, unit, done, total); };
+}
+
+SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress) {
+  return inspect_sequence_files(list_sequence_files(options.path, options.missing),
+                                options.max_seqs, options.num_threads,
+                                progress_of(progress, "inspect", "files"));
+}
+
+std::map<std::string, std::string> source_facts(const SourceOptions& options,
+                                                const SequenceFiles& files) {
+  std::string names;
+  for (const SequenceFile& file : files.files) {
+    names += concat(fs::path(file.path).filename().string(), " ", file.bytes, "\n");
+  }
+  return {{"source_files", concat(files.files.size())},
+          {"source_names_and_sizes_md5", md5_of_text(names)},
+          {"sequences", concat(files.num_seqs)},
+          {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
+          {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
+          {"vocab_size", concat(options.limits.vocab_size)}};
+}
+
+std::vector<ManifestSource> source_texts(const SourceOptions& options) {
+  const fs::path path(options.path);
+  const fs::path manifest = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
+  if (!fs::exists(manifest)) return {};
+  return read_manifest(manifest.string()).sources;
+}
+
+std::vector<std::string> numbered_names(int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(shard_name(i, count));
+  return names;
+}
+
+}  // namespace bertha

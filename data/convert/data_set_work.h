@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/convert/sequence_files.h"
+#include "data/convert/shard_job.h"
+
+namespace bertha {
+
+/// The data set that a conversion or a packing reads, and how it may go about it.
+struct SourceOptions {
+  std::string path;  // folder of shards or TFRecord files, or one file
+  SampleLimits limits;
+  int64_t max_seqs = 0;  // only the first so many sequences; 0 = all
+  MissingFiles missing = MissingFiles::kRefuse;
+  int64_t num_threads = 0;                  // 0: one per core
+  int64_t memory_bytes = int64_t{1} << 30;  // for what goes to another order, over all threads
+};
+
+/// Told of progress: what is done, so many of so many, of which unit.
+using WorkProgress = std::function<void(const std::string& phase, const std::string& unit,
+                                        int64_t num_done, int64_t num_total)>;
+ShardProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                          const std::string& unit);
+
+/// The source's files, looked into.
+SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress);
+
+/// What of the source decides the outcome, for the options of a job: names and sizes of the files,
+/// limits, number of sequences.
+std::map<std::string, std::string> source_facts(const SourceOptions& options,
+                                                const SequenceFiles& files);
+
+/// The texts that the source's own manifest names, if it has one.
+std::vector<ManifestSource> source_texts(const SourceOptions& options);
+
+/// Shards named as the published ones are, `count` of them.
+std::vector<std::string> numbered_names(int64_t count);
+
+}  // namespace bertha

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/convert/data_set_work.h"
+#include "data/convert/packing.h"
+
+namespace bertha {
+
+struct PackOptions {
+  SourceOptions source;
+  std::string output_dir;  // empty: only the figures are wanted
+  int64_t max_seqs_per_pack = 3;
+  int64_t num_shards = 0;  // 0: as many as the source has files
+  uint64_t seed = 24;      // of the order of packs, and of which sequences share one
+};
+
+struct PackResult {
+  PackFigures figures;
+  double planning_seconds = 0.0;  // from lengths to packs
+  Manifest manifest;
+  bool already_done = false;
+  int64_t shards_reused = 0;
+};
+
+/// Writes the sequences of a data set, in any published form, as packed shards (FORMAT.md): packs
+/// as plan_packs() says, in random order over all shards. Shards have the published sizes, in
+/// packs.
+///
+/// A stopped run goes on where it was when it is started again. Holds 13 bytes per sequence (2 GB
+/// for the 156,726,829 of the benchmark) and SourceOptions::memory_bytes, and needs as much room
+/// on the disk again as the packed data while it runs.
+///
+/// Errors    as convert_data().
+PackResult pack_data(const PackOptions& options, const WorkProgress& progress);
+
+}  // namespace bertha

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/for_each_shard.h"
+#include "data/sample.h"
+#include "data/shard_file.h"
+
+namespace bertha {
+
+enum class SequenceFileKind : uint8_t { kShard, kTfRecord };
+
+/// One file of sequences, of any layout that is read.
+struct SequenceFile {
+  std::string path;
+  SequenceFileKind kind = SequenceFileKind::kShard;
+  int64_t bytes = 0;
+  int64_t num_seqs = 0;
+  int64_t first_seq = 0;  // in the numbering of all files
+  // First sequence of each row of a packed shard, and the end; first bytes of every
+  // kRecordsPerMark-th record of a TFRecord file. Counted from the file's own first sequence.
+  std::vector<int64_t> marks;
+};
+
+/// A data set in any published form, its sequences numbered in file order.
+struct SequenceFiles {
+  std::vector<SequenceFile> files;
+  int64_t num_seqs = 0;
+};
+
+/// The files of a folder, sorted by name: shards (list_shards() says which names) and TFRecord
+/// files, whose name is part-N-of-S or ends in .tfrecord or .tfrecords; or the file itself.
+///
+/// Errors    Error(kData) when there is none, or when numbered ones are missing (their names are
+///           given) and they may not be.
+enum class MissingFiles : uint8_t { kRefuse, kAccept };
+std::vector<std::string> list_sequence_files(const std::string& path, MissingFiles missing);
+
+/// Looks into the files, in parallel; TFRecord files are read for that, shards hardly. With
+/// most_seqs > 0 files beyond the one that completes that many are left out and the numbering ends
+/// there.
+///
+/// Errors    Error(kData) naming the file.
+SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int64_t most_seqs,
+                                     int64_t num_threads, const ShardProgress& progress);
+
+/// Gives sequences [first, first + count) in order, some thousand in memory at a time. Ids are the
+/// numbers.
+///
+/// Errors    Error(kData) naming the file, and row or record, dataset or feature, and value.
+/// Threads   any.
+void read_sequences(const SequenceFiles& files, int64_t first, int64_t count,
+                    const SampleLimits& limits, const std::function<void(const SampleView&)>& take);
+
+/// Tokens of every sequence, for 2 bytes each; of shards without reading them.
+std::vector<uint16_t> read_token_counts(const SequenceFiles& files, const SampleLimits& limits,
+                                        int64_t num_threads, const ShardProgress& progress);
+
+}  // namespace bertha

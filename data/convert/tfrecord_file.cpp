@@ -1,0 +1,129 @@
+#include "data/convert/tfrecord_file.h"
+
+#include <fcntl.h>
+#include <isa-l/crc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kHeaderBytes = 12;  // length and its checksum
+constexpr int64_t kFooterBytes = 4;
+constexpr int64_t kWindowBytes = int64_t{1} << 20;
+// A sample takes some kilobytes; beyond this a length is damage, whatever its checksum says.
+constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+uint32_t masked_crc32c(std::span<const std::byte> bytes) {
+  // The library's parameter lacks a const; it does not write.
+  auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
+  const uint32_t crc = ~crc32_iscsi(data, static_cast<int>(bytes.size()), 0xffffffffu);
+  return std::rotr(crc, 15) + 0xa282ead8u;
+}
+
+TfRecordFile::TfRecordFile(const std::string& path) : path_(path) {
+  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (file_ < 0 || fstat(file_, &status) != 0) {
+    const int reason = errno;
+    if (file_ >= 0) ::close(file_);
+    fail(ExitCode::kData, path, ": cannot open: ", std::strerror(reason));
+  }
+  file_bytes_ = status.st_size;
+}
+
+TfRecordFile::~TfRecordFile() { ::close(file_); }
+
+void TfRecordFile::seek(int64_t record, int64_t offset_bytes) {
+  record_ = record;
+  offset_bytes_ = offset_bytes;
+}
+
+void TfRecordFile::damaged(const std::string& what) const {
+  fail(ExitCode::kData, path_, ": record ", record_, " at byte ", offset_bytes_, ": ", what,
+       "; the file is damaged, copy or make it again");
+}
+
+void TfRecordFile::wrong_record(const std::string& what) const {
+  fail(ExitCode::kData, path_, ": record ", record_ - 1, ": ", what);
+}
+
+std::span<const std::byte> TfRecordFile::read(int64_t offset_bytes, int64_t size_bytes) {
+  if (size_bytes > file_bytes_ - offset_bytes) {
+    damaged(concat("needs the bytes up to ", offset_bytes + size_bytes, ", but the file ends at ",
+                   file_bytes_));
+  }
+  const int64_t window_end = window_offset_bytes_ + std::ssize(window_);
+  if (offset_bytes < window_offset_bytes_ || offset_bytes + size_bytes > window_end) {
+    const int64_t wanted = std::min(std::max(size_bytes, kWindowBytes), file_bytes_ - offset_bytes);
+    window_.resize(static_cast<size_t>(wanted));
+    window_offset_bytes_ = offset_bytes;
+    for (int64_t done = 0; done < wanted;) {
+      const ssize_t got = pread(file_, window_.data() + done, static_cast<size_t>(wanted - done),
+                                offset_bytes + done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) {
+        damaged(concat("cannot read: ", got == 0 ? "the file became shorter" : strerror(errno)));
+      }
+      done += got;
+    }
+  }
+  return std::span(window_).subspan(static_cast<size_t>(offset_bytes - window_offset_bytes_),
+                                    static_cast<size_t>(size_bytes));
+}
+
+int64_t TfRecordFile::read_length() {
+  const std::span<const std::byte> header = read(offset_bytes_, kHeaderBytes);
+  if (load<uint32_t>(header.data() + 8) != masked_crc32c(header.first(8))) {
+    const bool gzip = offset_bytes_ == 0 && load<uint16_t>(header.data()) == 0x8b1f;
+    if (gzip) {
+      fail(ExitCode::kData, path_, ": is compressed with gzip; unpack it first");
+    }
+    damaged("the checksum of its length is wrong");
+  }
+  const auto length = load<int64_t>(header.data());
+  if (length < 0 || length > kMostRecordBytes) {
+    damaged(
+        concat("has ", static_cast<uint64_t>(length), " bytes, want at most ", kMostRecordBytes));
+  }
+  return length;
+}
+
+std::span<const std::byte> TfRecordFile::next() {
+  const int64_t length = read_length();
+  const auto whole = read(offset_bytes_, kHeaderBytes + length + kFooterBytes);
+  const auto bytes = whole.subspan(kHeaderBytes, static_cast<size_t>(length));
+  if (load<uint32_t>(bytes.data() + length) != masked_crc32c(bytes)) {
+    damaged("the checksum of its contents is wrong");
+  }
+  offset_bytes_ += kHeaderBytes + length + kFooterBytes;
+  ++record_;
+  return bytes;
+}
+
+void TfRecordFile::skip() {
+  const int64_t end = offset_bytes_ + kHeaderBytes + read_length() + kFooterBytes;
+  if (end > file_bytes_) {
+    damaged(concat("needs the bytes up to ", end, ", but the file ends at ", file_bytes_));
+  }
+  offset_bytes_ = end;
+  ++record_;
+}
+
+}  // namespace bertha

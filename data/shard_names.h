@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace bertha {
+
+/// Whether a file of this name is a shard: any name with "part" that ends in .hdf5 or .hdf; and as
+/// the published packer names them, part_00007 or part_00007_of_04320. Texts and TFRecords,
+/// part-00007-of-00500, are no shards.
+bool is_shard_name(const std::string& name);
+
+/// "part_00007_of_04320.hdf5".
+std::string shard_name(int64_t index, int64_t count);
+
+/// The published sizes: with nominal = ceil(N / S), the first S * nominal - N shards hold
+/// nominal - 1 samples, the others nominal. Error(kData) when there are fewer samples than shards.
+std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards);
+
+/// The files that a numbered set lacks, going by the names of those that are there:
+/// part_00007_of_04320.hdf5 and part-00007-of-00500 tell how many there are, part_00007 only that
+/// there is one for every smaller number. Other names tell nothing.
+std::vector<std::string> missing_of_numbered(std::span<const std::string> names);
+
+/// "a, b, c and 17 more".
+std::string first_names(std::span<const std::string> names, size_t most = 5);
+
+}  // namespace bertha

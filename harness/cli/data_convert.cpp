@@ -1,0 +1,154 @@
+#include "data/convert/convert.h"
+
+#include <iostream>
+#include <memory>
+
+#include "data/shard_names.h"
+#include "harness/cli/choice.h"
+#include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
+#include "harness/cli/plan_model.h"
+#include "harness/report/text_format.h"
+#include "kernels/base/error.h"
+#include "kernels/base/log.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kMostShards = 99'999;  // names have five digits
+constexpr int64_t kBytesPerMib = int64_t{1} << 20;
+
+struct ConvertCommand {
+  ConvertOptions options;
+  bool shuffle = false;
+  uint64_t seed = 24;
+};
+
+int run_convert(const CLI::App& command, const ConvertCommand& convert,
+                const CommandContext& context) {
+  ConvertOptions options = convert.options;
+  options.source.limits = limits_for(command, options.source.limits, options.source.path);
+  if (convert.shuffle) options.shuffle_seed = convert.seed;
+  warn_of_missing(options.source);
+  ConvertResult result;
+  {
+    WorkLines lines(context.terminal);
+    result = convert_data(options, lines.progress());
+  }
+  for (const ChecksumDifference& difference : result.checksum_differences) {
+    std::cout << difference.text() << '\n';
+  }
+  std::cout << options.output_dir << ": " << grouped_text(result.manifest.num_samples())
+            << " samples in " << grouped_text(std::ssize(result.manifest.shards)) << " shards";
+  if (result.already_done) std::cout << ", all there already";
+  if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
+  if (!options.checksum_list.empty()) {
+    std::cout << (result.checksum_differences.empty()
+                      ? concat(": as ", options.checksum_list, " says")
+                      : concat(": ", result.checksum_differences.size(), " differences to ",
+                               options.checksum_list));
+  }
+  std::cout << '\n';
+  return static_cast<int>(result.checksum_differences.empty() ? ExitCode::kSuccess
+                                                              : ExitCode::kData);
+}
+
+}  // namespace
+
+void add_source_options(CLI::App& command, SourceOptions& source) {
+  command
+      .add_option("path", source.path,
+                  "Folder of shards of any layout, or of TFRecord files, or one file")
+      ->required()
+      ->type_name("PATH");
+  command
+      .add_option("--max-sequences", source.max_seqs,
+                  "Only the first N sequences, in file order; files beyond are not looked at")
+      ->check(whole_number(1))
+      ->type_name("N");
+  command.add_flag_callback(
+      "--partial", [&source] { source.missing = MissingFiles::kAccept; },
+      "Accept that files of a numbered set are missing");
+  command.add_option("--threads", source.num_threads, "Threads; 0 = one per core (default)")
+      ->check(whole_number(0))
+      ->type_name("N");
+  command
+      .add_option_function<int64_t>(
+          "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
+          concat("Memory for sequences that change their order, over all threads (default ",
+                 source.memory_bytes / kBytesPerMib, ")"))
+      ->check(whole_number(16, int64_t{1} << 24))
+      ->type_name("MIB");
+  add_limit_options(command, source.limits);
+}
+
+WorkProgress WorkLines::progress() {
+  return [this](const std::string& phase, const std::string& unit, int64_t done, int64_t total) {
+    const std::lock_guard lock(mutex_);
+    if (!line_ || phase != phase_) {
+      phase_ = phase;
+      line_.reset();  // ends the old line before the new one starts
+      line_.emplace(ProgressLine::Options{.label = phase, .unit = unit, .terminal = terminal_});
+    }
+    line_->update(done, total);
+  };
+}
+
+void warn_of_missing(const SourceOptions& source) {
+  if (source.missing == MissingFiles::kRefuse) return;
+  std::vector<std::string> names;
+  for (const std::string& path : list_sequence_files(source.path, MissingFiles::kAccept)) {
+    names.push_back(path.substr(path.rfind('/') + 1));
+  }
+  const std::vector<std::string> missing = missing_of_numbered(names);
+  if (missing.empty()) return;
+  log_line(LogLevel::kWarning,
+           concat(source.path, ": ", missing.size(), " of ", missing.size() + names.size(),
+                  " files are missing: ", first_names(missing)));
+}
+
+void add_data_convert(CLI::App& data, Chosen& chosen) {
+  CLI::App& convert = add_command(
+      data, chosen,
+      {.name = "convert",
+       .description =
+           "Writes a data set, TFRecord files or shards of any layout, again as HDF5 shards: in "
+           "another layout, cut to other sizes, or shuffled. A stopped run goes on where it was "
+           "when it is started again.",
+       .examples = {"bertha data convert tfrecords/ --output data/train --max-sequences 3000000",
+                    "bertha data convert hdf5/training --output varlength --shards 4320 "
+                    "--chk 4320_shards_varlength.chk",
+                    "bertha data convert varlength --output shuffled --shuffle "
+                    "--chk 4320_shards_varlength_shuffled.chk",
+                    "bertha data convert data/train --output data/fixed --layout fixed"}});
+  const auto command = std::make_shared<ConvertCommand>();
+  ConvertOptions& options = command->options;
+  add_source_options(convert, options.source);
+  convert.add_option("-o,--output", options.output_dir, "Folder to write")
+      ->required()
+      ->type_name("DIR");
+  add_layout_option(convert, options.layout);
+  convert
+      .add_option("--shards", options.num_shards,
+                  "Shards to write, of the published sizes (default: as the files that are read)")
+      ->check(whole_number(1, kMostShards))
+      ->type_name("N");
+  convert.add_flag("--shuffle", command->shuffle,
+                   "Shuffle over all sequences, as the published script does");
+  convert
+      .add_option("--seed", command->seed,
+                  concat("Seed of --shuffle (default ", command->seed, ", the published one)"))
+      ->check(whole_number(0))
+      ->type_name("N");
+  convert
+      .add_option("--chk", options.checksum_list,
+                  "Published checksum list to compare the written shards with")
+      ->type_name("FILE");
+  convert.callback([&convert, &chosen, command] {
+    chosen.action = [&convert, command](CommandContext& context) {
+      return run_convert(convert, *command, context);
+    };
+  });
+}
+
+}  // namespace bertha

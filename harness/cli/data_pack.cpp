@@ -1,0 +1,87 @@
+#include "data/convert/pack.h"
+
+#include <iostream>
+#include <memory>
+
+#include "harness/cli/data_commands.h"
+#include "harness/cli/option_checks.h"
+#include "harness/cli/plan_model.h"
+#include "harness/report/text_format.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+struct PackCommand {
+  PackOptions options;
+  bool dry_run = false;
+};
+
+int run_pack(const CLI::App& command, const PackCommand& pack, const CommandContext& context) {
+  PackOptions options = pack.options;
+  options.source.limits = limits_for(command, options.source.limits, options.source.path);
+  if (pack.dry_run) {
+    options.output_dir.clear();
+  } else if (options.output_dir.empty()) {
+    fail(ExitCode::kUsage, "--output is missing; give the folder to write, or --dry-run");
+  }
+  warn_of_missing(options.source);
+  PackResult result;
+  {
+    WorkLines lines(context.terminal);
+    result = pack_data(options, lines.progress());
+  }
+  const PackFigures& figures = result.figures;
+  std::cout << "sequences      " << grouped_text(figures.num_seqs) << "\npacks          "
+            << grouped_text(figures.num_packs) << ", " << fixed_text(figures.seqs_per_pack, 4)
+            << " sequences per pack\nefficiency     " << fixed_text(100 * figures.efficiency, 2)
+            << "% of " << options.source.limits.max_seq_tokens << " tokens per pack, planned in "
+            << fixed_text(result.planning_seconds, 2) << " s\n";
+  if (pack.dry_run) return 0;
+  std::cout << options.output_dir << ": " << grouped_text(std::ssize(result.manifest.shards))
+            << " shards";
+  if (result.already_done) std::cout << ", all there already";
+  if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
+  std::cout << "\nnext: bertha data verify " << options.output_dir << '\n';
+  return 0;
+}
+
+}  // namespace
+
+void add_data_pack(CLI::App& data, Chosen& chosen) {
+  CLI::App& pack = add_command(
+      data, chosen,
+      {.name = "pack",
+       .description =
+           "Packs the sequences of a data set into rows of full length: the published packed "
+           "layout, in random order. A stopped run goes on where it was when it is started again.",
+       .examples = {"bertha data pack data/train --output data/packed",
+                    "bertha data pack data/train --dry-run",
+                    "bertha data pack hdf5_4320_shards_varlength --output packed --shards 4320 "
+                    "--memory-mib 8192"}});
+  const auto command = std::make_shared<PackCommand>();
+  PackOptions& options = command->options;
+  add_source_options(pack, options.source);
+  pack.add_option("-o,--output", options.output_dir, "Folder to write")->type_name("DIR");
+  pack.add_flag("--dry-run", command->dry_run, "Only say how full the packs will be");
+  pack.add_option("--max-per-pack", options.max_seqs_per_pack,
+                  concat("Most sequences of a pack (default ", options.max_seqs_per_pack, ")"))
+      ->check(whole_number(1, 255))
+      ->type_name("N");
+  pack.add_option("--shards", options.num_shards,
+                  "Shards to write (default: as many as files are read)")
+      ->check(whole_number(1, 99'999))
+      ->type_name("N");
+  pack.add_option("--seed", options.seed,
+                  concat("Seed of the order of packs and of which sequences share one (default ",
+                         options.seed, ")"))
+      ->check(whole_number(0))
+      ->type_name("N");
+  pack.callback([&pack, &chosen, command] {
+    chosen.action = [&pack, command](CommandContext& context) {
+      return run_pack(pack, *command, context);
+    };
+  });
+}
+
+}  // namespace bertha

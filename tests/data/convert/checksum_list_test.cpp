@@ -1,0 +1,83 @@
+#include "data/checksum_list.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/hashing.h"
+#include "data/verify.h"
+#include "tests/data/example_data.h"
+
+namespace bertha {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::string kOne(32, '1');
+const std::string kTwo(32, '2');
+
+TEST(ChecksumList, NamesAreFoundWhateverTheirEnding) {
+  const TempFolder folder;
+  const std::string path = folder.path("list.chk");
+  write_bytes(path, concat("part_00000_of_00002.hdf5\t", kOne, "\npart_00001_of_00002.hdf\t", kTwo,
+                           "\r\n\n"));
+  const ChecksumList list = read_checksum_list(path);
+  for (const char* ending : {"", ".hdf", ".hdf5"}) {
+    EXPECT_EQ(list.md5_of(concat("part_00000_of_00002", ending)), kOne);
+    EXPECT_EQ(list.md5_of(concat("part_00001_of_00002", ending)), kTwo);
+  }
+  EXPECT_EQ(list.md5_of("part_00002_of_00002.hdf5"), "");
+}
+
+TEST(ChecksumList, WhatIsWrittenIsReadBack) {
+  const TempFolder folder;
+  write_checksum_list(folder.path("c.chk"),
+                      {{.name = "part_0.hdf5", .xxh3 = "", .md5_of_lists = kOne}});
+  EXPECT_EQ(bytes_of(folder.path("c.chk")), "part_0.hdf5\t" + kOne + "\n");
+  EXPECT_EQ(read_checksum_list(folder.path("c.chk")).md5_of("part_0.hdf5"), kOne);
+}
+
+TEST(ChecksumList, WhatIsNoListIsNamedWithItsLine) {
+  const TempFolder folder;
+  const auto complaint = [&](const std::string& text) {
+    write_bytes(folder.path("c.chk"), text);
+    return data_error_of([&] { read_checksum_list(folder.path("c.chk")); });
+  };
+  EXPECT_THAT(complaint("part_0\t123\n"), HasSubstr("c.chk: line 1 is \"part_0\t123\", want"));
+  EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_1\n")), HasSubstr("line 2 is \"part_1\""));
+  EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_0.hdf\t", kOne)),
+              HasSubstr("line 2 names part_0.hdf again"));
+  EXPECT_THAT(complaint(""), HasSubstr("no checksum inside"));
+  EXPECT_THAT(data_error_of([&] { read_checksum_list(folder.path("none")); }),
+              HasSubstr("cannot open"));
+}
+
+TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {
+  const TempFolder folder;
+  const std::string list = folder.path("list.chk");
+  for (const int i : {0, 1, 3}) {
+    write_shard(folder.path(concat("part_0000", i, "_of_00004.hdf5")), ShardLayout::kVariableLength,
+                example_samples(5, static_cast<uint64_t>(i)));
+  }
+  const auto md5 = [](uint64_t seed) { return md5_of_lists(example_samples(5, seed)); };
+  write_bytes(list, concat("part_00000_of_00004.hdf5\t", md5(0), "\npart_00001_of_00004.hdf5\t",
+                           kOne, "\npart_00002_of_00004.hdf5\t", kTwo, "\n"));
+  const auto findings = [&](const std::string& path) {
+    std::vector<std::string> texts;
+    for (const Finding& one : verify_data(path, {.limits = {}, .checksum_list = list}).findings) {
+      texts.push_back(one.text());
+    }
+    return texts;
+  };
+  EXPECT_THAT(findings(folder.path()),
+              ElementsAre("part_00002_of_00004.hdf5: missing, going by the other names",
+                          concat("part_00001_of_00004.hdf5: checksum of the token ids is ", md5(1),
+                                 ", want ", kOne, " as ", list, " says"),
+                          concat("part_00003_of_00004.hdf5: not in ", list),
+                          concat("part_00002_of_00004: missing, but in ", list)));
+  EXPECT_THAT(findings(folder.path("part_00000_of_00004.hdf5")), IsEmpty());
+}
+
+}  // namespace
+}  // namespace bertha

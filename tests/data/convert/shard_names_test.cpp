@@ -1,0 +1,50 @@
+#include "data/shard_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/data/example_data.h"
+
+namespace bertha {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> missing(const std::vector<std::string>& names) {
+  return missing_of_numbered(names);
+}
+
+TEST(ShardNames, SizesAreThePublishedOnes) {
+  EXPECT_THAT(shard_sizes(10, 4), ElementsAre(2, 2, 3, 3));
+  EXPECT_THAT(shard_sizes(8, 4), ElementsAre(2, 2, 2, 2));
+  const auto published = shard_sizes(156'726'829, 4320);
+  EXPECT_EQ(published.front(), 36'279);
+  EXPECT_EQ(published[2770], 36'279);
+  EXPECT_EQ(published[2771], 36'280);
+  EXPECT_EQ(std::accumulate(published.begin(), published.end(), int64_t{0}), 156'726'829);
+  EXPECT_THAT(shard_sizes(1, 1), ElementsAre(1));
+  EXPECT_THAT(data_error_of([] { shard_sizes(3, 4); }),
+              HasSubstr("4 shards wanted, but there are"));
+}
+
+TEST(ShardNames, MissingOnesAreToldFromTheNamesOfTheOthers) {
+  EXPECT_THAT(missing({"part_00000_of_00003.hdf5", "part_00002_of_00003.hdf5"}),
+              ElementsAre("part_00001_of_00003.hdf5"));
+  EXPECT_THAT(missing({"part-00001-of-00003"}),
+              ElementsAre("part-00000-of-00003", "part-00002-of-00003"));
+  EXPECT_THAT(missing({"part_00003", "part_00000", "part_00001"}), ElementsAre("part_00002"));
+  EXPECT_THAT(
+      missing({"part_00000_of_00001.hdf5", "part_eval_10k.hdf5", "my-part.hdf", "part_7.hdf5"}),
+      IsEmpty());
+  EXPECT_THAT(missing({}), IsEmpty());
+  const std::vector<std::string> many{"a", "b", "c"};
+  EXPECT_EQ(first_names(many), "a, b, c");
+  EXPECT_EQ(first_names(many, 2), "a, b and 1 more");
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,191 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "data/convert/sequence_files.h"
+#include "data/convert/tfrecord_file.h"
+#include "tests/data/convert/example_records.h"
+#include "tests/data/example_data.h"
+
+namespace bertha {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+SampleSet read_all(const std::string& path, const SampleLimits& limits = {}) {
+  const SequenceFiles files = inspect_sequence_files({path}, 0, 1, {});
+  SampleSet samples;
+  read_sequences(files, 0, files.num_seqs, limits,
+                 [&](const SampleView& sample) { samples.append(sample); });
+  return samples;
+}
+
+std::string complaint(const std::string& path, const SampleLimits& limits = {}) {
+  const std::string text = data_error_of([&] { read_all(path, limits); });
+  EXPECT_THAT(text, HasSubstr(path));
+  return text;
+}
+
+void expect_equal(const SampleSet& found, const SampleSet& want) {
+  EXPECT_EQ(found.token_offsets, want.token_offsets);
+  EXPECT_EQ(found.token_ids, want.token_ids);
+  EXPECT_EQ(found.segment_ids, want.segment_ids);
+  EXPECT_EQ(found.masked_offsets, want.masked_offsets);
+  EXPECT_EQ(found.masked_positions, want.masked_positions);
+  EXPECT_EQ(found.masked_ids, want.masked_ids);
+  EXPECT_EQ(found.next_sentence_labels, want.next_sentence_labels);
+}
+
+TEST(TfRecord, ChecksumsAreThoseOfThePublishedVectors) {
+  // RFC 3720, B.4: 32 bytes of zeros, and of ones; rotated and offset as TensorFlow does.
+  const auto masked = [](uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; };
+  const std::vector<std::byte> zeros(32), ones(32, std::byte{0xff});
+  EXPECT_EQ(masked_crc32c(zeros), masked(0x8a9136aau));
+  EXPECT_EQ(masked_crc32c(ones), masked(0x62a8ab43u));
+}
+
+TEST(TfRecord, AFileOfTensorFlowReadsAsTheRowsThatWentIn) {
+  const std::string golden = concat(BERTHA_SOURCE_DIR, "/tests/golden/");
+  const SampleSet found = read_all(golden + "tensorflow.tfrecord");
+  ASSERT_EQ(found.size(), 6);
+  expect_equal(found, read_shard(golden + "h5py_varlen.hdf5", 0, {}));
+}
+
+TEST(TfRecord, OurEncoderMakesTheBytesOfTensorFlow) {
+  // So that the damaged files below are of the kind that TensorFlow would write.
+  const std::string golden = concat(BERTHA_SOURCE_DIR, "/tests/golden/");
+  const SampleSet rows = read_shard(golden + "h5py_varlen.hdf5", 0, {});
+  const TempFolder folder;
+  write_records(folder.path("a.tfrecord"), rows);
+  expect_equal(read_all(folder.path("a.tfrecord")), rows);
+}
+
+TEST(TfRecord, AnyPartOfAFileIsReadAlone) {
+  const TempFolder folder;
+  const SampleLimits limits{.max_seq_tokens = 16, .max_masked_per_seq = 3, .vocab_size = 500};
+  const SampleSet samples = example_samples(2500, 3, limits);
+  write_records(folder.path("a.tfrecord"), samples, limits);
+  const SequenceFiles files = inspect_sequence_files({folder.path("a.tfrecord")}, 0, 1, {});
+  EXPECT_EQ(files.num_seqs, 2500);
+  for (const auto& [first, count] : {std::pair{0, 1}, {1023, 2}, {1024, 1}, {2047, 453}, {7, 0}}) {
+    int64_t next = first;
+    read_sequences(files, first, count, limits, [&](const SampleView& sample) {
+      EXPECT_EQ(sample.id, next);
+      const SampleView want = samples[next++];
+      EXPECT_TRUE(std::equal(sample.token_ids.begin(), sample.token_ids.end(),
+                             want.token_ids.begin(), want.token_ids.end()));
+    });
+    EXPECT_EQ(next, first + count);
+  }
+}
+
+class BadRecords : public testing::Test {
+ protected:
+  /// Six records, with `bend` at the bytes.
+  template <class Bend>
+  std::string bent(const Bend& bend) {
+    std::string bytes = records_of(example_samples(6, 4));
+    bend(bytes);
+    write_bytes(path_, bytes);
+    return complaint(path_);
+  }
+  TempFolder folder_;
+  std::string path_ = folder_.path("part-00000-of-00001");
+};
+
+TEST_F(BadRecords, AWrongChecksumIsNamedWithItsRecord) {
+  EXPECT_THAT(bent([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
+              HasSubstr("record 0 at byte 0: the checksum of its contents is wrong"));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes[0] ^= 1; }),
+              HasSubstr("record 0 at byte 0: the checksum of its length is wrong"));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes[9] ^= 1; }),
+              HasSubstr("the checksum of its length is wrong"));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes.back() ^= 1; }), HasSubstr("record 5 at byte "));
+}
+
+TEST_F(BadRecords, ACutFileIsNamedWithTheRecordThatIsMissingBytes) {
+  EXPECT_THAT(bent([](std::string& bytes) { bytes.pop_back(); }),
+              AllOf(HasSubstr("record 5 at byte "), HasSubstr("but the file ends at ")));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes.resize(5); }),
+              HasSubstr("record 0 at byte 0: needs the bytes up to 12, but the file ends at 5"));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes.clear(); }), HasSubstr("no sequence inside"));
+}
+
+TEST_F(BadRecords, FilesOfAnotherKindAreNamed) {
+  EXPECT_THAT(bent([](std::string& bytes) { bytes = std::string(500, 'x'); }),
+              HasSubstr("record 0 at byte 0: the checksum of its length is wrong"));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes = "\x1f\x8b" + std::string(50, '\1'); }),
+              HasSubstr("is compressed with gzip; unpack it first"));
+}
+
+TEST_F(BadRecords, AnyFlippedBitIsFound) {
+  const std::string good = records_of(example_samples(3, 4));
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::string bad = good;
+    bad[random() % bad.size()] ^= static_cast<char>(1 << random() % 8);
+    write_bytes(path_, bad);
+    EXPECT_NE(complaint(path_), "no error");
+  }
+}
+
+TEST_F(BadRecords, AWrongFeatureIsNamed) {
+  const auto with = [&](const std::function<void(ExampleFeatures&)>& bend) {
+    ExampleFeatures features = features_of(example_samples(2, 4)[1], {});  // 512 tokens
+    bend(features);
+    write_bytes(path_, record(example_of(features_of(example_samples(2, 4)[0], {}))) +
+                           record(example_of(features)));
+    return complaint(path_);
+  };
+  const auto of = [](ExampleFeatures & f, const char* name) -> auto& {
+    return f.integers.at(name);
+  };
+  EXPECT_THAT(
+      with([&](auto& f) { of(f, "input_ids").pop_back(); }),
+      HasSubstr("record 1: feature input_ids has 511 integers, want 512; give the lengths"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "masked_lm_ids").push_back(0); }),
+              HasSubstr("feature masked_lm_ids has 77 integers, want 76"));
+  EXPECT_THAT(with([&](auto& f) { f.weights.clear(); }),
+              HasSubstr("feature masked_lm_weights has 0 floats, want 76"));
+  EXPECT_THAT(with([&](auto& f) { f.integers.erase("segment_ids"); }),
+              HasSubstr("record 1: no feature segment_ids"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = 70'000; }),
+              HasSubstr("feature input_ids, element 3 is 70000, want 0 to 32767"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = -1; }),
+              HasSubstr("feature input_ids, element 3 is -1"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = 30'522; }),
+              HasSubstr("record 1: feature input_ids, element 3 is id 30522, want 0 to 30521"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_mask")[0] = 2; }),
+              HasSubstr("feature input_mask, element 0 is 2, want 0 or 1"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_mask")[4] = 0; }),
+              HasSubstr("feature input_mask, element 5 is 1 after a zero"));
+  EXPECT_THAT(with([&](auto& f) { f.weights[0] = 0.5f; }),
+              HasSubstr("feature masked_lm_weights, element 0 is 0.5, want 1 as there are"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "next_sentence_labels")[0] = 2; }),
+              HasSubstr("feature next_sentence_labels, label 2, want 0 or 1"));
+}
+
+TEST_F(BadRecords, ARecordThatIsNoExampleIsNamed) {
+  const auto with = [&](const std::string& bytes) {
+    write_bytes(path_, record(bytes));
+    return complaint(path_);
+  };
+  EXPECT_THAT(with(""), HasSubstr("record 0: no feature input_ids"));
+  EXPECT_THAT(with("\x0a\x7f"), HasSubstr("no tf.train.Example: a field of 127 bytes where 0"));
+  EXPECT_THAT(with("\x0b"), HasSubstr("no tf.train.Example: a field of the unknown type 3"));
+  EXPECT_THAT(with(std::string(12, '\xff')), HasSubstr("a number of more than 10 bytes"));
+  EXPECT_THAT(with("\x0d"), HasSubstr("it ends inside of a field"));
+  // A length whose checksum is right is not believed either.
+  std::string huge(12, '\0');
+  const int64_t length = int64_t{1} << 60;
+  std::memcpy(huge.data(), &length, 8);
+  const uint32_t crc = masked_crc32c(std::as_bytes(std::span(huge)).first(8));
+  std::memcpy(huge.data() + 8, &crc, 4);
+  write_bytes(path_, huge);
+  EXPECT_THAT(complaint(path_), HasSubstr("bytes, want at most 67108864"));
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,64 @@
+"""Training and evaluating on packed shards is training and evaluating on their sequences."""
+
+from support import EndToEnd, LOSS_F32, bertha, main, records, steps
+
+
+class Packed(EndToEnd):
+    """The data of the other tests, packed by the program."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.packed = {}
+        for name, folder in (("train", cls.data.train), ("eval", cls.data.eval)):
+            cls.packed[name] = cls.scratch / f"packed_{name}"
+            cls.data.must("data", "pack", folder, "--output", cls.packed[name])
+        # The names of the published packed shards; without a manifest, which knows the others.
+        for shard in sorted(cls.packed["train"].glob("part_*")):
+            shard.rename(shard.with_suffix(""))
+        for name in ("manifest.json", "checksums.chk"):
+            (cls.packed["train"] / name).unlink()
+        cls.sequences = cls.count_of(cls.packed["train"])
+
+    @classmethod
+    def count_of(cls, folder):
+        """Sequences of a data folder, as the program counts them."""
+        out = cls.data.must("data", "stats", folder, "--max-seq-tokens", 32).out
+        line = next(line for line in out.splitlines() if line.startswith("samples"))
+        return int(line.split()[1].replace(",", ""))
+
+    def losses(self, ranks, **changes):
+        folder = self.new_folder()
+        # One step holds every sequence once, so that their order does not matter.
+        self.train(folder, ranks=ranks, train__global_batch_seqs=self.sequences,
+                   train__max_steps=1, eval__every_samples=self.sequences, **changes)
+        step = steps(folder)[1]
+        self.assertEqual(step["samples"], self.sequences)
+        evaluation = records(folder, "eval")[-1]
+        return step["loss"], evaluation["mlm_loss"]
+
+    def test_packs_hold_the_sequences_of_the_unpacked_data(self):
+        self.assertEqual(self.sequences, self.count_of(self.data.train))
+        several = next(ranks for ranks in (2, 3, 5, 1) if self.sequences % ranks == 0)
+        for ranks in (1, several):
+            with self.subTest(ranks):
+                whole = self.losses(ranks)
+                packed = self.losses(ranks, data__train=self.packed["train"],
+                                     data__eval=self.packed["eval"])
+                for found, want in zip(packed, whole):
+                    self.assertLessEqual(abs(found - want), LOSS_F32 * max(1.0, abs(want)))
+
+    def test_a_damaged_pack_is_named(self):
+        shard = sorted(self.packed["train"].glob("part_*"))[1]
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1])
+        try:
+            done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                     data__train=self.packed["train"]), ranks=2)
+        finally:
+            shard.write_bytes(good)
+        self.assert_failure(done, 4, shard)
+
+
+if __name__ == "__main__":
+    main()
