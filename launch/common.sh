@@ -56,24 +56,26 @@ run_srun() {
     "$launch_dir/bind_rank.sh" "$@"
 }
 
-# Waits for a process of this script. A SIGTERM to the script becomes SIGNAL to the process, which may
-# take its time to save.
+# Waits for a process of this script. A SIGTERM or Ctrl-C to the script becomes SIGNAL to the process,
+# which may take its time to save.
 wait_and_pass_on() {  # SIGNAL, process id
   local status=0
   # shellcheck disable=SC2064
-  trap "kill -$1 $2 2> /dev/null || true" TERM
+  trap "kill -$1 $2 2> /dev/null || true" TERM INT
   wait "$2" || status=$?
   while kill -0 "$2" 2> /dev/null; do
     status=0
     wait "$2" || status=$?
   done
-  trap - TERM
+  trap - TERM INT
   return "$status"
 }
 
 # mpirun answers SIGTERM by killing the ranks within seconds; SIGUSR1 it passes on, and the ranks
-# save and end with 75.
+# save and end with 75. In a process group of its own, it does not get a terminal's Ctrl-C too.
 run_mpirun() {
-  mpirun "$@" &
+  set -m
+  mpirun "$@" < /dev/null &
+  set +m
   wait_and_pass_on USR1 $!
 }

@@ -3,9 +3,11 @@
 usage: launch_scripts_test.py SOURCE_DIR
 """
 
+import itertools
 import os
 import pathlib
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -50,7 +52,7 @@ class LaunchScripts(unittest.TestCase):
         return subprocess.Popen(
             ["bash", str(LAUNCH / script), *map(str, arguments)],
             env=clean, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT, start_new_session=True,
         )
 
     def start(self, script, *arguments, **environment):
@@ -144,21 +146,25 @@ class LaunchScripts(unittest.TestCase):
         self.assertEqual(run.returncode, 5, run.stdout)
         self.assertIn("profile_nsys.sh: nsys is not here; install", run.stdout.decode())
 
-    def test_sigterm_reaches_mpirun_as_the_signal_that_it_passes_on(self):
+    def test_sigterm_and_ctrl_c_reach_mpirun_as_the_signal_that_it_passes_on(self):
         ready = self.folder / "ready"
         self.stand_in("mpirun", f"""
 trap 'echo ending; sleep 0.3; echo saved; exit 75' USR1
-trap 'echo killed; exit 143' TERM
+trap 'echo killed; exit 143' TERM INT
 touch '{ready}'
 for _ in {{1..600}}; do sleep 0.05; done""")
-        for script in (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2"],
-                       ["run_and_time.sh", "--ranks", "2"]):
+        scripts = (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2"],
+                   ["run_and_time.sh", "--ranks", "2"])
+        for script, is_terminal in itertools.product(scripts, (False, True)):
             ready.unlink(missing_ok=True)
             run = self.launch(script[0], *script[1:], self.config, LOGDIR=str(self.folder / "runs"))
             while not ready.exists():
                 self.assertIsNone(run.poll())
                 time.sleep(0.02)
-            run.terminate()
+            if is_terminal:  # which signals all of the foreground
+                os.killpg(run.pid, signal.SIGINT)
+            else:
+                run.terminate()
             output = run.communicate(timeout=60)[0].decode()
             self.assertEqual(run.returncode, 75, output)
             self.assertEqual(output.splitlines()[-1], "saved", output)

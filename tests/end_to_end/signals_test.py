@@ -28,12 +28,13 @@ class Signals(EndToEnd):
         with Running("train", *self.words(folder), ranks=ranks) as run:
             self.check(folder, run, stop)
 
-    def check_script(self, script, *options):
+    def check_script(self, script, *options,
+                     stop=lambda run: run.process.send_signal(signal.SIGTERM)):
         folder = self.new_folder()
         config = self.new_folder("config").with_suffix(".yaml")
         config.write_text("train: {seed: 3}\n")
         with Running(*options, config, *self.words(folder), script=script) as run:
-            self.check(folder, run, lambda run: run.process.send_signal(signal.SIGTERM))
+            self.check(folder, run, stop)
 
     def test_sigterm_to_one_process(self):
         self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))
@@ -50,6 +51,11 @@ class Signals(EndToEnd):
     def test_sigterm_to_the_script_of_one_machine(self):
         for ranks in (1, 2):
             self.check_script("run_local.sh", "--ranks", ranks)
+
+    def test_ctrl_c_at_the_script_of_one_machine(self):
+        for ranks in (1, 2):
+            self.check_script("run_local.sh", "--ranks", ranks,
+                              stop=lambda run: os.killpg(run.process.pid, signal.SIGINT))
 
     def test_sigterm_to_the_script_of_several_machines(self):
         self.check_script("run_mpirun.sh", "--hosts", "localhost:2")
