@@ -82,7 +82,10 @@ std::string kernel_bench_text(const KernelBenchReport& report) {
       report.peak_bytes_per_second > 0
           ? fixed_text(report.peak_bytes_per_second / 1e9, 1) + " GB/s, given"
           : "a plain copy of as many bytes",
-      "; of products ", fixed_text(report.peak_flops_per_second / 1e12, 3), " TFLOP/s\n");
+      report.peak_flops_per_second > 0
+          ? concat("; of products ", fixed_text(report.peak_flops_per_second / 1e12, 3), " TFLOP/s")
+          : "",
+      "\n");
   return text;
 }
 

@@ -102,8 +102,7 @@ OpBench::OpBench(const Parts& parts)
   busy_ = parts_.device->allocate(kBusyBytes);
   const auto after = parts_.device->make_event();
   parts_.stream->wait_on_host();
-  parts_.device->copy(*parts_.stream, busy_.data(),
-                      static_cast<char*>(busy_.data()) + kBusyBytes / 2, kBusyBytes / 2);
+  enqueue_copies(8);
   parts_.stream->record(*after);
   is_asynchronous_ = !after->is_done();
   parts_.stream->wait_on_host();
@@ -235,10 +234,9 @@ void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
   }
 }
 
-void OpBench::keep_device_busy() {
-  if (!is_asynchronous_) return;
+void OpBench::enqueue_copies(int count) {
   char* const data = static_cast<char*>(busy_.data());
-  for (int i = 0; i < kBusyCopies; ++i) {
+  for (int i = 0; i < count; ++i) {
     parts_.device->copy(*parts_.stream, data, data + kBusyBytes / 2, kBusyBytes / 2);
   }
 }
@@ -253,7 +251,7 @@ std::vector<double> OpBench::time_us(const std::function<void(int64_t)>& launch,
   while (std::ssize(times) < launches) {
     const auto count =
         static_cast<size_t>(std::min(launches - std::ssize(times), std::ssize(borders) - 1));
-    keep_device_busy();
+    if (is_asynchronous_) enqueue_copies(kBusyCopies);
     parts_.stream->record(*borders[0]);
     for (size_t i = 0; i < count; ++i) {
       launch(kWarmUps + std::ssize(times) + static_cast<int64_t>(i));

@@ -56,7 +56,7 @@ class OpBench {
   void check(const OpCase& op, const Set& set, OpResult& result);
   void compare(const BenchTensor& tensor, const View& found, const View& wanted, OpResult& result);
   std::vector<char> download(const View& view, int64_t bytes);
-  void keep_device_busy();
+  void enqueue_copies(int count);
   std::vector<double> time_us(const std::function<void(int64_t)>& launch, int64_t launches);
   double time_copy_us(double bytes, int64_t launches);
 

@@ -64,6 +64,24 @@ TEST_F(OpBenchTest, ARoundingIsAllowed) {
   EXPECT_LE(result.error, 1);
 }
 
+// Casts and scalings run in half precision on the CPU too; the reference gets the rounded values
+// and computes in f32.
+TEST_F(OpBenchTest, HalfPrecisionMayRoundAndNothingMore) {
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    OpBench bench({.device = device_.get(), .stream = stream_.get(), .ops = ops_.get(), .io = io});
+    const OpResult right = bench.run(tripled([](const OpCall&) {}), 1);
+    EXPECT_GT(right.error, 0) << name(io);
+    EXPECT_LE(right.error, 1) << name(io);
+    EXPECT_EQ(right.bytes, 4.0 * 100 * 8 * 2);
+    const double allowed = 8 * rounding_unit(io);
+    const OpCase wrong = tripled([&](const OpCall& c) {
+      c.ops.scale(
+          {.values = c.tensors[1].reshaped({c.tensors[1].elements()}), .factor = 1 + 2 * allowed});
+    });
+    EXPECT_GT(bench.run(wrong, 1).error, 1) << name(io);
+  }
+}
+
 BenchModel tiny_model() {
   return {.hidden = 16,
           .heads = 2,
