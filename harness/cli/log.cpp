@@ -56,12 +56,12 @@ std::vector<std::string> result_files(const std::string& path) {
 
 // What metrics.jsonl says about the curve, beside a run folder or the result file in one.
 std::string curve_report_of(const std::string& path) {
-  const fs::path given = fs::path(path);
+  const fs::path given = fs::absolute(path);
   for (const fs::path& folder : {given, given.parent_path().parent_path()}) {
     const fs::path metrics = folder / "metrics.jsonl";
     std::error_code missing;
     if (fs::file_size(metrics, missing) > 0 && !missing) {
-      return curve_report(read_metrics(metrics.string()));
+      return curve_report(path, read_metrics(metrics.string()));
     }
   }
   return "";
@@ -89,11 +89,12 @@ int run_check(const CheckOptions& options) {
 }
 
 int run_plot(const PlotOptions& options) {
-  const std::string metrics = file_of(options.path, "metrics.jsonl");
-  const std::string beside = (fs::path(metrics).parent_path() / "plots").string();
+  const std::string path = file_of(options.path, "metrics.jsonl");
+  const std::string beside = (fs::path(path).parent_path() / "plots").string();
   const std::string output = options.output.empty() ? beside : options.output;
+  const Metrics metrics = read_metrics(path);
   plot_metrics(metrics, output, options.published);
-  std::cout << "written: " << output << "/*.svg\n" << curve_report(read_metrics(metrics));
+  std::cout << "written: " << output << "/*.svg\n" << curve_report(path, metrics);
   return 0;
 }
 

@@ -182,10 +182,10 @@ std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   return remarks;
 }
 
-std::string curve_report(const Metrics& metrics) {
+std::string curve_report(const std::string& path, const Metrics& metrics) {
   std::string text;
   for (const CurveRemark& remark : examine_curve(metrics)) {
-    text += concat("curve: ", remark.shape, ": ", remark.text, "\n");
+    text += concat(path, ": curve: ", remark.shape, ": ", remark.text, "\n");
   }
   return text;
 }

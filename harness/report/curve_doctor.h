@@ -35,7 +35,7 @@ std::optional<CurveRemark> word_frequencies_only(const Metrics& metrics);
 /// A loss scale below 1, or falling in sixteen records in a row.
 std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics);
 
-/// "curve: SHAPE: TEXT" per remark, a line each; "" without remarks.
-std::string curve_report(const Metrics& metrics);
+/// "PATH: curve: SHAPE: TEXT" per remark, a line each; "" without remarks.
+std::string curve_report(const std::string& path, const Metrics& metrics);
 
 }  // namespace bertha

@@ -23,6 +23,9 @@ struct MlperfCheckOptions {
   RuleSet rule_set = RuleSet::k5_0_0;
   /// What some evaluation has to reach. The benchmark's is 0.720; small runs have their own.
   double target_accuracy = 0.720;
+  /// Whether a log without a good seed is at fault by itself; over several logs seeds are looked at
+  /// together.
+  bool check_seeds = true;
 };
 
 struct MlperfCheckResult {

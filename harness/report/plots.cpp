@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "harness/report/files.h"
-#include "harness/report/metrics.h"
 #include "harness/report/published_curves.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
@@ -116,9 +115,7 @@ LineChart learning_rate_chart(const Metrics& metrics) {
 
 }  // namespace
 
-void plot_metrics(const std::string& metrics_path, const std::string& out_dir,
-                  PublishedBand published) {
-  const Metrics metrics = read_metrics(metrics_path);
+void plot_metrics(const Metrics& metrics, const std::string& out_dir, PublishedBand published) {
   std::error_code error;
   std::filesystem::create_directories(out_dir, error);
   if (error) {

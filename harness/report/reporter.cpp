@@ -120,7 +120,7 @@ class FileReporter final : public Reporter {
     const bool open = metrics_ != nullptr;
     metrics_.reset();
     if (open && config_.log.plots) {
-      plot_metrics(run_dir_ + "/metrics.jsonl", run_dir_ + "/plots");
+      plot_metrics(read_metrics(run_dir_ + "/metrics.jsonl"), run_dir_ + "/plots");
     }
   }
 

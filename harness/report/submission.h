@@ -21,6 +21,7 @@ struct ResultFile {
   double best_accuracy = 0;
   double minutes = 0;                   // from run_start to run_stop; 0 when one is missing
   std::vector<std::string> seeds = {};  // "4711 of file.cpp:12"
+  bool seeds_readable = true;           // no line is torn, no seed lacks value or place
 };
 
 /// Where a run's samples to the target are read: with each accuracy, or once in train_samples.

@@ -192,18 +192,21 @@ class Run:
     """One of ten runs: nine of them alike but for the seed."""
 
     def __init__(self, seed, samples=2_500_000, batch_seqs=448, status="success", accuracy=0.7203,
-                 minutes=15.0):
+                 minutes=15.0, change=None):
         self.seed = seed
         self.samples = samples
         self.batch_seqs = batch_seqs
         self.status = status
         self.accuracy = accuracy
         self.minutes = minutes
+        self.change = change  # of the Log, or None
 
     def write(self, path):
         write_log(path, batch_seqs=self.batch_seqs, seed=self.seed, status=self.status,
                   run_ms=int(self.minutes * 60_000),
                   evaluations=((150_000, 0.37), (self.samples, self.accuracy)))
+        if self.change is not None:
+            path.write_text(self.change(Log(path.read_text())).text())
 
 
 def ten(samples, batch_seqs=448, spread=40_000, runs=10, **changes):
@@ -235,6 +238,14 @@ FOLDERS = {
     "two runs miss": (False, "not converged: 2 of 10", ten(2_500_000, run_4=MISSED, run_7=MISSED)),
     "one run is aborted after the target": (True, "passed: ", ten(
         2_500_000, run_2=dict(status="aborted"))),
+    "one log lacks a key": (True, "passed: ", ten(
+        2_500_000, run_3=dict(change=lambda log: log.without("train_samples")))),
+    "one log has a torn record": (False, "passed: ", ten(
+        2_500_000, run_3=dict(change=lambda log: log.torn("d_batch_size")))),
+    "one log has no seed": (False, "passed: ", ten(
+        2_500_000, run_3=dict(change=lambda log: log.without("seed")))),
+    "one seed has no place": (False, "passed: ", ten(
+        2_500_000, run_3=dict(change=lambda log: log.edited("seed", metadata={})))),
     "nine runs": (False, "passed: ", ten(2_500_000, runs=9)),
     "eleven runs": (False, "passed: ", ten(2_500_000, runs=11)),
     "two batch sizes": (False, "not tested: ", ten(2_500_000, run_9=dict(batch_seqs=449))),

@@ -70,7 +70,7 @@ bool drawn(int64_t parameters, double target, PublishedBand published) {
     file.run(config, facts);
     file.eval(test::test_eval(335, 0.37));
   }
-  plot_metrics(folder.path("m"), folder.path("plots"), published);
+  plot_metrics(read_metrics(folder.path("m")), folder.path("plots"), published);
   return std::filesystem::exists(folder.path("plots/accuracy_by_samples.svg"));
 }
 
@@ -90,7 +90,7 @@ TEST(PublishedBand, TheChartHasSamplesBelowAndTheBandBehindTheRun) {
     file.run(test::test_config(), test::test_facts());
     file.eval(test::test_eval(335, 0.3731));
   }
-  plot_metrics(folder.path("m"), folder.path(), PublishedBand::kAlways);
+  plot_metrics(read_metrics(folder.path("m")), folder.path(), PublishedBand::kAlways);
   const std::string svg = read_text_file(folder.path("accuracy_by_samples.svg"));
   EXPECT_THAT(svg, testing::HasSubstr("eval 0.3731"));
   EXPECT_THAT(svg, testing::HasSubstr("Baidu v2.0, 8 A100, batch 448"));

@@ -251,7 +251,7 @@ TEST(Plots, MetricsBecomeFourChartsWithTheirLastValues) {
   for (const int64_t step : {15, 30}) {
     file.eval(test::test_eval(step, 0.01 * static_cast<double>(step)));
   }
-  plot_metrics(folder.path("m"), folder.path("new/plots"));
+  plot_metrics(read_metrics(folder.path("m")), folder.path("new/plots"));
   const auto plot = [&](const char* name) {
     const std::string svg = read_text_file(folder.path("new/plots/") + name);
     expect_well_formed(svg);
@@ -270,7 +270,7 @@ TEST(Plots, MetricsBecomeFourChartsWithTheirLastValues) {
 TEST(Plots, ARunThatEndedBeforeItsFirstStepHasEmptyCharts) {
   const test::TempFolder folder;
   MetricsFile(folder.path("m")).run(test::test_config(), test::test_facts());
-  plot_metrics(folder.path("m"), folder.path("plots"));
+  plot_metrics(read_metrics(folder.path("m")), folder.path("plots"));
   EXPECT_THAT(read_text_file(folder.path("plots/loss.svg")), HasSubstr("no data"));
 }
 
@@ -278,7 +278,7 @@ TEST(Plots, APlaceThatCannotBeWrittenIsNamed) {
   const test::TempFolder folder;
   MetricsFile(folder.path("m")).run(test::test_config(), test::test_facts());
   try {
-    plot_metrics(folder.path("m"), folder.path("m/plots"));
+    plot_metrics(read_metrics(folder.path("m")), folder.path("m/plots"));
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);
