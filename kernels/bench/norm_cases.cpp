@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "kernels/bench/case_parts.h"
@@ -103,6 +105,20 @@ void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
   cases.push_back(std::move(op));
 }
 
+namespace {
+
+/// How often the most frequent word occurs: as many adds to one row of the word table.
+int64_t most_of_one_word(const BenchBatch& batch, int64_t tokens) {
+  std::map<int32_t, int64_t> counts;
+  int64_t most = 1;
+  for (int64_t t = 0; t < tokens; ++t) {
+    most = std::max(most, ++counts[batch.word_ids[static_cast<size_t>(t)]]);
+  }
+  return most;
+}
+
+}  // namespace
+
 void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>& cases) {
   const Part part = checked_part(batch);
   const Rows r{batch.rows(), part.tokens, m.hidden};
@@ -175,6 +191,7 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
       op.tensors[i].is_result = true;
       op.tensors[i].terms = part.tokens;
     }
+    if (!sorted) op.tensors[3].roundings = most_of_one_word(batch, part.tokens);
     op.tensors[8].passes = 3;  // sum; a word's row read and written
     op.tensors[9].passes = 0;
     BenchTensor order = ids("rows_by_word", batch.rows_by_word, part.tokens);

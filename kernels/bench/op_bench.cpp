@@ -168,9 +168,9 @@ std::vector<char> OpBench::download(const View& view, int64_t bytes) {
   return values;
 }
 
-// What the device may differ by: a few roundings of its dtype (a result is rounded once, what it
-// is made from some times), and those of sums in f32, which grow as the root of their terms (Higham
-// and Mary 2019) with a factor for the largest of many; relative to the largest value.
+// What the device may differ by: roundings to its dtype (a result passes one or more, what it is
+// made from some) and those of sums in f32. Both grow as the root of their number (Higham and Mary
+// 2019), with a factor for the largest of many; relative to the largest value.
 void OpBench::compare(const BenchTensor& tensor, const View& found, const View& wanted,
                       OpResult& result) {
   const std::vector<char> device = download(found, wanted.elements() * size_bytes(found.dtype));
@@ -184,8 +184,9 @@ void OpBench::compare(const BenchTensor& tensor, const View& found, const View& 
     difference = std::isnan(off) ? HUGE_VAL : std::max(difference, off);
   }
   const bool is_exact = found.dtype == DType::kU8 || found.dtype == DType::kI64;
-  const double allowed = 8 * rounding_unit(parts_.io) +
-                         6 * (std::sqrt(static_cast<double>(tensor.terms)) + 1) * 0x1p-24;
+  const auto root = [](int64_t count) { return std::sqrt(static_cast<double>(count)); };
+  const double allowed = 4 * (root(tensor.roundings) + 1) * rounding_unit(parts_.io) +
+                         6 * (root(tensor.terms) + 1) * 0x1p-24;
   double error = difference;
   if (difference > 0)
     error = is_exact || largest == 0 ? HUGE_VAL : difference / (allowed * largest);

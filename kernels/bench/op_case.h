@@ -23,7 +23,8 @@ struct BenchTensor {
   std::vector<char> bytes = {};       // these values instead
   double passes = 0;                  // how often the operation reads or writes it, per element
   bool is_result = false;             // compared with the reference
-  int64_t terms = 1;                  // that a compared element sums up
+  int64_t terms = 1;                  // that a compared element sums up in f32
+  int64_t roundings = 1;              // to the benchmarked dtype, one after another
   // While checking, what lies beyond the checked rows: nothing, so that sums over all rows equal
   // the reference's. Zeros, or for i32 the id -1.
   bool is_empty_beyond = false;
