@@ -41,6 +41,7 @@ int report(const Failure& failure, const CommandContext& context) {
       world != nullptr && world->size() > 1 && context.error_scope == ErrorScope::kThisRank;
   if (one_rank) end_all_ranks(*world, static_cast<ExitCode>(failure.code), failure.what);
   if (world == nullptr || world->rank() == 0) print_error(context.terminal, failure.what);
+  record_line(LogLevel::kError, failure.what);
   return failure.code;
 }
 
@@ -77,6 +78,7 @@ int run_bertha(const std::vector<std::string>& arguments) {
   });
   if (failure) code = report(*failure, context);
   set_log_sink({});
+  set_log_record({});
   return code;
 }
 

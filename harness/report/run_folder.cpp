@@ -1,16 +1,14 @@
 #include "harness/report/run_folder.h"
 
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "harness/report/files.h"
 #include "harness/report/host_facts.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -19,15 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string local_time(int64_t time_ms, const char* format) {
-  const std::time_t seconds = static_cast<std::time_t>(time_ms / 1000);
-  std::tm parts{};
-  localtime_r(&seconds, &parts);
-  std::array<char, 64> text{};
-  std::strftime(text.data(), text.size(), format, &parts);
-  return text.data();
-}
 
 [[noreturn]] void fail_to_make(const std::string& path, const std::error_code& error) {
   fail(ExitCode::kData, path, ": cannot make this folder: ", error.message(),
@@ -44,8 +33,8 @@ bool make_folder(const std::string& path) {
 }
 
 std::string make_dated_folder(const RunFolderRequest& request, int64_t start_ms) {
-  const std::string stem =
-      concat(request.parent_dir, "/", request.run_name, "-", local_time(start_ms, "%Y%m%d-%H%M%S"));
+  const std::string stem = concat(request.parent_dir, "/", request.run_name, "-",
+                                  local_time_text(start_ms, "%Y%m%d-%H%M%S"));
   std::string path = stem;
   for (int64_t same_second = 2; !make_folder(path); ++same_second) {
     path = concat(stem, "-", same_second);
@@ -61,7 +50,7 @@ Json object_of(const RunFolderRequest::Pairs& pairs) {
 
 std::string environment_json(const RunFolderRequest& request, int64_t start_ms) {
   const HostFacts host = read_host_facts();
-  const Json facts = {{"started", local_time(start_ms, "%Y-%m-%dT%H:%M:%S%z")},
+  const Json facts = {{"started", local_time_text(start_ms, "%Y-%m-%dT%H:%M:%S%z")},
                       {"command_line", request.command_line},
                       {"git_hash", request.git_hash},
                       {"world_size", request.world_size},
@@ -104,12 +93,6 @@ void point_latest_to(const fs::path& run_dir) {
 }
 
 }  // namespace
-
-std::string rank_log_path(const std::string& run_dir, int64_t rank) {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "/logs/rank_%04lld.log", static_cast<long long>(rank));
-  return run_dir + name.data();
-}
 
 std::string checkpoint_dir(const std::string& run_dir) { return run_dir + "/ckpt"; }
 

@@ -31,7 +31,8 @@ struct RunFolder {
 };
 
 /// Makes the folder of a run, or completes the one that a run continues:
-///   resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/ logs/rank_0000.log ckpt/
+///   resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
+///   logs/rank_0000.log ckpt/
 /// In a folder that existed, resolved.yaml and env.json stay as they are and this start adds
 /// resolved.resume1.yaml and env.resume1.json. <parent_dir>/latest then points to the newest folder
 /// with a date. Called on rank 0 only; the other ranks are told the path.
@@ -39,8 +40,6 @@ struct RunFolder {
 /// Errors    Error(kData) with the path and the system's reason when the place cannot be written.
 RunFolder make_run_folder(const RunFolderRequest& request);
 
-/// logs/rank_0007.log in the run folder.
-std::string rank_log_path(const std::string& run_dir, int64_t rank);
 /// ckpt in the run folder.
 std::string checkpoint_dir(const std::string& run_dir);
 

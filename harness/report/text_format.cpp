@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "kernels/base/error.h"
 
@@ -76,6 +77,15 @@ std::string bytes_text(int64_t bytes) {
     ++unit;
   }
   return concat(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
+}
+
+std::string local_time_text(int64_t time_ms, const char* format) {
+  const std::time_t seconds = static_cast<std::time_t>(time_ms / 1000);
+  std::tm parts{};
+  localtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  std::strftime(text.data(), text.size(), format, &parts);
+  return text.data();
 }
 
 }  // namespace bertha

@@ -1,8 +1,12 @@
 #include "harness/train/start.h"
 
+#include <unistd.h>
+
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
+#include "harness/comm/rank_failure.h"
 #include "harness/config/load.h"
+#include "harness/report/rank_log.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
@@ -10,6 +14,7 @@
 #include "harness/train/finish.h"
 #include "harness/train/milestones.h"
 #include "harness/train/warm_up.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -136,6 +141,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
                   .world = &world,
                   .run_dir = agree_on_folder(config, world, info)};
   run.config.log.run_dir = run.run_dir;
+  start_rank_log(run.run_dir, world.rank());
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
   run.session = std::make_unique<Session>(run.config, world);
@@ -150,6 +156,9 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   begin_or_go_on(run);
   run.reporter->init_stop(facts_of(run));
   run.reporter->event(session.cores.description);
+  log_line(LogLevel::kDebug,
+           concat(rank_name(world), ", process ", getpid(), ": ",
+                  session.backend.device->description(), ", ", session.cores.description));
   return run;
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 struct LogState {
   std::mutex mutex;
-  std::function<void(LogLevel, const std::string&)> sink;
+  LogSink sink;
+  LogSink record;
 };
 
 LogState& log_state() {
@@ -36,6 +37,7 @@ const char* tag(LogLevel level) {
 void log_line(LogLevel level, const std::string& text) {
   LogState& state = log_state();
   const std::lock_guard<std::mutex> lock(state.mutex);
+  if (state.record) state.record(level, text);
   if (state.sink) {
     state.sink(level, text);
     return;
@@ -44,10 +46,22 @@ void log_line(LogLevel level, const std::string& text) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-void set_log_sink(std::function<void(LogLevel, const std::string&)> sink) {
+void set_log_sink(LogSink sink) {
   LogState& state = log_state();
   const std::lock_guard<std::mutex> lock(state.mutex);
   state.sink = std::move(sink);
+}
+
+void set_log_record(LogSink record) {
+  LogState& state = log_state();
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  state.record = std::move(record);
+}
+
+void record_line(LogLevel level, const std::string& text) {
+  LogState& state = log_state();
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  if (state.record) state.record(level, text);
 }
 
 }  // namespace bertha

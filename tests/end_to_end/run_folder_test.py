@@ -55,6 +55,16 @@ class RunFolder(EndToEnd):
         self.assertEqual([r["value"] for r in accuracies],
                          [e["mlm_accuracy"] for e in records(self.folder, "eval")])
 
+    def test_every_rank_has_its_log(self):
+        for rank in (0, 1):
+            text = (self.folder / "logs" / f"rank_{rank:04d}.log").read_text()
+            self.assertIn(f"debug: rank {rank} of 2 on ", text)
+        folder = self.new_folder()
+        self.train(folder, ranks=2, code=4, checkpoint__init="/nowhere")
+        texts = [path.read_text() for path in sorted((folder / "logs").iterdir())]
+        self.assertEqual(len(texts), 2)
+        self.assertTrue(any("error: /nowhere" in text for text in texts), texts)
+
     def test_a_target_of_another_run_is_not_met(self):
         folder = self.new_folder()
         self.train(folder, code=3, train__target_accuracy=0.9, train__max_steps=3)

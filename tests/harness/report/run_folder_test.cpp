@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/report/host_facts.h"
+#include "harness/report/rank_log.h"
+#include "kernels/base/log.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
@@ -142,10 +144,31 @@ TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
                                                 HasSubstr("No such file or directory")));
 }
 
-TEST(RunFolder, PathsOfItsPartsAreFixed) {
-  EXPECT_EQ(rank_log_path("runs/x", 7), "runs/x/logs/rank_0007.log");
+TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt"); }
+
+TEST(RankLog, EveryLineOfARankIsInItsFileWithItsLevel) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.path("logs"));
+  std::vector<std::string> console;
+  set_log_sink([&](LogLevel, const std::string& text) { console.push_back(text); });
+  start_rank_log(folder.path(), 7);
+  log_line(LogLevel::kDebug, "cores 0 to 3");
+  log_line(LogLevel::kWarning, "slow disk");
+  record_line(LogLevel::kError, "said already");
+  set_log_record({});
+  log_line(LogLevel::kInfo, "later");
+  set_log_sink({});
+  EXPECT_THAT(console, testing::ElementsAre("cores 0 to 3", "slow disk", "later"));
+  const std::string day = "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{4} ";
+  EXPECT_THAT(test::lines_of(folder.path("logs/rank_0007.log")),
+              testing::ElementsAre(testing::MatchesRegex(day + "debug: cores 0 to 3"),
+                                   testing::MatchesRegex(day + "warning: slow disk"),
+                                   testing::MatchesRegex(day + "error: said already")));
+}
+
+TEST(RankLog, AFileThatCannotBeOpenedIsNamed) {
+  EXPECT_THROW(start_rank_log("/proc/nowhere", 0), Error);
   EXPECT_EQ(rank_log_path("runs/x", 12345), "runs/x/logs/rank_12345.log");
-  EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt");
 }
 
 }  // namespace
