@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/gelu_erf.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
@@ -27,6 +28,9 @@ void activate(Activation activation, const float* z, int64_t count, float* y) {
     case Activation::kTanh:  // the pooler only: a row per sequence
       for (int64_t i = 0; i < count; ++i) y[i] = std::tanh(z[i]);
       return;
+    case Activation::kGeluErf:
+      for (int64_t i = 0; i < count; ++i) y[i] = gelu_erf(z[i]);
+      return;
   }
 }
 
@@ -44,6 +48,9 @@ void differentiate(Activation activation, const float* dy, const float* saved, i
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (1.0f - saved[i] * saved[i]);
       return;
+    case Activation::kGeluErf:
+      for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * gelu_erf_derivative(saved[i]);
+      return;
   }
 }
 
@@ -55,7 +62,7 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   const int64_t outputs = args.weight.extent(0);
   float* y = args.y.as<float>();
   // The value before the activation goes where it is wanted; the activation then reads it there.
-  float* z = args.activation == Activation::kGelu ? args.pre_activation.as<float>() : y;
+  float* z = keeps_pre_activation(args.activation) ? args.pre_activation.as<float>() : y;
   const float* bias = args.bias.has_data() ? args.bias.as<float>() : nullptr;
   const Product product{.transpose_b = Transpose::kYes,
                         .m = args.x.extent(0),

@@ -34,4 +34,13 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   return s + c * s * (e * s) * gelu_detail::kTwiceRoot * (1.0f + 3.0f * square);
 }
 
+/// The exact form, z Phi(z) with the distribution of the standard normal, and its derivative.
+__device__ __forceinline__ float gelu_erf(float z) { return z * normcdff(z); }
+
+__device__ __forceinline__ float gelu_erf_derivative(float z) {
+  constexpr float kNormalPeak = 0.398942280401432678f;  // 1 / sqrt(2 pi)
+  const float c = gelu_detail::clamp(z);
+  return normcdff(c) + c * kNormalPeak * expf(-0.5f * c * c);
+}
+
 }  // namespace bertha

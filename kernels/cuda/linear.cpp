@@ -109,7 +109,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
     key.epilogue = GemmEpilogue::kBias;
   }
 
-  const View& z = args.activation == Activation::kGelu ? args.pre_activation : args.y;
+  const View& z = keeps_pre_activation(args.activation) ? args.pre_activation : args.y;
   const GemmOperands operands{
       .a = args.weight.data, .b = args.x.data, .d = z.data, .bias = args.bias.data};
   const GemmPlan* with_bias = key.epilogue == GemmEpilogue::kBias ? plans.find(key) : nullptr;

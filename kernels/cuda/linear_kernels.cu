@@ -11,7 +11,8 @@
 //   gelu'                         24,576 x 4,096    217   2.79   likewise
 //
 // Of the activations only gelu' of the masked positions (3,712 x 1,024), tanh of the pooler and
-// f32 come here in training, so their arithmetic stays that of the reference.
+// f32 come here in training, so their arithmetic stays that of the reference. A model with the erf
+// form (model.gelu), for which cublasLt has no epilogue, takes the two GELU passes in every layer.
 
 #include "kernels/cuda/linear_kernels.h"
 
@@ -33,14 +34,16 @@ template <Activation kActivation>
 __device__ __forceinline__ float activated(float z) {
   if constexpr (kActivation == Activation::kGelu) return gelu(z);
   if constexpr (kActivation == Activation::kTanh) return tanhf(z);
+  if constexpr (kActivation == Activation::kGeluErf) return gelu_erf(z);
   return z;
 }
 
-/// From the pre-activation (gelu) or the output (tanh).
+/// From the pre-activation (GELUs) or the output (tanh).
 template <Activation kActivation>
 __device__ __forceinline__ float slope(float saved) {
   if constexpr (kActivation == Activation::kGelu) return gelu_derivative(saved);
   if constexpr (kActivation == Activation::kTanh) return 1.0f - saved * saved;
+  if constexpr (kActivation == Activation::kGeluErf) return gelu_erf_derivative(saved);
   return 1.0f;
 }
 
@@ -184,6 +187,8 @@ void dispatch_activation(Activation activation, const Work& work) {
       return work(ActivationTag<Activation::kGelu>{});
     case Activation::kTanh:
       return work(ActivationTag<Activation::kTanh>{});
+    case Activation::kGeluErf:
+      return work(ActivationTag<Activation::kGeluErf>{});
   }
 }
 

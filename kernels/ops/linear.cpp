@@ -31,11 +31,11 @@ void validate(const LinearFwd& args) {
   check.view("weight", args.weight, io, {outputs, inputs});
   check.optional_view("bias", args.bias, io, {outputs});
   check.view("y", args.y, io, {rows, outputs});
-  if (args.activation == Activation::kGelu) {
+  if (keeps_pre_activation(args.activation)) {
     check.view("pre_activation", args.pre_activation, io, {rows, outputs});
   } else if (args.pre_activation.data != nullptr) {
     check.refuse("pre_activation", "is ", args.pre_activation.shape_text(),
-                 " without kGelu, want no data");
+                 " without a GELU, want no data");
   }
 }
 

@@ -5,22 +5,28 @@
 namespace bertha {
 
 /// Applied to x * w^T + bias. kGelu is the tanh form:
-/// 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
-enum class Activation : uint8_t { kNone, kGelu, kTanh };
+/// 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); kGeluErf is the exact one:
+/// 0.5 z (1 + erf(z / sqrt(2))).
+enum class Activation : uint8_t { kNone, kGelu, kTanh, kGeluErf };
+
+/// Whether backward needs the values before the activation; kTanh needs those after it.
+constexpr bool keeps_pre_activation(Activation activation) {
+  return activation == Activation::kGelu || activation == Activation::kGeluErf;
+}
 
 /// y = activation(x * w^T + bias).
 ///
 /// Letters   T = rows, K = inputs, N = outputs.
 /// Dtypes    io is one of f32, f16, bf16; products accumulate in f32.
-/// Writes    overwrites y and, for kGelu, pre_activation. For kNone and kTanh give pre_activation
-///           no data; backward of kTanh needs y only.
+/// Writes    overwrites y and, for both GELUs, pre_activation. For kNone and kTanh give
+///           pre_activation no data; backward of kTanh needs y only.
 /// Needs     T == 0 is a no-op. bias without data means no bias.
 struct LinearFwd {
   View x;               // io [T, K]
   View weight;          // io [N, K]
   View bias;            // io [N]
   View y;               // io [T, N]  out
-  View pre_activation;  // io [T, N]  out for kGelu: x * w^T + bias, saved for backward
+  View pre_activation;  // io [T, N]  out for GELUs: x * w^T + bias, saved for backward
   Activation activation = Activation::kNone;
 };
 
@@ -32,7 +38,7 @@ struct LinearFwd {
 struct LinearBwdData {
   View dy;      // io [T, N]
   View weight;  // io [N, K]
-  View saved;   // io [T, K]  kGelu: the pre-activation below; kTanh: its output; kNone: no data
+  View saved;   // io [T, K]  GELUs: the pre-activation below; kTanh: its output; kNone: no data
   View dx;      // io [T, K]  out
   Activation activation = Activation::kNone;
   Accumulate accumulate = Accumulate::kNo;
@@ -53,7 +59,7 @@ struct LinearBwdWeight {
 /// dx may be dy.
 struct ActivationBwd {
   View dy;     // io [T, N]
-  View saved;  // io [T, N]  kGelu: pre-activation; kTanh: output
+  View saved;  // io [T, N]  GELUs: pre-activation; kTanh: output
   View dx;     // io [T, N]  out
   Activation activation = Activation::kGelu;
 };

@@ -14,7 +14,8 @@
 namespace bertha::testing {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh};
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh,
+                                       Activation::kGeluErf};
 
 struct Shape {
   int64_t rows, inputs, outputs;
@@ -78,8 +79,7 @@ double sum_rounding(DType dtype, float sum, float before) {
 
 /// y and the pre-activation of one forward pass.
 struct Forward {
-  HostTensor<float> y;
-  HostTensor<float> z;
+  HostTensor<float> y, z;
 };
 
 Forward forward(const TestBackend& backend, const Case& c, DType dtype, bool with_bias,
@@ -93,7 +93,7 @@ Forward forward(const TestBackend& backend, const Case& c, DType dtype, bool wit
                            .weight = weight.view(),
                            .bias = with_bias ? bias.view() : View(),
                            .y = y.view(),
-                           .pre_activation = activation == Activation::kGelu ? z.view() : View(),
+                           .pre_activation = keeps_pre_activation(activation) ? z.view() : View(),
                            .activation = activation});
   return {.y = y.floats(), .z = z.floats()};
 }
@@ -104,9 +104,8 @@ void expect_forward(const Case& c, bool with_bias, Activation activation, const 
   // Without an activation y is z.
   const HostTensor<float> z = forward(cpu(), c, DType::kF32, with_bias, Activation::kNone).y;
   const double unit = rounding(c.dtype);
-  const bool gelu = activation == Activation::kGelu;
-  std::vector<double> z_bound;
-  std::vector<double> y_bound;
+  const bool gelu = keeps_pre_activation(activation);
+  std::vector<double> z_bound, y_bound;
   for (int64_t i = 0; i < z.elements(); ++i) {
     // z is rounded once in the product's epilogue, or a second time where the bias (up to 2) is
     // added to the rounded product.
@@ -288,7 +287,8 @@ TEST(CudaLinear, WeightGradientWithoutBiasLeavesTheBiasAlone) {
 TEST(CudaLinear, ActivationGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {
-      for (const Activation activation : {Activation::kGelu, Activation::kTanh}) {
+      for (const Activation activation :
+           {Activation::kGelu, Activation::kTanh, Activation::kGeluErf}) {
         const Case c(shape, dtype);
         const HostTensor<float> saved =
             rounded_to(dtype, scaled(random_tensor({shape.rows, shape.outputs}, 8),
@@ -348,7 +348,7 @@ TEST(CudaLinear, OperandsMayBeginAtAnyElement) {
       const auto at_one = [&](const DeviceTensor& tensor) {
         return tensor.view().rows(1, kRows * kOutputs).reshaped({kRows, kOutputs});
       };
-      const bool gelu = activation == Activation::kGelu;
+      const bool gelu = keeps_pre_activation(activation);
       gpu().ops->linear_fwd({.x = x.view().rows(1, kRows),
                              .weight = weight.view().rows(1, kOutputs),
                              .bias = bias.view().rows(1, kOutputs),

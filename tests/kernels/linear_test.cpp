@@ -14,11 +14,14 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh};
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh,
+                                       Activation::kGeluErf};
 
 double activate(Activation activation, double z) {
   if (activation == Activation::kNone) return z;
   if (activation == Activation::kTanh) return std::tanh(z);
+  if (activation == Activation::kGeluErf)
+    return 0.5 * z * (1.0 + std::erf(z / std::numbers::sqrt2));
   return 0.5 * z *
          (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
 }
@@ -27,6 +30,10 @@ double activate(Activation activation, double z) {
 double slope(Activation activation, double z) {
   if (activation == Activation::kNone) return 1.0;
   if (activation == Activation::kTanh) return 1.0 - std::tanh(z) * std::tanh(z);
+  if (activation == Activation::kGeluErf) {
+    return 0.5 * (1.0 + std::erf(z / std::numbers::sqrt2)) +
+           z * std::exp(-0.5 * z * z) / std::sqrt(2.0 * std::numbers::pi);
+  }
   const double root = std::sqrt(2.0 / std::numbers::pi);
   const double t = std::tanh(root * (z + 0.044715 * z * z * z));
   return 0.5 * (1.0 + t) + 0.5 * z * (1.0 - t * t) * root * (1.0 + 3 * 0.044715 * z * z);
@@ -58,7 +65,7 @@ struct Case {
                          .weight = weight.view(),
                          .bias = with_bias ? bias.view() : View(),
                          .y = y.view(),
-                         .pre_activation = activation == Activation::kGelu ? pre.view() : View(),
+                         .pre_activation = keeps_pre_activation(activation) ? pre.view() : View(),
                          .activation = activation};
     validate(args);
     run_cpu(pool, args);
@@ -70,7 +77,7 @@ struct Case {
     dz = dy;
     if (activation != Activation::kNone) {
       const ActivationBwd args{.dy = dy.view(),
-                               .saved = activation == Activation::kGelu ? pre.view() : y.view(),
+                               .saved = keeps_pre_activation(activation) ? pre.view() : y.view(),
                                .dx = dz.view(),
                                .activation = activation};
       validate(args);
@@ -138,7 +145,7 @@ TEST(Linear, ForwardMatchesTheDefinition) {
       const double scale = 2.0 + 1.13 * static_cast<double>(shape.inputs);
       const double bound = tolerance::product_f32(shape.inputs) + tolerance::kGeluF32;
       expect_close(c.y.values, want, bound, "y" + what, scale);
-      if (activation == Activation::kGelu) {
+      if (keeps_pre_activation(activation)) {
         expect_close(c.pre.values, z, bound, "pre_activation" + what, scale);
       }
     }
@@ -181,7 +188,7 @@ TEST(Linear, BackwardMatchesTheDefinition) {
 }
 
 TEST(Linear, ActivationGradientMatchesTheClosedForm) {
-  for (const Activation activation : {Activation::kGelu, Activation::kTanh}) {
+  for (const Activation activation : {Activation::kGelu, Activation::kTanh, Activation::kGeluErf}) {
     Case c(511, 7, 33, activation);
     c.forward(1);
     c.backward(1, Accumulate::kNo);

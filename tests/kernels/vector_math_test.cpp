@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "kernels/cpu/gelu_erf.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {
@@ -72,6 +73,33 @@ TEST(VectorMath, GeluStaysFiniteForLargeArgumentsAndKeepsNaN) {
   EXPECT_NEAR(gelu_derivative(-1e30f), 0.0f, 1e-7f);
   EXPECT_TRUE(std::isnan(gelu(std::numeric_limits<float>::quiet_NaN())));
   EXPECT_TRUE(std::isnan(gelu_derivative(std::numeric_limits<float>::quiet_NaN())));
+}
+
+double true_gelu_erf_derivative(double z) {
+  return 0.5 * std::erfc(-z / std::numbers::sqrt2) +
+         z * std::exp(-0.5 * z * z) / std::sqrt(2.0 * std::numbers::pi);
+}
+
+TEST(VectorMath, TheErfFormAndItsDerivativeAreWithinTheSameBounds) {
+  double worst = 0.0;
+  double worst_derivative = 0.0;
+  for (int i = 0; i < kPoints; ++i) {
+    const float z = point(i, -20.0f, 20.0f);
+    const double exact = static_cast<double>(z);
+    const double scale = std::max(1.0, std::abs(exact));
+    const double want = 0.5 * exact * std::erfc(-exact / std::numbers::sqrt2);
+    worst = std::max(worst, std::abs(static_cast<double>(gelu_erf(z)) - want) / scale);
+    const double derivative = static_cast<double>(gelu_erf_derivative(z));
+    worst_derivative =
+        std::max(worst_derivative, std::abs(derivative - true_gelu_erf_derivative(exact)) / scale);
+  }
+  EXPECT_LE(worst, tolerance::kGeluF32);
+  EXPECT_LE(worst_derivative, tolerance::kGeluF32);
+  EXPECT_EQ(gelu_erf(1e30f), 1e30f);
+  EXPECT_EQ(gelu_erf(-1e30f), 0.0f);
+  EXPECT_EQ(gelu_erf_derivative(1e30f), 1.0f);
+  EXPECT_TRUE(std::isnan(gelu_erf(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_TRUE(std::isnan(gelu_erf_derivative(std::numeric_limits<float>::quiet_NaN())));
 }
 
 }  // namespace
