@@ -1,9 +1,11 @@
 #include "data/hashing.h"
 
+#include <isa-l/crc.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -112,6 +114,20 @@ std::string md5_of_text(const std::string& text) {
   digest.update(text.data(), text.size());
   return digest.finish();
 }
+
+uint32_t crc32c(std::string_view bytes, uint32_t before) {
+  constexpr size_t kPieceBytes = size_t{1} << 30;  // the library counts in int
+  uint32_t crc = ~before;                          // and leaves the inversions to its caller
+  for (size_t done = 0; done < bytes.size(); done += kPieceBytes) {
+    const std::string_view piece = bytes.substr(done, kPieceBytes);
+    // The library takes a pointer to what it only reads.
+    crc = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(piece.data())),
+                      static_cast<int>(piece.size()), crc);
+  }
+  return ~crc;
+}
+
+uint32_t masked_crc32c(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 std::string md5_of_lists(const SampleSet& samples, std::span<const int64_t> row_offsets) {
   const int64_t num_rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1;

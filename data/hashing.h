@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "data/sample.h"
 
@@ -13,6 +14,10 @@ std::string xxh3_of_file(const std::string& path);
 /// SHA-256 of a file's bytes as 64 hex digits.
 std::string sha256_of_file(const std::string& path);
 std::string md5_of_text(const std::string& text);
+/// CRC-32C of bytes that follow others, whose checksum is `before` (0: none).
+uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
+/// How the formats of TensorFlow and LevelDB store a CRC-32C.
+uint32_t masked_crc32c(uint32_t crc);
 
 /// The official checksum of a shard: md5 of the Python repr of the list of per-row md5 digests,
 /// each of the Python repr of the row's token ids ("[101, 2023, ...]"). Hashes token ids only. A

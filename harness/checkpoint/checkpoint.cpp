@@ -7,9 +7,11 @@
 #include <sstream>
 
 #include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "kernels/base/log.h"
 
@@ -42,7 +44,7 @@ void verify_share(const std::string& path, const World& world) {
 void write_common_files(const std::string& partial, const TrainingState& state,
                         const CheckpointParts& parts) {
   write_weight_file(partial + "/" + kWeights, parts);
-  write_synced_file(partial + "/config.json", hugging_face_config(parts.dims, parts.config->model));
+  write_synced_file(partial + "/config.json", hugging_face_config(parts.config->model));
   write_synced_file(partial + "/" + kState, to_json(state));
   if (!parts.config->data.vocab.empty()) {
     write_synced_file(partial + "/vocab.txt", read_text(parts.config->data.vocab));
@@ -115,7 +117,7 @@ TrainingState load_checkpoint(const std::string& path, const CheckpointParts& pa
   });
   on_all_ranks(world, [&] {  // nothing is parsed before all of it is known to be what was saved
     if (world.rank() == 0) {
-      check_weight_shapes(path + "/" + kWeights, *parts.table, parts.dims);
+      check_weight_tensors(path, *parts.table, parts.dims);
     }
     state = training_state_from_json(read_text(path + "/" + kState), path + "/" + kState);
     read_optimizer_files(path, parts);
@@ -124,12 +126,6 @@ TrainingState load_checkpoint(const std::string& path, const CheckpointParts& pa
   parts.stream->wait_on_host();
   parts.optimizer->publish_master();
   return state;
-}
-
-void load_weights(const std::string& path, const ParamTable& table, const Dims& dims, float* flat) {
-  const std::string file = fs::is_directory(path) ? path + "/" + kWeights : path;
-  if (is_complete(path)) verify_folder(path, {kWeights});
-  read_weight_file(file, table, dims, flat);
 }
 
 }  // namespace bertha

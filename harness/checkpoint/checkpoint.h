@@ -71,8 +71,4 @@ std::optional<std::string> newest_checkpoint(const std::string& folder);
 ///           file, a checksum that differs.
 TrainingState load_checkpoint(const std::string& path, const CheckpointParts& parts);
 
-/// Weights only, from a folder with model.safetensors (ours or Hugging Face BertForPreTraining),
-/// into a flat f32 host buffer. Every parameter is assigned exactly once; leftovers are an error.
-void load_weights(const std::string& path, const ParamTable& table, const Dims& dims, float* flat);
-
 }  // namespace bertha

@@ -1,6 +1,8 @@
 #include "harness/checkpoint/name_map.h"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 namespace bertha {
@@ -48,9 +50,43 @@ NamedRows rows_of(const ParamInfo& param, const std::string& foreign, int64_t fi
   NamedRows named{.foreign_name = foreign,
                   .foreign_shape = param.shape,
                   .first_element = param.offset + first_row * row_elements,
-                  .elements = rows * row_elements};
+                  .elements = rows * row_elements,
+                  .part = part_of(param.name)};
   named.foreign_shape[0] = rows;
   return named;
+}
+
+void replace_end(std::string& text, std::string_view end, std::string_view by) {
+  text.replace(text.size() - end.size(), end.size(), by);
+}
+
+/// From the Hugging Face name and shape. Dense layers have [in, out] kernels there, but for the
+/// sentence head, whose weights are [out, in] as ours.
+void rename_for_tensorflow(NamedRows& rows) {
+  std::string& name = rows.foreign_name;
+  if (name == "cls.predictions.bias") {
+    name = "cls/predictions/output_bias";
+    return;
+  }
+  if (name.starts_with("cls.seq_relationship.")) {
+    name = name.ends_with("weight") ? "cls/seq_relationship/output_weights"
+                                    : "cls/seq_relationship/output_bias";
+    return;
+  }
+  const size_t layer = name.find(".layer.");
+  if (layer != std::string::npos) name[layer + std::string_view(".layer").size()] = '_';
+  std::replace(name.begin(), name.end(), '.', '/');
+  if (name.ends_with("_embeddings/weight")) {
+    replace_end(name, "/weight", "");
+  } else if (name.ends_with("/LayerNorm/weight")) {
+    replace_end(name, "weight", "gamma");
+  } else if (name.ends_with("/LayerNorm/bias")) {
+    replace_end(name, "bias", "beta");
+  } else if (name.ends_with("/weight")) {
+    replace_end(name, "weight", "kernel");
+    std::swap(rows.foreign_shape[0], rows.foreign_shape[1]);
+    rows.transposed = true;
+  }
 }
 
 }  // namespace
@@ -84,9 +120,75 @@ std::vector<NamedRows> hugging_face_names(const ParamTable& table, const Dims& d
   return names;
 }
 
-bool is_redundant_in_hugging_face(const std::string& name) {
-  return name == "cls.predictions.decoder.weight" || name == "cls.predictions.decoder.bias" ||
-         name == "bert.embeddings.position_ids";
+std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dims) {
+  std::vector<NamedRows> names = hugging_face_names(table, dims);
+  for (NamedRows& rows : names) rename_for_tensorflow(rows);
+  return names;
+}
+
+std::string name_of(ModelPart part) {
+  switch (part) {
+    case ModelPart::kEncoder:
+      return "encoder";
+    case ModelPart::kPooler:
+      return "pooler";
+    case ModelPart::kMaskedTokenHead:
+      return "masked-token head";
+    case ModelPart::kSentenceHead:
+      return "sentence head";
+  }
+  return "";
+}
+
+ModelPart part_of(const std::string& param_name) {
+  if (param_name.starts_with("pooler.")) return ModelPart::kPooler;
+  if (param_name.starts_with("mlm.")) return ModelPart::kMaskedTokenHead;
+  if (param_name.starts_with("nsp.")) return ModelPart::kSentenceHead;
+  return ModelPart::kEncoder;
+}
+
+std::string modern_hugging_face_name(const std::string& name) {
+  std::string modern = name;
+  for (const auto& [old_end, new_end] : {NamePair{".LayerNorm.gamma", ".LayerNorm.weight"},
+                                         NamePair{".LayerNorm.beta", ".LayerNorm.bias"}}) {
+    if (modern.ends_with(old_end)) {
+      modern.replace(modern.size() - std::string_view(old_end).size(), std::string::npos, new_end);
+    }
+  }
+  for (const char* part : {"embeddings.", "encoder.", "pooler."}) {
+    if (modern.starts_with(part)) return "bert." + modern;
+  }
+  return modern;
+}
+
+bool is_position_buffer(const std::string& name) {
+  return name == "bert.embeddings.position_ids" || name == "embeddings.position_ids";
+}
+
+bool is_optimizer_state_in_tensorflow(const std::string& name) {
+  // Parts of a path; the last ones are those of tf.train.Checkpoint.
+  constexpr std::array<std::string_view, 14> kStates = {"adam_m",
+                                                        "adam_v",
+                                                        "LAMB",
+                                                        "LAMB_1",
+                                                        "Adam",
+                                                        "Adam_1",
+                                                        "AdamWeightDecayOptimizer",
+                                                        "AdamWeightDecayOptimizer_1",
+                                                        "beta1_power",
+                                                        "beta2_power",
+                                                        "global_step",
+                                                        ".OPTIMIZER_SLOT",
+                                                        "save_counter",
+                                                        "_CHECKPOINTABLE_OBJECT_GRAPH"};
+  if (name.starts_with("optimizer/")) return true;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = std::string_view(name).substr(begin, end - begin);
+    if (std::find(kStates.begin(), kStates.end(), part) != kStates.end()) return true;
+    begin = end + 1;
+  }
+  return false;
 }
 
 }  // namespace bertha

@@ -102,26 +102,4 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
   }
 }
 
-std::string hugging_face_config(const Dims& dims, const ModelConfig& config) {
-  const Json json = {{"architectures", {"BertForPreTraining"}},
-                     {"model_type", "bert"},
-                     {"attention_probs_dropout_prob", config.attention_dropout},
-                     {"hidden_act", "gelu_new"},
-                     {"hidden_dropout_prob", config.hidden_dropout},
-                     {"hidden_size", dims.H},
-                     {"initializer_range", config.init_stddev},
-                     {"intermediate_size", dims.F},
-                     {"layer_norm_eps", config.layer_norm_epsilon},
-                     {"max_position_embeddings", dims.P},
-                     {"num_attention_heads", dims.A},
-                     {"num_hidden_layers", dims.L},
-                     {"pad_token_id", 0},
-                     {"position_embedding_type", "absolute"},
-                     {"tie_word_embeddings", true},
-                     {"torch_dtype", "float32"},
-                     {"type_vocab_size", dims.G},
-                     {"vocab_size", dims.C}};
-  return json.dump(2) + "\n";
-}
-
 }  // namespace bertha

@@ -12,7 +12,4 @@ std::string to_json(const TrainingState& state);
 /// Error(kData) naming `path` and the field.
 TrainingState training_state_from_json(const std::string& text, const std::string& path);
 
-/// config.json as Hugging Face's BertConfig reads it.
-std::string hugging_face_config(const Dims& dims, const ModelConfig& config);
-
 }  // namespace bertha

@@ -1,7 +1,5 @@
 #include "harness/checkpoint/weight_file.h"
 
-#include <algorithm>
-#include <set>
 #include <vector>
 
 #include "harness/checkpoint/name_map.h"
@@ -10,19 +8,6 @@
 
 namespace bertha {
 namespace {
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    text += concat(axis == 0 ? "" : ",", shape[axis]);
-  }
-  return text + "]";
-}
-
-const SafeTensor* find_tensor(const SafeTensorsHeader& header, const std::string& name) {
-  const auto found = header.tensors.find(name);
-  return found == header.tensors.end() ? nullptr : &found->second;
-}
 
 /// Elements on the host in f32: where they are, or widened into `storage`.
 const float* as_floats(const View& values, std::vector<float>& storage) {
@@ -60,48 +45,6 @@ void write_weight_file(const std::string& path, const ParamTable& table, const D
     writer.append(as_floats(values, widened), rows.elements);
   }
   writer.finish();
-}
-
-void check_weight_shapes(const std::string& path, const ParamTable& table, const Dims& dims) {
-  const SafeTensorsHeader header = read_safetensors_header(path);
-  std::string differences;
-  int num_differences = 0;
-  const auto differ = [&](const std::string& what) {
-    if (++num_differences <= 3) differences += (num_differences == 1 ? "" : "; ") + what;
-  };
-  std::set<std::string> wanted;
-  for (const NamedRows& rows : hugging_face_names(table, dims)) {
-    wanted.insert(rows.foreign_name);
-    const SafeTensor* tensor = find_tensor(header, rows.foreign_name);
-    if (tensor == nullptr) {
-      differ(rows.foreign_name + " is missing");
-    } else if (tensor->shape != rows.foreign_shape) {
-      differ(concat(rows.foreign_name, " is ", shape_text(tensor->shape), ", want ",
-                    shape_text(rows.foreign_shape)));
-    }
-  }
-  for (const auto& [name, tensor] : header.tensors) {
-    if (!wanted.contains(name) && !is_redundant_in_hugging_face(name)) {
-      differ(concat(name, " ", shape_text(tensor.shape), " belongs nowhere"));
-    }
-  }
-  if (num_differences > 0) {
-    fail(ExitCode::kData, path, ": is a checkpoint of another model: ", differences,
-         num_differences > 3 ? concat("; and ", num_differences - 3, " more") : "",
-         "; set the keys under model to its shape.");
-  }
-}
-
-void read_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
-                      float* flat) {
-  check_weight_shapes(path, table, dims);
-  const SafeTensorsHeader header = read_safetensors_header(path);
-  std::fill(flat, flat + table.elements, 0.0f);
-  for (const NamedRows& rows : hugging_face_names(table, dims)) {
-    const std::vector<float> values =
-        read_safetensor(path, header, rows.foreign_name, 0, rows.elements);
-    std::copy(values.begin(), values.end(), flat + rows.first_element);
-  }
 }
 
 }  // namespace bertha

@@ -13,12 +13,4 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts);
 void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
                        const View& flat);
 
-/// Error(kData) unless the file holds every tensor of the table in its shape, and no others; names
-/// the first tensors that differ, with the shape found and wanted.
-void check_weight_shapes(const std::string& path, const ParamTable& table, const Dims& dims);
-
-/// Checks shapes and fills the flat f32 buffer [table.elements]; padding rows become zero.
-void read_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
-                      float* flat);
-
 }  // namespace bertha

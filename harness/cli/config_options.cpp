@@ -39,7 +39,7 @@ constexpr std::array kShortOptions{
         .for_step_bench = true},
     ShortOption{"-o,--output-dir", "log.run_dir", "DIR"},
     ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
-    ShortOption{"--init-checkpoint", "checkpoint.init", "DIR"},
+    ShortOption{"--init-checkpoint", "checkpoint.init", "PATH"},
     ShortOption{"--eval-every-samples", "eval.every_samples"},
     ShortOption{"--save-every", "checkpoint.every_steps"},
     ShortOption{.names = "--profile-steps",

@@ -4,6 +4,7 @@
 
 #include "harness/config/build_info.h"
 #include "harness/config/keys.h"
+#include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -4,6 +4,7 @@
 
 #include "data/manifest.h"
 #include "data/pipeline.h"
+#include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -70,9 +71,12 @@ std::vector<std::string> missing_inputs(const Config& config) {
     }
   }
   const CheckpointConfig& checkpoint = config.checkpoint;
-  if (!checkpoint.init.empty() && !fs::exists(fs::path(checkpoint.init) / "model.safetensors")) {
-    missing.push_back(concat("checkpoint.init: ", checkpoint.init,
-                             "/model.safetensors does not exist; name a folder that holds one"));
+  if (!checkpoint.init.empty()) {
+    try {
+      locate_weights(checkpoint.init);
+    } catch (const Error& error) {
+      missing.push_back(concat("checkpoint.init: ", error.what()));
+    }
   }
   const bool named = checkpoint.resume != "auto" && checkpoint.resume != "never";
   if (named && !fs::exists(checkpoint.resume)) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -21,6 +21,7 @@ struct ModelConfig {
   double attention_dropout = 0.1;
   double init_stddev = 0.02;
   double layer_norm_epsilon = 1e-12;
+  std::string gelu = "tanh";  // tanh: the benchmark's and Google's; erf: most of Hugging Face's
   bool padded_vocab_in_softmax = false;  // the published codes let the padding columns take part
 };
 
@@ -87,9 +88,11 @@ struct EvalConfig {
 
 struct CheckpointConfig {
   std::string resume = "auto";  // auto: newest complete checkpoint of the run folder; never; PATH
-  std::string init = "";        // weights to start from (folder with model.safetensors)
-  int64_t every_steps = 0;      // 0 = only at the end and on signals
-  int64_t keep = 2;             // newest complete checkpoints kept
+  std::string init = "";        // weights to start from: folder, file or TensorFlow prefix
+  std::string init_missing_heads = "refuse";  // refuse | fresh: what weights lack is drawn
+  std::string init_differences = "refuse";    // refuse | allow: another GELU, epsilon, heads
+  int64_t every_steps = 0;                    // 0 = only at the end and on signals
+  int64_t keep = 2;                           // newest complete checkpoints kept
   bool at_end = true;
 };
 

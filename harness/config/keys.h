@@ -41,10 +41,8 @@ const std::vector<Key>& config_keys();
 /// The row of `path`, or null.
 const Key* find_key(std::string_view path);
 
-/// The word of `candidates` that a mistyped `word` most likely means; empty when none is near.
-std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
-/// The same over the paths of all keys; the last part alone ("seed") finds its key, and a word
-/// without dots may find a section ("train").
+/// nearest_word() over the paths of all keys; the last part alone ("seed") finds its key, and a
+/// word without dots may find a section ("train").
 std::string nearest_key(std::string_view path);
 
 /// "integer", "number", "true or false", "text".

@@ -20,6 +20,10 @@ uint32_t site_of(int64_t layer, LayerSite place) {
   return static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(place);
 }
 
+Activation gelu_of(const ModelConfig& config) {
+  return config.gelu == "erf" ? Activation::kGeluErf : Activation::kGelu;
+}
+
 BatchCapacity rounded(const BatchCapacity& capacity, int64_t multiple) {
   return {.tokens = round_up(capacity.tokens, multiple),
           .seqs = capacity.seqs,
@@ -100,6 +104,7 @@ struct Bert::State {
                      .projection_dropout = at(config.hidden_dropout, LayerSite::kProjection),
                      .ff_dropout = at(config.hidden_dropout, LayerSite::kFeedForward),
                      .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
+                     .gelu = gelu_of(config),
                      .max_seq_tokens = dims.S}};
   }
 
@@ -111,6 +116,7 @@ struct Bert::State {
             .batch = &batch,
             .hidden = layers.back().y,
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
+            .gelu = gelu_of(config),
             .classes = config.padded_vocab_in_softmax ? dims.V : dims.C};
   }
 

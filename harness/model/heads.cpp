@@ -31,7 +31,7 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
   ops.activation_bwd({.dy = s.d_transform,
                       .saved = a.transform_pre,
                       .dx = s.d_transform,
-                      .activation = Activation::kGelu});
+                      .activation = call.gelu});
   ops.linear_bwd_weight({.dy = s.d_transform,
                          .x = a.picked,
                          .dweight = g.transform_weight,
@@ -97,7 +97,7 @@ void heads_forward(Ops& ops, const HeadCall& call) {
                   .bias = w.transform_bias,
                   .y = a.transform_mid,
                   .pre_activation = a.transform_pre,
-                  .activation = Activation::kGelu});
+                  .activation = call.gelu});
   ops.layer_norm_fwd({.x = a.transform_mid,
                       .gamma = w.ln_gain,
                       .beta = w.ln_bias,

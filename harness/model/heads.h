@@ -38,6 +38,7 @@ struct HeadCall {
   const DeviceBatch* batch = nullptr;
   View hidden;  // io [T, H]  output of the encoder
   float layer_norm_epsilon = 1e-12f;
+  Activation gelu = Activation::kGelu;
   int64_t classes = 0;  // columns of the logits that take part in the softmax
 };
 

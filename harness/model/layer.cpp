@@ -63,7 +63,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                   .bias = w.ff_in_bias,
                   .y = a.ff_mid,
                   .pre_activation = a.ff_pre,
-                  .activation = Activation::kGelu});
+                  .activation = call.settings.gelu});
   ops.linear_fwd({.x = a.ff_mid,
                   .weight = w.ff_out_weight,
                   .bias = kNoView,
@@ -114,7 +114,7 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                        .weight = w.ff_out_weight,
                        .saved = a.ff_pre,
                        .dx = s.d_ff,
-                       .activation = Activation::kGelu});
+                       .activation = call.settings.gelu});
   ops.linear_bwd_weight({.dy = s.d_ff,
                          .x = a.attention_y,
                          .dweight = g.ff_in_weight,

@@ -28,6 +28,7 @@ struct LayerSettings {
   Dropout projection_dropout;
   Dropout ff_dropout;
   float layer_norm_epsilon = 1e-12f;
+  Activation gelu = Activation::kGelu;
   int64_t max_seq_tokens = 512;
 };
 

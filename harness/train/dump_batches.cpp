@@ -10,12 +10,13 @@
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
-#include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/config/load.h"
 #include "harness/report/files.h"
 #include "harness/train/data_check.h"
 #include "harness/train/session.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -74,8 +75,9 @@ struct GlobalBatch {
 
 void write_weights(const Config& config, const Dims& dims, const std::string& path) {
   const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
-  std::vector<float> flat = first_weights(config, table, dims);
-  write_weight_file(path, table, dims, View(flat.data(), DType::kF32, {table.elements}));
+  FirstWeights first = first_weights(config, table, dims);
+  for (const std::string& note : first.notes) log_line(LogLevel::kWarning, note);
+  write_weight_file(path, table, dims, View(first.flat.data(), DType::kF32, {table.elements}));
 }
 
 void make_folder(const std::string& path) {
@@ -111,7 +113,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
     batch.write(options.folder + name);
   }
   write_text_file(options.folder + "/config.yaml", to_yaml(config));
-  write_text_file(options.folder + "/config.json", hugging_face_config(dims, config.model));
+  write_text_file(options.folder + "/config.json", hugging_face_config(config.model));
   if (options.weights) write_weights(config, dims, options.folder + "/model.safetensors");
 }
 

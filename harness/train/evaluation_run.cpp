@@ -1,6 +1,6 @@
 #include <cstdio>
-#include <filesystem>
 
+#include "harness/checkpoint/weight_source.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
@@ -9,9 +9,7 @@
 namespace bertha {
 
 int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
-  if (!std::filesystem::exists(checkpoint)) {
-    fail(ExitCode::kData, checkpoint, ": is not there; give a folder with model.safetensors.");
-  }
+  locate_weights(checkpoint);
   list_shards(config.data.eval);
   Config eval_config = config;
   eval_config.checkpoint.init = checkpoint;

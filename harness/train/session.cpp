@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "harness/checkpoint/load_weights.h"
 #include "harness/config/run_plan.h"
 #include "harness/train/data_check.h"
 #include "harness/train/precision.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -58,7 +60,11 @@ CheckpointParts Session::checkpoint_parts() const {
 }
 
 void Session::initialize_weights() {
-  optimizer->set_weights(first_weights(config, table, dims).data());
+  const FirstWeights first = first_weights(config, table, dims);
+  for (const std::string& note : first.notes) {
+    if (world->rank() == 0) log_line(LogLevel::kWarning, note);
+  }
+  optimizer->set_weights(first.flat.data());
 }
 
 HostAllocator Session::pinned_allocator() const {
@@ -69,15 +75,17 @@ HostAllocator Session::pinned_allocator() const {
   };
 }
 
-std::vector<float> first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
-  std::vector<float> flat(static_cast<size_t>(table.elements), 0.0f);
+FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
+  FirstWeights first;
+  first.flat.assign(static_cast<size_t>(table.elements), 0.0f);
   if (config.checkpoint.init.empty()) {
     initialize(table, dims, config.model.init_stddev, static_cast<uint64_t>(config.train.seed),
-               flat.data());
+               first.flat.data());
   } else {
-    load_weights(config.checkpoint.init, table, dims, flat.data());
+    first.notes =
+        load_weights(weight_request(config), config.model, table, first.flat.data()).notes;
   }
-  return flat;
+  return first;
 }
 
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {

@@ -50,9 +50,12 @@ struct Session {
   std::unique_ptr<Bert> model;
 };
 
-/// The weights a run begins with, f32 [table.elements]: those of checkpoint.init, or fresh ones
-/// from the seed.
-std::vector<float> first_weights(const Config& config, const ParamTable& table, const Dims& dims);
+/// The weights a run begins with: those of checkpoint.init, or fresh ones from the seed.
+struct FirstWeights {
+  std::vector<float> flat;         // [table.elements]
+  std::vector<std::string> notes;  // what the user should know of them
+};
+FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims);
 
 /// Sequences of the largest micro-batch of a rank.
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);

@@ -23,6 +23,17 @@ TEST(Hashing, GivesThePublishedAnswersForTheEmptyFileAndForAbc) {
   EXPECT_EQ(xxh3_of_file(folder.path("abc")), "06b05ab6733a618578af5f94892f3950");
 }
 
+TEST(Hashing, Crc32cGivesThePublishedAnswers) {
+  // RFC 3720, appendix B.4, and the check value of the algorithm.
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xe3069283u);
+  EXPECT_EQ(crc32c("", 0x1234u), 0x1234u);
+  // LevelDB's Mask: rotated right by 15 bits, plus a constant.
+  EXPECT_EQ(masked_crc32c(0x00008000u), 0x1u + 0xa282ead8u);
+}
+
 TEST(Hashing, TheShardChecksumIsThatOfPythonListsInText) {
   SampleSet samples;
   const std::vector<int16_t> rows[] = {{101, 2023, 102}, {0}, {-5, 32767}};

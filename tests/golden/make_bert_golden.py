@@ -3,8 +3,10 @@
 float64 on a padded batch of sequences with different lengths. Bertha's un-padded model must agree.
 
     python3 tests/golden/make_bert_golden.py tests/golden/bert_tiny.json
+    python3 tests/golden/make_bert_golden.py tests/golden/bert_tiny.json --erf
 
-Needs torch, transformers and numpy. Weights are float32 values, so that both sides start from the
+The second reads what the first wrote and writes bert_tiny_erf.json beside it: loss, logits and some
+gradients of the same weights and batch with the erf form of the GELU. Needs torch, transformers and numpy. Weights are float32 values, so that both sides start from the
 same numbers; all arithmetic here is float64.
 """
 import json
@@ -53,7 +55,51 @@ def padded_tensors(sequences):
     return ids, segments, mask, labels, nsp
 
 
+def write(path, golden):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(golden, file, separators=(",", ":"))
+        file.write("\n")
+    print(golden["made_by"], "loss", golden["loss"])
+
+
+def versions():
+    return {"python": platform.python_version(), "torch": torch.__version__,
+            "transformers": transformers.__version__, "numpy": np.__version__}
+
+
+def make_erf(path):
+    """bert_tiny.json's weights and batch through the model with hidden_act "gelu"."""
+    with open(path, encoding="utf-8") as file:
+        tiny = json.load(file)
+    config = BertConfig(**SHAPE, hidden_act="gelu", layer_norm_eps=1e-12,
+                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = BertForPreTraining(config).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            tensor = tiny["parameters"][name]
+            parameter.copy_(torch.tensor(tensor["weight"], dtype=torch.float64)
+                            .reshape(tensor["shape"]))
+    ids, segments, mask, labels, nsp = padded_tensors(tiny["sequences"])
+    out = model(input_ids=ids, token_type_ids=segments, attention_mask=mask, labels=labels,
+                next_sentence_label=nsp)
+    out.loss.backward()
+    # Behind every GELU of the model: those of both layers and that of the head.
+    kept = ("bert.embeddings.LayerNorm.weight", "bert.encoder.layer.0.intermediate.dense.bias",
+            "bert.encoder.layer.1.output.dense.bias", "cls.predictions.transform.dense.bias")
+    gradients = dict(model.named_parameters())
+    write(path.replace(".json", "_erf.json"), {
+        "made_by": versions(),
+        "loss": out.loss.item(),
+        "mlm_logits": out.prediction_logits[labels >= 0].tolist(),
+        "nsp_logits": out.seq_relationship_logits.tolist(),
+        "gradients": {name: gradients[name].grad.flatten().tolist() for name in kept},
+    })
+
+
 def main():
+    if sys.argv[2:] == ["--erf"]:
+        make_erf(sys.argv[1])
+        return
     rng = np.random.default_rng(20240229)
     config = BertConfig(**SHAPE, hidden_act="gelu_new", layer_norm_eps=1e-12,
                         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -78,8 +124,7 @@ def main():
                             "gradient": parameter.grad.flatten().tolist()}
     picked = labels >= 0
     golden = {
-        "made_by": {"python": platform.python_version(), "torch": torch.__version__,
-                    "transformers": transformers.__version__, "numpy": np.__version__},
+        "made_by": versions(),
         "shape": SHAPE,
         "sequences": sequences,
         "loss": out.loss.item(),
@@ -87,10 +132,7 @@ def main():
         "nsp_logits": out.seq_relationship_logits.tolist(),
         "parameters": parameters,
     }
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
-        json.dump(golden, file, separators=(",", ":"))
-        file.write("\n")
-    print(golden["made_by"], "loss", golden["loss"])
+    write(sys.argv[1], golden)
 
 
 if __name__ == "__main__":

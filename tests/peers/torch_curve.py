@@ -85,6 +85,7 @@ class Model:
         self.layers = config["num_hidden_layers"]
         self.heads = config["num_attention_heads"]
         self.epsilon = config["layer_norm_eps"]
+        self.gelu = "none" if config["hidden_act"] == "gelu" else "tanh"  # PyTorch's words
 
     @staticmethod
     def dense(w, name, x):
@@ -117,7 +118,7 @@ class Model:
             context = self.attention(w, name + ".attention", x, batch.mask)
             y = self.dense(w, name + ".attention.output.dense", context)
             x = self.norm(w, name + ".attention.output.LayerNorm", x + y)
-            y = F.gelu(self.dense(w, name + ".intermediate.dense", x), approximate="tanh")
+            y = F.gelu(self.dense(w, name + ".intermediate.dense", x), approximate=self.gelu)
             y = self.dense(w, name + ".output.dense", y)
             x = self.norm(w, name + ".output.LayerNorm", x + y)
         return x
@@ -129,7 +130,7 @@ class Model:
         nsp_logits = self.dense(w, "cls.seq_relationship", pooled)
         picked = x[batch.masked_seq, batch.masked_column]
         name = "cls.predictions.transform"
-        picked = F.gelu(self.dense(w, name + ".dense", picked), approximate="tanh")
+        picked = F.gelu(self.dense(w, name + ".dense", picked), approximate=self.gelu)
         picked = self.norm(w, name + ".LayerNorm", picked)
         logits = F.linear(picked, w["bert.embeddings.word_embeddings.weight"],
                           w["cls.predictions.bias"])

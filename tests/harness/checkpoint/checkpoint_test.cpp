@@ -14,6 +14,7 @@
 #include <new>
 
 #include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
   for (const int saving_ranks : {1, 2, 3}) {
@@ -81,10 +83,10 @@ TEST(Checkpoint, GivesItsWeightsToANewRun) {
   const TempFolder folder;
   Content saved;
   const std::string path = save(folder.path(), 2, 1, &saved);
-  const Dims dims = make_dims(small_config().model);
-  const ParamTable table = make_param_table(dims, DecayRule::kReference);
+  const ModelConfig model = small_config().model;
+  const ParamTable table = make_param_table(make_dims(model), DecayRule::kReference);
   std::vector<float> flat(static_cast<size_t>(table.elements), 1.0f);
-  load_weights(path, table, dims, flat.data());
+  EXPECT_THAT(load_weights({.path = path}, model, table, flat.data()).notes, IsEmpty());
   EXPECT_EQ(flat, saved.weights);
 }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/config/load.h"
+#include "harness/config/nearest_word.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {

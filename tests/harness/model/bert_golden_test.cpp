@@ -3,17 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "tests/harness/model/tiny_model.h"
+#include "tests/harness/model/golden_bert.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {
-
-using Json = nlohmann::json;
 
 /// Where a Hugging Face tensor lies in our flat buffer: tensor and first row.
 struct Place {
@@ -64,34 +60,6 @@ std::map<std::string, Place> places(int64_t layers, int64_t hidden) {
   return map;
 }
 
-Json read_golden() {
-  std::ifstream file(BERTHA_SOURCE_DIR "/tests/golden/bert_tiny.json");
-  return Json::parse(file);
-}
-
-ModelConfig config_of(const Json& shape) {
-  return {.layers = shape["num_hidden_layers"],
-          .hidden = shape["hidden_size"],
-          .heads = shape["num_attention_heads"],
-          .feed_forward = shape["intermediate_size"],
-          .vocab_size = shape["vocab_size"],
-          .max_positions = shape["max_position_embeddings"],
-          .hidden_dropout = 0,
-          .attention_dropout = 0};
-}
-
-HostBatch batch_of(const Json& golden) {
-  std::vector<TinySequence> sequences;
-  for (const Json& s : golden["sequences"]) {
-    sequences.push_back({.word_ids = s["word_ids"],
-                         .segment_ids = s["segment_ids"],
-                         .masked_positions = s["masked_positions"],
-                         .masked_labels = s["masked_labels"],
-                         .next_sentence_label = s["next_sentence_label"]});
-  }
-  return make_batch(sequences);
-}
-
 float* element_of(std::vector<float>& flat, const ParamTable& table, const Place& place) {
   const ParamInfo& param = table.find(place.name);
   const int64_t row_elements = param.elements / param.shape[0];
@@ -104,33 +72,39 @@ double log_sum_exp(const std::vector<double>& logits) {
   return std::log(sum);
 }
 
-TEST(BertGolden, LossLogitsAndAllGradientsEqualHuggingFace) {
-  const Json golden = read_golden();
-  const ModelConfig config = config_of(golden["shape"]);
-  TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
-  const auto map = places(config.layers, config.hidden);
-  size_t assigned = 0;
+/// All weights of the golden file into the model.
+void assign_weights(const Json& golden, const std::map<std::string, Place>& map, TinyModel& model) {
   for (const auto& [name, tensor] : golden["parameters"].items()) {
     ASSERT_TRUE(map.contains(name)) << name;
     float* to = element_of(model.weights, model.table, map.at(name));
     for (const Json& value : tensor["weight"]) *to++ = value.get<float>();
-    ++assigned;
   }
-  ASSERT_EQ(assigned, map.size());
+  ASSERT_EQ(golden["parameters"].size(), map.size());
+}
 
-  const HostBatch batch = batch_of(golden);
+/// The sum that the statistics keep, from the other side's logits.
+double mlm_loss_sum(const Json& logits_of_rows, const HostBatch& batch) {
+  double sum = 0;
+  size_t row = 0;
+  for (const Json& logits : logits_of_rows) {
+    const auto values = logits.get<std::vector<double>>();
+    sum += log_sum_exp(values) - values[static_cast<size_t>(batch.masked_labels[row++])];
+  }
+  return sum;
+}
+
+TEST(BertGolden, LossLogitsAndAllGradientsEqualHuggingFace) {
+  const Json golden = read_golden_bert();
+  const ModelConfig config = golden_config(golden);
+  TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
+  const auto map = places(config.layers, config.hidden);
+  assign_weights(golden, map, model);
+
+  const HostBatch batch = golden_batch(golden);
   const double loss = model.loss_and_gradients(batch);
   EXPECT_NEAR(loss, golden["loss"].get<double>(), 5 * tolerance::kModelLossF32);
 
-  // The sums that the statistics keep, from the other side's logits.
-  double mlm_loss_sum = 0;
-  int64_t row = 0;
-  for (const Json& logits : golden["mlm_logits"]) {
-    const auto values = logits.get<std::vector<double>>();
-    mlm_loss_sum += log_sum_exp(values) -
-                    values[static_cast<size_t>(batch.masked_labels[static_cast<size_t>(row++)])];
-  }
-  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum,
+  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum(golden["mlm_logits"], batch),
               5 * tolerance::kModelLossF32 * static_cast<double>(batch.num_masked));
 
   for (const auto& [name, tensor] : golden["parameters"].items()) {
@@ -139,6 +113,38 @@ TEST(BertGolden, LossLogitsAndAllGradientsEqualHuggingFace) {
       const double want = theirs.get<double>();
       ASSERT_NEAR(*ours++, want, tolerance::kModelGradientF32 * (1 + std::fabs(want))) << name;
     }
+  }
+}
+
+TEST(BertGolden, TheErfFormOfTheGeluEqualsHuggingFaceToo) {
+  const Json golden = read_golden_bert();
+  const Json erf = read_golden("bert_tiny_erf.json");
+  ModelConfig config = golden_config(golden);
+  config.gelu = "erf";
+  TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
+  const auto map = places(config.layers, config.hidden);
+  assign_weights(golden, map, model);
+  const HostBatch batch = golden_batch(golden);
+  const double loss = model.loss_and_gradients(batch);
+  EXPECT_NEAR(loss, erf["loss"].get<double>(), 5 * tolerance::kModelLossF32);
+  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum(erf["mlm_logits"], batch),
+              5 * tolerance::kModelLossF32 * static_cast<double>(batch.num_masked));
+  // The two forms differ by little: what was computed is ten times closer to the right one.
+  EXPECT_GT(std::abs(loss - golden["loss"].get<double>()),
+            10 * std::abs(loss - erf["loss"].get<double>()));
+  for (const auto& [name, gradient] : erf["gradients"].items()) {
+    const float* ours = element_of(model.gradients, model.table, map.at(name));
+    double from_erf = 0;
+    double from_tanh = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      const auto value = static_cast<double>(ours[i]);
+      const double want = gradient[i].get<double>();
+      const double tanh_form = golden["parameters"][name]["gradient"][i].get<double>();
+      ASSERT_NEAR(value, want, tolerance::kModelGradientF32 * (1 + std::fabs(want))) << name;
+      from_erf += std::fabs(value - want);
+      from_tanh += std::fabs(value - tanh_form);
+    }
+    EXPECT_GT(from_tanh, 10 * from_erf) << name;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/config/load.h"
 #include "harness/report/files.h"
@@ -111,9 +112,9 @@ TEST_F(DumpBatches, GiveTheWeightsThatTheRunBeginsWith) {
   const std::string output = dump(1, true);
   const Dims dims = make_dims(config_.model);
   const ParamTable table = make_param_table(dims, DecayRule::kReference);
-  const std::vector<float> wanted = first_weights(config_, table, dims);
+  const std::vector<float> wanted = first_weights(config_, table, dims).flat;
   std::vector<float> found(wanted.size());
-  load_weights(output, table, dims, found.data());
+  load_weights({.path = output}, config_.model, table, found.data());
   EXPECT_EQ(found, wanted);
   EXPECT_NE(found.front(), 0.0f);
 }

@@ -1,0 +1,239 @@
+#include "harness/checkpoint/load_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/stated_model.h"
+#include "harness/checkpoint/weight_source.h"
+#include "harness/config/nearest_word.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kMostDifferences = 8;  // that one message lists
+
+constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTokenHead,
+                                       ModelPart::kSentenceHead};
+
+/// The tensors of a source that stand for weights, by the names that the model looks for.
+struct Meanings {
+  std::map<std::string, std::string> names;  // the model's name, the writer's
+  // Copies of tied tensors, to be compared with what they are tied to; the writer's names.
+  std::string decoder_weight;
+  std::string decoder_bias;
+};
+
+class MeaningReader {
+ public:
+  MeaningReader(const WeightPlace& place, const WeightSource& source)
+      : place_(place), source_(source) {}
+
+  Meanings read() {
+    for (const auto& [name, tensor] : source_.tensors()) {
+      if (place_.format == WeightFormat::kTensorFlow) {
+        if (!is_optimizer_state_in_tensorflow(name)) add(name, name);
+      } else if (name == kDecoderWeight) {
+        meanings_.decoder_weight = name;
+      } else if (name == kDecoderBias) {
+        meanings_.decoder_bias = name;
+      } else if (!is_position_buffer(name)) {
+        add(modern_hugging_face_name(name), name);
+      }
+    }
+    // The output bias goes by the decoder's name alone where a writer keeps one of two tied names.
+    if (!meanings_.decoder_bias.empty() && !meanings_.names.contains("cls.predictions.bias")) {
+      add("cls.predictions.bias", meanings_.decoder_bias);
+      meanings_.decoder_bias.clear();
+    }
+    return meanings_;
+  }
+
+ private:
+  void add(const std::string& meaning, const std::string& name) {
+    const auto [at, is_new] = meanings_.names.emplace(meaning, name);
+    if (is_new) return;
+    fail(ExitCode::kData, place_.path, ": ", at->second, " and ", name, " are both ", meaning,
+         "; remove one of them.");
+  }
+
+  const WeightPlace& place_;
+  const WeightSource& source_;
+  Meanings meanings_;
+};
+
+std::vector<NamedRows> wanted_tensors(const WeightPlace& place, const ParamTable& table,
+                                      const Dims& dims) {
+  return place.format == WeightFormat::kTensorFlow ? tensorflow_names(table, dims)
+                                                   : hugging_face_names(table, dims);
+}
+
+/// The parts of which no tensor is there.
+std::vector<ModelPart> missing_parts(const std::vector<NamedRows>& wanted,
+                                     const Meanings& meanings) {
+  std::vector<ModelPart> missing;
+  for (const ModelPart part : kOptionalParts) {
+    const bool found = std::any_of(wanted.begin(), wanted.end(), [&](const NamedRows& rows) {
+      return rows.part == part && meanings.names.contains(rows.foreign_name);
+    });
+    if (!found) missing.push_back(part);
+  }
+  return missing;
+}
+
+bool contains(const std::vector<ModelPart>& parts, ModelPart part) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+std::string listed(const std::vector<ModelPart>& parts) {
+  std::string text;
+  for (const ModelPart part : parts) text += (text.empty() ? "no " : ", no ") + name_of(part);
+  return text;
+}
+
+/// All that keeps the tensors from being those of the model, in one sentence.
+void check_tensors(const WeightPlace& place, const WeightSource& source, const Meanings& meanings,
+                   const std::vector<NamedRows>& wanted, const std::vector<ModelPart>& absent) {
+  std::vector<std::string> differences;
+  std::set<std::string> known;
+  std::vector<std::string> missing;
+  for (const NamedRows& rows : wanted) {
+    known.insert(rows.foreign_name);
+    if (contains(absent, rows.part)) continue;
+    const auto found = meanings.names.find(rows.foreign_name);
+    if (found == meanings.names.end()) {
+      missing.push_back(rows.foreign_name);
+      differences.push_back(rows.foreign_name + " is missing");
+      continue;
+    }
+    const std::vector<int64_t>& shape = source.tensors().at(found->second).shape;
+    if (shape == rows.foreign_shape) continue;
+    differences.push_back(concat(found->second, " is ", shape_text(shape), ", want ",
+                                 shape_text(rows.foreign_shape)));
+  }
+  for (const auto& [meaning, name] : meanings.names) {
+    if (known.contains(meaning)) continue;
+    const std::string near = nearest_word(meaning, missing);
+    differences.push_back(concat(name, " ", shape_text(source.tensors().at(name).shape),
+                                 " belongs nowhere",
+                                 near.empty() ? "" : concat(" (nearest: ", near, ")")));
+  }
+  if (differences.empty()) return;
+  std::string text;
+  const auto count = static_cast<int64_t>(differences.size());
+  for (int64_t i = 0; i < std::min(count, kMostDifferences); ++i) {
+    text += (text.empty() ? "" : "; ") + differences[static_cast<size_t>(i)];
+  }
+  if (count > kMostDifferences) text += concat("; and ", count - kMostDifferences, " more");
+  fail(ExitCode::kData, place.path, ": is a checkpoint of another model: ", text,
+       "; set the keys under model to its shape.");
+}
+
+/// A second copy of a tensor that our model has once must be the same, bit for bit.
+void check_tied(const WeightPlace& place, const WeightSource& source, const std::string& copy,
+                const std::string& original) {
+  if (copy.empty()) return;
+  const bool same = source.tensors().at(copy).shape == source.tensors().at(original).shape &&
+                    source.read(copy) == source.read(original);
+  if (same) return;
+  fail(ExitCode::kData, place.path, ": ", copy, " differs from ", original,
+       ", which it is tied to in this model; the file is of a model with a decoder of its own.");
+}
+
+void copy_rows(const std::vector<float>& values, const NamedRows& rows, float* flat) {
+  float* out = flat + rows.first_element;
+  if (!rows.transposed) {
+    std::copy(values.begin(), values.end(), out);
+    return;
+  }
+  const auto inputs = static_cast<size_t>(rows.foreign_shape[0]);
+  const auto outputs = static_cast<size_t>(rows.foreign_shape[1]);
+  constexpr size_t kTile = 32;  // rows and columns that stay in the cache
+  for (size_t first = 0; first < outputs; first += kTile) {
+    for (size_t i = 0; i < inputs; ++i) {
+      for (size_t o = first; o < std::min(first + kTile, outputs); ++o) {
+        out[o * inputs + i] = values[i * outputs + o];
+      }
+    }
+  }
+}
+
+/// Sentences about what the file beside the weights states otherwise.
+std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequest& request,
+                                      const ModelConfig& model) {
+  const std::optional<StatedModel> stated = find_stated_model(place);
+  if (!stated) return {};
+  const std::vector<std::string> differences = silent_differences(*stated, model);
+  if (differences.empty() || request.differences == StatedDifferences::kAllow) return differences;
+  std::string text;
+  for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
+  fail(
+      ExitCode::kData, place.path, ": was trained as another model: ", text,
+      "; set these keys to what is stated, or checkpoint.init_differences to allow to go on with a "
+      "model that computes something else from the same weights.");
+}
+
+}  // namespace
+
+void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims) {
+  const WeightPlace place = locate_weights(path);
+  const std::unique_ptr<WeightSource> source = open_weights(place);
+  check_tensors(place, *source, MeaningReader(place, *source).read(),
+                wanted_tensors(place, table, dims), {});
+}
+
+WeightRequest weight_request(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  return {.path = checkpoint.init,
+          .missing_heads = checkpoint.init_missing_heads == "fresh" ? MissingHeads::kFresh
+                                                                    : MissingHeads::kRefuse,
+          .differences = checkpoint.init_differences == "allow" ? StatedDifferences::kAllow
+                                                                : StatedDifferences::kRefuse,
+          .seed = static_cast<uint64_t>(config.train.seed)};
+}
+
+LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
+                           const ParamTable& table, float* flat) {
+  const WeightPlace place = locate_weights(request.path);
+  if (is_complete(place.folder)) {
+    verify_folder(place.folder, {std::filesystem::path(place.path).filename().string()});
+  }
+  const std::unique_ptr<WeightSource> source = open_weights(place);
+  const Dims dims = make_dims(model);
+  const std::vector<NamedRows> wanted = wanted_tensors(place, table, dims);
+  const Meanings meanings = MeaningReader(place, *source).read();
+  LoadedWeights loaded{.path = place.path, .fresh = missing_parts(wanted, meanings), .notes = {}};
+  check_tensors(place, *source, meanings, wanted, loaded.fresh);
+  loaded.notes = check_stated(place, request, model);
+  if (!loaded.fresh.empty() && request.missing_heads == MissingHeads::kRefuse) {
+    fail(ExitCode::kData, place.path, ": has ", listed(loaded.fresh),
+         "; set checkpoint.init_missing_heads to fresh to start them from random weights.");
+  }
+  if (!meanings.decoder_weight.empty()) {
+    check_tied(place, *source, meanings.decoder_weight,
+               meanings.names.at("bert.embeddings.word_embeddings.weight"));
+  }
+  if (!meanings.decoder_bias.empty()) {
+    check_tied(place, *source, meanings.decoder_bias, meanings.names.at("cls.predictions.bias"));
+  }
+
+  std::fill_n(flat, table.elements, 0.0f);
+  if (!loaded.fresh.empty()) {
+    initialize(table, dims, model.init_stddev, request.seed, flat);
+    loaded.notes.push_back(
+        concat(place.path, " has ", listed(loaded.fresh), ": started from random weights"));
+  }
+  for (const NamedRows& rows : wanted) {
+    if (contains(loaded.fresh, rows.part)) continue;
+    copy_rows(source->read(meanings.names.at(rows.foreign_name)), rows, flat);
+  }
+  return loaded;
+}
+
+}  // namespace bertha

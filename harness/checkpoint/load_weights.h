@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/checkpoint/name_map.h"
+#include "harness/config/config.h"
+#include "harness/model/dims.h"
+#include "harness/model/params.h"
+
+namespace bertha {
+
+/// What happens where weights lack the pooler or a head: an error, or fresh ones from the seed.
+enum class MissingHeads : uint8_t { kRefuse, kFresh };
+/// What happens where a config.json beside them states another GELU, epsilon or number of heads
+/// than the configured one: an error, or a note.
+enum class StatedDifferences : uint8_t { kRefuse, kAllow };
+
+struct WeightRequest {
+  std::string path;  // as in locate_weights()
+  MissingHeads missing_heads = MissingHeads::kRefuse;
+  StatedDifferences differences = StatedDifferences::kRefuse;
+  uint64_t seed = 0;  // of fresh heads
+};
+/// What checkpoint.init and its companions ask for.
+WeightRequest weight_request(const Config& config);
+
+struct LoadedWeights {
+  std::string path;                // the file, or TensorFlow's prefix
+  std::vector<ModelPart> fresh;    // not in the file
+  std::vector<std::string> notes;  // sentences for the user: what is not as it was there
+};
+
+/// Weights only, into a flat f32 host buffer [table.elements]: from one of our checkpoints, from a
+/// Hugging Face folder or safetensors file (BertForPreTraining, BertModel, or one with a part of
+/// the heads), or from a TensorFlow checkpoint under the official names. Every parameter is
+/// assigned exactly once; padding rows of the vocabulary become zero; optimizer state is not taken
+/// over.
+///
+/// Errors    Error(kData), one for all tensors that are missing, have another shape or belong
+///           nowhere, with the names nearest to those; damage; missing heads and differences unless
+///           allowed; a decoder that is not tied to the word table.
+LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
+                           const ParamTable& table, float* flat);
+
+/// Error(kData) as above unless the weights there are those of the whole model; values are not
+/// read.
+void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims);
+
+}  // namespace bertha

@@ -1,0 +1,51 @@
+#include "harness/checkpoint/tf_index.h"
+
+#include <leveldb/env.h>
+#include <leveldb/iterator.h>
+#include <leveldb/options.h>
+#include <leveldb/table.h>
+
+#include <memory>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+void check(const leveldb::Status& status, const std::string& path) {
+  if (status.ok()) return;
+  if (status.IsNotFound()) {
+    fail(ExitCode::kData, path, ": is not there; copy it beside the data files.");
+  }
+  fail(ExitCode::kData, path, ": cannot be read as the index of a TensorFlow checkpoint (",
+       status.ToString(), "); the file is damaged or of another format, copy it again.");
+}
+
+}  // namespace
+
+std::map<std::string, std::string> read_tf_index(const std::string& path) {
+  leveldb::Env& env = *leveldb::Env::Default();
+  uint64_t file_bytes = 0;
+  check(env.GetFileSize(path, &file_bytes), path);
+  leveldb::RandomAccessFile* opened_file = nullptr;
+  check(env.NewRandomAccessFile(path, &opened_file), path);
+  const std::unique_ptr<leveldb::RandomAccessFile> file(opened_file);
+
+  leveldb::Options options;
+  options.paranoid_checks = true;  // the checksum of the index block too
+  leveldb::Table* opened_table = nullptr;
+  check(leveldb::Table::Open(options, file.get(), file_bytes, &opened_table), path);
+  const std::unique_ptr<leveldb::Table> table(opened_table);
+
+  leveldb::ReadOptions reading;
+  reading.verify_checksums = true;
+  const std::unique_ptr<leveldb::Iterator> entry(table->NewIterator(reading));
+  std::map<std::string, std::string> entries;
+  for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
+    entries[entry->key().ToString()] = entry->value().ToString();
+  }
+  check(entry->status(), path);
+  return entries;
+}
+
+}  // namespace bertha

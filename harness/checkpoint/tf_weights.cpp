@@ -1,0 +1,117 @@
+#include "harness/checkpoint/tf_weights.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "harness/checkpoint/proto_wire.h"
+#include "harness/checkpoint/tf_bundle.h"
+#include "kernels/base/error.h"
+#include "kernels/base/half.h"
+
+namespace bertha {
+namespace {
+
+// Numbers of the fields in trackable_object_graph.proto.
+constexpr uint32_t kGraphNodes = 1;
+constexpr uint32_t kNodeAttributes = 2;
+namespace attribute_field {
+constexpr uint32_t kFullName = 2, kKey = 3;
+}
+
+constexpr const char* kGraphKey = "_CHECKPOINTABLE_OBJECT_GRAPH";
+
+/// Calls `use` with key and name of each variable in a saved object graph.
+template <class Use>
+void for_each_variable(const std::string& graph, const std::string& origin, const Use& use) {
+  for (ProtoReader nodes(graph, origin); nodes.next();) {
+    if (nodes.field() != kGraphNodes) continue;
+    for (ProtoReader node(nodes.bytes(), origin); node.next();) {
+      if (node.field() != kNodeAttributes) continue;
+      std::string key;
+      std::string full_name;
+      for (ProtoReader attribute(node.bytes(), origin); attribute.next();) {
+        if (attribute.field() == attribute_field::kKey) key = attribute.bytes();
+        if (attribute.field() == attribute_field::kFullName) full_name = attribute.bytes();
+      }
+      if (!full_name.empty()) use(key, full_name);
+    }
+  }
+}
+
+template <class T>
+std::vector<float> as_floats(const std::string& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    if constexpr (std::is_same_v<T, float>) values[i] = value;
+    if constexpr (!std::is_same_v<T, float>) values[i] = to_float(value);
+  }
+  return values;
+}
+
+class TfSource : public WeightSource {
+ public:
+  explicit TfSource(const std::string& prefix) : bundle_(prefix) {
+    for (const auto& [key, tensor] : bundle_.tensors()) key_of_[key] = key;
+    if (bundle_.tensors().contains(kGraphKey)) {
+      for_each_variable(
+          bundle_.read_string(kGraphKey), prefix + ".index: its graph of objects",
+          [&](const std::string& key, const std::string& name) { rename(key, name); });
+    }
+    for (const auto& [name, key] : key_of_) {
+      const TfTensor& tensor = bundle_.tensors().at(key);
+      tensors_[name] = {.dtype = tensor.dtype, .shape = tensor.shape};
+    }
+  }
+
+  std::vector<float> read(const std::string& name) const override {
+    const std::string& key = key_of_.at(name);
+    const TfTensor& tensor = bundle_.tensors().at(key);
+    const std::string bytes = bundle_.read(key);
+    std::vector<float> values;
+    if (tensor.dtype == "F32") {
+      values = as_floats<float>(bytes);
+    } else if (tensor.dtype == "F16") {
+      values = as_floats<Half>(bytes);
+    } else if (tensor.dtype == "BF16") {
+      values = as_floats<BFloat16>(bytes);
+    } else {
+      fail(ExitCode::kData, bundle_.prefix(), ": tensor ", name, " is ", tensor.dtype,
+           ", want F32, F16 or BF16; save it as one of these.");
+    }
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.shape) elements *= extent;
+    if (static_cast<int64_t>(values.size()) != elements) {
+      fail(ExitCode::kData, bundle_.prefix(), ": tensor ", name, " has ", bytes.size(),
+           " bytes, which do not fill its shape ", shape_text(tensor.shape),
+           "; the index is damaged, copy it again.");
+    }
+    return values;
+  }
+
+ private:
+  /// From the place among the saved objects to the variable's name. State of an optimizer stays
+  /// under its place: its name may be that of the variable it belongs to.
+  void rename(const std::string& key, const std::string& name) {
+    if (key.find("/.OPTIMIZER_SLOT/") != std::string::npos) return;
+    if (!key_of_.contains(key)) return;
+    if (key_of_.contains(name)) {
+      fail(ExitCode::kData, bundle_.prefix(), ": two variables are named ", name,
+           "; name them apart and save again.");
+    }
+    key_of_.erase(key);
+    key_of_[name] = key;
+  }
+
+  TfBundle bundle_;
+  std::map<std::string, std::string> key_of_;  // by the name that tensors() has
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_tf_weights(const std::string& prefix) {
+  return std::make_unique<TfSource>(prefix);
+}
+
+}  // namespace bertha

@@ -1,0 +1,197 @@
+#include "harness/checkpoint/tf_bundle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "harness/checkpoint/tf_index.h"
+#include "tests/harness/checkpoint/bundle_writer.h"
+#include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kGolden = BERTHA_SOURCE_DIR "/tests/golden/tf/";
+
+/// A copy of one of TensorFlow's checkpoints, to be damaged.
+std::string copy_golden(const TempFolder& folder, const std::string& name) {
+  for (const auto& entry : fs::directory_iterator(kGolden)) {
+    const std::string file = entry.path().filename().string();
+    if (file.starts_with(name)) fs::copy(entry.path(), folder.path(file));
+  }
+  return folder.path(name);
+}
+
+void cut(const std::string& path, uintmax_t bytes) { fs::resize_file(path, bytes); }
+
+std::string refusal(const std::string& prefix) {
+  return message_of([&] {
+    const TfBundle bundle(prefix);
+    for (const auto& [key, tensor] : bundle.tensors()) bundle.read(key);
+  });
+}
+
+BundleDraft one_tensor() {
+  BundleDraft draft;
+  draft.add("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  return draft;
+}
+
+std::string refusal(const TempFolder& folder, const BundleDraft& draft) {
+  const std::string prefix = folder.path("draft");
+  draft.write(prefix);
+  return refusal(prefix);
+}
+
+TEST(TfBundle, ReadsWhatTensorFlowsSaverWrote) {
+  const TfBundle bundle(kGolden + "saver.ckpt-7");
+  // 46 tensors with two slots each, two powers of beta, and the step.
+  ASSERT_EQ(bundle.tensors().size(), 46u * 3 + 3);
+  const TfTensor& words = bundle.tensors().at("bert/embeddings/word_embeddings");
+  EXPECT_EQ(words.dtype, "F32");
+  EXPECT_EQ(words.shape, (std::vector<int64_t>{37, 16}));
+  EXPECT_EQ(bundle.read("bert/embeddings/word_embeddings").size(), 37u * 16 * 4);
+  EXPECT_EQ(bundle.tensors().at("global_step").dtype, "I64");
+  EXPECT_EQ(bundle.tensors().at("global_step").shape, std::vector<int64_t>{});
+  int64_t step = 0;
+  std::memcpy(&step, bundle.read("global_step").data(), sizeof(step));
+  EXPECT_EQ(step, 7);
+}
+
+TEST(TfBundle, ReadsSeveralDataFiles) {
+  const TfBundle bundle(kGolden + "sharded.ckpt");
+  ASSERT_EQ(bundle.tensors().size(), 46u);
+  const TfBundle whole(kGolden + "saver.ckpt-7");
+  int64_t in_second = 0;
+  for (const auto& [key, tensor] : bundle.tensors()) {
+    EXPECT_EQ(bundle.read(key), whole.read(key)) << key;
+    in_second += tensor.shard;
+  }
+  EXPECT_GT(in_second, 0);
+  EXPECT_LT(in_second, 46);
+}
+
+TEST(TfBundle, ReadsAStringWithItsChecksums) {
+  const TempFolder folder;
+  const std::string key = "_CHECKPOINTABLE_OBJECT_GRAPH";
+  const std::string prefix = copy_golden(folder, "objects-1");
+  const std::string graph = TfBundle(prefix).read_string(key);
+  EXPECT_THAT(graph, HasSubstr("bert/embeddings/word_embeddings"));
+  // Its last byte, and the stored checksum of its length.
+  const TfTensor tensor = TfBundle(prefix).tensors().at(key);
+  const std::string data = prefix + ".data-00000-of-00001";
+  const auto file_bytes = static_cast<int64_t>(fs::file_size(data));
+  for (const int64_t at : {tensor.offset_bytes + tensor.size_bytes - 1, tensor.offset_bytes + 3}) {
+    flip_byte(data, file_bytes - at);
+    EXPECT_THAT(message_of([&] { TfBundle(prefix).read_string(key); }),
+                AllOf(HasSubstr(data), HasSubstr(key), HasSubstr("another checksum")));
+    flip_byte(data, file_bytes - at);
+  }
+  EXPECT_EQ(TfBundle(prefix).read_string(key), graph);
+}
+
+// Every byte of an index counts, but for the padding of the footer's two handles.
+TEST(TfBundle, RefusesAnIndexWithAnyByteFlipped) {
+  const TempFolder folder;
+  const std::string index = copy_golden(folder, "sharded.ckpt") + ".index";
+  const auto file_bytes = static_cast<int64_t>(fs::file_size(index));
+  constexpr int64_t kFooterBytes = 48;
+  const std::map<std::string, std::string> whole = read_tf_index(index);
+  for (int64_t from_end = kFooterBytes + 1; from_end <= file_bytes; from_end += 7) {
+    flip_byte(index, from_end);
+    try {
+      // A flipped byte of a block that nothing needs (the empty meta index) changes nothing.
+      EXPECT_EQ(read_tf_index(index), whole) << from_end << " bytes from the end";
+      EXPECT_LE(from_end, 128) << "a flipped byte went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, ExitCode::kData);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(index), HasSubstr("copy it again")));
+    }
+    flip_byte(index, from_end);
+  }
+}
+
+TEST(TfBundle, SaysWhatIsWrongWithAnIndex) {
+  const TempFolder folder;
+  const std::string prefix = copy_golden(folder, "saver.ckpt-7");
+  const std::string index = prefix + ".index";
+  flip_byte(index, 1);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("bad magic number")));
+  flip_byte(index, 1);
+  flip_byte(index, static_cast<int64_t>(fs::file_size(index)) - 100);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("checksum mismatch")));
+  cut(index, fs::file_size(index) / 2);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("cannot be read as the index")));
+  cut(index, 20);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("too short")));
+  cut(index, 0);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("copy it again")));
+  fs::remove(index);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("is not there")));
+}
+
+TEST(TfBundle, SaysWhatIsWrongWithADataFile) {
+  const TempFolder folder;
+  const std::string prefix = copy_golden(folder, "sharded.ckpt");
+  const std::string data = prefix + ".data-00001-of-00002";
+  flip_byte(data, 2);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("another checksum")));
+  cut(data, fs::file_size(data) - 1);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("cut short")));
+  fs::remove(data);
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("copy all 2 data files")));
+}
+
+TEST(TfBundle, ReadsACompressedIndex) {
+  const TempFolder folder;
+  BundleDraft draft;
+  for (int i = 0; i < 500; ++i) draft.add(concat("a/long/common/prefix/", i), {1}, {1.0f});
+  draft.write(folder.path("plain"));
+  const auto entries = read_tf_index(folder.path("plain.index"));
+  EXPECT_EQ(entries.size(), 501u);
+  write_tf_index(folder.path("small.index"), entries, leveldb::kSnappyCompression);
+  EXPECT_LT(fs::file_size(folder.path("small.index")), fs::file_size(folder.path("plain.index")));
+  EXPECT_EQ(read_tf_index(folder.path("small.index")), entries);
+}
+
+TEST(TfBundle, RefusesWhatItCannotRead) {
+  const TempFolder folder;
+  BundleDraft draft = one_tensor();
+  EXPECT_EQ(refusal(folder, draft), "nothing was thrown");
+  draft.header = bundle_header(1, 1);
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("big-endian"));
+  draft.header = bundle_header(1, 0, 2);
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("format version 2"));
+  draft.header = bundle_header(0);
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("names 0 data files"));
+  draft.header = "\xff\xff";
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("its header: cannot be read"));
+  draft = one_tensor();
+  draft.entries["w"].sliced = true;
+  EXPECT_THAT(refusal(folder, draft), AllOf(HasSubstr("w is saved in slices"), HasSubstr("draft")));
+  draft = one_tensor();
+  draft.entries["w"].shard = 1;
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w points outside"));
+  draft = one_tensor();
+  draft.entries["w"].size_bytes = uint64_t{1} << 63;
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w points outside"));
+  draft.entries["w"].size_bytes = (uint64_t{1} << 63) - 1;
+  draft.entries["w"].offset_bytes = 8;
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("cut short"));
+
+  write_tf_index(folder.path("table.index"), {{"some", "thing"}});
+  EXPECT_THAT(refusal(folder.path("table")), HasSubstr("without the header"));
+  write_tf_index(folder.path("torn.index"),
+                 {{"", bundle_header(1)}, {"w", std::string("\x12\x7f", 2)}});
+  EXPECT_THAT(refusal(folder.path("torn")), HasSubstr("the entry of w: cannot be read"));
+}
+
+}  // namespace
+}  // namespace bertha::testing
