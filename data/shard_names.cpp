@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdio>
 #include <map>
-#include <regex>
 #include <set>
+#include <string_view>
 
 #include "kernels/base/error.h"
 
@@ -22,6 +22,14 @@ struct NumberedSet {
   auto operator<=>(const NumberedSet&) const = default;
 };
 
+constexpr std::string_view kDigits = "0123456789";
+constexpr size_t kMostDigits = 6;
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= kMostDigits &&
+         text.find_first_not_of(kDigits) == std::string_view::npos;
+}
+
 std::string padded(int64_t number, size_t digits) {
   const std::string text = std::to_string(number);
   return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
@@ -29,10 +37,37 @@ std::string padded(int64_t number, size_t digits) {
 
 }  // namespace
 
+std::optional<NumberedName> numbered_name(const std::string& name) {
+  size_t at = name.find("_of_");
+  if (at == std::string::npos) at = name.find("-of-");
+  if (at == std::string::npos) {
+    constexpr std::string_view kPart = "part_";
+    if (!name.starts_with(kPart) || !is_number(name.substr(kPart.size()))) return std::nullopt;
+    return NumberedName{.before = std::string(kPart),
+                        .number = name.substr(kPart.size()),
+                        .of = "",
+                        .count = "",
+                        .after = ""};
+  }
+  const size_t last_other = name.substr(0, at).find_last_not_of(kDigits);
+  const size_t first = last_other == std::string::npos ? 0 : last_other + 1;
+  const size_t end = std::min(name.find_first_not_of(kDigits, at + 4), name.size());
+  NumberedName parts{.before = name.substr(0, first),
+                     .number = name.substr(first, at - first),
+                     .of = name.substr(at, 4),
+                     .count = name.substr(at + 4, end - at - 4),
+                     .after = name.substr(end)};
+  const bool ends_well = parts.after.empty() || parts.after.front() == '.';
+  if (!is_number(parts.number) || !is_number(parts.count) || !ends_well) return std::nullopt;
+  return parts;
+}
+
 bool is_shard_name(const std::string& name) {
-  static const std::regex packed("part_[0-9]+(_of_[0-9]+)?");
-  return std::regex_match(name, packed) || (name.find("part") != std::string::npos &&
-                                            (name.ends_with(".hdf5") || name.ends_with(".hdf")));
+  if (name.ends_with(".hdf5") || name.ends_with(".hdf")) {
+    return name.find("part") != std::string::npos;
+  }
+  const auto parts = numbered_name(name);
+  return parts && parts->before == "part_" && parts->of != "-of-" && parts->after.empty();
 }
 
 std::string shard_name(int64_t index, int64_t count) {
@@ -55,21 +90,15 @@ std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
 }
 
 std::vector<std::string> missing_of_numbered(std::span<const std::string> names) {
-  static const std::regex of_many("(.*?)([0-9]{1,6})([_-]of[_-])([0-9]{1,6})(\\..*)?");
-  static const std::regex plain("(part_)([0-9]{1,6})");
   std::map<NumberedSet, std::set<int64_t>> found;
   for (const std::string& name : names) {
-    std::smatch words;
-    if (std::regex_match(name, words, of_many)) {
-      found[{.before = words[1],
-             .after = words[3].str() + words[4].str() + words[5].str(),
-             .digits = words[2].str().size(),
-             .count = std::stoll(words[4])}]
-          .insert(std::stoll(words[2]));
-    } else if (std::regex_match(name, words, plain)) {
-      found[{.before = words[1], .after = "", .digits = words[2].str().size(), .count = 0}].insert(
-          std::stoll(words[2]));
-    }
+    const auto parts = numbered_name(name);
+    if (!parts) continue;
+    found[{.before = parts->before,
+           .after = parts->of + parts->count + parts->after,
+           .digits = parts->number.size(),
+           .count = parts->count.empty() ? 0 : std::stoll(parts->count)}]
+        .insert(std::stoll(parts->number));
   }
   std::vector<std::string> missing;
   for (const auto& [set, numbers] : found) {

@@ -1,11 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace bertha {
+
+/// The name of a file of a numbered set: part_00007_of_04320.hdf5, part-00007-of-00500, part_00007.
+struct NumberedName {
+  std::string before;  // "part_"
+  std::string number;  // "00007"
+  std::string of;      // "_of_", "-of-", or empty: the name does not tell how many there are
+  std::string count;   // "04320"
+  std::string after;   // ".hdf5"
+};
+std::optional<NumberedName> numbered_name(const std::string& name);
 
 /// Whether a file of this name is a shard: any name with "part" that ends in .hdf5 or .hdf; and as
 /// the published packer names them, part_00007 or part_00007_of_04320. Texts and TFRecords,

@@ -4,7 +4,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <string_view>
 
 #include "data/convert/tf_example.h"
@@ -23,9 +22,9 @@ namespace fs = std::filesystem;
 constexpr int64_t kRecordsPerMark = 1024;
 
 bool is_tfrecord_name(const fs::path& path) {
-  static const std::regex published("part-[0-9]+-of-[0-9]+");
-  return std::regex_match(path.filename().string(), published) || path.extension() == ".tfrecord" ||
-         path.extension() == ".tfrecords";
+  if (path.extension() == ".tfrecord" || path.extension() == ".tfrecords") return true;
+  const auto parts = numbered_name(path.filename().string());
+  return parts && parts->before == "part-" && parts->of == "-of-" && parts->after.empty();
 }
 
 /// HDF5 files tell by their first bytes; whatever else it is, a TFRecord file tells by its
@@ -122,6 +121,15 @@ void read_from_records(const SequenceFile& file, int64_t first, int64_t end,
   }
 }
 
+void refuse_shards_beside(const std::string& folder, const std::string& records) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!is_shard_name(entry.path().filename().string())) continue;
+    fail(ExitCode::kData, folder, ": holds shards (", entry.path().filename().string(),
+         ") and TFRecord files (", fs::path(records).filename().string(),
+         "); keep them in folders of their own");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> list_sequence_files(const std::string& path, MissingFiles missing) {
@@ -134,7 +142,11 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
     }
     std::sort(paths.begin(), paths.end());
   }
-  if (paths.empty()) paths = list_shards(path);
+  if (paths.empty()) {
+    paths = list_shards(path);
+  } else {
+    refuse_shards_beside(path, paths.front());
+  }
   if (missing == MissingFiles::kAccept || !fs::is_directory(path)) return paths;
   std::vector<std::string> names;
   for (const std::string& one : paths) names.push_back(fs::path(one).filename().string());

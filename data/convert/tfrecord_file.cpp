@@ -95,6 +95,10 @@ int64_t TfRecordFile::read_length() {
     if (gzip) {
       fail(ExitCode::kData, path_, ": is compressed with gzip; unpack it first");
     }
+    if (offset_bytes_ == 0) {
+      fail(ExitCode::kData, path_,
+           ": is no TFRecord file, or damaged: the checksum of its first length is wrong");
+    }
     damaged("the checksum of its length is wrong");
   }
   const auto length = load<int64_t>(header.data());

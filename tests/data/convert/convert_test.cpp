@@ -196,6 +196,32 @@ TEST_F(Convert, AStoppedRunGoesOnWhereItWas) {
   }
 }
 
+TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
+  write_record_source();
+  options_.source.num_threads = 1;
+  options_.source.memory_bytes = 1;  // as little as it goes: parts of 1024 sequences
+  options_.shuffle_seed = 24;
+  const auto damage = [&](const std::string& name, size_t at) {
+    std::string bytes = bytes_of(from(name));
+    bytes[at] ^= 1;
+    write_bytes(from(name), bytes);
+  };
+  damage("part-00002-of-00003", 40);
+  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+              AllOf(HasSubstr("part-00002-of-00003"), HasSubstr("record 0 at byte 0")));
+  damage("part-00002-of-00003", 40);  // well again; now one of the part that is done
+  damage("part-00000-of-00003", 40);
+  convert_data(options_, {});
+  EXPECT_TRUE(verify_data(options_.output_dir).ok());
+}
+
+TEST_F(Convert, ShardsBesideRecordsAreRefused) {
+  write_record_source();
+  write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);
+  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+              HasSubstr("holds shards (part_0.hdf5) and TFRecord files (part-00000-of-00003)"));
+}
+
 TEST_F(Convert, AFinishedShardThatWasDamagedSinceIsMadeAgain) {
   write_source(kVariable);
   const Manifest want = convert_data(options_, {}).manifest;

@@ -31,6 +31,23 @@ TEST(ShardNames, SizesAreThePublishedOnes) {
               HasSubstr("4 shards wanted, but there are"));
 }
 
+TEST(ShardNames, NumbersAreFoundInNames) {
+  const auto parts = [](const std::string& name) {
+    const auto found = numbered_name(name);
+    if (!found) return std::string("none");
+    return concat(found->before, '|', found->number, '|', found->of, '|', found->count, '|',
+                  found->after);
+  };
+  EXPECT_EQ(parts("part_00007_of_04320.hdf5"), "part_|00007|_of_|04320|.hdf5");
+  EXPECT_EQ(parts("part-00007-of-00500"), "part-|00007|-of-|00500|");
+  EXPECT_EQ(parts("7_of_9"), "|7|_of_|9|");
+  EXPECT_EQ(parts("part_00007"), "part_|00007|||");
+  for (const char* name : {"", "part", "part_", "part_7.hdf5", "part_x", "part__of_3", "part_1_of_",
+                           "part_1_of_3x", "part_1234567", "1_of_1234567", "_of_", "-of-"}) {
+    EXPECT_EQ(parts(name), "none") << name;
+  }
+}
+
 TEST(ShardNames, MissingOnesAreToldFromTheNamesOfTheOthers) {
   EXPECT_THAT(missing({"part_00000_of_00003.hdf5", "part_00002_of_00003.hdf5"}),
               ElementsAre("part_00001_of_00003.hdf5"));

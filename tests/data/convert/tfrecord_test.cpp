@@ -98,10 +98,15 @@ class BadRecords : public testing::Test {
 TEST_F(BadRecords, AWrongChecksumIsNamedWithItsRecord) {
   EXPECT_THAT(bent([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
               HasSubstr("record 0 at byte 0: the checksum of its contents is wrong"));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes[0] ^= 1; }),
-              HasSubstr("record 0 at byte 0: the checksum of its length is wrong"));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes[9] ^= 1; }),
-              HasSubstr("the checksum of its length is wrong"));
+  const char* no_start = "is no TFRecord file, or damaged: the checksum of its first length is";
+  EXPECT_THAT(bent([](std::string& bytes) { bytes[0] ^= 1; }), HasSubstr(no_start));
+  EXPECT_THAT(bent([](std::string& bytes) { bytes[9] ^= 1; }), HasSubstr(no_start));
+  const size_t second = record(example_of(features_of(example_samples(6, 4)[0], {}))).size();
+  for (const size_t at : {second, second + 9}) {
+    EXPECT_THAT(bent([at](std::string& bytes) { bytes[at] ^= 1; }),
+                HasSubstr(concat("record 1 at byte ", second,
+                                 ": the checksum of its length is wrong; the file is damaged")));
+  }
   EXPECT_THAT(bent([](std::string& bytes) { bytes.back() ^= 1; }), HasSubstr("record 5 at byte "));
 }
 
@@ -115,7 +120,7 @@ TEST_F(BadRecords, ACutFileIsNamedWithTheRecordThatIsMissingBytes) {
 
 TEST_F(BadRecords, FilesOfAnotherKindAreNamed) {
   EXPECT_THAT(bent([](std::string& bytes) { bytes = std::string(500, 'x'); }),
-              HasSubstr("record 0 at byte 0: the checksum of its length is wrong"));
+              HasSubstr("is no TFRecord file, or damaged"));
   EXPECT_THAT(bent([](std::string& bytes) { bytes = "\x1f\x8b" + std::string(50, '\1'); }),
               HasSubstr("is compressed with gzip; unpack it first"));
 }
