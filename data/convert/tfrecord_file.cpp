@@ -1,15 +1,15 @@
 #include "data/convert/tfrecord_file.h"
 
 #include <fcntl.h>
-#include <isa-l/crc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
+#include "data/hashing.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -31,10 +31,8 @@ T load(const std::byte* from) {
 }  // namespace
 
 uint32_t masked_crc32c(std::span<const std::byte> bytes) {
-  // The library's parameter lacks a const; it does not write.
-  auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
-  const uint32_t crc = ~crc32_iscsi(data, static_cast<int>(bytes.size()), 0xffffffffu);
-  return std::rotr(crc, 15) + 0xa282ead8u;
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  return masked_crc32c(crc32c(std::string_view(text, bytes.size())));
 }
 
 TfRecordFile::TfRecordFile(const std::string& path) : path_(path) {

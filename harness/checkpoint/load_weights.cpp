@@ -188,6 +188,14 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
                 wanted_tensors(place, table, dims), {});
 }
 
+void check_encoder_tensors(const std::string& path, const ParamTable& table, const Dims& dims) {
+  const WeightPlace place = locate_weights(path);
+  const std::unique_ptr<WeightSource> source = open_weights(place);
+  const Meanings meanings = MeaningReader(place, *source).read();
+  const std::vector<NamedRows> wanted = wanted_tensors(place, table, dims);
+  check_tensors(place, *source, meanings, wanted, missing_parts(wanted, meanings));
+}
+
 WeightRequest weight_request(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   return {.path = checkpoint.init,
@@ -201,7 +209,7 @@ WeightRequest weight_request(const Config& config) {
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
                            const ParamTable& table, float* flat) {
   const WeightPlace place = locate_weights(request.path);
-  if (is_complete(place.folder)) {
+  if (place.format == WeightFormat::kHuggingFace && is_complete(place.folder)) {
     verify_folder(place.folder, {std::filesystem::path(place.path).filename().string()});
   }
   const std::unique_ptr<WeightSource> source = open_weights(place);
@@ -213,7 +221,9 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   loaded.notes = check_stated(place, request, model);
   if (!loaded.fresh.empty() && request.missing_heads == MissingHeads::kRefuse) {
     fail(ExitCode::kData, place.path, ": has ", listed(loaded.fresh),
-         "; set checkpoint.init_missing_heads to fresh to start them from random weights.");
+         "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start "
+         "them "
+         "from random weights.");
   }
   if (!meanings.decoder_weight.empty()) {
     check_tied(place, *source, meanings.decoder_weight,

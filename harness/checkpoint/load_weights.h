@@ -47,5 +47,7 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
 /// Error(kData) as above unless the weights there are those of the whole model; values are not
 /// read.
 void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims);
+/// The same where the pooler and the heads may be missing, each as a whole.
+void check_encoder_tensors(const std::string& path, const ParamTable& table, const Dims& dims);
 
 }  // namespace bertha

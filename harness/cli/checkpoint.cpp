@@ -8,6 +8,7 @@
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"
+#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/plan_model.h"
 #include "harness/report/files.h"
@@ -58,7 +59,8 @@ void print_weights(const std::string& path, bool tensors) {
   }
 }
 
-// A checkpoint itself, the newest one of a folder of them, or the one of a run folder.
+}  // namespace
+
 std::string checkpoint_at(const std::string& path) {
   const fs::path folder(path);
   if (!fs::is_directory(folder)) {
@@ -71,6 +73,8 @@ std::string checkpoint_at(const std::string& path) {
   }
   fail(ExitCode::kData, path, ": no complete checkpoint in this folder; name one with a DONE file");
 }
+
+namespace {
 
 int run_show(const CheckpointOptions& options) {
   const std::string path = checkpoint_at(options.path);
@@ -91,10 +95,11 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
   CLI::App& checkpoint =
       add_command(program, chosen,
                   {.name = "checkpoint",
-                   .description = "Shows and verifies checkpoints.",
+                   .description = "Shows, verifies and converts checkpoints.",
                    .examples = {"bertha checkpoint show runs/latest",
-                                "bertha checkpoint show runs/latest/ckpt/step_00001000",
-                                "bertha checkpoint show runs/latest --tensors"}});
+                                "bertha checkpoint verify runs/latest/ckpt/step_00001000",
+                                "bertha checkpoint convert model.ckpt-28252 --output start",
+                                "bertha checkpoint export runs/latest --output my_bert"}});
   CLI::App& show = add_command(
       checkpoint, chosen,
       {.name = "show",
@@ -112,6 +117,9 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
   show.callback([&chosen, options] {
     chosen.action = [options](CommandContext&) { return run_show(*options); };
   });
+  add_checkpoint_verify(checkpoint, chosen);
+  add_checkpoint_convert(checkpoint, chosen);
+  add_checkpoint_export(checkpoint, chosen);
 }
 
 }  // namespace bertha

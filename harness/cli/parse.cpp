@@ -72,6 +72,7 @@ CommandLine::CommandLine()
   app_.set_version_flag("--version", version_text, "Print version, backends and libraries");
   add_train_command(app_, chosen_);
   add_eval_command(app_, chosen_);
+  add_encode_command(app_, chosen_);
   add_data_command(app_, chosen_);
   add_plan_command(app_, chosen_);
   add_checkpoint_command(app_, chosen_);

@@ -254,6 +254,14 @@ void Bert::forward_eval() {
   heads_loss(*s.parts.ops, s.head_call(), s.loss_sums(), false);
 }
 
+Bert::Outputs Bert::outputs() const {
+  const State& s = *state_;
+  return {.hidden = s.layers.back().y,
+          .pooled = s.heads.pooled,
+          .nsp_logits = s.heads.nsp_logits,
+          .mlm_logits = s.heads.mlm_logits};
+}
+
 View Bert::stats() const { return state_->on_device.stats; }
 
 int64_t Bert::activation_bytes() const { return state_->arena->used_bytes(); }

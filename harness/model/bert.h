@@ -82,6 +82,16 @@ class Bert {
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();
 
+  /// What the last forward pass left, on the device: io, valid until the next upload. Logits as
+  /// they are after forward_eval().
+  struct Outputs {
+    View hidden;      // [T, H]  rows beyond the live tokens are padding
+    View pooled;      // [B, H]
+    View nsp_logits;  // [B, 2]
+    View mlm_logits;  // [M, V]  likewise beyond the masked tokens; V is padded
+  };
+  Outputs outputs() const;
+
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;
   /// Bytes of device memory held for activations.

@@ -1,0 +1,183 @@
+#include "harness/checkpoint/weight_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/optimizer_files.h"
+#include "harness/checkpoint/safetensors.h"
+#include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/weight_source.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVocab = "vocab.txt";
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) fail(ExitCode::kData, path, ": cannot be read; is the path right?");
+  return text.str();
+}
+
+StatedModel stated_model(const FolderRequest& request, const WeightPlace& place) {
+  if (!request.stated_model.empty()) return read_stated_model(request.stated_model);
+  if (const auto found = find_stated_model(place)) return *found;
+  fail(ExitCode::kData, place.folder,
+       ": has no config.json or bert_config.json, and no tensor shows the number of attention "
+       "heads; name such a file with --model-config.");
+}
+
+void check_vocab(const std::string& path, int64_t entries) {
+  const std::string text = read_text(path);
+  auto lines = static_cast<int64_t>(std::count(text.begin(), text.end(), '\n'));
+  if (!text.empty() && text.back() != '\n') ++lines;
+  if (lines == entries) return;
+  fail(ExitCode::kData, path, ": has ", lines, " entries, and the model ", entries,
+       "; name the vocabulary that it was trained with.");
+}
+
+/// encoder and pooler under the names that a bare BertModel has.
+std::vector<NamedRows> without_heads(std::vector<NamedRows> names) {
+  constexpr std::string_view kPrefix = "bert.";
+  std::erase_if(names,
+                [&](const NamedRows& rows) { return !rows.foreign_name.starts_with(kPrefix); });
+  for (NamedRows& rows : names) rows.foreign_name.erase(0, kPrefix.size());
+  return names;
+}
+
+void write_tensors(const std::string& path, const WeightFolder& folder, ModelHeads heads) {
+  std::vector<NamedRows> names = hugging_face_names(folder.table, make_dims(folder.model));
+  if (heads == ModelHeads::kNone) names = without_heads(std::move(names));
+  std::vector<SafeTensorsWriter::Entry> entries;
+  for (const NamedRows& rows : names) {
+    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
+  }
+  SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
+  for (const NamedRows& rows : names) {
+    writer.append(folder.flat.data() + rows.first_element, rows.elements);
+  }
+  writer.finish();
+}
+
+std::string tokenizer_config(const ModelConfig& model) {
+  const nlohmann::json json = {{"do_lower_case", true},
+                               {"model_max_length", model.max_positions},
+                               {"tokenizer_class", "BertTokenizer"}};
+  return json.dump(2) + "\n";
+}
+
+void check_finite(const std::string& path, const std::string& name,
+                  const std::vector<float>& values) {
+  const auto bad = std::count_if(values.begin(), values.end(),
+                                 [](float value) { return !std::isfinite(value); });
+  if (bad == 0) return;
+  fail(ExitCode::kData, path, ": ", bad, " of the ", values.size(), " numbers of ", name,
+       " are not finite; the weights are of no use, take an earlier checkpoint.");
+}
+
+int64_t check_values(const WeightPlace& place) {
+  const std::unique_ptr<WeightSource> source = open_weights(place);
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : source->tensors()) {
+    if (tensor.dtype != "F32" && tensor.dtype != "F16" && tensor.dtype != "BF16") continue;
+    const std::vector<float> values = source->read(name);
+    check_finite(place.path, name, values);
+    elements += static_cast<int64_t>(values.size());
+  }
+  return elements;
+}
+
+/// master, m and v of every rank; v is a mean of squares.
+void check_optimizer_file(const std::string& path) {
+  const SafeTensorsHeader header = read_safetensors_header(path);
+  for (const auto& [name, tensor] : header.tensors) {
+    const std::vector<float> values = read_safetensor(path, header, name, 0, tensor.elements());
+    check_finite(path, name, values);
+    const bool negative = std::any_of(values.begin(), values.end(), [](float v) { return v < 0; });
+    if (name == "v" && negative) {
+      fail(ExitCode::kData, path,
+           ": v has negative numbers, want means of squares; the checkpoint "
+           "is damaged, use an earlier one.");
+    }
+  }
+}
+
+}  // namespace
+
+WeightFolder read_weight_folder(const FolderRequest& request) {
+  const WeightPlace place = locate_weights(request.weights.path);
+  const StatedModel stated = stated_model(request, place);
+  WeightFolder folder{
+      .model = stated.model, .table = {}, .flat = {}, .vocab = request.vocab, .loaded = {}};
+  WeightRequest weights = request.weights;
+  if (!request.gelu.empty() && request.gelu != stated.model.gelu) {
+    folder.model.gelu = request.gelu;
+    weights.differences = StatedDifferences::kAllow;
+  }
+  folder.table = make_param_table(make_dims(folder.model), DecayRule::kReference);
+  folder.flat.resize(static_cast<size_t>(folder.table.elements));
+  folder.loaded = load_weights(weights, folder.model, folder.table, folder.flat.data());
+  const fs::path beside = fs::path(place.folder) / kVocab;
+  if (folder.vocab.empty() && fs::exists(beside)) folder.vocab = beside.string();
+  if (!folder.vocab.empty()) check_vocab(folder.vocab, folder.model.vocab_size);
+  return folder;
+}
+
+void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads) {
+  if (fs::exists(path)) {
+    fail(ExitCode::kUsage, path, ": is there already; name a new folder, or remove it.");
+  }
+  const std::string target = fs::absolute(path).lexically_normal().string();
+  const std::string partial = make_partial_folder(target);
+  try {
+    write_tensors(partial + "/model.safetensors", folder, heads);
+    write_synced_file(partial + "/config.json", hugging_face_config(folder.model, heads));
+    write_synced_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
+    if (!folder.vocab.empty()) write_synced_file(partial + "/" + kVocab, read_text(folder.vocab));
+    seal_folder(partial, target);
+  } catch (const Error&) {
+    std::error_code ignored;  // the first error is the one to report
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+}
+
+std::vector<std::string> verify_weights(const std::string& path) {
+  const WeightPlace place = locate_weights(path);
+  std::vector<std::string> checked;
+  if (is_complete(place.folder)) {
+    verify_folder(place.folder);
+    checked.push_back("all files have the size and hash that DONE lists");
+  }
+  if (place.format == WeightFormat::kTensorFlow) {
+    checked.push_back("index and tensors have the checksums that TensorFlow stored");
+  }
+  if (const auto stated = find_stated_model(place)) {
+    const ParamTable table = make_param_table(make_dims(stated->model), DecayRule::kReference);
+    check_encoder_tensors(path, table, make_dims(stated->model));
+    checked.push_back("names and shapes are those of " + stated->path);
+  }
+  checked.push_back(concat(check_values(place), " weights, all finite"));
+  const std::vector<std::string> optimizer = optimizer_file_names(place.folder);
+  for (const std::string& name : optimizer) check_optimizer_file(place.folder + "/" + name);
+  if (!optimizer.empty()) {
+    checked.push_back(concat("moments of ", optimizer.size(), " optimizer files, all finite"));
+  }
+  const std::string state = place.folder + "/state.json";
+  if (fs::exists(state)) training_state_from_json(read_text(state), state);
+  return checked;
+}
+
+}  // namespace bertha

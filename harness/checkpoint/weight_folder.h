@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/checkpoint/load_weights.h"
+#include "harness/checkpoint/stated_model.h"
+
+namespace bertha {
+
+/// Weights on the host and what belongs beside them.
+struct WeightFolder {
+  ModelConfig model;
+  ParamTable table;
+  std::vector<float> flat;  // [table.elements]
+  std::string vocab;        // vocab.txt to copy; "" = none
+  LoadedWeights loaded;     // which parts are fresh, and what to tell the user
+};
+
+/// What to read, and what the reader knows that the files do not say.
+struct FolderRequest {
+  WeightRequest weights;
+  std::string stated_model;  // config.json or bert_config.json; "" = the one beside the weights
+  std::string vocab;         // "" = vocab.txt beside the weights, where there is one
+  std::string gelu;          // tanh or erf; "" = as stated
+};
+
+/// Reads weights with all that a folder of them needs.
+///
+/// Errors    Error(kData) as load_weights(); no file that states the shape of the model; a
+///           vocabulary of another size.
+WeightFolder read_weight_folder(const FolderRequest& request);
+
+/// Writes model.safetensors, config.json, tokenizer_config.json and vocab.txt, as transformers
+/// reads them, and DONE as for a checkpoint: under a temporary name that is renamed at the end.
+/// ModelHeads::kNone writes encoder and pooler alone, under the names of a bare BertModel.
+///
+/// Errors    Error(kUsage) when `path` is there already; Error(kData) when it cannot be written.
+void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads);
+
+/// Reads everything there is to read and checks it: hashes, checksums, names and shapes against the
+/// config.json beside the weights, finite numbers, and in a checkpoint of ours the optimizer's
+/// moments. Returns what was checked, a line each.
+///
+/// Errors    Error(kData) naming the first thing that is wrong.
+std::vector<std::string> verify_weights(const std::string& path);
+
+}  // namespace bertha

@@ -1,0 +1,139 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "harness/checkpoint/weight_folder.h"
+#include "harness/checkpoint/weight_source.h"
+#include "harness/cli/checkpoint_commands.h"
+#include "harness/cli/choice.h"
+#include "harness/cli/plan_model.h"
+#include "kernels/base/error.h"
+#include "kernels/base/log.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RewriteOptions {
+  FolderRequest request;
+  std::string missing_heads = "refuse";
+  std::string output;
+  bool encoder_only = false;
+};
+
+// A run folder stands for its newest checkpoint; other paths for themselves.
+std::string weights_at(const std::string& path) {
+  const bool run = fs::is_directory(fs::path(path) / "ckpt");
+  return run ? checkpoint_at(path) : path;
+}
+
+int run_rewrite(RewriteOptions options) {
+  WeightRequest& weights = options.request.weights;
+  weights.path = weights_at(weights.path);
+  // What is not written need not be there.
+  const bool fresh = options.missing_heads == "fresh" || options.encoder_only;
+  weights.missing_heads = fresh ? MissingHeads::kFresh : MissingHeads::kRefuse;
+  const WeightFolder folder = read_weight_folder(options.request);
+  for (const std::string& note : folder.loaded.notes) log_line(LogLevel::kWarning, note);
+  if (folder.vocab.empty()) {
+    log_line(LogLevel::kWarning,
+             "no vocab.txt lies beside the weights, so none is written; name one with --vocab");
+  }
+  const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
+  write_weight_folder(options.output, folder, heads);
+  const ModelConfig& m = folder.model;
+  std::cout << options.output << ": " << m.layers << " layers, " << m.hidden << " wide, " << m.heads
+            << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by " << m.gelu
+            << (options.encoder_only ? ", without heads\n" : "\n");
+  return 0;
+}
+
+void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
+  command
+      .add_option("path", options.request.weights.path,
+                  "Checkpoint, run folder, Hugging Face folder, .safetensors file, or prefix of a "
+                  "TensorFlow checkpoint")
+      ->required()
+      ->type_name("PATH");
+  command.add_option("-o,--output", options.output, "Folder to write; must not be there yet")
+      ->required()
+      ->type_name("DIR");
+  command
+      .add_option("--model-config", options.request.stated_model,
+                  "config.json or bert_config.json (default: the one beside the weights)")
+      ->type_name("FILE");
+  command
+      .add_option("--vocab", options.request.vocab,
+                  "Vocabulary to copy (default: vocab.txt beside the weights)")
+      ->type_name("FILE");
+  add_choice(command, "--gelu", options.request.gelu,
+             Choices<std::string>{{"tanh", "tanh"}, {"erf", "erf"}},
+             "Form of the GELU to state, where the stated one is wrong");
+  add_choice(command, "--missing-heads", options.missing_heads,
+             Choices<std::string>{{"refuse", "refuse"}, {"fresh", "fresh"}},
+             "What to do where pooler or heads are missing (default refuse)");
+}
+
+}  // namespace
+
+void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App& verify = add_command(
+      checkpoint, chosen,
+      {.name = "verify",
+       .description = "Reads all of a checkpoint, ours or another's, and checks hashes, names, "
+                      "shapes and that all numbers are finite; exit code 4 when one is wrong.",
+       .examples = {"bertha checkpoint verify runs/latest",
+                    "bertha checkpoint verify bert-large-uncased",
+                    "bertha checkpoint verify tf1_ckpt/model.ckpt-28252"}});
+  const auto path = std::make_shared<std::string>();
+  verify.add_option("path", *path, "As for `bertha checkpoint export`")
+      ->required()
+      ->type_name("PATH");
+  verify.callback([&chosen, path] {
+    chosen.action = [path](CommandContext&) {
+      const std::string found = weights_at(*path);
+      std::cout << found << '\n';
+      for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
+      return 0;
+    };
+  });
+}
+
+void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App& convert = add_command(
+      checkpoint, chosen,
+      {.name = "convert",
+       .description = "Makes a folder of weights to start from: of a TensorFlow checkpoint under "
+                      "the official names, or of a Hugging Face folder. checkpoint.init also reads "
+                      "them as they are.",
+       .examples = {"bertha checkpoint convert tf1_ckpt/model.ckpt-28252 --model-config "
+                    "bert_config.json --vocab vocab.txt --output start",
+                    "bertha checkpoint convert bert-base-uncased --output start --gelu tanh",
+                    "bertha checkpoint convert MiniLM --output start --missing-heads fresh"}});
+  const auto options = std::make_shared<RewriteOptions>();
+  add_rewrite_options(convert, *options);
+  convert.callback([&chosen, options] {
+    chosen.action = [options](CommandContext&) { return run_rewrite(*options); };
+  });
+}
+
+void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App& exporting = add_command(
+      checkpoint, chosen,
+      {.name = "export",
+       .description = "Makes a folder that transformers loads: config.json, model.safetensors, "
+                      "vocab.txt, without the optimizer's state.",
+       .examples = {"bertha checkpoint export runs/latest --output my_bert",
+                    "bertha checkpoint export runs/latest/ckpt/step_00001000 --output my_bert",
+                    "bertha checkpoint export runs/latest --output my_encoder --encoder-only"}});
+  const auto options = std::make_shared<RewriteOptions>();
+  add_rewrite_options(exporting, *options);
+  exporting.add_flag("--encoder-only", options->encoder_only,
+                     "Encoder and pooler under the names of a bare BertModel");
+  exporting.callback([&chosen, options] {
+    chosen.action = [options](CommandContext&) { return run_rewrite(*options); };
+  });
+}
+
+}  // namespace bertha

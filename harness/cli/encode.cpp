@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "data/collate.h"
+#include "data/pipeline.h"
+#include "data/prepare/wordpiece.h"
+#include "harness/checkpoint/safetensors.h"
+#include "harness/checkpoint/weight_folder.h"
+#include "harness/cli/command.h"
+#include "harness/cli/plan_model.h"
+#include "harness/model/bert.h"
+#include "kernels/base/error.h"
+#include "kernels/base/log.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace bertha {
+namespace {
+
+constexpr const char* kMaskWord = "[MASK]";
+
+struct EncodeOptions {
+  FolderRequest request;
+  std::string text;
+  std::string output;
+};
+
+// One line: [CLS] first [SEP], and second [SEP] after a tab.
+struct EncodedLine {
+  std::vector<int16_t> ids;
+  std::vector<int8_t> segments;
+  std::vector<int16_t> masked;  // places of [MASK]
+  std::vector<int16_t> labels;  // nobody knows them: the mask itself
+};
+
+class LineReader {
+ public:
+  LineReader(const std::string& vocab, int64_t max_tokens)
+      : vocabulary_(Vocabulary::load(vocab)), tokenizer_(vocabulary_), max_tokens_(max_tokens) {}
+
+  EncodedLine read(const std::string& text, int64_t number) {
+    EncodedLine line;
+    line.ids.push_back(vocabulary_.special().classify);
+    const size_t tab = text.find('\t');
+    append(text.substr(0, tab), line.ids);
+    line.segments.assign(line.ids.size(), 0);
+    if (tab != std::string::npos) append(text.substr(tab + 1), line.ids);
+    line.segments.resize(line.ids.size(), 1);
+    const auto tokens = static_cast<int64_t>(line.ids.size());
+    if (tokens > max_tokens_) {
+      fail(ExitCode::kData, "line ", number, " has ", tokens, " tokens, and the model takes ",
+           max_tokens_, "; split it.");
+    }
+    for (size_t i = 0; i < line.ids.size(); ++i) {
+      if (line.ids[i] == vocabulary_.special().mask) line.masked.push_back(static_cast<int16_t>(i));
+    }
+    line.labels.assign(line.masked.size(), vocabulary_.special().mask);
+    return line;
+  }
+
+ private:
+  void append(const std::string& text, std::vector<int16_t>& ids) {
+    for (size_t begin = 0;;) {
+      const size_t mask = text.find(kMaskWord, begin);
+      tokenizer_.append_ids(std::string_view(text).substr(begin, mask - begin), ids);
+      if (mask == std::string::npos) break;
+      ids.push_back(vocabulary_.special().mask);
+      begin = mask + std::string_view(kMaskWord).size();
+    }
+    ids.push_back(vocabulary_.special().separator);
+  }
+
+  Vocabulary vocabulary_;
+  WordPieceTokenizer tokenizer_;
+  int64_t max_tokens_;
+};
+
+// The model on the CPU, without dropout.
+class Encoder {
+ public:
+  explicit Encoder(WeightFolder& folder)
+      : device_(
+            make_cpu_device(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())))),
+        stream_(device_->make_stream()),
+        ops_(make_cpu_ops(*device_, *stream_)),
+        bert_(
+            folder.model, folder.table,
+            {.tokens = folder.model.max_positions, .seqs = 1, .masked = folder.model.max_positions},
+            {.device = device_.get(), .stream = stream_.get(), .ops = ops_.get()}) {
+    const View flat(folder.flat.data(), DType::kF32, {folder.table.elements});
+    bert_.bind(flat, flat);  // no gradient is ever written
+  }
+
+  Bert::Outputs run(const EncodedLine& line) {
+    bert_.upload(collate({SampleView{.token_ids = line.ids,
+                                     .segment_ids = line.segments,
+                                     .masked_positions = line.masked,
+                                     .masked_ids = line.labels}},
+                         128, plain_host_allocator()));
+    bert_.reset_stats();
+    bert_.forward_eval();
+    stream_->wait_on_host();
+    return bert_.outputs();
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Ops> ops_;
+  Bert bert_;
+};
+
+// What all lines gave, in their order.
+struct Results {
+  std::vector<int32_t> token_ids, cu_seqlens{0}, masked_rows;
+  std::vector<float> hidden, mean, pooled, nsp_logits, mlm_logits;
+
+  void append(const EncodedLine& line, const Bert::Outputs& out, const ModelConfig& model) {
+    const int32_t begin = cu_seqlens.back();
+    const auto tokens = static_cast<int64_t>(line.ids.size());
+    token_ids.insert(token_ids.end(), line.ids.begin(), line.ids.end());
+    cu_seqlens.push_back(begin + static_cast<int32_t>(tokens));
+    for (const int16_t place : line.masked) masked_rows.push_back(begin + place);
+    const float* rows = out.hidden.as<float>();
+    hidden.insert(hidden.end(), rows, rows + tokens * model.hidden);
+    for (int64_t h = 0; h < model.hidden; ++h) {
+      double sum = 0;
+      for (int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(rows[t * model.hidden + h]);
+      mean.push_back(static_cast<float>(sum / static_cast<double>(tokens)));
+    }
+    pooled.insert(pooled.end(), out.pooled.as<float>(), out.pooled.as<float>() + model.hidden);
+    nsp_logits.insert(nsp_logits.end(), out.nsp_logits.as<float>(), out.nsp_logits.as<float>() + 2);
+    for (size_t m = 0; m < line.masked.size(); ++m) {
+      const float* row =
+          out.mlm_logits.as<float>() + static_cast<int64_t>(m) * out.mlm_logits.extent(1);
+      mlm_logits.insert(mlm_logits.end(), row, row + model.vocab_size);
+    }
+  }
+};
+
+void write(const std::string& path, const Results& r, const ModelConfig& model,
+           const std::vector<ModelPart>& fresh) {
+  const auto has = [&](ModelPart part) {
+    return std::find(fresh.begin(), fresh.end(), part) == fresh.end();
+  };
+  const int64_t lines = std::ssize(r.cu_seqlens) - 1;
+  const int64_t masked = std::ssize(r.masked_rows);
+  struct Floats {
+    const char* name;
+    std::vector<int64_t> shape;
+    const std::vector<float>& values;
+    bool known;
+  };
+  const bool pooler = has(ModelPart::kPooler);
+  const Floats floats[] = {
+      {"hidden", {std::ssize(r.token_ids), model.hidden}, r.hidden, true},
+      {"mean", {lines, model.hidden}, r.mean, true},
+      {"pooled", {lines, model.hidden}, r.pooled, pooler},
+      {"nsp_logits", {lines, 2}, r.nsp_logits, pooler && has(ModelPart::kSentenceHead)},
+      {"mlm_logits", {masked, model.vocab_size}, r.mlm_logits, has(ModelPart::kMaskedTokenHead)}};
+  std::vector<SafeTensorsWriter::Entry> entries = {
+      {.name = "token_ids", .shape = {std::ssize(r.token_ids)}, .dtype = "I32"},
+      {.name = "cu_seqlens", .shape = {lines + 1}, .dtype = "I32"},
+      {.name = "masked_rows", .shape = {masked}, .dtype = "I32"}};
+  for (const Floats& f : floats) {
+    if (f.known) entries.push_back({.name = f.name, .shape = f.shape});
+  }
+  const std::string partial = path + ".partial";
+  SafeTensorsWriter writer(partial, entries, {{"written_by", "bertha"}});
+  for (const auto* ints : {&r.token_ids, &r.cu_seqlens, &r.masked_rows}) {
+    writer.append(ints->data(), std::ssize(*ints));
+  }
+  for (const Floats& f : floats) {
+    if (f.known) writer.append(f.values.data(), std::ssize(f.values));
+  }
+  writer.finish();
+  std::error_code error;
+  std::filesystem::rename(partial, path, error);
+  if (error) fail(ExitCode::kData, path, ": cannot be written (", error.message(), ")");
+}
+
+int run_encode(EncodeOptions options) {
+  options.request.weights.missing_heads = MissingHeads::kFresh;  // what is fresh is not written
+  WeightFolder folder = read_weight_folder(options.request);
+  const std::vector<ModelPart>& fresh = folder.loaded.fresh;
+  if (folder.vocab.empty()) {
+    fail(ExitCode::kData, options.request.weights.path,
+         ": no vocab.txt lies beside the weights; name one with --vocab.");
+  }
+  std::ifstream text(options.text);
+  if (!text) fail(ExitCode::kData, options.text, ": cannot be opened; is the path right?");
+  LineReader reader(folder.vocab, folder.model.max_positions);
+  Encoder encoder(folder);
+  Results results;
+  int64_t number = 0;
+  for (std::string line; std::getline(text, line);) {
+    const EncodedLine encoded = reader.read(line, ++number);
+    results.append(encoded, encoder.run(encoded), folder.model);
+  }
+  write(options.output, results, folder.model, fresh);
+  for (const ModelPart part : fresh) {
+    log_line(LogLevel::kInfo,
+             concat("the weights have no ", name_of(part), ": nothing of it is written"));
+  }
+  std::cout << options.output << ": " << grouped_text(number) << " lines, "
+            << grouped_text(std::ssize(results.token_ids)) << " tokens\n";
+  return 0;
+}
+
+}  // namespace
+
+void add_encode_command(CLI::App& program, Chosen& chosen) {
+  CLI::App& encode = add_command(
+      program, chosen,
+      {.name = "encode",
+       .description =
+           "Runs lines of text through a model, ours or another's, on the CPU, and writes one "
+           "safetensors file: hidden states of every token, their mean and the pooled state of "
+           "every line, logits of the sentence head, and of each [MASK]. A tab divides a line into "
+           "two sentences.",
+       .examples = {"bertha encode --checkpoint runs/latest/ckpt/step_00001000 --text lines.txt "
+                    "--output out.safetensors",
+                    "bertha encode --checkpoint bert-base-uncased --text lines.txt --output "
+                    "out.safetensors",
+                    "bertha encode --checkpoint MiniLM --vocab vocab.txt --text lines.txt --output "
+                    "out.safetensors"}});
+  const auto options = std::make_shared<EncodeOptions>();
+  encode
+      .add_option("--checkpoint", options->request.weights.path,
+                  "Weights, as for `bertha checkpoint export`")
+      ->required()
+      ->type_name("PATH");
+  encode.add_option("--text", options->text, "Text, UTF-8, a line at a time")
+      ->required()
+      ->type_name("FILE");
+  encode.add_option("-o,--output", options->output, "File to write")->required()->type_name("FILE");
+  encode
+      .add_option("--model-config", options->request.stated_model,
+                  "config.json or bert_config.json (default: the one beside the weights)")
+      ->type_name("FILE");
+  encode
+      .add_option("--vocab", options->request.vocab,
+                  "Vocabulary (default: vocab.txt beside the weights)")
+      ->type_name("FILE");
+  encode.callback([&chosen, options] {
+    chosen.action = [options](CommandContext&) { return run_encode(*options); };
+  });
+}
+
+}  // namespace bertha

@@ -1,0 +1,184 @@
+"""Weights come in from TensorFlow and Hugging Face, go out again, and are checked on the way."""
+
+import json
+import pathlib
+import re
+import shutil
+import struct
+
+from support import EndToEnd, bertha, checkpoints, main, records, tree
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+
+
+def read_safetensors(path):
+    """Names and raw bytes of the tensors of a file."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]]
+            for name, t in header.items()}
+
+
+class Weights(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_folder = cls.new_folder("first")
+        cls().train(cls.run_folder, train__max_steps=6, model__gelu="erf")
+        cls.good = cls.run_folder / "ckpt" / "step_00000006"
+        # What lies beside the official checkpoints.
+        shape = json.loads((GOLDEN / "bert_tiny.json").read_text())["shape"]
+        cls.stated = cls.new_folder("official")
+        cls.stated.mkdir()
+        (cls.stated / "bert_config.json").write_text(json.dumps({**shape, "hidden_act": "gelu"}))
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        words += [chr(ord("a") + i) for i in range(shape["vocab_size"] - len(words) - 6)]
+        words += ["##a", "##b", "##c", "##d", "##e", "##f"]
+        (cls.stated / "vocab.txt").write_text("\n".join(words) + "\n")
+        cls.text = cls.stated / "lines.txt"
+        cls.text.write_text("a b [MASK]\tc d\nea b\n")
+
+    def must(self, *arguments):
+        done = bertha(*arguments)
+        self.assertEqual(done.code, 0, done)
+        return done
+
+    def convert_official(self, *more):
+        output = self.new_folder("converted")
+        self.must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
+                  "--model-config", self.stated / "bert_config.json",
+                  "--vocab", self.stated / "vocab.txt", *more)
+        return output
+
+    def encode(self, path, *more):
+        output = self.new_folder("encoded").with_suffix(".safetensors")
+        self.must("encode", "--checkpoint", path, "--text", self.text, "--output", output, *more)
+        return read_safetensors(output)
+
+    def test_tensorflow_to_bertha_to_hugging_face(self):
+        converted = self.convert_official()
+        self.assertEqual(sorted(p.name for p in converted.iterdir()),
+                         ["DONE", "config.json", "model.safetensors", "tokenizer_config.json",
+                          "vocab.txt"])
+        config = json.loads((converted / "config.json").read_text())
+        self.assertEqual(config["hidden_act"], "gelu_new")  # Google's word gelu means this form
+        self.assertEqual(config["num_attention_heads"], 2)
+        weights = read_safetensors(converted / "model.safetensors")
+        golden = json.loads((GOLDEN / "bert_tiny.json").read_text())["parameters"]
+        self.assertEqual(set(weights), set(golden))
+        for name, tensor in golden.items():
+            values = struct.pack(f"<{len(tensor['weight'])}f", *tensor["weight"])
+            self.assertEqual(weights[name], values, name)
+        found = self.must("checkpoint", "verify", converted)
+        for text in ("DONE lists", "names and shapes", "all finite"):
+            self.assertIn(text, found.out)
+        exported = self.new_folder("exported")
+        self.must("checkpoint", "export", converted, "--output", exported)
+        self.assertEqual(tree(exported), tree(converted))
+
+    def test_every_form_encodes_the_same(self):
+        converted = self.convert_official()
+        found = self.encode(converted)
+        self.assertEqual(set(found), {"token_ids", "cu_seqlens", "masked_rows", "hidden", "mean",
+                                      "pooled", "nsp_logits", "mlm_logits"})
+        self.assertEqual(struct.unpack("<3i", found["cu_seqlens"]), (0, 8, 13))
+        self.assertEqual(struct.unpack("<i", found["masked_rows"]), (3,))
+        self.assertEqual(len(found["hidden"]), 13 * 16 * 4)
+        beside = ("--model-config", self.stated / "bert_config.json",
+                  "--vocab", self.stated / "vocab.txt")
+        self.assertEqual(self.encode(GOLDEN / "tf" / "objects-1", *beside), found)
+        bare = self.new_folder("bare")
+        self.must("checkpoint", "export", converted, "--output", bare, "--encoder-only")
+        config = json.loads((bare / "config.json").read_text())
+        self.assertEqual(config["architectures"], ["BertModel"])
+        names = set(read_safetensors(bare / "model.safetensors"))
+        self.assertIn("embeddings.word_embeddings.weight", names)
+        self.assertFalse([n for n in names if n.startswith(("cls.", "bert."))])
+        left = {name: found[name] for name in found if name not in ("nsp_logits", "mlm_logits")}
+        self.assertEqual(self.encode(bare), left)
+        # The other form of the GELU is another model.
+        erf = self.new_folder("erf")
+        done = self.must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")
+        self.assertIn("model.gelu is erf", done.err)
+        self.assertNotEqual(self.encode(erf)["hidden"], found["hidden"])
+
+    def test_an_exported_run_starts_another(self):
+        exported = self.new_folder("exported")
+        self.must("checkpoint", "export", self.run_folder, "--output", exported)
+        self.assertEqual(json.loads((exported / "config.json").read_text())["hidden_act"], "gelu")
+        self.assertEqual((exported / "vocab.txt").read_bytes(), self.data.vocab.read_bytes())
+        folder = self.new_folder()
+        self.train(folder, checkpoint__init=exported, model__gelu="erf", train__max_steps=1,
+                   optimizer__base_learning_rate=1e-12)
+        self.assertEqual(records(folder, "eval")[0]["mlm_accuracy"],
+                         records(self.run_folder, "eval")[-1]["mlm_accuracy"])
+        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                 checkpoint__init=exported))
+        self.assert_failure(done, 4, "model.gelu is tanh", "states erf", "init_differences")
+
+    def test_missing_heads_are_started_afresh_when_asked_for(self):
+        bare = self.new_folder("bare")
+        self.must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
+        config = {"checkpoint__init": bare, "model__gelu": "erf", "train__max_steps": 1}
+        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(), **config))
+        self.assert_failure(done, 4, "no masked-token head, no sentence head",
+                            "checkpoint.init_missing_heads to fresh")
+        folder = self.new_folder()
+        done = self.train(folder, ranks=2, checkpoint__init_missing_heads="fresh", **config)
+        self.assertEqual(len(re.findall("started from random weights", done.err)), 1, done)
+        self.assertEqual(checkpoints(folder), ["step_00000001"])
+
+    def test_verify_finds_what_is_wrong(self):
+        found = self.must("checkpoint", "verify", self.run_folder)
+        for text in ("DONE lists", "names and shapes", "all finite", "1 optimizer files"):
+            self.assertIn(text, found.out)
+        self.must("checkpoint", "verify", GOLDEN / "tf" / "sharded.ckpt")
+
+        def refused(folder, *texts):
+            done = bertha("checkpoint", "verify", folder)
+            self.assert_failure(done, 4, *texts)
+
+        bad = self.new_folder("flipped")
+        shutil.copytree(self.good, bad)
+        path = bad / "optimizer-00000-of-00001.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-9] ^= 1
+        path.write_bytes(data)
+        refused(bad, path, "hash")
+        # Without DONE it is a folder like any other's.
+        exported = self.new_folder("exported")
+        self.must("checkpoint", "export", self.good, "--output", exported)
+        (exported / "DONE").unlink()
+        whole = bytearray((exported / "model.safetensors").read_bytes())
+        bent = bytearray(whole)
+        bent[-4:] = struct.pack("<f", float("nan"))
+        (exported / "model.safetensors").write_bytes(bent)
+        refused(exported, "1 of the", "not finite")
+        (exported / "model.safetensors").write_bytes(whole[:-4])
+        refused(exported, "model.safetensors", "torn")
+        (exported / "model.safetensors").write_bytes(whole)
+        self.must("checkpoint", "verify", exported)
+        config = json.loads((exported / "config.json").read_text())
+        config["intermediate_size"] = 72
+        (exported / "config.json").write_text(json.dumps(config))
+        refused(exported, "intermediate.dense.weight is [64,32], want [72,32]")
+
+    def test_nothing_half_written_is_left(self):
+        place = self.new_folder("place")
+        place.mkdir()
+        for words, code, text in (
+                (("convert", GOLDEN / "tf" / "saver.ckpt-7"), 4, "--model-config"),
+                (("convert", GOLDEN / "tf" / "saver.ckpt-7", "--model-config",
+                  self.stated / "bert_config.json", "--vocab", self.data.vocab), 4, "has 320 entries"),
+                (("export", "/nowhere"), 4, "is not there"),
+                (("export", self.run_folder, "--output", self.stated), 2, "is there already")):
+            more = () if "--output" in words else ("--output", place / "out")
+            done = bertha("checkpoint", *words, *more)
+            self.assert_failure(done, code, text)
+            self.assertEqual(list(place.iterdir()), [])
+
+
+if __name__ == "__main__":
+    main()
