@@ -151,7 +151,7 @@ train_once() {  # run, arguments of bertha train
 worst=0
 remember() { if ((worst == 0)); then worst=$1; fi; }
 for ((run = 0; run < runs; ++run)); do
-  done_file=$folder/run_$run.exit_code
+  done_file=$folder/run_$run/exit_code
   code=0
   if [[ -r $done_file ]]; then
     code=$(< "$done_file")
@@ -163,6 +163,7 @@ for ((run = 0; run < runs; ++run)); do
   train_once "$run" "$@" || code=$?
   # Reached or missed its target: a result. Everything else wants a person, or a second start.
   if ((code != 0 && code != 3)); then exit "$code"; fi
+  mkdir -p "$folder/run_$run"
   echo "$code" > "$done_file"
   remember "$code"
   checked=0

@@ -35,6 +35,9 @@ class Rehearsal(EndToEnd):
                 official = Compliance(log, rule_set)
                 self.assertTrue(official.passed, official.messages)
 
+        verdict = bertha("log", "check", *sorted(folder.glob("run_*")), "--target-accuracy", TARGET)
+        self.assertEqual(verdict.code, 0, verdict)
+
         output = self.new_folder("submission")
         built = bertha("submit", folder, "--system", "toy_box", "--output", output, "--draft",
                        "--sources", LAUNCH.parent, "--target-accuracy", TARGET)
