@@ -1,12 +1,14 @@
 #pragma once
 
 #include "kernels/ops/attention.h"
+#include "kernels/ops/batch_norm_relu.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear.h"
+#include "kernels/ops/prelu.h"
 #include "kernels/ops/reductions.h"
 #include "kernels/ops/residual_ln.h"
 #include "kernels/ops/rows.h"
@@ -118,6 +120,22 @@ class Ops {
     validate(args);
     do_run(args);
   }
+  void prelu_fwd(const PreluFwd& args) {
+    validate(args);
+    do_run(args);
+  }
+  void prelu_bwd(const PreluBwd& args) {
+    validate(args);
+    do_run(args);
+  }
+  void batch_norm_relu_fwd(const BatchNormReluFwd& args) {
+    validate(args);
+    do_run(args);
+  }
+  void batch_norm_relu_bwd(const BatchNormReluBwd& args) {
+    validate(args);
+    do_run(args);
+  }
 
  private:
   virtual void do_run(const EmbeddingFwd& args) = 0;
@@ -144,6 +162,10 @@ class Ops {
   virtual void do_run(const Fill& args) = 0;
   virtual void do_run(const Scale& args) = 0;
   virtual void do_run(const GradientScale& args) = 0;
+  virtual void do_run(const PreluFwd& args) = 0;
+  virtual void do_run(const PreluBwd& args) = 0;
+  virtual void do_run(const BatchNormReluFwd& args) = 0;
+  virtual void do_run(const BatchNormReluBwd& args) = 0;
 };
 
 }  // namespace bertha

@@ -193,4 +193,30 @@ void TimedOps::do_run(const GradientScale& args) {
   time({.name = "gradient_scale"}, [&] { inner_->gradient_scale(args); });
 }
 
+void TimedOps::do_run(const PreluFwd& args) {
+  time({.name = "prelu_fwd", .bytes = bytes_of({args.x, args.y})},
+       [&] { inner_->prelu_fwd(args); });
+}
+
+void TimedOps::do_run(const PreluBwd& args) {
+  time({.name = "prelu_bwd", .bytes = bytes_of({args.dy, args.x, args.dx})},
+       [&] { inner_->prelu_bwd(args); });
+}
+
+void TimedOps::do_run(const BatchNormReluFwd& args) {
+  // The batch's statistics want x once more.
+  const View again = args.statistics == NormStatistics::kBatch ? args.x : View();
+  time({.name = "batch_norm_relu_fwd",
+        .bytes = bytes_of({args.x, again, args.addend, args.y, args.mask})},
+       [&] { inner_->batch_norm_relu_fwd(args); });
+}
+
+void TimedOps::do_run(const BatchNormReluBwd& args) {
+  const View again = args.statistics == NormStatistics::kBatch ? args.x : View();
+  time({.name = "batch_norm_relu_bwd",
+        .bytes = bytes_of(
+            {args.dy, args.x, args.mask, args.dy, again, args.mask, args.dx, args.daddend})},
+       [&] { inner_->batch_norm_relu_bwd(args); });
+}
+
 }  // namespace bertha

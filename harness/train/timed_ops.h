@@ -80,6 +80,10 @@ class TimedOps final : public Ops {
   void do_run(const Fill& args) override;
   void do_run(const Scale& args) override;
   void do_run(const GradientScale& args) override;
+  void do_run(const PreluFwd& args) override;
+  void do_run(const PreluBwd& args) override;
+  void do_run(const BatchNormReluFwd& args) override;
+  void do_run(const BatchNormReluBwd& args) override;
 
   std::unique_ptr<Ops> inner_;
   Device& device_;

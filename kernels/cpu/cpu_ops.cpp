@@ -33,6 +33,10 @@ class CpuOps final : public Ops {
   void do_run(const Fill& args) override { run_cpu(pool_, args); }
   void do_run(const Scale& args) override { run_cpu(pool_, args); }
   void do_run(const GradientScale& args) override { run_cpu(pool_, args); }
+  void do_run(const PreluFwd& args) override { run_cpu(pool_, args); }
+  void do_run(const PreluBwd& args) override { run_cpu(pool_, args); }
+  void do_run(const BatchNormReluFwd& args) override { run_cpu(pool_, args); }
+  void do_run(const BatchNormReluBwd& args) override { run_cpu(pool_, args); }
 
   WorkerPool& pool_;
 };

@@ -32,5 +32,9 @@ void run_cpu(WorkerPool& pool, const Cast& args);
 void run_cpu(WorkerPool& pool, const Fill& args);
 void run_cpu(WorkerPool& pool, const Scale& args);
 void run_cpu(WorkerPool& pool, const GradientScale& args);
+void run_cpu(WorkerPool& pool, const PreluFwd& args);
+void run_cpu(WorkerPool& pool, const PreluBwd& args);
+void run_cpu(WorkerPool& pool, const BatchNormReluFwd& args);
+void run_cpu(WorkerPool& pool, const BatchNormReluBwd& args);
 
 }  // namespace bertha

@@ -33,6 +33,10 @@ class CudaOps final : public Ops {
   void do_run(const Fill& args) override { run_cuda(context_, args); }
   void do_run(const Scale& args) override { run_cuda(context_, args); }
   void do_run(const GradientScale& args) override { run_cuda(context_, args); }
+  void do_run(const PreluFwd& args) override { run_cuda(context_, args); }
+  void do_run(const PreluBwd& args) override { run_cuda(context_, args); }
+  void do_run(const BatchNormReluFwd& args) override { run_cuda(context_, args); }
+  void do_run(const BatchNormReluBwd& args) override { run_cuda(context_, args); }
 
   CudaContext context_;
 };

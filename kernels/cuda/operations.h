@@ -32,5 +32,9 @@ void run_cuda(CudaContext& context, const Cast& args);
 void run_cuda(CudaContext& context, const Fill& args);
 void run_cuda(CudaContext& context, const Scale& args);
 void run_cuda(CudaContext& context, const GradientScale& args);
+void run_cuda(CudaContext& context, const PreluFwd& args);
+void run_cuda(CudaContext& context, const PreluBwd& args);
+void run_cuda(CudaContext& context, const BatchNormReluFwd& args);
+void run_cuda(CudaContext& context, const BatchNormReluBwd& args);
 
 }  // namespace bertha

@@ -1,0 +1,23 @@
+#include "kernels/ops/prelu.h"
+
+#include "kernels/ops/check_channels.h"
+
+namespace bertha {
+
+void validate(const PreluFwd& args) {
+  const ArgumentCheck check("prelu_fwd");
+  const ChannelsShape shape = check_channels(check, "x", args.x);
+  check.view("slope", args.slope, shape.io, {shape.channels});
+  check.view("y", args.y, shape.io, {shape.outer, shape.channels, shape.inner});
+}
+
+void validate(const PreluBwd& args) {
+  const ArgumentCheck check("prelu_bwd");
+  const ChannelsShape shape = check_channels(check, "dy", args.dy);
+  check.view("x", args.x, shape.io, {shape.outer, shape.channels, shape.inner});
+  check.view("slope", args.slope, shape.io, {shape.channels});
+  check.view("dx", args.dx, shape.io, {shape.outer, shape.channels, shape.inner});
+  check.view("dslope", args.dslope, shape.io, {shape.channels});
+}
+
+}  // namespace bertha

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "tests/cuda/gpu.h"
+#include "tests/kernels/naive_channels.h"
+
+namespace bertha::testing {
+
+// Tensors of channels that may begin anywhere: `offset` elements behind an aligned address.
+
+inline HostTensor<float> garbage_like(const ChannelsExtents& e) {
+  return garbage_tensor({e.outer, e.channels, e.inner});
+}
+
+/// One row: `offset` zeros, then the values.
+inline DeviceTensor moved_on(const TestBackend& backend, DType io, const HostTensor<float>& values,
+                             int64_t offset) {
+  HostTensor<float> row({offset});
+  row.values.insert(row.values.end(), values.values.begin(), values.values.end());
+  row.extents = {offset + values.elements()};
+  return DeviceTensor(backend, io, row);
+}
+
+inline View part_of(const DeviceTensor& tensor, const ChannelsExtents& e, int64_t offset) {
+  return tensor.view().rows(offset, e.elements()).reshaped({e.outer, e.channels, e.inner});
+}
+
+/// The values; the zeros before them are still there.
+inline std::vector<float> values_of(const DeviceTensor& tensor, int64_t offset) {
+  const std::vector<float> all = tensor.floats().values;
+  for (int64_t i = 0; i < offset; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], 0.0f);
+  return {all.begin() + offset, all.end()};
+}
+
+}  // namespace bertha::testing

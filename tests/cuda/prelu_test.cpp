@@ -1,0 +1,100 @@
+#include "kernels/ops/prelu.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/cuda/channel_tensors.h"
+#include "tests/kernels/naive_channels.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+void expect_forward_and_backward(DType io, const ChannelsExtents& e, const DeviceTensor& x_on,
+                                 const HostTensor<float>& x, int64_t offset) {
+  const std::string what = concat(" ", name(io), e.text(), " + ", offset);
+  const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
+  const HostTensor<float> dy = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 3));
+  const DeviceTensor slope_on(gpu(), io, slope);
+  const DeviceTensor dy_on = moved_on(gpu(), io, dy, offset);
+  const DeviceTensor y = moved_on(gpu(), io, garbage_like(e), offset);
+  gpu().ops->prelu_fwd(
+      {.x = part_of(x_on, e, offset), .slope = slope_on.view(), .y = part_of(y, e, offset)});
+  expect_close(values_of(y, offset), naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
+               "y" + what, 4.0);
+
+  const NaivePreluGradient want =
+      naive_prelu_backward(e, x.doubles(), slope.doubles(), dy.doubles());
+  const double terms = 4.0 + largest_magnitude(want.terms);
+  const double summed = tolerance::device_sum(rounding(io), e.outer * e.inner);
+  const HostTensor<float> before = rounded_to(io, random_tensor({e.channels}, 4));
+  for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+    const bool adds = accumulate == Accumulate::kYes;
+    const DeviceTensor dx = moved_on(gpu(), io, garbage_like(e), offset);
+    const DeviceTensor dslope(gpu(), io, adds ? before : garbage_tensor({e.channels}));
+    // With kYes dx replaces dy.
+    const View to = part_of(adds ? dy_on : dx, e, offset);
+    gpu().ops->prelu_bwd({.dy = part_of(dy_on, e, offset),
+                          .x = part_of(x_on, e, offset),
+                          .slope = slope_on.view(),
+                          .dx = to,
+                          .dslope = dslope.view(),
+                          .accumulate = accumulate});
+    expect_close(values_of(adds ? dy_on : dx, offset), want.dx, rounding(io), "dx" + what, 4.0);
+    Doubles sums = want.dslope;
+    for (int64_t c = 0; adds && c < e.channels; ++c) at(sums, c) += static_cast<double>(before[c]);
+    expect_close(dslope.floats().values, sums, summed, "dslope" + what, terms);
+  }
+}
+
+TEST(CudaPrelu, MatchesTheDefinition) {
+  for (const DType io : kIoTypes) {
+    for (const ChannelsExtents& e : kChannelsExtents) {
+      const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
+      for (const int64_t offset : {0, 1}) {  // aligned to 16 bytes, and not
+        expect_forward_and_backward(io, e, moved_on(gpu(), io, x, offset), x, offset);
+      }
+    }
+  }
+}
+
+TEST(CudaPrelu, ZerosNansAndInfinitiesAreThoseOfTheReference) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  HostTensor<float> x({1, 2, 8});
+  x.values = {0.0f, -0.0f, nan, HUGE_VALF, -HUGE_VALF, -2.0f, 3.0f, 1.0f};
+  for (size_t i = 0; i < 8; ++i) x.values.push_back(x.values[i]);
+  HostTensor<float> slope({2});
+  slope.values = {0.0f, -0.5f};
+  const HostTensor<float> dy({1, 2, 8}, 2.0f);
+  std::vector<std::vector<float>> of_backend;
+  for (const TestBackend* backend : {&cpu(), &gpu()}) {
+    const DeviceTensor x_on(*backend, DType::kF32, x);
+    const DeviceTensor slope_on(*backend, DType::kF32, slope);
+    const DeviceTensor dy_on(*backend, DType::kF32, dy);
+    const DeviceTensor y(*backend, DType::kF32, garbage_tensor({1, 2, 8}));
+    const DeviceTensor dx(*backend, DType::kF32, garbage_tensor({1, 2, 8}));
+    const DeviceTensor dslope(*backend, DType::kF32, garbage_tensor({2}));
+    backend->ops->prelu_fwd({.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
+    backend->ops->prelu_bwd({.dy = dy_on.view(),
+                             .x = x_on.view(),
+                             .slope = slope_on.view(),
+                             .dx = dx.view(),
+                             .dslope = dslope.view()});
+    std::vector<float> all = y.floats().values;
+    for (const DeviceTensor* tensor : {&dx, &dslope}) {
+      for (const float value : tensor->floats().values) all.push_back(value);
+    }
+    of_backend.push_back(all);
+  }
+  for (size_t i = 0; i < of_backend[0].size(); ++i) {
+    const float want = of_backend[0][i];
+    const float found = of_backend[1][i];
+    EXPECT_TRUE(found == want || (std::isnan(found) && std::isnan(want)))
+        << i << ": " << found << ", want " << want;
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing

@@ -1,0 +1,144 @@
+#include "kernels/ops/prelu.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
+#include "tests/kernels/channels_golden.h"
+#include "tests/kernels/naive_channels.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/finite_difference.h"
+
+namespace bertha::testing {
+namespace {
+
+struct Case {
+  explicit Case(const ChannelsExtents& extents)
+      : e(extents),
+        x(random_tensor({e.outer, e.channels, e.inner}, 1)),
+        slope(random_tensor({e.channels}, 2)),
+        y(garbage_tensor({e.outer, e.channels, e.inner})),
+        dy(random_tensor({e.outer, e.channels, e.inner}, 3)),
+        dx(garbage_tensor({e.outer, e.channels, e.inner})),
+        dslope(garbage_tensor({e.channels})) {}
+
+  void forward(int threads) {
+    WorkerPool pool(threads);
+    const PreluFwd args{.x = x.view(), .slope = slope.view(), .y = y.view()};
+    validate(args);
+    run_cpu(pool, args);
+  }
+  void backward(int threads, Accumulate accumulate) {
+    WorkerPool pool(threads);
+    const PreluBwd args{.dy = dy.view(),
+                        .x = x.view(),
+                        .slope = slope.view(),
+                        .dx = dx.view(),
+                        .dslope = dslope.view(),
+                        .accumulate = accumulate};
+    validate(args);
+    run_cpu(pool, args);
+  }
+
+  ChannelsExtents e;
+  HostTensor<float> x, slope, y, dy, dx, dslope;
+};
+
+TEST(Prelu, MatchesTheDefinition) {
+  for (const ChannelsExtents& e : kChannelsExtents) {
+    Case c(e);
+    c.forward(2);
+    c.backward(2, Accumulate::kNo);
+    expect_close(c.y.values, naive_prelu(e, c.x.doubles(), c.slope.doubles()), tolerance::kRowF32,
+                 "y" + e.text(), 4.0);
+    const NaivePreluGradient want =
+        naive_prelu_backward(e, c.x.doubles(), c.slope.doubles(), c.dy.doubles());
+    expect_close(c.dx.values, want.dx, tolerance::kRowF32, "dx" + e.text(), 4.0);
+    expect_close(c.dslope.values, want.dslope, tolerance::kRowF32, "dslope" + e.text(),
+                 1.0 + largest_magnitude(want.terms));
+  }
+}
+
+TEST(Prelu, MatchesPyTorch) {
+  for (const auto& golden : channels_golden("prelu")) {
+    const auto extents = golden["extents"].get<std::vector<int64_t>>();
+    Case c({extents[0], extents[1], extents[2]});
+    c.x = golden_tensor(golden["x"], extents);
+    c.slope = golden_tensor(golden["slope"], {extents[1]});
+    c.dy = golden_tensor(golden["dy"], extents);
+    c.forward(1);
+    c.backward(1, Accumulate::kNo);
+    const std::string name = golden["name"];
+    const auto expect = [&](const char* field, const HostTensor<float>& found, double magnitude) {
+      expect_like_golden(found, golden_numbers(golden[field]), tolerance::kRowF32, magnitude,
+                         concat(name, ": ", field));
+    };
+    // Values within 4 deviations of 1; sums of at most 40 products.
+    expect("y", c.y, 16.0);
+    expect("dx", c.dx, 16.0);
+    expect("dslope", c.dslope, 160.0);
+  }
+}
+
+TEST(Prelu, BackwardMatchesFiniteDifferences) {
+  for (const ChannelsExtents& e : {ChannelsExtents{3, 4, 7}, {19, 5, 1}, {1, 1, 60}}) {
+    Case c(e);
+    // A difference may not step over the bend at 0: its steps reach 2^-5.
+    for (float& value : c.x.values) value += value > 0.0f ? 0.0625f : -0.0625f;
+    c.backward(1, Accumulate::kNo);
+    const auto loss = [&] {
+      c.forward(1);
+      return weighted_sum(c.y, c.dy);
+    };
+    expect_gradient("x", c.x, c.dx, loss);
+    expect_gradient("slope", c.slope, c.dslope, loss);
+  }
+}
+
+TEST(Prelu, ZeroIsNotPositiveAndKeepsTheSlopesSign) {
+  Case c({1, 1, 2});
+  c.x.values = {0.0f, -0.0f};
+  c.slope.values = {-3.0f};
+  c.dy.values = {2.0f, 5.0f};
+  c.forward(1);
+  c.backward(1, Accumulate::kNo);
+  EXPECT_EQ(c.y.values, (std::vector<float>{0.0f, 0.0f}));
+  EXPECT_TRUE(std::signbit(c.y[0]));
+  EXPECT_FALSE(std::signbit(c.y[1]));
+  EXPECT_EQ(c.dx.values, (std::vector<float>{-6.0f, -15.0f}));
+  EXPECT_EQ(c.dslope[0], 0.0f);
+}
+
+TEST(Prelu, ResultsMayReplaceTheirInputs) {
+  Case c({3, 5, 7});
+  c.forward(1);
+  c.backward(1, Accumulate::kNo);
+  WorkerPool pool(2);
+  run_cpu(pool, PreluBwd{.dy = c.dy.view(),
+                         .x = c.x.view(),
+                         .slope = c.slope.view(),
+                         .dx = c.dy.view(),
+                         .dslope = c.dslope.view()});
+  EXPECT_EQ(c.dy.values, c.dx.values);
+  run_cpu(pool, PreluFwd{.x = c.x.view(), .slope = c.slope.view(), .y = c.x.view()});
+  EXPECT_EQ(c.x.values, c.y.values);
+}
+
+TEST(Prelu, AccumulateAddsToTheSlopesGradient) {
+  expect_backward_adds(Case({5, 3, 7}), {&Case::dslope});
+  Case none({0, 3, 5});
+  none.dslope.values = {1.0f, 2.0f, 3.0f};
+  none.backward(1, Accumulate::kYes);
+  EXPECT_EQ(none.dslope.values, (std::vector<float>{1.0f, 2.0f, 3.0f}));
+  none.backward(1, Accumulate::kNo);
+  EXPECT_EQ(none.dslope.values, (std::vector<float>{0.0f, 0.0f, 0.0f}));
+}
+
+TEST(Prelu, IsTheSameForEveryNumberOfThreads) {
+  for (const ChannelsExtents& e : {ChannelsExtents{511, 40, 1}, {7, 33, 49}}) {
+    expect_same_for_threads(Case(e), {&Case::y, &Case::dx, &Case::dslope});
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
