@@ -184,8 +184,9 @@ std::string TfBundle::read_range(const std::string& key, const TfTensor& tensor)
          "), and the index names it; copy all ", num_shards_, " data files.");
   }
   if (tensor.offset_bytes > file_bytes || tensor.size_bytes > file_bytes - tensor.offset_bytes) {
-    fail(ExitCode::kData, path, ": has ", file_bytes, " bytes, and ", key, " ends at byte ",
-         tensor.offset_bytes + tensor.size_bytes, "; the file is cut short, copy it again.");
+    fail(ExitCode::kData, path, ": has ", file_bytes, " bytes, and ", key, " takes ",
+         tensor.size_bytes, " from byte ", tensor.offset_bytes,
+         "; the file is cut short, copy it again.");
   }
   std::string bytes(static_cast<size_t>(tensor.size_bytes), '\0');
   std::ifstream file(path, std::ios::binary);
