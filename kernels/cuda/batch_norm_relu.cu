@@ -10,11 +10,15 @@
 //   inference backward    4 U (dy twice, x, dx),       with daddend 5 U; + U / 8
 //
 // Limited by memory. A tensor that fits into the second-level cache (60 MB) is read from memory
-// once. Statistics take one pass: a thread sums differences to the first element that it sees of a
+// once.
+//
+// Statistics take one pass: a thread sums differences to the first element that it sees of a
 // channel, in f32. That element is one of those it sums, so its distance to their mean is at most
 // the root of their squared deviations, and the sum of squares grows by a factor of at most 1 + the
 // elements of a thread (some hundred) over what a mean known beforehand would give, whatever the
-// values are. Threads are merged in f64 around the channel's first element.
+// values are. (Where a thread begins behind the end of a ragged plane, the plane's last element
+// takes that place, for one thread per plane.) Threads are merged in f64 around the channel's first
+// element.
 //
 // Compiled for sm_90a, not yet run or measured on a GPU.
 
