@@ -12,6 +12,7 @@
 #include "kernels/ops/reductions.h"
 #include "kernels/ops/residual_ln.h"
 #include "kernels/ops/rows.h"
+#include "kernels/ops/softmax.h"
 
 namespace bertha {
 
@@ -69,6 +70,14 @@ class Ops {
     do_run(args);
   }
   void layer_norm_bwd(const LayerNormBwd& args) {
+    validate(args);
+    do_run(args);
+  }
+  void softmax_fwd(const SoftmaxFwd& args) {
+    validate(args);
+    do_run(args);
+  }
+  void softmax_bwd(const SoftmaxBwd& args) {
     validate(args);
     do_run(args);
   }
@@ -150,6 +159,8 @@ class Ops {
   virtual void do_run(const ResidualLnBwd& args) = 0;
   virtual void do_run(const LayerNormFwd& args) = 0;
   virtual void do_run(const LayerNormBwd& args) = 0;
+  virtual void do_run(const SoftmaxFwd& args) = 0;
+  virtual void do_run(const SoftmaxBwd& args) = 0;
   virtual void do_run(const GatherRows& args) = 0;
   virtual void do_run(const ScatterAddRows& args) = 0;
   virtual void do_run(const CrossEntropy& args) = 0;

@@ -133,6 +133,16 @@ void TimedOps::do_run(const LayerNormBwd& args) {
        [&] { inner_->layer_norm_bwd(args); });
 }
 
+void TimedOps::do_run(const SoftmaxFwd& args) {
+  time({.name = "softmax_fwd", .bytes = bytes_of({args.x, args.y, args.dropped, args.kept_mask})},
+       [&] { inner_->softmax_fwd(args); });
+}
+
+void TimedOps::do_run(const SoftmaxBwd& args) {
+  time({.name = "softmax_bwd", .bytes = bytes_of({args.dy, args.y, args.kept_mask, args.dx})},
+       [&] { inner_->softmax_bwd(args); });
+}
+
 void TimedOps::do_run(const GatherRows& args) {
   time({.name = "gather_rows", .bytes = bytes_of({args.picked, args.picked})},
        [&] { inner_->gather_rows(args); });

@@ -68,6 +68,8 @@ class TimedOps final : public Ops {
   void do_run(const ResidualLnBwd& args) override;
   void do_run(const LayerNormFwd& args) override;
   void do_run(const LayerNormBwd& args) override;
+  void do_run(const SoftmaxFwd& args) override;
+  void do_run(const SoftmaxBwd& args) override;
   void do_run(const GatherRows& args) override;
   void do_run(const ScatterAddRows& args) override;
   void do_run(const CrossEntropy& args) override;

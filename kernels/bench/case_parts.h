@@ -110,6 +110,7 @@ void add_attention(const BenchModel& model, const BenchBatch& batch, float dropo
                    std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
+void add_softmax(const Rows& rows, SoftmaxKind kind, float dropout, std::vector<OpCase>& cases);
 void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 /// What the heads have beside products: rows, GELU's gradient, the loss.
 void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);

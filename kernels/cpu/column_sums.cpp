@@ -8,7 +8,8 @@ ColumnSums::ColumnSums(int64_t rows, int64_t columns, int64_t quantities)
       quantities_(quantities),
       sums_(static_cast<size_t>(blocks_ * columns * quantities), 0.0) {}
 
-void ColumnSums::write(int64_t quantity, Accumulate accumulate, float* target) const {
+template <class T>
+void ColumnSums::write(int64_t quantity, Accumulate accumulate, T* target) const {
   std::vector<double> total(static_cast<size_t>(columns_), 0.0);
   for (int64_t block = 0; block < blocks_; ++block) {
     const double* part = sums_.data() + (block * quantities_ + quantity) * columns_;
@@ -17,9 +18,12 @@ void ColumnSums::write(int64_t quantity, Accumulate accumulate, float* target) c
   const bool add = accumulate == Accumulate::kYes;
   for (int64_t i = 0; i < columns_; ++i) {
     const double before = add ? static_cast<double>(target[i]) : 0.0;
-    target[i] = static_cast<float>(before + total[static_cast<size_t>(i)]);
+    target[i] = static_cast<T>(before + total[static_cast<size_t>(i)]);
   }
 }
+
+template void ColumnSums::write(int64_t, Accumulate, float*) const;
+template void ColumnSums::write(int64_t, Accumulate, double*) const;
 
 void sum_columns(WorkerPool& pool, const View& values, Accumulate accumulate, const View& target) {
   const int64_t rows = values.extent(0);

@@ -22,8 +22,9 @@ class ColumnSums {
     return sums_.data() + ((row / kBlockRows) * quantities_ + quantity) * columns_;
   }
 
-  /// target (+)= the sums of all blocks.
-  void write(int64_t quantity, Accumulate accumulate, float* target) const;
+  /// target (+)= the sums of all blocks. T: float or double.
+  template <class T>
+  void write(int64_t quantity, Accumulate accumulate, T* target) const;
 
  private:
   int64_t blocks_;

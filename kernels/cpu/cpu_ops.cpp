@@ -21,6 +21,8 @@ class CpuOps final : public Ops {
   void do_run(const ResidualLnBwd& args) override { run_cpu(pool_, args); }
   void do_run(const LayerNormFwd& args) override { run_cpu(pool_, args); }
   void do_run(const LayerNormBwd& args) override { run_cpu(pool_, args); }
+  void do_run(const SoftmaxFwd& args) override { run_cpu(pool_, args); }
+  void do_run(const SoftmaxBwd& args) override { run_cpu(pool_, args); }
   void do_run(const GatherRows& args) override { run_cpu(pool_, args); }
   void do_run(const ScatterAddRows& args) override { run_cpu(pool_, args); }
   void do_run(const CrossEntropy& args) override { run_cpu(pool_, args); }

@@ -20,6 +20,8 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args);
 void run_cpu(WorkerPool& pool, const ResidualLnBwd& args);
 void run_cpu(WorkerPool& pool, const LayerNormFwd& args);
 void run_cpu(WorkerPool& pool, const LayerNormBwd& args);
+void run_cpu(WorkerPool& pool, const SoftmaxFwd& args);
+void run_cpu(WorkerPool& pool, const SoftmaxBwd& args);
 void run_cpu(WorkerPool& pool, const GatherRows& args);
 void run_cpu(WorkerPool& pool, const ScatterAddRows& args);
 void run_cpu(WorkerPool& pool, const CrossEntropy& args);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/column_sums.h"
 
@@ -9,13 +10,16 @@ namespace bertha {
 
 // The row skeleton of LayerNorm, shared by layer_norm, residual_ln and embedding.
 
+/// T: float, or double for f64.
+template <class T>
 struct RowStatistics {
-  float mean = 0.0f;
-  float rstd = 0.0f;  // 1 / standard deviation
+  T mean = 0;
+  T rstd = 0;  // 1 / standard deviation
 };
 
 /// Two passes in f64.
-inline RowStatistics row_statistics(const float* x, int64_t columns, float epsilon) {
+template <class T>
+RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]);
@@ -27,13 +31,14 @@ inline RowStatistics row_statistics(const float* x, int64_t columns, float epsil
     squares += difference * difference;
   }
   const double variance = squares / static_cast<double>(columns);
-  return {static_cast<float>(mean),
-          static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(epsilon)))};
+  return {static_cast<T>(mean),
+          static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(epsilon)))};
 }
 
 /// y = (x - mean) * rstd * gamma + beta. y may be x.
-inline void normalize_row(const float* x, RowStatistics row, const float* gamma, const float* beta,
-                          int64_t columns, float* y) {
+template <class T>
+void normalize_row(const T* x, RowStatistics<T> row, const T* gamma, const T* beta, int64_t columns,
+                   T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < columns; ++i) {
     y[i] = (x[i] - row.mean) * row.rstd * gamma[i] + beta[i];
@@ -41,118 +46,137 @@ inline void normalize_row(const float* x, RowStatistics row, const float* gamma,
 }
 
 /// One row of the backward pass.
+template <class T>
 struct RowGradient {
-  const float* dy = nullptr;     // f32 [columns]
-  const float* x = nullptr;      // f32 [columns]
-  const float* gamma = nullptr;  // f32 [columns]
-  RowStatistics row;
+  const T* dy = nullptr;     // io  [columns]
+  const T* x = nullptr;      // io  [columns]
+  const T* gamma = nullptr;  // io  [columns]
+  RowStatistics<T> row;
   int64_t columns = 0;
-  float* dx = nullptr;       // f32 [columns]  out; may be dy
+  T* dx = nullptr;           // io  [columns]  out; may be dy
   double* dgamma = nullptr;  // f64 [columns]  adds: dy * (x - mean) * rstd
   double* dbeta = nullptr;   // f64 [columns]  adds: dy
 };
 
 /// dx = rstd * (g - mean(g) - n * mean(g * n)), with g = dy * gamma and n = (x - mean) * rstd.
-inline void normalize_row_backward(const RowGradient& args) {
+template <class T>
+void normalize_row_backward(const RowGradient<T>& args) {
   // Local copies: through `args` the vectorizer loads every pointer anew for every element.
-  const float* dy = args.dy;
-  const float* x = args.x;
-  const float* gamma = args.gamma;
-  float* dx = args.dx;
+  const T* dy = args.dy;
+  const T* x = args.x;
+  const T* gamma = args.gamma;
+  T* dx = args.dx;
   double* dgamma = args.dgamma;
   double* dbeta = args.dbeta;
   const int64_t columns = args.columns;
-  const float mean = args.row.mean;
-  const float rstd = args.row.rstd;
+  const T mean = args.row.mean;
+  const T rstd = args.row.rstd;
   double sum_g = 0.0;
   double sum_gn = 0.0;
 #pragma omp simd reduction(+ : sum_g, sum_gn)
   for (int64_t i = 0; i < columns; ++i) {
-    const float normalized = (x[i] - mean) * rstd;
-    const float g = dy[i] * gamma[i];
+    const T normalized = (x[i] - mean) * rstd;
+    const T g = dy[i] * gamma[i];
     sum_g += static_cast<double>(g);
     sum_gn += static_cast<double>(g) * static_cast<double>(normalized);
     dgamma[i] += static_cast<double>(dy[i] * normalized);
     dbeta[i] += static_cast<double>(dy[i]);
   }
-  const float mean_g = static_cast<float>(sum_g / static_cast<double>(columns));
-  const float mean_gn = static_cast<float>(sum_gn / static_cast<double>(columns));
+  const T mean_g = static_cast<T>(sum_g / static_cast<double>(columns));
+  const T mean_gn = static_cast<T>(sum_gn / static_cast<double>(columns));
 #pragma omp simd
   for (int64_t i = 0; i < columns; ++i) {
-    const float normalized = (x[i] - mean) * rstd;
+    const T normalized = (x[i] - mean) * rstd;
     dx[i] = rstd * (dy[i] * gamma[i] - mean_g - normalized * mean_gn);
   }
 }
 
+/// gamma or beta of a LayerNorm; without data, the same value for every column.
+template <class T>
+class ColumnParameter {
+ public:
+  ColumnParameter(const View& view, int64_t columns, T otherwise)
+      : given_(view.has_data() ? view.as<T>() : nullptr),
+        otherwise_(given_ == nullptr ? static_cast<size_t>(columns) : 0, otherwise) {}
+
+  const T* data() const { return given_ != nullptr ? given_ : otherwise_.data(); }
+
+ private:
+  const T* given_;
+  std::vector<T> otherwise_;
+};
+
 /// The LayerNorm of an operation's forward pass, row by row.
+template <class T = float>
 class RowNorm {
  public:
-  /// Of any operation's arguments with gamma, beta, mean, rstd and epsilon.
+  /// Of any operation's arguments with y, gamma, beta, mean, rstd and epsilon.
   template <class Forward>
   explicit RowNorm(const Forward& args)
-      : gamma_(args.gamma.template as<float>()),
-        beta_(args.beta.template as<float>()),
-        mean_(args.mean.template as<float>()),
-        rstd_(args.rstd.template as<float>()),
-        columns_(args.gamma.extent(0)),
+      : columns_(args.y.extent(1)),
+        gamma_(args.gamma, columns_, T{1}),
+        beta_(args.beta, columns_, T{0}),
+        mean_(args.mean.template as<T>()),
+        rstd_(args.rstd.template as<T>()),
         epsilon_(args.epsilon) {}
 
-  /// Writes y f32 [columns] and the statistics of one row from x f32 [columns].
-  void run(int64_t row, const float* x, float* y) const {
-    const RowStatistics statistics = row_statistics(x, columns_, epsilon_);
+  /// Writes y io [columns] and the statistics of one row from x io [columns].
+  void run(int64_t row, const T* x, T* y) const {
+    const RowStatistics<T> statistics = row_statistics(x, columns_, epsilon_);
     mean_[row] = statistics.mean;
     rstd_[row] = statistics.rstd;
-    normalize_row(x, statistics, gamma_, beta_, columns_, y);
+    normalize_row(x, statistics, gamma_.data(), beta_.data(), columns_, y);
   }
 
  private:
-  const float* gamma_;
-  const float* beta_;
-  float* mean_;
-  float* rstd_;
   int64_t columns_;
+  ColumnParameter<T> gamma_;
+  ColumnParameter<T> beta_;
+  T* mean_;
+  T* rstd_;
   float epsilon_;
 };
 
 /// The LayerNorm of an operation's backward pass, row by row.
+template <class T = float>
 class RowNormBackward {
  public:
-  /// Of any operation's arguments with gamma, mean, rstd, dgamma and dbeta. `x` is what forward
+  /// Of any operation's arguments with dy, gamma, mean, rstd, dgamma and dbeta. `x` is what forward
   /// normalized; the gradients of gamma and beta are the quantities 0 and 1 of `sums`.
   template <class Backward>
   RowNormBackward(const Backward& args, const View& x, ColumnSums& sums)
-      : x_(x.as<float>()),
-        gamma_(args.gamma.template as<float>()),
-        mean_(args.mean.template as<float>()),
-        rstd_(args.rstd.template as<float>()),
-        columns_(args.gamma.extent(0)),
+      : x_(x.as<T>()),
+        columns_(args.dy.extent(1)),
+        gamma_(args.gamma, columns_, T{1}),
+        mean_(args.mean.template as<T>()),
+        rstd_(args.rstd.template as<T>()),
         sums_(&sums) {}
 
-  /// Writes dx f32 [columns] of one row from dy f32 [columns], which may be the same memory.
-  void run(int64_t row, const float* dy, float* dx) const {
-    normalize_row_backward({.dy = dy,
-                            .x = x_ + row * columns_,
-                            .gamma = gamma_,
-                            .row = {mean_[row], rstd_[row]},
-                            .columns = columns_,
-                            .dx = dx,
-                            .dgamma = sums_->block_of(row, 0),
-                            .dbeta = sums_->block_of(row, 1)});
+  /// Writes dx io [columns] of one row from dy io [columns], which may be the same memory.
+  void run(int64_t row, const T* dy, T* dx) const {
+    normalize_row_backward<T>({.dy = dy,
+                               .x = x_ + row * columns_,
+                               .gamma = gamma_.data(),
+                               .row = {mean_[row], rstd_[row]},
+                               .columns = columns_,
+                               .dx = dx,
+                               .dgamma = sums_->block_of(row, 0),
+                               .dbeta = sums_->block_of(row, 1)});
   }
 
-  /// The gradients of gamma and beta, after all rows.
+  /// The gradients of gamma and beta, after all rows; not where there is no data.
   template <class Backward>
   void write_sums(const Backward& args) const {
-    sums_->write(0, args.accumulate, args.dgamma.template as<float>());
-    sums_->write(1, args.accumulate, args.dbeta.template as<float>());
+    if (args.dgamma.has_data()) sums_->write(0, args.accumulate, args.dgamma.template as<T>());
+    if (args.dbeta.has_data()) sums_->write(1, args.accumulate, args.dbeta.template as<T>());
   }
 
  private:
-  const float* x_;
-  const float* gamma_;
-  const float* mean_;
-  const float* rstd_;
+  const T* x_;
   int64_t columns_;
+  ColumnParameter<T> gamma_;
+  const T* mean_;
+  const T* rstd_;
   ColumnSums* sums_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/compute.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/row_team.cuh"
@@ -21,8 +22,10 @@ struct ColumnSumTargets {
   ColumnSumTarget<T> of[kQuantities];
 };
 
-inline int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
-  return blocks * columns * quantities * static_cast<int64_t>(sizeof(float));
+/// Number: what the sums are kept in, Compute of the operation's type.
+template <class Number = float>
+int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
+  return blocks * columns * quantities * static_cast<int64_t>(sizeof(Number));
 }
 
 /// Adds up the block's teams and stores partial[blockIdx.x][quantity][columns]. All threads of the
@@ -63,14 +66,14 @@ inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of 
 /// One column per lane of a warp, the blocks dealt to the warps: few loads behind each other.
 template <class T, int kQuantities>
 __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
-    finish_column_sums_kernel(const float* partial, int64_t blocks, int64_t columns,
+    finish_column_sums_kernel(const Compute<T>* partial, int64_t blocks, int64_t columns,
                               ColumnSumTargets<T, kQuantities> targets) {
-  __shared__ float shared[kColumnSumLanes][kWarpThreads];
+  __shared__ Compute<T> shared[kColumnSumLanes][kWarpThreads];
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
   const int quantity = static_cast<int>(blockIdx.y);
-  float sum = 0.0f;
+  Compute<T> sum = 0;
   if (column < columns) {
 #pragma unroll 8
     for (int64_t block = warp; block < blocks; block += kColumnSumLanes) {
@@ -88,14 +91,14 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
     if (q == quantity) target = targets.of[q];
   }
   if (target.data == nullptr) return;
-  if (target.add) sum += to_float(target.data[column]);
-  target.data[column] = from_float<T>(sum);
+  if (target.add) sum += to_compute(target.data[column]);
+  target.data[column] = from_compute<T>(sum);
 }
 
-/// targets (+)= sums over `blocks` of partial f32 [blocks, kQuantities, columns]; without blocks,
+/// targets (+)= sums over `blocks` of partial [blocks, kQuantities, columns]; without blocks,
 /// zeros.
 template <class T, int kQuantities>
-void finish_column_sums(const CudaContext& context, const float* partial, int64_t blocks,
+void finish_column_sums(const CudaContext& context, const Compute<T>* partial, int64_t blocks,
                         int64_t columns, const ColumnSumTargets<T, kQuantities>& targets) {
   const dim3 grid(static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads), kQuantities);
   finish_column_sums_kernel<T, kQuantities>

@@ -2,13 +2,14 @@
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
 // 2 U, backward 3 U. Widths that divide into octets and fit a team of warps pass over memory once
-// (row_team.cuh). Other widths take a block per row that reads the row again for each pass, mostly
-// from the caches, and a kernel of its own for the column sums.
+// (row_team.cuh). Other widths, f64, a residual and missing parameters are rows of
+// generic_rows.cuh, with a kernel of its own for the column sums.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-21, rotating buffers, median: forward 31.2 us (75 % of
-// the floor), backward 48.9 us (72 %).
+// Measured on an H200, CUDA 13.0, 2026-11-21, rotating buffers, median, by teams: forward 31.2 us
+// (75 % of the floor), backward 48.9 us (72 %). The generic rows have not yet run on a GPU.
 
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/generic_rows.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/row_norm.cuh"
 
@@ -138,103 +139,189 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
 // --- rows of any width -----------------------------------------------------------------------
 
 constexpr int kThreads = 256;
-constexpr int kAnyWidthBlocks = 8;  // of a multiprocessor
 
-/// Sum over the block, in every thread. `shared` is for this sum alone.
-struct SumForAll {
-  float partial[kWarpThreads];
-  float total;
+__device__ __forceinline__ float reciprocal_root(float x) { return rsqrtf(x); }
+__device__ __forceinline__ double reciprocal_root(double x) { return rsqrt(x); }
+
+/// A pack of gamma or beta; without data, the same value for every column.
+template <int N, class T>
+__device__ __forceinline__ void load_parameter(const T* from, int64_t column, Compute<T> otherwise,
+                                               Compute<T> (&to)[N]) {
+  if (from != nullptr) return load_compute(from + column, to);
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = otherwise;
+}
+
+template <class T>
+struct NormForward {
+  using Element = T;
+  static constexpr int kInputs = 1;
+  const T* inputs[kInputs];  // x
+  const T* residual;         // null: none
+  const T* gamma;            // null: 1
+  const T* beta;             // null: 0
+  T* sum;                    // with a residual
+  T* y;
+  Compute<T>* mean;
+  Compute<T>* rstd;
+  Compute<T> epsilon;
+  int64_t columns;
+
+  template <int N>
+  __device__ void values(const Pack<T, N> (&raw)[1], int64_t row, int64_t column,
+                         Compute<T> (&v)[1][N]) const {
+    to_compute(raw[0], v[0]);
+    if (residual == nullptr) return;
+    Compute<T> added[N];
+    load_compute(residual + row * columns + column, added);
+    // Rounded as backward will see it.
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[0][i] = to_compute(from_compute<T>(v[0][i] + added[i]));
+  }
+
+  template <class Rows>
+  __device__ void run(Rows& rows) const {
+    using Number = Compute<T>;
+    constexpr int kRows = Rows::kRows;
+    constexpr int N = Rows::kPackElements;
+    const auto count = static_cast<Number>(columns);
+    Number first_mean[kRows] = {};
+    rows.for_packs([&](int r, int64_t, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) first_mean[r] += v[0][i];
+    });
+    rows.reduce(first_mean, Add());
+    // What the mean lost in rounding is a sum of small differences, and comes with the squares.
+    Number parts[2 * kRows] = {};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) first_mean[r] /= count;
+    rows.for_packs([&](int r, int64_t, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number difference = v[0][i] - first_mean[r];
+        parts[2 * r] += difference;
+        parts[2 * r + 1] += difference * difference;
+      }
+    });
+    rows.reduce(parts, Add());
+    Number lost[kRows];
+    Number scale[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      lost[r] = parts[2 * r] / count;
+      const Number variance = parts[2 * r + 1] / count - lost[r] * lost[r];
+      scale[r] = reciprocal_root((variance < Number(0) ? Number(0) : variance) + epsilon);
+      if (rows.is_first() && rows.has_row(r)) {
+        mean[rows.row(r)] = first_mean[r] + lost[r];
+        rstd[rows.row(r)] = scale[r];
+      }
+    }
+    rows.for_packs([&](int r, int64_t column, auto& v) {
+      const int64_t at = rows.row(r) * columns + column;
+      if (residual != nullptr) store_compute(sum + at, v[0]);
+      Number factor[N];
+      Number term[N];
+      load_parameter(gamma, column, Number(1), factor);
+      load_parameter(beta, column, Number(0), term);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number normalized = ((v[0][i] - first_mean[r]) - lost[r]) * scale[r];
+        term[i] += normalized * factor[i];
+      }
+      store_compute(y + at, term);
+    });
+  }
 };
-__device__ __forceinline__ float sum_for_all(float value, SumForAll& shared) {
-  const float sum = block_sum(value, shared.partial);
-  if (threadIdx.x == 0) shared.total = sum;
-  __syncthreads();
-  return shared.total;
-}
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    any_width_fwd_kernel(ForwardPointers<T> p, int64_t rows, int64_t columns, float epsilon) {
-  __shared__ SumForAll sum_partial;
-  __shared__ SumForAll square_partial;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const T* x = p.x + row * columns;
-    T* y = p.y + row * columns;
-    float sum = 0.0f;
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += to_float(x[i]);
-    const float mean = sum_for_all(sum, sum_partial) / static_cast<float>(columns);
-    float squares = 0.0f;
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const float difference = to_float(x[i]) - mean;
-      squares = fmaf(difference, difference, squares);
-    }
-    const float variance = sum_for_all(squares, square_partial) / static_cast<float>(columns);
-    const float rstd = rsqrtf(variance + epsilon);
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const float normalized = (to_float(x[i]) - mean) * rstd;
-      y[i] = from_float<T>(fmaf(normalized, to_float(p.gamma[i]), to_float(p.beta[i])));
-    }
-    if (threadIdx.x == 0) {
-      p.mean[row] = mean;
-      p.rstd[row] = rstd;
-    }
+struct NormBackward {
+  using Element = T;
+  static constexpr int kInputs = 2;
+  const T* inputs[kInputs];  // dy, x
+  const T* gamma;            // null: 1
+  const Compute<T>* mean;
+  const Compute<T>* rstd;
+  T* dx;
+
+  template <int N>
+  __device__ void values(const Pack<T, N> (&raw)[2], int64_t, int64_t,
+                         Compute<T> (&v)[2][N]) const {
+    to_compute(raw[0], v[0]);
+    to_compute(raw[1], v[1]);
   }
-}
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    any_width_bwd_kernel(BackwardPointers<T> p, int64_t rows, int64_t columns) {
-  __shared__ SumForAll g_partial;
-  __shared__ SumForAll gn_partial;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const T* dy = p.dy + row * columns;
-    const T* x = p.x + row * columns;
-    T* dx = p.dx + row * columns;
-    const RowStatistics statistics{p.mean[row], p.rstd[row]};
-    float sum_g = 0.0f;
-    float sum_gn = 0.0f;
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const float g = to_float(dy[i]) * to_float(p.gamma[i]);
-      sum_g += g;
-      sum_gn = fmaf(g, (to_float(x[i]) - statistics.mean) * statistics.rstd, sum_gn);
+  template <class Rows>
+  __device__ void run(Rows& rows) const {
+    using Number = Compute<T>;
+    constexpr int kRows = Rows::kRows;
+    constexpr int N = Rows::kPackElements;
+    Number shift[kRows];
+    Number scale[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      shift[r] = rows.has_row(r) ? mean[rows.row(r)] : Number(0);
+      scale[r] = rows.has_row(r) ? rstd[rows.row(r)] : Number(0);
     }
-    const float mean_g = sum_for_all(sum_g, g_partial) / static_cast<float>(columns);
-    const float mean_gn = sum_for_all(sum_gn, gn_partial) / static_cast<float>(columns);
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const float g = to_float(dy[i]) * to_float(p.gamma[i]);
-      const float normalized = (to_float(x[i]) - statistics.mean) * statistics.rstd;
-      dx[i] = from_float<T>(statistics.rstd * (g - mean_g - normalized * mean_gn));
-    }
+    Number parts[2 * kRows] = {};  // the sums of g = dy * gamma, and of g * normalized
+    rows.for_packs([&](int r, int64_t column, auto& v) {
+      Number factor[N];
+      load_parameter(gamma, column, Number(1), factor);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number g = v[0][i] * factor[i];
+        parts[2 * r] += g;
+        parts[2 * r + 1] += g * ((v[1][i] - shift[r]) * scale[r]);
+      }
+    });
+    rows.reduce(parts, Add());
+#pragma unroll
+    for (int k = 0; k < 2 * kRows; ++k) parts[k] /= static_cast<Number>(rows.columns());
+    rows.for_packs([&](int r, int64_t column, auto& v) {
+      Number factor[N];
+      Number gradient[N];
+      load_parameter(gamma, column, Number(1), factor);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number normalized = (v[1][i] - shift[r]) * scale[r];
+        const Number g = v[0][i] * factor[i];
+        gradient[i] = scale[r] * (g - parts[2 * r] - normalized * parts[2 * r + 1]);
+      }
+      store_compute(dx + rows.row(r) * rows.columns() + column, gradient);
+    });
   }
-}
+};
 
-/// A block's share of the rows, a column per thread. Runs before dx is written, which may be dy.
+/// A block's share of the rows, a column per thread; partial [blocks, 2, columns]: dgamma, dbeta.
+/// Runs before dx is written, which may be dy.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    any_width_sums_kernel(BackwardPointers<T> p, int64_t rows, int64_t columns) {
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+    column_parts_kernel(NormBackward<T> norm, Compute<T>* partial, int64_t rows, int64_t columns) {
+  using Number = Compute<T>;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (column >= columns) return;
-  float dgamma = 0.0f;
-  float dbeta = 0.0f;
+  Number dgamma = 0;
+  Number dbeta = 0;
 #pragma unroll 4
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const float dy = to_float(p.dy[row * columns + column]);
-    const float x = to_float(p.x[row * columns + column]);
-    dgamma = fmaf(dy, (x - p.mean[row]) * p.rstd[row], dgamma);
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const Number dy = to_compute(norm.inputs[0][row * columns + column]);
+    const Number x = to_compute(norm.inputs[1][row * columns + column]);
+    dgamma += dy * ((x - norm.mean[row]) * norm.rstd[row]);
     dbeta += dy;
   }
-  float* partial = p.partial + 2 * blockIdx.x * columns + column;
-  partial[0] = dgamma;
-  partial[columns] = dbeta;
+  Number* own = partial + 2 * blockIdx.y * columns + column;
+  own[0] = dgamma;
+  own[columns] = dbeta;
 }
 
 // --- launchers
 // ------------------------------------------------------------------------------------
 
-bool has_octets(int64_t columns, std::initializer_list<const View*> views) {
-  uintptr_t bits = 0;
-  for (const View* view : views) bits |= reinterpret_cast<uintptr_t>(view->data);
-  return columns % kOctet == 0 && columns <= kMostTeamColumns && bits % 16 == 0;
+/// Whether a team can take these rows: with both parameters, without a residual, and not f64.
+bool fits_team(int64_t columns, std::initializer_list<const View*> views) {
+  bool is_there = true;
+  for (const View* view : views) is_there = is_there && view->has_data();
+  return is_there && views.begin()[0]->dtype != DType::kF64 && columns % kOctet == 0 &&
+         columns <= kMostTeamColumns && address_bits(views) % 16 == 0;
 }
 
 template <class T>
@@ -264,7 +351,7 @@ float* take_partial(CudaContext& context, unsigned blocks, int64_t columns) {
 
 /// Leaves the column sums of `blocks` blocks in scratch.
 template <class T, class Shape>
-float* run_team_backward(CudaContext& context, const LayerNormBwd& args, unsigned blocks) {
+const float* run_team_backward(CudaContext& context, const LayerNormBwd& args, unsigned blocks) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
   float* partial = take_partial(context, blocks, columns);
@@ -274,68 +361,106 @@ float* run_team_backward(CudaContext& context, const LayerNormBwd& args, unsigne
 }
 
 template <class T>
-float* run_any_width_backward(CudaContext& context, const LayerNormBwd& args, unsigned blocks) {
+void run_generic_forward(const CudaContext& context, const LayerNormFwd& args) {
+  const View unread;
+  const View& sum = args.residual.has_data() ? args.sum : unread;
+  const NormForward<T> norm{.inputs = {elements<T>(args.x)},
+                            .residual = optional_elements<T>(args.residual),
+                            .gamma = optional_elements<T>(args.gamma),
+                            .beta = optional_elements<T>(args.beta),
+                            .sum = optional_elements<T>(sum),
+                            .y = elements<T>(args.y),
+                            .mean = elements<Compute<T>>(args.mean),
+                            .rstd = elements<Compute<T>>(args.rstd),
+                            .epsilon = static_cast<Compute<T>>(args.epsilon),
+                            .columns = args.x.extent(1)};
+  launch_rows(context, norm, args.x.extent(0), args.x.extent(1),
+              address_bits({&args.x, &args.residual, &args.gamma, &args.beta, &sum, &args.y}));
+}
+
+template <class T>
+void run_generic_backward(CudaContext& context, const LayerNormBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  float* partial = take_partial(context, blocks, columns);
-  const BackwardPointers<T> pointers = pointers_of<T>(args, partial);
-  const dim3 grid(blocks, static_cast<unsigned>((columns + kThreads - 1) / kThreads));
-  any_width_sums_kernel<T><<<grid, kThreads, 0, context.stream>>>(pointers, rows, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-  const unsigned row_blocks =
-      blocks_for(rows, 1, static_cast<int64_t>(context.multiprocessors) * kAnyWidthBlocks);
-  any_width_bwd_kernel<T><<<row_blocks, kThreads, 0, context.stream>>>(pointers, rows, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-  return partial;
+  const bool add = args.accumulate == Accumulate::kYes;
+  const NormBackward<T> norm{.inputs = {elements<T>(args.dy), elements<T>(args.x)},
+                             .gamma = optional_elements<T>(args.gamma),
+                             .mean = elements<Compute<T>>(args.mean),
+                             .rstd = elements<Compute<T>>(args.rstd),
+                             .dx = elements<T>(args.dx)};
+  if (args.dgamma.has_data() || args.dbeta.has_data()) {
+    Compute<T>* partial = nullptr;
+    unsigned blocks = 0;
+    if (rows > 0) {
+      blocks = blocks_for(rows, 16, context.multiprocessors);
+      partial = static_cast<Compute<T>*>(
+          context.scratch.take(column_sum_bytes<Compute<T>>(blocks, columns, 2)));
+      const dim3 grid(static_cast<unsigned>((columns + kThreads - 1) / kThreads), blocks);
+      column_parts_kernel<T><<<grid, kThreads, 0, context.stream>>>(norm, partial, rows, columns);
+      BERTHA_CUDA_CHECK(cudaGetLastError());
+    }
+    finish_column_sums<T, 2>(
+        context, partial, blocks, columns,
+        {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+  }
+  launch_rows(context, norm, rows, columns,
+              address_bits({&args.dy, &args.x, &args.gamma, &args.dx}));
+}
+
+template <class T>
+void run_by_teams(const CudaContext& context, const LayerNormFwd& args) {
+  const int64_t rows = args.x.extent(0);
+  const int64_t columns = args.x.extent(1);
+  dispatch_team<T>(columns, [&](auto shape) {
+    using Shape = decltype(shape);
+    launch_teams<Shape, 1, kStages>(
+        context.stream, team_fwd_kernel<Shape>,
+        team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks), columns,
+        pointers_of<T>(args), rows, columns, args.epsilon);
+  });
+}
+
+template <class T>
+void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
+  const int64_t rows = args.dy.extent(0);
+  const int64_t columns = args.dy.extent(1);
+  const bool add = args.accumulate == Accumulate::kYes;
+  dispatch_team<T>(columns, [&](auto shape) {
+    using Shape = decltype(shape);
+    const unsigned blocks =
+        team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
+    const float* partial = run_team_backward<T, Shape>(context, args, blocks);
+    finish_column_sums<T, 2>(
+        context, partial, blocks, columns,
+        {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+  });
 }
 
 }  // namespace
 
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
-  const int64_t rows = args.x.extent(0);
-  const int64_t columns = args.x.extent(1);
-  if (rows == 0) return;
-  dispatch_io(args.x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    if (has_octets(columns, {&args.x, &args.gamma, &args.beta, &args.y})) {
-      dispatch_team<T>(columns, [&](auto shape) {
-        using Shape = decltype(shape);
-        const unsigned blocks =
-            team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
-        launch_teams<Shape, 1, kStages>(context.stream, team_fwd_kernel<Shape>, blocks, columns,
-                                        pointers_of<T>(args), rows, columns, args.epsilon);
-      });
-    } else {
-      const unsigned blocks =
-          blocks_for(rows, 1, static_cast<int64_t>(context.multiprocessors) * kAnyWidthBlocks);
-      any_width_fwd_kernel<T><<<blocks, kThreads, 0, context.stream>>>(pointers_of<T>(args), rows,
-                                                                       columns, args.epsilon);
-    }
-  });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  if (args.x.extent(0) == 0) return;
+  if (!args.residual.has_data() &&
+      fits_team(args.x.extent(1), {&args.x, &args.gamma, &args.beta, &args.y})) {
+    dispatch_io(args.x.dtype,
+                [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
+  } else {
+    dispatch_floating(args.x.dtype, [&](auto tag) {
+      run_generic_forward<typename decltype(tag)::Type>(context, args);
+    });
+  }
 }
 
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
-  const bool add = args.accumulate == Accumulate::kYes;
-  dispatch_io(args.dy.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    float* partial = nullptr;
-    unsigned blocks = 0;
-    if (rows > 0 && has_octets(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
-      dispatch_team<T>(columns, [&](auto shape) {
-        using Shape = decltype(shape);
-        blocks = team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
-        partial = run_team_backward<T, Shape>(context, args, blocks);
-      });
-    } else if (rows > 0) {
-      blocks = blocks_for(rows, 16, context.multiprocessors);
-      partial = run_any_width_backward<T>(context, args, blocks);
-    }
-    finish_column_sums<T, 2>(context, partial, blocks, columns,
-                             {{{elements<T>(args.dgamma), add}, {elements<T>(args.dbeta), add}}});
-  });
+  if (args.dy.extent(0) > 0 &&
+      fits_team(args.dy.extent(1), {&args.dy, &args.x, &args.gamma, &args.dx})) {
+    dispatch_io(args.dy.dtype,
+                [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
+  } else {
+    dispatch_floating(args.dy.dtype, [&](auto tag) {
+      run_generic_backward<typename decltype(tag)::Type>(context, args);
+    });
+  }
 }
 
 }  // namespace bertha

@@ -20,6 +20,8 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args);
 void run_cuda(CudaContext& context, const ResidualLnBwd& args);
 void run_cuda(CudaContext& context, const LayerNormFwd& args);
 void run_cuda(CudaContext& context, const LayerNormBwd& args);
+void run_cuda(CudaContext& context, const SoftmaxFwd& args);
+void run_cuda(CudaContext& context, const SoftmaxBwd& args);
 void run_cuda(CudaContext& context, const GatherRows& args);
 void run_cuda(CudaContext& context, const ScatterAddRows& args);
 void run_cuda(CudaContext& context, const CrossEntropy& args);

@@ -37,6 +37,12 @@ T* elements(const View& view) {
   return static_cast<T*>(view.data);
 }
 
+/// As elements; null for a view without data.
+template <class T>
+T* optional_elements(const View& view) {
+  return view.has_data() ? elements<T>(view) : nullptr;
+}
+
 template <class T>
 struct TypeTag {
   using Type = T;

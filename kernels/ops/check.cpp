@@ -16,9 +16,22 @@ void ArgumentCheck::io(const char* field, const View& view) const {
   if (!floating) refuse(field, "is ", name(view.dtype), ", want f32, f16 or bf16");
 }
 
+void ArgumentCheck::floating(const char* field, const View& view) const {
+  if (view.dtype != DType::kF64 && view.dtype != DType::kF32 && view.dtype != DType::kF16 &&
+      view.dtype != DType::kBF16) {
+    refuse(field, "is ", name(view.dtype), ", want f64, f32, f16 or bf16");
+  }
+}
+
 void ArgumentCheck::view(const char* field, const View& view, DType dtype,
                          std::initializer_list<int64_t> extents) const {
-  const View wanted(nullptr, dtype, extents);
+  same(field, view, dtype, View(nullptr, dtype, extents));
+}
+
+void ArgumentCheck::same(const char* field, const View& view, DType dtype,
+                         const View& other) const {
+  View wanted = other;
+  wanted.dtype = dtype;
   const bool same =
       view.dtype == dtype && view.rank == wanted.rank && view.extents == wanted.extents;
   if (!same) refuse(field, "is ", view.shape_text(), ", want ", wanted.shape_text());

@@ -17,6 +17,10 @@ class ArgumentCheck {
   void rank(const char* field, const View& view, int wanted) const;
   /// One of f32, f16, bf16.
   void io(const char* field, const View& view) const;
+  /// One of f64, f32, f16, bf16.
+  void floating(const char* field, const View& view) const;
+  /// As view, with the extents of another.
+  void same(const char* field, const View& view, DType dtype, const View& other) const;
   /// Dtype, extents, and data (unless there are no elements).
   void view(const char* field, const View& view, DType dtype,
             std::initializer_list<int64_t> extents) const;

@@ -5,7 +5,6 @@ namespace {
 
 RowsShape shape_of(const ArgumentCheck& check, const char* field, const View& view) {
   check.rank(field, view, 2);
-  check.io(field, view);
   return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
 }
 
@@ -13,6 +12,7 @@ RowsShape shape_of(const ArgumentCheck& check, const char* field, const View& vi
 
 RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view) {
   const RowsShape shape = shape_of(check, field, view);
+  check.floating(field, view);
   check.at_least("C", shape.columns, 1);
   check.view(field, view, shape.io, {shape.rows, shape.columns});
   return shape;
@@ -20,6 +20,7 @@ RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& 
 
 RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field, const View& view) {
   const RowsShape shape = shape_of(check, field, view);
+  check.io(field, view);
   check.at_least("H", shape.columns, 8);
   check.multiple_of("H", shape.columns, 8);
   check.view(field, view, shape.io, {shape.rows, shape.columns});

@@ -13,7 +13,7 @@ struct RowsShape {
   int64_t columns = 0;
 };
 
-/// Rows of C >= 1 columns.
+/// Rows of C >= 1 columns, of any floating dtype.
 RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view);
 
 /// Rows of H columns, H a multiple of 8.

@@ -3,12 +3,32 @@
 #include "kernels/ops/check_norm.h"
 
 namespace bertha {
+namespace {
+
+/// Fields that both directions have. Parameters without data are left out.
+template <class Args>
+void check_saved(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
+  const DType statistic = shape.io == DType::kF64 ? DType::kF64 : DType::kF32;
+  check.view("mean", args.mean, statistic, {shape.rows});
+  check.view("rstd", args.rstd, statistic, {shape.rows});
+  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
+}
+
+}  // namespace
 
 void validate(const LayerNormFwd& args) {
   const ArgumentCheck check("layer_norm_fwd");
   const RowsShape shape = check_rows(check, "x", args.x);
   check.view("y", args.y, shape.io, {shape.rows, shape.columns});
-  check_norm(check, args, shape);
+  check_saved(check, args, shape);
+  check.optional_view("beta", args.beta, shape.io, {shape.columns});
+  check.positive("epsilon", static_cast<double>(args.epsilon));
+  if (!args.residual.has_data()) return;
+  check.view("residual", args.residual, shape.io, {shape.rows, shape.columns});
+  check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
+  if (args.sum.data == args.y.data) {
+    check.refuse("sum", "is y's memory, want two buffers: backward needs the sum");
+  }
 }
 
 void validate(const LayerNormBwd& args) {
@@ -16,7 +36,9 @@ void validate(const LayerNormBwd& args) {
   const RowsShape shape = check_rows(check, "dy", args.dy);
   check.view("x", args.x, shape.io, {shape.rows, shape.columns});
   check.view("dx", args.dx, shape.io, {shape.rows, shape.columns});
-  check_norm_backward(check, args, shape);
+  check_saved(check, args, shape);
+  check.optional_view("dgamma", args.dgamma, shape.io, {shape.columns});
+  check.optional_view("dbeta", args.dbeta, shape.io, {shape.columns});
 }
 
 }  // namespace bertha

@@ -4,34 +4,36 @@
 
 namespace bertha {
 
-/// y = (x - mean) * rstd * gamma + beta, row by row.
+/// y = (x - mean) * rstd * gamma + beta, row by row; of x + residual where a residual is given.
 ///
 /// Letters   R = rows, C = columns.
-/// Dtypes    io is one of f32, f16, bf16; statistics f32.
-/// Writes    overwrites y, mean, rstd.
+/// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise.
+/// Writes    overwrites y, mean, rstd, and with a residual `sum` (may be x's or residual's memory).
 /// Exact     deterministic; two-pass statistics (CPU: f64).
 /// Needs     C >= 1; R == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016.
 struct LayerNormFwd {
   View x;      // io  [R, C]
-  View gamma;  // io  [C]
-  View beta;   // io  [C]
+  View gamma;  // io  [C]     without data: 1
+  View beta;   // io  [C]     without data: 0
   View y;      // io  [R, C]  out
-  View mean;   // f32 [R]     out
-  View rstd;   // f32 [R]     out
+  View mean;   // stat [R]    out
+  View rstd;   // stat [R]    out
   float epsilon = 1e-12f;
+  View residual = {};  // io [R, C]       without data: 0
+  View sum = {};  // io [R, C]  out  x + residual, rounded: what is normalized, and backward's x
 };
 
 /// Writes    overwrites dx (may be dy's memory); dgamma and dbeta as `accumulate` says.
 struct LayerNormBwd {
   View dy;      // io  [R, C]
   View x;       // io  [R, C]
-  View mean;    // f32 [R]
-  View rstd;    // f32 [R]
-  View gamma;   // io  [C]
-  View dx;      // io  [R, C]  out
-  View dgamma;  // io  [C]     out
-  View dbeta;   // io  [C]     out
+  View mean;    // stat [R]
+  View rstd;    // stat [R]
+  View gamma;   // io  [C]     without data: 1
+  View dx;      // io  [R, C]  out; a residual's gradient is the same
+  View dgamma;  // io  [C]     out; without data: not wanted
+  View dbeta;   // io  [C]     out; without data: not wanted
   Accumulate accumulate = Accumulate::kNo;
 };
 

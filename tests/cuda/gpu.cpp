@@ -43,6 +43,8 @@ TestBackend make_gpu(const CudaOptions& options) {
 
 double rounding(DType dtype) {
   switch (dtype) {
+    case DType::kF64:
+      return std::ldexp(1.0, -53);
     case DType::kF16:
       return std::ldexp(1.0, -11);
     case DType::kBF16:
@@ -66,6 +68,7 @@ DeviceTensor::DeviceTensor(const TestBackend& backend, DType dtype, const HostTe
   std::vector<uint8_t> bytes(static_cast<size_t>(view_.bytes()));
   for (size_t i = 0; i < values.values.size(); ++i) {
     const double value = static_cast<double>(values.values[i]);
+    if (dtype == DType::kF64) std::memcpy(&bytes[8 * i], &value, 8);
     if (dtype == DType::kF32) std::memcpy(&bytes[4 * i], &values.values[i], 4);
     if (dtype == DType::kF16) {
       const Half half = to_half(value);
@@ -159,6 +162,10 @@ HostTensor<float> DeviceTensor::floats() const {
     }
   }
   return values;
+}
+
+std::vector<double> DeviceTensor::numbers() const {
+  return view_.dtype == DType::kF64 ? values<double>().values : floats().doubles();
 }
 
 template <class T>

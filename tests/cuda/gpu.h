@@ -28,6 +28,7 @@ const TestBackend& cpu();
 TestBackend make_gpu(const CudaOptions& options);
 
 constexpr DType kIoTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kFloatingTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
 
 /// Half a unit in the last place of a number in [1, 2), relative.
 double rounding(DType dtype);
@@ -39,7 +40,7 @@ HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values);
 /// Elements in device memory, with a guard band on both sides that `download` checks.
 class DeviceTensor {
  public:
-  /// Copies `values`, narrowed to `dtype`.
+  /// Copies `values`, narrowed or widened to `dtype`.
   DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values);
   DeviceTensor(const TestBackend& backend, const HostTensor<int32_t>& values);
   DeviceTensor(const TestBackend& backend, const HostTensor<int64_t>& values);
@@ -50,6 +51,8 @@ class DeviceTensor {
   View view() const { return view_; }
   /// Waits for the stream. f16 and bf16 are widened.
   HostTensor<float> floats() const;
+  /// Of any floating dtype, widened.
+  std::vector<double> numbers() const;
   template <class T>
   HostTensor<T> values() const;
 

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
+#include "tests/support/expect_near.h"
 #include "tests/support/finite_difference.h"
 
 namespace bertha {
@@ -131,6 +135,162 @@ TEST(LayerNorm, InputGradientMayReplaceTheOutputGradient) {
 
 TEST(LayerNorm, IsTheSameForEveryNumberOfThreads) {
   expect_same_for_threads(Case(511, 33), {&Case::y, &Case::dx, &Case::dgamma, &Case::dbeta});
+}
+
+HostTensor<double> wide(const HostTensor<float>& values) {
+  HostTensor<double> same;
+  same.extents = values.extents;
+  same.values = values.doubles();
+  return same;
+}
+
+struct DoubleCase {
+  explicit DoubleCase(const Case& c)
+      : x(wide(c.x)), gamma(wide(c.gamma)), beta(wide(c.beta)), dy(wide(c.dy)) {
+    y = dx = x;
+    mean = rstd = HostTensor<double>({c.rows});
+    dgamma = dbeta = gamma;
+  }
+
+  void run(float epsilon, Accumulate accumulate) {
+    WorkerPool pool(1);
+    const LayerNormFwd forward{.x = x.view(),
+                               .gamma = gamma.view(),
+                               .beta = beta.view(),
+                               .y = y.view(),
+                               .mean = mean.view(),
+                               .rstd = rstd.view(),
+                               .epsilon = epsilon};
+    validate(forward);
+    run_cpu(pool, forward);
+    const LayerNormBwd backward{.dy = dy.view(),
+                                .x = x.view(),
+                                .mean = mean.view(),
+                                .rstd = rstd.view(),
+                                .gamma = gamma.view(),
+                                .dx = dx.view(),
+                                .dgamma = dgamma.view(),
+                                .dbeta = dbeta.view(),
+                                .accumulate = accumulate};
+    validate(backward);
+    run_cpu(pool, backward);
+  }
+
+  HostTensor<double> x, gamma, beta, dy, y, dx, mean, rstd, dgamma, dbeta;
+};
+
+TEST(LayerNorm, DoubleKeepsItsDigits) {
+  for (const auto& [rows, columns] : kShapes) {
+    const Case c(rows, columns);
+    DoubleCase d(c);
+    d.run(c.epsilon, Accumulate::kNo);
+    const NaiveNorm want = naive_layer_norm(c.naive());
+    const NaiveNormGradient gradient = naive_layer_norm_backward(c.naive(), c.dy.doubles());
+    const std::string shape = concat(" at [", rows, ",", columns, "]");
+    expect_near(d.y.values, want.y, tolerance::kSumF64, "y" + shape);
+    expect_near(d.rstd.values, want.rstd, tolerance::kSumF64, "rstd" + shape);
+    expect_near(d.dx.values, gradient.dx, tolerance::kSumF64, "dx" + shape);
+    expect_near(d.dgamma.values, gradient.dgamma, tolerance::kSumF64, "dgamma" + shape);
+    expect_near(d.dbeta.values, gradient.dbeta, tolerance::kSumF64, "dbeta" + shape);
+  }
+}
+
+TEST(LayerNorm, MissingParametersAreOneAndZero) {
+  Case given(7, 33);
+  given.gamma.values.assign(33, 1.0f);
+  given.beta.values.assign(33, 0.0f);
+  given.forward(1);
+  given.backward(1, Accumulate::kNo);
+  Case c(7, 33);
+  WorkerPool pool(1);
+  const LayerNormFwd forward{.x = c.x.view(),
+                             .gamma = View(),
+                             .beta = View(),
+                             .y = c.y.view(),
+                             .mean = c.mean.view(),
+                             .rstd = c.rstd.view(),
+                             .epsilon = c.epsilon};
+  validate(forward);
+  run_cpu(pool, forward);
+  const LayerNormBwd backward{.dy = c.dy.view(),
+                              .x = c.x.view(),
+                              .mean = c.mean.view(),
+                              .rstd = c.rstd.view(),
+                              .gamma = View(),
+                              .dx = c.dx.view(),
+                              .dgamma = View(),
+                              .dbeta = View()};
+  validate(backward);
+  run_cpu(pool, backward);
+  EXPECT_EQ(c.y.values, given.y.values);
+  EXPECT_EQ(c.dx.values, given.dx.values);
+}
+
+TEST(LayerNorm, AResidualIsAddedFirst) {
+  Case c(7, 33);
+  HostTensor<float> residual = random_tensor({7, 33}, 9);
+  HostTensor<float> sum = c.y;
+  WorkerPool pool(1);
+  const LayerNormFwd args{.x = c.x.view(),
+                          .gamma = c.gamma.view(),
+                          .beta = c.beta.view(),
+                          .y = c.y.view(),
+                          .mean = c.mean.view(),
+                          .rstd = c.rstd.view(),
+                          .epsilon = c.epsilon,
+                          .residual = residual.view(),
+                          .sum = sum.view()};
+  validate(args);
+  run_cpu(pool, args);
+  Case added(7, 33);
+  for (int64_t i = 0; i < sum.elements(); ++i) added.x[i] += residual[i];
+  added.forward(1);
+  EXPECT_EQ(sum.values, added.x.values);
+  EXPECT_EQ(c.y.values, added.y.values);
+}
+
+template <class T>
+std::vector<T> flat(const nlohmann::json& json) {
+  std::vector<T> values;
+  for (const auto& row : json) {
+    if (!row.is_array()) {
+      values.push_back(row);
+      continue;
+    }
+    for (const auto& value : row) values.push_back(value);
+  }
+  return values;
+}
+
+TEST(LayerNorm, MatchesPyTorchInDouble) {
+  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/row_golden.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ASSERT_EQ(golden.at("layer_norm").size(), 4u);
+  for (const auto& json : golden.at("layer_norm")) {
+    const auto columns = static_cast<int64_t>(json.at("gamma").size());
+    Case single(5, columns);
+    single.epsilon = json.at("epsilon");
+    single.x.values = flat<float>(json.at("x"));
+    single.gamma.values = flat<float>(json.at("gamma"));
+    single.beta.values = flat<float>(json.at("beta"));
+    single.dy.values = flat<float>(json.at("dy"));
+    DoubleCase exact(single);
+    exact.run(single.epsilon, Accumulate::kNo);
+    single.forward(1);
+    single.backward(1, Accumulate::kNo);
+    // The file has fifteen digits. The statistics of rows at 1e4 are rounded to the dtype: that
+    // much of the mean is lost in each element, times rstd and gamma of up to 4.
+    const auto expect_all = [&](const char* name, const std::vector<double>& double_values,
+                                const std::vector<double>& single_values) {
+      const std::vector<double> want = flat<double>(json.at(name));
+      expect_near(double_values, want, 10000.0 * 64 * tolerance::kRoundF64, name);
+      expect_near(single_values, want, 10000.0 * 16 * tolerance::kRoundF32, name);
+    };
+    expect_all("y", exact.y.values, single.y.doubles());
+    expect_all("dx", exact.dx.values, single.dx.doubles());
+    expect_all("dgamma", exact.dgamma.values, single.dgamma.doubles());
+    expect_all("dbeta", exact.dbeta.values, single.dbeta.doubles());
+  }
 }
 
 }  // namespace

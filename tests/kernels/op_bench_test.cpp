@@ -135,12 +135,13 @@ TEST_F(OpBenchTest, EveryOperationAtFullSizeAgreesWithItsLeadingPart) {
     EXPECT_GT(result.bytes, 0) << op.operation;
     operations.insert(op.operation);
   }
-  EXPECT_THAT(operations, ::testing::ElementsAre(
-                              "activation_bwd", "attention_bwd", "attention_fwd", "cross_entropy",
-                              "embedding_bwd", "embedding_fwd", "gather_rows", "lamb_apply",
-                              "lamb_moments", "layer_norm_bwd", "layer_norm_fwd", "linear_bwd_data",
-                              "linear_bwd_weight", "linear_fwd", "residual_ln_bwd",
-                              "residual_ln_fwd", "scatter_add_rows", "sum_of_squares"));
+  EXPECT_THAT(
+      operations,
+      ::testing::ElementsAre(
+          "activation_bwd", "attention_bwd", "attention_fwd", "cross_entropy", "embedding_bwd",
+          "embedding_fwd", "gather_rows", "lamb_apply", "lamb_moments", "layer_norm_bwd",
+          "layer_norm_fwd", "linear_bwd_data", "linear_bwd_weight", "linear_fwd", "residual_ln_bwd",
+          "residual_ln_fwd", "scatter_add_rows", "softmax_bwd", "softmax_fwd", "sum_of_squares"));
 }
 
 TEST(ModelProducts, AreEightLayersInThreeDirections) {

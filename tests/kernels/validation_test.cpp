@@ -1,47 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <limits>
 
 #include "kernels/ops.h"
+#include "tests/kernels/validation_checks.h"
 
 namespace bertha {
 namespace {
-
-// validate() reads shapes only, never elements: any address does.
-alignas(8) char some_memory[8];
-
-View f32(std::initializer_list<int64_t> extents) { return View(some_memory, DType::kF32, extents); }
-View u8(std::initializer_list<int64_t> extents) { return {some_memory, DType::kU8, extents}; }
-
-View i32(std::initializer_list<int64_t> extents) { return View(some_memory, DType::kI32, extents); }
-View no_data(std::initializer_list<int64_t> extents) { return View(nullptr, DType::kF32, extents); }
-
-template <class Args>
-void expect_accepted(const Args& args) {
-  EXPECT_NO_THROW(validate(args));
-}
-
-/// After `spoil`, validation fails with a sentence that contains every one of `words`.
-template <class Args>
-void expect_refused(Args args, const std::function<void(Args&)>& spoil,
-                    std::initializer_list<const char*> words) {
-  spoil(args);
-  try {
-    validate(args);
-    FAIL() << "accepted: " << *words.begin();
-  } catch (const Error& error) {
-    for (const char* word : words) EXPECT_THAT(error.what(), testing::HasSubstr(word));
-  }
-}
-
-constexpr int64_t kTokens = 5;
-constexpr int64_t kHidden = 16;
-
-Dropout dropout(float probability) {
-  return {.random = View(some_memory, DType::kU64, {2}), .probability = probability};
-}
 
 EmbeddingFwd embedding_fwd() {
   return {.word_ids = i32({kTokens}),

@@ -58,6 +58,13 @@ inline double device_sum(double rounding, int64_t count) {
 /// of the sum and a quotient.
 inline constexpr double kDeviceSoftmax = 64 * kRoundF32;
 
+/// A softmax row on a device in `unit`s of what it is computed in, stored once with `rounding`,
+/// relative to the largest value or 1: kDeviceSoftmax's chain, and a sum over the row that rounds
+/// at random, which the logarithm passes on.
+inline double device_softmax(double rounding, double unit, int64_t columns) {
+  return rounding + (64 + 6.0 * std::sqrt(static_cast<double>(columns))) * unit;
+}
+
 /// exp_f32: the polynomial's error and four roundings, relative.
 inline constexpr double kExpF32 = 4 * kRoundF32;
 

@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/ops/layer_norm.h"
+#include "tests/cuda/gpu.h"
+#include "tests/support/expect_near.h"
+#include "tests/support/tolerance.h"
+
+// The LayerNorm that teams of warps do not take: any width, f64, a residual, no parameters.
+
+namespace bertha::testing {
+namespace {
+
+constexpr float kEpsilon = 0.0625f;
+
+struct Variant {
+  bool has_parameters = true;
+  bool has_residual = false;
+  float offset = 0.0f;  // of every element
+};
+
+constexpr Variant kVariants[] = {{},
+                                 {.has_parameters = false},
+                                 {.has_residual = true},
+                                 {.has_parameters = false, .has_residual = true},
+                                 {.offset = 10000.0f}};
+
+HostTensor<double> wide(const HostTensor<float>& values) {
+  HostTensor<double> same;
+  same.extents = values.extents;
+  same.values = values.doubles();
+  return same;
+}
+
+/// With the CPU backend in f64 on the same rounded inputs.
+void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& variant) {
+  const std::string what =
+      concat(name(io), " [", rows, ",", columns, "] parameters ", variant.has_parameters,
+             " residual ", variant.has_residual, " offset ", variant.offset);
+  const DType statistic = io == DType::kF64 ? DType::kF64 : DType::kF32;
+  HostTensor<float> x_in = random_tensor({rows, columns}, 1);
+  for (float& value : x_in.values) value += variant.offset;
+  const HostTensor<float> x = rounded_to(io, x_in);
+  const HostTensor<float> residual = rounded_to(io, random_tensor({rows, columns}, 2));
+  const HostTensor<float> gamma = rounded_to(io, random_tensor({columns}, 3));
+  const HostTensor<float> beta = rounded_to(io, random_tensor({columns}, 4));
+  const HostTensor<float> dy = rounded_to(io, random_tensor({rows, columns}, 5));
+  const HostTensor<float> garbage = garbage_tensor({rows, columns});
+
+  const DeviceTensor x_on(gpu(), io, x), residual_on(gpu(), io, residual);
+  const DeviceTensor gamma_on(gpu(), io, gamma), beta_on(gpu(), io, beta);
+  const DeviceTensor y_on(gpu(), io, garbage), sum_on(gpu(), io, garbage);
+  const DeviceTensor mean_on(gpu(), statistic, garbage_tensor({rows}));
+  const DeviceTensor rstd_on(gpu(), statistic, garbage_tensor({rows}));
+  gpu().ops->layer_norm_fwd({.x = x_on.view(),
+                             .gamma = variant.has_parameters ? gamma_on.view() : View(),
+                             .beta = variant.has_parameters ? beta_on.view() : View(),
+                             .y = y_on.view(),
+                             .mean = mean_on.view(),
+                             .rstd = rstd_on.view(),
+                             .epsilon = kEpsilon,
+                             .residual = variant.has_residual ? residual_on.view() : View(),
+                             .sum = variant.has_residual ? sum_on.view() : View()});
+
+  // The reference normalizes the sum as it was stored.
+  HostTensor<double> x_at = wide(x), gamma_at = wide(gamma), beta_at = wide(beta);
+  HostTensor<double> dy_at = wide(dy), y_at = wide(garbage), dx_at = y_at;
+  HostTensor<double> mean_at({rows}), rstd_at({rows}), dgamma_at({columns}), dbeta_at({columns});
+  const double unit = rounding(statistic);
+  if (variant.has_residual) {
+    std::vector<double> want(x_at.values);
+    for (size_t i = 0; i < want.size(); ++i) want[i] += static_cast<double>(residual.values[i]);
+    x_at.values = sum_on.numbers();
+    expect_near(x_at.values, want, rounding(io) + unit, "sum " + what);
+  }
+  cpu().ops->layer_norm_fwd({.x = x_at.view(),
+                             .gamma = variant.has_parameters ? gamma_at.view() : View(),
+                             .beta = variant.has_parameters ? beta_at.view() : View(),
+                             .y = y_at.view(),
+                             .mean = mean_at.view(),
+                             .rstd = rstd_at.view(),
+                             .epsilon = kEpsilon});
+  // Largest terms of y: 2 * 4 * 2 + 2. Where the mean is 1e4, its second part keeps what matters.
+  const double chain = 16 * unit;
+  expect_near(y_on.numbers(), y_at.values, rounding(io) + 18 * chain, "y " + what);
+  expect_near(mean_on.numbers(), mean_at.values, chain, "mean " + what);
+  expect_near(rstd_on.numbers(), rstd_at.values, chain, "rstd " + what);
+
+  const HostTensor<float> before = rounded_to(io, random_tensor({columns}, 6));
+  const DeviceTensor dx_on(gpu(), io, dy);  // in dy's memory
+  const DeviceTensor dgamma_on(gpu(), io, before), dbeta_on(gpu(), io, before);
+  gpu().ops->layer_norm_bwd({.dy = dx_on.view(),
+                             .x = variant.has_residual ? sum_on.view() : x_on.view(),
+                             .mean = mean_on.view(),
+                             .rstd = rstd_on.view(),
+                             .gamma = variant.has_parameters ? gamma_on.view() : View(),
+                             .dx = dx_on.view(),
+                             .dgamma = variant.has_parameters ? dgamma_on.view() : View(),
+                             .dbeta = variant.has_parameters ? dbeta_on.view() : View(),
+                             .accumulate = Accumulate::kYes});
+  mean_at.values = mean_on.numbers();
+  rstd_at.values = rstd_on.numbers();
+  dgamma_at.values = dbeta_at.values = before.doubles();
+  cpu().ops->layer_norm_bwd({.dy = dy_at.view(),
+                             .x = x_at.view(),
+                             .mean = mean_at.view(),
+                             .rstd = rstd_at.view(),
+                             .gamma = variant.has_parameters ? gamma_at.view() : View(),
+                             .dx = dx_at.view(),
+                             .dgamma = variant.has_parameters ? dgamma_at.view() : View(),
+                             .dbeta = variant.has_parameters ? dbeta_at.view() : View(),
+                             .accumulate = Accumulate::kYes});
+  expect_near(dx_on.numbers(), dx_at.values, rounding(io) + 10 * 16 * chain, "dx " + what);
+  if (!variant.has_parameters) return;
+  // Terms of up to 8, each with the error of a gradient's chain: independent errors of the rows.
+  const double count = 1.0 + static_cast<double>(rows);
+  const double summed = rounding(io) + 8 * std::sqrt(count) * (10 * chain + 6 * unit);
+  expect_near(dgamma_on.numbers(), dgamma_at.values, summed, "dgamma " + what);
+  expect_near(dbeta_on.numbers(), dbeta_at.values, summed, "dbeta " + what);
+}
+
+TEST(CudaGenericLayerNorm, SmallShapesMatchTheCpu) {
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {1, 2, 31, 33, 100, 256, 257, 513, 1000}) {
+      for (const int64_t rows : {0, 1, 7, 33}) {
+        for (const Variant& variant : kVariants) expect_same_as_cpu(io, rows, columns, variant);
+      }
+    }
+  }
+}
+
+TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {1024, 1025, 5000, 8200, 30522, 130001}) {
+      for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing

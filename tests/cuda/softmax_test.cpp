@@ -1,0 +1,216 @@
+#include "kernels/ops/softmax.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cuda/gpu.h"
+#include "tests/kernels/softmax_case.h"
+#include "tests/support/expect_near.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+constexpr uint32_t kSite = 5;
+
+/// What is applied to scores [B, A, Q, C].
+struct Fusion {
+  SoftmaxKind kind = SoftmaxKind::kSoftmax;
+  float scale = 1.0f;
+  float probability = 0.0f;
+  bool has_bias = false;  // [1, A, Q, 1] or [1, A, Q, C], by turns
+  bool has_mask = false;  // [B, 1, 1, C]
+};
+
+constexpr Fusion kFusions[] = {
+    {},
+    {.kind = SoftmaxKind::kLogSoftmax},
+    {.scale = 0.375f, .probability = 0.3f, .has_bias = true, .has_mask = true},
+    {.scale = 2.0f, .has_mask = true},
+    {.probability = 0.1f},
+    {.kind = SoftmaxKind::kLogSoftmax, .scale = 0.375f, .has_bias = true, .has_mask = true}};
+
+HostTensor<double> wide(const HostTensor<float>& values) {
+  HostTensor<double> same;
+  same.extents = values.extents;
+  same.values = values.doubles();
+  return same;
+}
+
+double unit_of(DType io) { return io == DType::kF64 ? rounding(io) : rounding(DType::kF32); }
+
+/// The same scores through the CPU backend in f64 and through the GPU in `io`. `offset` elements
+/// lie between an aligned address and the first of every io tensor.
+void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int64_t offset = 0) {
+  const std::vector<int64_t> extents = x.extents;
+  const int64_t columns = extents[3];
+  const int64_t rows = extents[0] * extents[1] * extents[2];
+  const int64_t bias_columns = columns % 2 == 0 ? columns : 1;
+  x = rounded_to(io, x);
+  HostTensor<float> bias =
+      rounded_to(io, random_tensor({1, extents[1], extents[2], bias_columns}, 2));
+  HostTensor<uint8_t> mask({extents[0], 1, 1, columns});
+  for (int64_t i = 0; i < mask.elements(); ++i) mask[i] = i % 5 != 2 ? 1 : 0;
+  HostTensor<float> dy =
+      rounded_to(io, random_tensor({extents[0], extents[1], extents[2], columns}, 3));
+  HostTensor<uint8_t> kept({rows, softmax_mask_columns(columns) / 8});
+  HostTensor<uint64_t> random = random_state(99, 1234);
+  const HostTensor<float> garbage = garbage_tensor({extents[0], extents[1], extents[2], columns});
+  const std::string what =
+      concat(name(io), " [", rows, ",", columns, "] kind ", static_cast<int>(fusion.kind),
+             " scale ", fusion.scale, " dropout ", fusion.probability, " offset ", offset);
+
+  const auto padded = [&](const HostTensor<float>& values) {
+    HostTensor<float> more({offset + values.elements()});
+    std::copy(values.values.begin(), values.values.end(), more.values.begin() + offset);
+    return DeviceTensor(gpu(), io, more);
+  };
+  const auto inner = [&](const DeviceTensor& tensor, const std::vector<int64_t>& shape) {
+    View view = tensor.view();
+    view.data = static_cast<char*>(view.data) + offset * size_bytes(io);
+    view.rank = 4;
+    std::copy(shape.begin(), shape.end(), view.extents.begin());
+    return view;
+  };
+  const auto result = [&](const DeviceTensor& tensor) {
+    std::vector<double> values = tensor.numbers();
+    values.erase(values.begin(), values.begin() + offset);
+    return values;
+  };
+  const DeviceTensor x_on = padded(x), bias_on = padded(bias), dy_on = padded(dy);
+  const DeviceTensor y_on = padded(garbage), dropped_on = padded(garbage), dx_on = padded(garbage);
+  const DeviceTensor mask_on(gpu(), mask), kept_on(gpu(), kept), random_on(gpu(), random);
+  const SoftmaxFwd on{
+      .x = inner(x_on, extents),
+      .bias = fusion.has_bias ? inner(bias_on, bias.extents) : View(),
+      .mask = fusion.has_mask ? mask_on.view() : View(),
+      .y = inner(y_on, extents),
+      .dropped = inner(dropped_on, extents),
+      .kept_mask = kept_on.view(),
+      .kind = fusion.kind,
+      .scale = fusion.scale,
+      .dropout = {.random = random_on.view(), .probability = fusion.probability, .site = kSite}};
+  gpu().ops->softmax_fwd(on);
+
+  HostTensor<double> x_at = wide(x), bias_at = wide(bias), dy_at = wide(dy);
+  HostTensor<double> y_at = wide(garbage), dropped_at = y_at, dx_at = y_at;
+  SoftmaxFwd at = on;
+  at.x = x_at.view();
+  if (fusion.has_bias) at.bias = bias_at.view();
+  if (fusion.has_mask) at.mask = mask.view();
+  at.y = y_at.view();
+  at.dropped = dropped_at.view();
+  at.kept_mask = kept.view();
+  at.dropout.random = random.view();
+  cpu().ops->softmax_fwd(at);
+  const double tolerance = tolerance::device_softmax(rounding(io), unit_of(io), columns);
+  expect_near(result(y_on), y_at.values, tolerance, "y " + what);
+  if (fusion.probability > 0) {
+    EXPECT_EQ(kept_on.values<uint8_t>().values, kept.values) << what;
+    // Twice: the factor's rounding, and values up to 1 / (1 - p) of those of y.
+    expect_near(result(dropped_on), dropped_at.values, 2 * tolerance, "dropped " + what);
+  }
+
+  const SoftmaxBwd back{.dy = inner(dy_on, extents),
+                        .y = on.y,
+                        .kept_mask = on.kept_mask,
+                        .dx = inner(dx_on, extents),
+                        .kind = fusion.kind,
+                        .scale = fusion.scale,
+                        .dropout = on.dropout};
+  gpu().ops->softmax_bwd(back);
+  y_at.values = result(y_on);  // of the same rounding
+  SoftmaxBwd back_at = back;
+  back_at.dy = dy_at.view();
+  back_at.y = y_at.view();
+  back_at.kept_mask = kept.view();
+  back_at.dx = dx_at.view();
+  back_at.dropout.random = random.view();
+  cpu().ops->softmax_bwd(back_at);
+  // Terms of the sum are up to 2 / (1 - p) < 3, and log softmax multiplies its rounding by exp(y).
+  expect_near(result(dx_on), dx_at.values, 4 * tolerance, "dx " + what);
+}
+
+TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {1, 2, 31, 32, 33, 100, 257, 264, 513, 1025}) {
+      for (const int64_t batch : {0, 1, 3}) {
+        for (const Fusion& fusion : kFusions) {
+          expect_same_as_cpu(io, random_tensor({batch, 2, 3, columns}, 1), fusion);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaSoftmax, WideRowsMatchTheCpu) {
+  for (const DType io : kFloatingTypes) {
+    // In shared memory up to 30,522 bf16, twice for backward; 130,001 nowhere.
+    for (const int64_t columns : {776, 1000, 1024, 2056, 5000, 16384, 16512, 30522, 130001}) {
+      for (const Fusion& fusion : kFusions) {
+        expect_same_as_cpu(io, random_tensor({1, 1, 3, columns}, 1), fusion);
+      }
+    }
+  }
+}
+
+TEST(CudaSoftmax, ManyRowsMatchTheCpu) {
+  // More than the 64 blocks of each of 132 multiprocessors take in one turn: 8 or 4 rows a block.
+  expect_same_as_cpu(DType::kBF16, random_tensor({1, 1, 70'001, 200}, 1), {.probability = 0.1f});
+  expect_same_as_cpu(DType::kF32, random_tensor({3, 1, 15'001, 264}, 1), {.has_mask = true});
+}
+
+TEST(CudaSoftmax, AddressesNeedNoAlignment) {
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {8, 512, 1024, 2048}) {
+      for (const int64_t offset : {1, 2}) {
+        for (const Fusion& fusion : kFusions) {
+          expect_same_as_cpu(io, random_tensor({2, 2, 3, columns}, 1), fusion, offset);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaSoftmax, ExtremeRowsMatchTheCpu) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {1, 2, 33, 256, 1024, 1025, 30522}) {
+      HostTensor<float> x = random_tensor({1, 1, 9, columns}, 1);
+      for (int64_t i = 0; i < columns; ++i) {
+        x[columns + i] += 10000.0f;
+        x[2 * columns + i] -= 10000.0f;
+        x[3 * columns + i] = -7.5f;
+        if (i % 2 == 0) x[4 * columns + i] = -inf;
+        x[5 * columns + i] = -inf;
+        if (i == columns / 2) x[6 * columns + i] = std::nanf("");
+        if (i == columns / 2) x[7 * columns + i] = inf;
+        x[8 * columns + i] = i == columns - 1 ? std::nanf("") : -inf;
+      }
+      expect_same_as_cpu(io, x, {});
+      expect_same_as_cpu(io, x, {.kind = SoftmaxKind::kLogSoftmax});
+      expect_same_as_cpu(io, x, {.probability = 0.3f});
+    }
+  }
+}
+
+TEST(CudaSoftmax, IsTheSameInEveryRun) {
+  const DeviceTensor x(gpu(), DType::kBF16, random_tensor({500, 30522}, 1));
+  std::vector<float> before;
+  for (int run = 0; run < 2; ++run) {
+    const DeviceTensor y(gpu(), DType::kBF16, garbage_tensor({500, 30522}));
+    gpu().ops->softmax_fwd({.x = x.view(),
+                            .bias = View(),
+                            .mask = View(),
+                            .y = y.view(),
+                            .dropped = View(),
+                            .kept_mask = View()});
+    const std::vector<float> now = y.floats().values;
+    if (run > 0) {
+      EXPECT_EQ(now, before);
+    }
+    before = now;
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
