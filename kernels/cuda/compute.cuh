@@ -48,11 +48,4 @@ __device__ __forceinline__ void store_compute(T* to, const Compute<T> (&from)[N]
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// work(TypeTag<T>{}) as dispatch_io, with f64.
-template <class Work>
-void dispatch_floating(DType dtype, const Work& work) {
-  if (dtype == DType::kF64) return work(TypeTag<double>{});
-  dispatch_io(dtype, work);
-}
-
 }  // namespace bertha

@@ -89,12 +89,6 @@ __global__ void gradient_scale_kernel(const int64_t* denominator, const LambStat
   target[0] = static_cast<float>(numerator / rows * loss_scale);
 }
 
-template <class Work>
-void dispatch_floating(DType dtype, const Work& work) {
-  if (dtype == DType::kF64) return work(TypeTag<double>{});
-  dispatch_io(dtype, work);
-}
-
 /// Packs that can be moved whole; 0 where a pointer is not aligned to 16 bytes.
 int64_t whole_packs(const void* a, const void* b, int64_t count, int64_t pack) {
   const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);

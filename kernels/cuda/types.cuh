@@ -63,6 +63,13 @@ void dispatch_io(DType dtype, const Work& work) {
   }
 }
 
+/// work(TypeTag<T>{}) as dispatch_io, with f64.
+template <class Work>
+void dispatch_floating(DType dtype, const Work& work) {
+  if (dtype == DType::kF64) return work(TypeTag<double>{});
+  dispatch_io(dtype, work);
+}
+
 __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
