@@ -72,7 +72,8 @@ TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
                        "0.5", "--peak-gbps", "20"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("roof: 20.0 GB/s, given; of products 0.500 TFLOP/s\n"));
-  for (const Json& row : json()["operations"]) {
+  const Json written = json();
+  for (const Json& row : written["operations"]) {
     EXPECT_EQ(row["roof_per_second"], row["flops"] > 0 ? 0.5e12 : 20e9);
   }
 }
