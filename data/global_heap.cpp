@@ -1,12 +1,7 @@
 #include "data/global_heap.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "kernels/base/error.h"
@@ -22,27 +17,9 @@ constexpr int64_t kSmallestCollectionBytes = 4096;
 // Positions inside a sample are int16, so no list can be longer.
 constexpr int64_t kMostElementsPerRow = 32768;
 
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
 }  // namespace
 
-GlobalHeapReader::GlobalHeapReader(const std::string& path) : path_(path) {
-  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  if (file_ < 0 || fstat(file_, &status) != 0) {
-    const int reason = errno;
-    if (file_ >= 0) ::close(file_);
-    fail(ExitCode::kData, path, ": cannot open: ", std::strerror(reason));
-  }
-  file_bytes_ = status.st_size;
-}
-
-GlobalHeapReader::~GlobalHeapReader() { ::close(file_); }
+GlobalHeapReader::GlobalHeapReader(const std::string& path) : path_(path), file_(path) {}
 
 void GlobalHeapReader::damaged(const Place& place, const std::string& what) const {
   fail(ExitCode::kData, path_, ": dataset ", place.dataset, ", row ", place.row, ": ", what,
@@ -52,20 +29,13 @@ void GlobalHeapReader::damaged(const Place& place, const std::string& what) cons
 void GlobalHeapReader::read_at(int64_t offset_bytes, std::span<std::byte> out,
                                const Place& place) const {
   const int64_t want = std::ssize(out);
-  if (offset_bytes < 0 || offset_bytes > file_bytes_ || want > file_bytes_ - offset_bytes) {
+  if (offset_bytes < 0 || offset_bytes > file_.size_bytes() ||
+      want > file_.size_bytes() - offset_bytes) {
     damaged(place, concat("stored at bytes ", offset_bytes, "..", offset_bytes + want,
-                          ", but the file ends at ", file_bytes_));
+                          ", but the file ends at ", file_.size_bytes()));
   }
-  for (int64_t done = 0; done < want;) {
-    const auto left = static_cast<size_t>(want - done);
-    const ssize_t got = pread(file_, out.data() + done, left, offset_bytes + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      damaged(place, concat("cannot read at byte ", offset_bytes + done, ": ",
-                            got == 0 ? "the file became shorter" : std::strerror(errno)));
-    }
-    done += got;
-  }
+  const std::string problem = file_.read_at(offset_bytes, out);
+  if (!problem.empty()) damaged(place, problem);
 }
 
 const GlobalHeapReader::Collection& GlobalHeapReader::collection_at(int64_t address_bytes,
@@ -79,7 +49,7 @@ const GlobalHeapReader::Collection& GlobalHeapReader::collection_at(int64_t addr
   const std::byte* header = collection.bytes.data();
   const int64_t size_bytes = load<int64_t>(header + 8);
   if (std::memcmp(header, "GCOL\1", 5) != 0 || size_bytes < kSmallestCollectionBytes ||
-      size_bytes > file_bytes_ - address_bytes) {
+      size_bytes > file_.size_bytes() - address_bytes) {
     damaged(place, concat("no list storage at byte ", address_bytes));
   }
   if (size_bytes > kSmallestCollectionBytes) {
@@ -114,8 +84,8 @@ void GlobalHeapReader::find_objects(Collection& collection, const Place& place) 
 std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
     const std::string& dataset, const Hdf5RowBlock& block) const {
   const Place first{dataset, block.first_row};
-  if (block.num_rows > file_bytes_ / kRowDescriptorBytes) {
-    damaged(first, concat(block.num_rows, " rows in a file of ", file_bytes_, " bytes"));
+  if (block.num_rows > file_.size_bytes() / kRowDescriptorBytes) {
+    damaged(first, concat(block.num_rows, " rows in a file of ", file_.size_bytes(), " bytes"));
   }
   std::vector<std::byte> bytes(static_cast<size_t>(block.num_rows * kRowDescriptorBytes));
   read_at(block.file_offset_bytes, bytes, first);

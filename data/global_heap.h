@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/byte_file.h"
 #include "data/hdf5_file.h"
 
 namespace bertha {
@@ -40,9 +41,6 @@ struct RaggedRows {
 class GlobalHeapReader {
  public:
   explicit GlobalHeapReader(const std::string& path);
-  ~GlobalHeapReader();
-  GlobalHeapReader(const GlobalHeapReader&) = delete;
-  GlobalHeapReader& operator=(const GlobalHeapReader&) = delete;
 
   /// All rows of the blocks. T is int8_t or int16_t.
   template <class T>
@@ -80,8 +78,7 @@ class GlobalHeapReader {
   [[noreturn]] void damaged(const Place& place, const std::string& what) const;
 
   std::string path_;
-  int file_ = -1;
-  int64_t file_bytes_ = 0;
+  ByteFile file_;
   // Neighbouring rows share collections, and those of other datasets lie between them.
   std::array<Collection, 64> cache_;
 };

@@ -56,6 +56,28 @@ run_srun() {
     "$launch_dir/bind_rank.sh" "$@"
 }
 
+# One rank per GPU, or one where there is none.
+ranks_here() {
+  local gpus
+  gpus=$(gpus_here)
+  echo $((gpus > 0 ? gpus : 1))
+}
+
+# What may stand before the config: --help, or --ranks N. Sets `ranks` ("" = not given) and `took`, the
+# number of words.
+take_ranks() {
+  ranks=
+  took=0
+  case ${1:-} in
+    -h | --help) usage; exit 0 ;;
+    --ranks)
+      ranks=${2:-}
+      [[ $ranks =~ ^[1-9][0-9]*$ ]] || stop 2 "--ranks wants a number, not '$ranks'"
+      took=2
+      ;;
+  esac
+}
+
 # Waits for a process of this script. A SIGTERM or Ctrl-C to the script becomes SIGNAL to the process,
 # which may take its time to save.
 wait_and_pass_on() {  # SIGNAL, process id

@@ -101,11 +101,8 @@ clear_caches() {
     stop 5 "CLEAR_CACHES=1, but the page cache could not be emptied; it needs root or sudo"
 }
 
-ranks=
-case ${1:-} in
-  -h | --help) usage; exit 0 ;;
-  --ranks) ranks=${2:-}; [[ $ranks =~ ^[1-9][0-9]*$ ]] || stop 2 "--ranks wants a number, not '$ranks'"; shift 2 ;;
-esac
+take_ranks "$@"
+shift "$took"
 check_config "${1:-}"
 config=$1
 shift
@@ -120,8 +117,7 @@ bertha=$(find_bertha)
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
   ranks=${SLURM_NTASKS:-1}
 elif [[ -z $ranks ]]; then
-  ranks=$(gpus_here)
-  if ((ranks == 0)); then ranks=1; fi
+  ranks=$(ranks_here)
 fi
 if [[ -n ${DGXNNODES:-} && -n ${DGXNGPU:-} ]] && ((DGXNNODES * DGXNGPU != ranks)); then
   stop 2 "DGXNNODES x DGXNGPU is $((DGXNNODES * DGXNGPU)) ranks, but $ranks would start; correct them or the allocation"

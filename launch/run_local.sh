@@ -15,19 +15,13 @@ Examples:
 TEXT
 }
 
-ranks=
-case ${1:-} in
-  -h | --help) usage; exit 0 ;;
-  --ranks) ranks=${2:-}; [[ $ranks =~ ^[1-9][0-9]*$ ]] || stop 2 "--ranks wants a number, not '$ranks'"; shift 2 ;;
-esac
+take_ranks "$@"
+shift "$took"
 check_config "${1:-}"
 config=$1
 shift
 bertha=$(find_bertha)
-if [[ -z $ranks ]]; then
-  ranks=$(gpus_here)
-  if ((ranks == 0)); then ranks=1; fi
-fi
+ranks=${ranks:-$(ranks_here)}
 if ((ranks == 1)); then exec "$bertha" train --config "$config" "$@"; fi
 
 allow_root

@@ -1,12 +1,6 @@
 #include "data/convert/tfrecord_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "data/hashing.h"
@@ -21,13 +15,6 @@ constexpr int64_t kWindowBytes = int64_t{1} << 20;
 // A sample takes some kilobytes; beyond this a length is damage, whatever its checksum says.
 constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
 }  // namespace
 
 uint32_t masked_crc32c(std::span<const std::byte> bytes) {
@@ -35,18 +22,7 @@ uint32_t masked_crc32c(std::span<const std::byte> bytes) {
   return masked_crc32c(crc32c(std::string_view(text, bytes.size())));
 }
 
-TfRecordFile::TfRecordFile(const std::string& path) : path_(path) {
-  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  if (file_ < 0 || fstat(file_, &status) != 0) {
-    const int reason = errno;
-    if (file_ >= 0) ::close(file_);
-    fail(ExitCode::kData, path, ": cannot open: ", std::strerror(reason));
-  }
-  file_bytes_ = status.st_size;
-}
-
-TfRecordFile::~TfRecordFile() { ::close(file_); }
+TfRecordFile::TfRecordFile(const std::string& path) : path_(path), file_(path) {}
 
 void TfRecordFile::seek(int64_t record, int64_t offset_bytes) {
   record_ = record;
@@ -63,24 +39,18 @@ void TfRecordFile::wrong_record(const std::string& what) const {
 }
 
 std::span<const std::byte> TfRecordFile::read(int64_t offset_bytes, int64_t size_bytes) {
-  if (size_bytes > file_bytes_ - offset_bytes) {
+  if (size_bytes > file_.size_bytes() - offset_bytes) {
     damaged(concat("needs the bytes up to ", offset_bytes + size_bytes, ", but the file ends at ",
-                   file_bytes_));
+                   file_.size_bytes()));
   }
   const int64_t window_end = window_offset_bytes_ + std::ssize(window_);
   if (offset_bytes < window_offset_bytes_ || offset_bytes + size_bytes > window_end) {
-    const int64_t wanted = std::min(std::max(size_bytes, kWindowBytes), file_bytes_ - offset_bytes);
+    const int64_t wanted =
+        std::min(std::max(size_bytes, kWindowBytes), file_.size_bytes() - offset_bytes);
     window_.resize(static_cast<size_t>(wanted));
     window_offset_bytes_ = offset_bytes;
-    for (int64_t done = 0; done < wanted;) {
-      const ssize_t got = pread(file_, window_.data() + done, static_cast<size_t>(wanted - done),
-                                offset_bytes + done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) {
-        damaged(concat("cannot read: ", got == 0 ? "the file became shorter" : strerror(errno)));
-      }
-      done += got;
-    }
+    const std::string problem = file_.read_at(offset_bytes, window_);
+    if (!problem.empty()) damaged(problem);
   }
   return std::span(window_).subspan(static_cast<size_t>(offset_bytes - window_offset_bytes_),
                                     static_cast<size_t>(size_bytes));
@@ -121,8 +91,8 @@ std::span<const std::byte> TfRecordFile::next() {
 
 void TfRecordFile::skip() {
   const int64_t end = offset_bytes_ + kHeaderBytes + read_length() + kFooterBytes;
-  if (end > file_bytes_) {
-    damaged(concat("needs the bytes up to ", end, ", but the file ends at ", file_bytes_));
+  if (end > file_.size_bytes()) {
+    damaged(concat("needs the bytes up to ", end, ", but the file ends at ", file_.size_bytes()));
   }
   offset_bytes_ = end;
   ++record_;

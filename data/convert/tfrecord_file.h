@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/byte_file.h"
+
 namespace bertha {
 
 /// CRC-32C, rotated and offset as TFRecord files store it.
@@ -21,13 +23,10 @@ uint32_t masked_crc32c(std::span<const std::byte> bytes);
 class TfRecordFile {
  public:
   explicit TfRecordFile(const std::string& path);
-  ~TfRecordFile();
-  TfRecordFile(const TfRecordFile&) = delete;
-  TfRecordFile& operator=(const TfRecordFile&) = delete;
 
   /// Goes on at this record, which begins at this byte.
   void seek(int64_t record, int64_t offset_bytes);
-  bool at_end() const { return offset_bytes_ == file_bytes_; }
+  bool at_end() const { return offset_bytes_ == file_.size_bytes(); }
   int64_t record() const { return record_; }
   int64_t offset_bytes() const { return offset_bytes_; }
   /// The coming record, checked; the bytes live until the next call.
@@ -43,8 +42,7 @@ class TfRecordFile {
   [[noreturn]] void damaged(const std::string& what) const;
 
   std::string path_;
-  int file_ = -1;
-  int64_t file_bytes_ = 0;
+  ByteFile file_;
   int64_t record_ = 0;        // the coming one
   int64_t offset_bytes_ = 0;  // where it begins
   std::vector<std::byte> window_;
