@@ -15,6 +15,37 @@
 namespace bertha {
 namespace {
 
+/// Of a case in f32 or f64.
+template <class AnyCase>
+void run_forward(AnyCase& c, int threads) {
+  WorkerPool pool(threads);
+  const LayerNormFwd args{.x = c.x.view(),
+                          .gamma = c.gamma.view(),
+                          .beta = c.beta.view(),
+                          .y = c.y.view(),
+                          .mean = c.mean.view(),
+                          .rstd = c.rstd.view(),
+                          .epsilon = c.epsilon};
+  validate(args);
+  run_cpu(pool, args);
+}
+
+template <class AnyCase>
+void run_backward(AnyCase& c, int threads, Accumulate accumulate) {
+  WorkerPool pool(threads);
+  const LayerNormBwd args{.dy = c.dy.view(),
+                          .x = c.x.view(),
+                          .mean = c.mean.view(),
+                          .rstd = c.rstd.view(),
+                          .gamma = c.gamma.view(),
+                          .dx = c.dx.view(),
+                          .dgamma = c.dgamma.view(),
+                          .dbeta = c.dbeta.view(),
+                          .accumulate = accumulate};
+  validate(args);
+  run_cpu(pool, args);
+}
+
 struct Case {
   Case(int64_t rows_in, int64_t columns_in)
       : rows(rows_in),
@@ -30,33 +61,8 @@ struct Case {
         dgamma(garbage_tensor({columns})),
         dbeta(garbage_tensor({columns})) {}
 
-  void forward(int threads) {
-    WorkerPool pool(threads);
-    const LayerNormFwd args{.x = x.view(),
-                            .gamma = gamma.view(),
-                            .beta = beta.view(),
-                            .y = y.view(),
-                            .mean = mean.view(),
-                            .rstd = rstd.view(),
-                            .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
-  }
-
-  void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const LayerNormBwd args{.dy = dy.view(),
-                            .x = x.view(),
-                            .mean = mean.view(),
-                            .rstd = rstd.view(),
-                            .gamma = gamma.view(),
-                            .dx = dx.view(),
-                            .dgamma = dgamma.view(),
-                            .dbeta = dbeta.view(),
-                            .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
-  }
+  void forward(int threads) { run_forward(*this, threads); }
+  void backward(int threads, Accumulate accumulate) { run_backward(*this, threads, accumulate); }
 
   NaiveNormInput naive() const {
     return {x.doubles(),     rows,           columns,
@@ -146,44 +152,22 @@ HostTensor<double> wide(const HostTensor<float>& values) {
 
 struct DoubleCase {
   explicit DoubleCase(const Case& c)
-      : x(wide(c.x)), gamma(wide(c.gamma)), beta(wide(c.beta)), dy(wide(c.dy)) {
+      : x(wide(c.x)), gamma(wide(c.gamma)), beta(wide(c.beta)), dy(wide(c.dy)), epsilon(c.epsilon) {
     y = dx = x;
     mean = rstd = HostTensor<double>({c.rows});
     dgamma = dbeta = gamma;
   }
 
-  void run(float epsilon, Accumulate accumulate) {
-    WorkerPool pool(1);
-    const LayerNormFwd forward{.x = x.view(),
-                               .gamma = gamma.view(),
-                               .beta = beta.view(),
-                               .y = y.view(),
-                               .mean = mean.view(),
-                               .rstd = rstd.view(),
-                               .epsilon = epsilon};
-    validate(forward);
-    run_cpu(pool, forward);
-    const LayerNormBwd backward{.dy = dy.view(),
-                                .x = x.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .gamma = gamma.view(),
-                                .dx = dx.view(),
-                                .dgamma = dgamma.view(),
-                                .dbeta = dbeta.view(),
-                                .accumulate = accumulate};
-    validate(backward);
-    run_cpu(pool, backward);
-  }
-
   HostTensor<double> x, gamma, beta, dy, y, dx, mean, rstd, dgamma, dbeta;
+  float epsilon;
 };
 
 TEST(LayerNorm, DoubleKeepsItsDigits) {
   for (const auto& [rows, columns] : kShapes) {
     const Case c(rows, columns);
     DoubleCase d(c);
-    d.run(c.epsilon, Accumulate::kNo);
+    run_forward(d, 1);
+    run_backward(d, 1, Accumulate::kNo);
     const NaiveNorm want = naive_layer_norm(c.naive());
     const NaiveNormGradient gradient = naive_layer_norm_backward(c.naive(), c.dy.doubles());
     const std::string shape = concat(" at [", rows, ",", columns, "]");
@@ -275,7 +259,8 @@ TEST(LayerNorm, MatchesPyTorchInDouble) {
     single.beta.values = flat<float>(json.at("beta"));
     single.dy.values = flat<float>(json.at("dy"));
     DoubleCase exact(single);
-    exact.run(single.epsilon, Accumulate::kNo);
+    run_forward(exact, 1);
+    run_backward(exact, 1, Accumulate::kNo);
     single.forward(1);
     single.backward(1, Accumulate::kNo);
     // The file has fifteen digits. The statistics of rows at 1e4 are rounded to the dtype: that
