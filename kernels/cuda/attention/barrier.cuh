@@ -1,0 +1,92 @@
+#pragma once
+
+// Barriers in shared memory (mbarrier), the bulk tensor copy that completes on them, and what a
+// kernel of specialised warps needs around them. Facts from the PTX ISA, "mbarrier",
+// "cp.async.bulk.tensor", "Async proxy".
+//
+// Phase     A barrier is made for so many arrivals. When all of a phase have come, and all bytes
+// that
+//           were announced in it have landed, the phase completes and the next begins. Waiting
+//           names the phase by its parity: wait(parity) returns when the phase of that parity is
+//           complete. A fresh barrier is in phase 0, and "the phase before", of parity 1, counts as
+//           complete: a producer begins by waiting for parity 1, a consumer for parity 0.
+// Memory    What a thread wrote before it arrived is seen by who waited. What TMA wrote is seen by
+//           who waited for its bytes, both by ordinary loads and by wgmma.
+
+#include <cuda.h>
+
+#include "kernels/cuda/attention/mma.cuh"
+
+namespace bertha {
+
+/// One thread makes each barrier; then fence_barrier_init() and __syncthreads().
+__device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Shows fresh barriers to the copy engine.
+__device__ __forceinline__ void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and announces bytes that copies will bring in this phase.
+__device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+/// Waits until the phase of this parity is complete. The loop is in C++ so that no label of it is
+/// made twice.
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t complete = 0;
+  do {
+    asm volatile(
+        "{.reg .pred complete; "
+        "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2; "
+        "selp.u32 %0, 1, 0, complete;}"
+        : "=r"(complete)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (complete == 0);
+}
+
+/// Orders this thread's ordinary accesses of shared memory before what the copy engine and wgmma do
+/// there after a barrier behind this fence.
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Starts copying the box of `map` at (column, row) to `to` (a multiple of 1,024 bytes under the
+/// 128-byte swizzle); its bytes, those outside of the matrix included (zeros), complete on
+/// `barrier`. One thread.
+__device__ __forceinline__ void copy_box_async(uint32_t to, const CUtensorMap& map, int column,
+                                               int row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, whole warps.
+__device__ __forceinline__ void barrier_of_threads(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Sets the registers of this thread; all of a warpgroup call it, in a kernel whose launch bounds
+/// name one thread block. Multiples of 8 from 24 to 240; more only when others gave some back.
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace bertha

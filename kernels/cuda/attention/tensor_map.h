@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "kernels/base/dtype.h"
+
+namespace bertha {
+
+/// What the bulk tensor copy needs to know of a row-major matrix [rows, columns] of f16 or bf16 on
+/// the device, of which it copies boxes of box_rows rows and 64 columns, swizzled over 128 bytes
+/// (as wgmma.cuh wants its tiles). Rows behind the last come as zeros. Goes to a kernel by value,
+/// as `const __grid_constant__ CUtensorMap`.
+///
+/// Needs     data at a multiple of 16 bytes, columns a multiple of 64, box_rows at most 256.
+/// Errors    Error(kInternal) where that is not so or the driver refuses, Error(kEnvironment) when
+///           the driver is older than tensor maps (CUDA 12.0).
+CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
+                              int box_rows);
+
+}  // namespace bertha

@@ -1,0 +1,160 @@
+#pragma once
+
+// The tensor-core instructions of Hopper (sm_90a): wgmma, issued by the 4 warps of a warpgroup
+// together, asynchronous, right operand in shared memory, left operand in registers or shared
+// memory. Facts from the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+//
+// Tiles     Every tile here is "rows x 64 columns" of 16-bit elements: a row is 128 bytes, rows lie
+//           one behind the other, the tile starts at a multiple of 1,024 bytes, and its 16-byte
+//           chunks are swizzled over 128 bytes: chunk c of row r lies at byte
+//           r * 128 + (c ^ r % 8) * 16. That is what a TMA copy of a box of 64 columns writes under
+//           CU_TENSOR_MAP_SWIZZLE_128B, and what chunk_offset<64>() of tile.cuh gives to ldmatrix.
+//
+// Descriptor  64 bits; addresses and offsets in units of 16 bytes:
+//           bits  0-13  start address
+//           bits 16-29  leading offset: from one 64-element pattern to the next across the columns;
+//                       a tile has one pattern, so nothing asks for it
+//           bits 32-45  stride offset: from 8 rows to the next 8 rows, 1,024 bytes
+//           bits 49-51  row of the pattern of 8 rows at which the tile begins: 0
+//           bits 62-63  1: swizzle of 128 bytes
+//
+// Inner     One instruction sums over 16 of the inner index k. With the tile stored [m or n][k]
+//           ("K-major") the next 16 are 32 bytes further along the rows: the swizzle is a function
+//           of address bits, so the start address simply moves. With the tile stored [k][m or n]
+//           ("MN-major", the transposed flag) the next 16 are 16 rows, 2,048 bytes, further.
+//             product              left operand           right operand
+//             Q K^T                Q [q][d] kColumns      K [key][d] kColumns
+//             P V                  P in registers         V [key][d] kRows
+//             dS^T Q               dS [q][key] kRows      Q [q][d] kRows
+//
+// Registers With warp w of the warpgroup, lane l, g = l / 4, c = l % 4: accumulator sum[4 n + i] is
+//           row 16 w + g + 8 (i / 2), column 8 n + 2 c + i % 2; for each n the four of
+//           mma.m16n8k16. Left operands are those of mma.m16n8k16 too: accumulators 8 k .. 8 k + 7,
+//           packed in pairs, are the left operand of step k of the next product.
+//
+// Order     wgmma_fence() comes before the first wgmma, and again when other instructions wrote
+//           registers that a wgmma reads or adds to. Shared memory written by ordinary stores needs
+//           fence_proxy_async() (barrier.cuh) in the writing threads and then a barrier.
+//           wgmma_commit() closes a group; wgmma_wait<n>() returns when at most n groups run: only
+//           then may the registers be touched and the shared memory be given away.
+
+#include <type_traits>
+
+#include "kernels/cuda/types.cuh"
+
+namespace bertha {
+
+inline constexpr int kWarpgroupThreads = 128;
+
+/// Which way the inner index of a product runs through a tile.
+enum class Inner { kColumns, kRows };
+
+/// Descriptor of a tile (file header) for the 16 inner indices from 16 * step on. The tile has at
+/// least 64 rows, or 16 * (step + 1) where the inner index runs along the rows.
+template <Inner kInner>
+__device__ __forceinline__ uint64_t wgmma_tile(uint32_t tile_address, int step) {
+  constexpr uint32_t kStepBytes = kInner == Inner::kColumns ? 32 : 16 * 128;
+  const uint32_t start = tile_address + static_cast<uint32_t>(step) * kStepBytes;
+  constexpr uint64_t kStrideAndSwizzle = (uint64_t{1} << 62) | (uint64_t{1024 >> 4} << 32);
+  return kStrideAndSwizzle | (uint64_t{1} << 16) | ((start & 0x3FFFF) >> 4);
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Returns when at most kPending committed groups of this warp are still running.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/// Keeps the compiler from moving uses of these registers over this point: a wgmma in flight reads
+/// or writes them, of which it does not know. Takes no instruction.
+template <int kCount>
+__device__ __forceinline__ void hold_registers(float (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
+}
+template <int kCount>
+__device__ __forceinline__ void hold_registers(uint32_t (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
+}
+
+/// sum[64 x 64] = a[64 x 16] b[16 x 64] (+ sum when `add` is not 0). a: this warp's 16 rows; b: see
+/// wgmma_tile().
+template <class T, Inner kInnerB>
+__device__ __forceinline__ void wgmma_64x64x16(float (&sum)[32], const uint32_t (&a)[4], uint64_t b,
+                                               int add) {
+  constexpr int kTransposedB = kInnerB == Inner::kRows ? 1 : 0;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "{.reg .pred add; setp.ne.b32 add, %37, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, add, 1, 1, %38;}"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+          "+f"(sum[30]), "+f"(sum[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
+  } else {
+    asm volatile(
+        "{.reg .pred add; setp.ne.b32 add, %37, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, add, 1, 1, %38;}"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+          "+f"(sum[30]), "+f"(sum[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
+  }
+}
+
+/// The same, both operands in shared memory.
+template <class T, Inner kInnerA, Inner kInnerB>
+__device__ __forceinline__ void wgmma_64x64x16(float (&sum)[32], uint64_t a, uint64_t b, int add) {
+  constexpr int kTransposedA = kInnerA == Inner::kRows ? 1 : 0;
+  constexpr int kTransposedB = kInnerB == Inner::kRows ? 1 : 0;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "{.reg .pred add; setp.ne.b32 add, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, add, 1, 1, %35, %36;}"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+          "+f"(sum[30]), "+f"(sum[31])
+        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA), "n"(kTransposedB));
+  } else {
+    asm volatile(
+        "{.reg .pred add; setp.ne.b32 add, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, add, 1, 1, %35, %36;}"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+          "+f"(sum[30]), "+f"(sum[31])
+        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA), "n"(kTransposedB));
+  }
+}
+
+}  // namespace bertha
