@@ -80,6 +80,12 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
   return backend;
 }
 
+std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda, DType io,
+                               int64_t head_size, int64_t mask_width) {
+  if (choice.kind != BackendChoice::Kind::kCuda) return "";
+  return describe_cuda_attention(cuda, io, head_size, mask_width);
+}
+
 void tune_products(const BackendChoice& choice, const Backend& backend,
                    std::span<const GemmShape> products, const std::string& path,
                    const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {

@@ -43,6 +43,12 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
                      World& world);
 
+/// The attention kernels that a model of this head size and mask width takes, for logs: "grouped";
+/// "" on the CPU, which has one kind.
+/// Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the model.
+std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda, DType io,
+                               int64_t head_size, int64_t mask_width);
+
 /// Times the library's algorithms for each product and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.
 ///

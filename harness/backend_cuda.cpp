@@ -5,6 +5,23 @@
 #include "kernels/cuda/cuda_backend.h"
 
 namespace bertha {
+namespace {
+
+using EmbeddingGradient = CudaOptions::EmbeddingGradient;
+using AttentionVariant = CudaOptions::AttentionVariant;
+
+CudaOptions cuda_options(const CudaConfig& config) {
+  return {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
+                                                                      : EmbeddingGradient::kSorted,
+          .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
+                       : config.attention == "persistent" ? AttentionVariant::kPersistent
+                                                          : AttentionVariant::kAuto,
+          .gemm_plans_path = config.gemm_plans,
+          .tune_gemms = config.tune_gemms,
+          .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)};
+}
+
+}  // namespace
 
 bool has_cuda_backend() { return true; }
 
@@ -16,23 +33,21 @@ std::vector<std::string> visible_gpus() {
 }
 
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world) {
-  using EmbeddingGradient = CudaOptions::EmbeddingGradient;
   Backend backend;
   backend.device = make_cuda_device(gpu_ordinal);
   backend.stream = backend.device->make_stream();
-  backend.ops = make_cuda_ops(
-      *backend.device, *backend.stream,
-      {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
-                                                                   : EmbeddingGradient::kSorted,
-       .gemm_plans_path = config.gemm_plans,
-       .tune_gemms = config.tune_gemms,
-       .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)});
+  backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(config));
   backend.collectives =
       world.size() == 1
           ? make_solo_collectives(*backend.device)
           : make_nccl_collectives(world, *backend.device,
                                   {.max_ctas = static_cast<int>(config.nccl_max_ctas)});
   return backend;
+}
+
+std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
+                                    int64_t mask_width) {
+  return attention_kernels(cuda_options(config), io, head_size, mask_width);
 }
 
 void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,

@@ -18,6 +18,10 @@ std::vector<std::string> visible_gpus();
 /// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL.
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world);
 
+/// As describe_attention, on a GPU.
+std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
+                                    int64_t mask_width);
+
 /// As tune_products, on a backend with a GPU.
 void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
                         const std::string& path,

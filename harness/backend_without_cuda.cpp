@@ -10,6 +10,10 @@ Backend make_cuda_backend(int, const CudaConfig&, World&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
+std::string describe_cuda_attention(const CudaConfig&, DType, int64_t, int64_t) {
+  fail(ExitCode::kEnvironment, "this program has no CUDA backend");
+}
+
 void tune_cuda_products(const Backend&, std::span<const GemmShape>, const std::string&,
                         const std::function<void(const GemmShape&, const GemmTuning&)>&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");

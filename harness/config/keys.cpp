@@ -200,6 +200,8 @@ std::vector<Key> make_keys() {
       {"log.profile_steps", log<&L::profile_steps>, Unit::kNone, {}, {},
        "Steps A:B, counted from 1, that a profiler of the GPU records when one is attached; empty = none."},
 
+      {"cuda.attention", cuda<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent"},
+       "Kernels of attention: a launch per length bucket on streams of its own, one persistent launch (bf16 or fp16, head size 64, model.max_positions up to 512; refused elsewhere), or the faster of those that take the model, as measured."},
       {"cuda.embedding_gradient", cuda<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},
        "Gradient of the word table: f32 sums over tokens sorted by word, which repeat bit for bit, or atomic adds."},
       {"cuda.gemm_plans", cuda<&U::gemm_plans>, Unit::kNone, {}, {},

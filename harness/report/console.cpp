@@ -61,8 +61,10 @@ std::string start_line(const Config& config, const RunFacts& facts) {
           : concat("to step ", facts.max_steps);
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", facts.world_size,
-                facts.world_size == 1 ? " rank" : " ranks", "; ", config.train.global_batch_seqs,
-                " sequences per step, from step ", facts.first_step, " ", until);
+                facts.world_size == 1 ? " rank" : " ranks",
+                facts.attention.empty() ? "" : ", attention " + facts.attention, "; ",
+                config.train.global_batch_seqs, " sequences per step, from step ", facts.first_step,
+                " ", until);
 }
 
 }  // namespace bertha

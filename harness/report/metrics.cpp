@@ -108,6 +108,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
   write("run", {{"name", config.log.run_name},
                 {"model", config.model.name},
                 {"device", facts.device},
+                {"attention", facts.attention},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},
                 {"vocab_size", config.model.vocab_size},

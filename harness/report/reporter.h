@@ -53,6 +53,7 @@ struct RunFacts {
   int64_t first_step = 0;            // resumed from here
   double peak_flops_per_second = 0;  // of all devices, for the utilization; 0 = not known
   std::string device = {};
+  std::string attention = {};  // its kernels, where there are several: "grouped"
   std::vector<std::string> tensor_names = {};
 };
 

@@ -22,6 +22,7 @@ struct StepBenchReport {
   // What ran.
   std::string model;
   std::string device;
+  std::string attention;  // its kernels; "" = the device has one kind
   std::string precision;  // "bf16"
   int64_t ranks = 1;
   int64_t micro_batches = 1;  // per rank and step

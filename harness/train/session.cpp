@@ -28,6 +28,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                            run_world)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
+      attention(describe_attention(choice, run_config.cuda, io, dims.D, dims.S)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =

@@ -45,6 +45,7 @@ struct Session {
   TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
   DType io;                       // of weights, activations and gradients
   Dims dims;
+  std::string attention;  // its kernels, see describe_attention()
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

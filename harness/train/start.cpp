@@ -109,7 +109,8 @@ RunFacts facts_of(const TrainingRun& run) {
   RunFacts facts{.world_size = run.world->size(),
                  .max_steps = run.config.train.max_steps,
                  .first_step = run.state.step,
-                 .device = run.session->backend.device->description()};
+                 .device = run.session->backend.device->description(),
+                 .attention = run.session->attention};
   for (const ParamInfo& param : run.session->table.params) {
     facts.parameters += param.elements;
     facts.tensor_names.push_back(param.name);

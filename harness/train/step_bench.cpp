@@ -218,6 +218,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   StepBenchReport report{
       .model = config.model.name,
       .device = device.description(),
+      .attention = session.attention,
       .precision = name(session.io),
       .ranks = world.size(),
       .micro_batches = config.train.accumulation_steps,

@@ -17,9 +17,10 @@ struct CudaOptions {
   enum class EmbeddingGradient { kAtomic, kSorted };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
   /// How the groups of sequences become kernels: a launch per length bucket, on streams of their
-  /// own.
-  enum class AttentionVariant { kGrouped };
-  AttentionVariant attention = AttentionVariant::kGrouped;
+  /// own; or one launch that takes (sequence, head) after (sequence, head). attention/choice.h has
+  /// what the second can serve, and what auto means.
+  enum class AttentionVariant { kAuto, kGrouped, kPersistent };
+  AttentionVariant attention = AttentionVariant::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a cut one, is left out with a warning.
   std::string gemm_plans_path = {};
@@ -47,6 +48,12 @@ std::unique_ptr<Device> make_cuda_device(int ordinal);
 /// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic, and except that tune_gemms
 ///           may choose differently each time: repeat a run with the file that the first one wrote.
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
+
+/// The kernels that attention will take where `options` hold, for logs and before any work:
+/// "grouped", "persistent", or "persistent forward, grouped backward". S = max_seq_tokens.
+/// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
+std::string attention_kernels(const CudaOptions& options, DType io, int64_t head_size,
+                              int64_t max_seq_tokens);
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and
 /// writes the fastest to the file `path` (what else the file has of this GPU model and library

@@ -1,13 +1,14 @@
 // Attention: which kernel serves which group of sequences, and on which stream.
 //
-// Every group of sequences of one length bucket is a launch of its own (two in backward), on its
-// own lane, the longest first: the thread blocks that are left over of one group share the GPU with
-// the next. Padding rows are zeroed by a small kernel beside them.
+// Grouped (choice.h says when): every group of sequences of one length bucket is a launch of its
+// own (two in backward), on its own lane, the longest first: the thread blocks that are left over
+// of one group share the GPU with the next. Padding rows are zeroed by a small kernel beside them.
 
 #include <algorithm>
 #include <vector>
 
 #include "kernels/base/dropout_bits.h"
+#include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
@@ -87,6 +88,19 @@ bool are_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15u) == 0;
 }
 
+/// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
+AttentionKernels kernels_for(const CudaContext& context, const View& qkv, int64_t max_seq_tokens,
+                             bool is_aligned) {
+  return choose_attention(context.options.attention, {.io = qkv.dtype,
+                                                      .head_size = qkv.extent(3),
+                                                      .max_seq_tokens = max_seq_tokens,
+                                                      .is_aligned = is_aligned});
+}
+
+[[noreturn]] void no_persistent(const char* direction) {
+  fail(ExitCode::kInternal, "there are no persistent kernels for attention ", direction);
+}
+
 /// Calls work(launch, params) for every group on its lane, then pad() on the last lane.
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
@@ -123,16 +137,14 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                                   .lse = elements<float>(args.lse),
                                   .mask = static_cast<uint32_t*>(args.mask.data),
                                   .scale = args.scale};
-  const bool mma = mma_attention_has(args.qkv.dtype, params.batch.head_size) &&
-                   are_aligned(params.qkv, params.out);
+  const bool is_aligned = are_aligned(params.qkv, params.out);
+  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, is_aligned);
+  if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) no_persistent("forward");
+  const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionFwdParams& of_group) {
-        switch (context.options.attention) {
-          case CudaOptions::AttentionVariant::kGrouped:
-            return mma ? launch_mma_forward(launch, of_group)
-                       : launch_plain_forward(launch, of_group);
-        }
+        return mma ? launch_mma_forward(launch, of_group) : launch_plain_forward(launch, of_group);
       },
       [&](cudaStream_t stream) {
         clear_padding(context, stream, args.cu_seqlens, args.out, &args.lse);
@@ -154,17 +166,16 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
           static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float)))),
       .dqkv = args.dqkv.data,
       .scale = args.scale};
-  const bool mma = mma_attention_has(args.qkv.dtype, params.batch.head_size) &&
-                   are_aligned(params.dout, params.qkv, params.out, params.dqkv);
+  const bool is_aligned = are_aligned(params.dout, params.qkv, params.out, params.dqkv);
+  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, is_aligned);
+  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent) no_persistent("backward");
+  const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionBwdParams& of_group) {
-        switch (context.options.attention) {
-          case CudaOptions::AttentionVariant::kGrouped:
-            if (!mma) return launch_plain_backward(launch, of_group);
-            launch_mma_query_gradient(launch, of_group);
-            return launch_mma_key_gradient(launch, of_group);
-        }
+        if (!mma) return launch_plain_backward(launch, of_group);
+        launch_mma_query_gradient(launch, of_group);
+        launch_mma_key_gradient(launch, of_group);
       },
       [&](cudaStream_t stream) {
         clear_padding(context, stream, args.cu_seqlens, args.dqkv, nullptr);

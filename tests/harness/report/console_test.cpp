@@ -88,7 +88,9 @@ TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
             "to accuracy 0.7200 or step 6700");
   config.train.target_accuracy = 0;
   facts.world_size = 1;
-  EXPECT_THAT(start_line(config, facts), HasSubstr("1 rank; "));
+  facts.attention = "persistent forward, grouped backward";
+  EXPECT_THAT(start_line(config, facts),
+              HasSubstr("1 rank, attention persistent forward, grouped backward; 448 "));
   EXPECT_THAT(start_line(config, facts), testing::EndsWith("from step 100 to step 6700"));
 }
 
