@@ -1,20 +1,18 @@
 #include <algorithm>
-#include <ctime>
 #include <iostream>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "harness/backend.h"
 #include "harness/cli/bench_commands.h"
+#include "harness/cli/bench_op_cases.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
 #include "harness/model/device_batch.h"
 #include "harness/model/params.h"
-#include "harness/report/files.h"
 #include "harness/report/kernel_bench_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
@@ -100,32 +98,6 @@ std::vector<BenchBatch> bench_batches(const Config& config, const KernelOptions&
   return batches;
 }
 
-std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std::string>& names) {
-  std::set<std::string> known;
-  for (const OpCase& op : all) known.insert(op.operation);
-  for (const std::string& name : names) {
-    if (known.contains(name)) continue;
-    std::string list;
-    for (const std::string& word : known) list += (list.empty() ? "" : ", ") + word;
-    fail(ExitCode::kUsage, "--op ", name, " is no operation; want some of ", list, ".");
-  }
-  if (!names.empty()) {
-    std::erase_if(all, [&](const OpCase& op) {
-      return std::ranges::find(names, op.operation) == names.end();
-    });
-  }
-  return all;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[16];
-  std::strftime(text, sizeof(text), "%Y-%m-%d", &parts);
-  return text;
-}
-
 void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
           const BackendChoice& choice, const Backend& backend) {
   const char* const products[] = {"forward", "data gradient", "weight gradient"};
@@ -178,7 +150,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   KernelBenchReport report{.model = config.model.name,
                            .device = backend.device->description(),
                            .precision = name(io),
-                           .date = today(),
+                           .date = utc_date(),
                            .tokens = batches.front().rows(),
                            .peak_flops_per_second = 1e12 * options.peak_tflops,
                            .peak_bytes_per_second = 1e9 * options.peak_gbps,
@@ -186,21 +158,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   if (largest_flops > 0 && options.peak_tflops == 0) {
     report.peak_flops_per_second = bench.product_roof(largest_flops, options.launches);
   }
-  for (const OpCase& op : cases) {
-    OpResult found = bench.run(op, options.launches);
-    report.rows.push_back({.operation = found.operation,
-                           .shape = found.shape,
-                           .times_us = std::move(found.times_us),
-                           .flops = found.flops,
-                           .bytes = found.bytes,
-                           .copy_us = found.copy_us,
-                           .error = found.error,
-                           .worst = found.worst,
-                           .checked = found.checked});
-  }
-  std::cout << kernel_bench_text(report);
-  if (!options.json.empty()) write_text_file(options.json, kernel_bench_json(report));
-  return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
+  report.rows = run_cases(bench, cases, options.launches);
+  return finish_report(report, options.json);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kOperationColumns = 19;
+constexpr size_t kOperationColumns = 21;
 constexpr size_t kFigureColumns = 11;
 
 std::string left(std::string text, size_t columns) {
@@ -61,8 +61,10 @@ std::string kernel_bench_text(const KernelBenchReport& report) {
   for (const KernelRow& row : report.rows) {
     shape_columns = std::max(shape_columns, row.shape.size());
   }
-  std::string text = concat("operations of ", report.model, ", ", report.precision, ", ",
-                            report.tokens, " token rows, ", report.device, ", ", report.date, "\n");
+  std::string text = concat("operations", report.model.empty() ? "" : " of " + report.model, ", ",
+                            report.precision, ", ",
+                            report.tokens > 0 ? concat(report.tokens, " token rows, ") : "",
+                            report.device, ", ", report.date, "\n");
   text += left("operation", kOperationColumns) + left("shape", shape_columns) + right("verify") +
           right("median") + right("p99") + right("moved") + right("rate", 17) + right("of roof") +
           "\n" + left("", kOperationColumns + shape_columns) + right("(bounds)") + right("(us)") +

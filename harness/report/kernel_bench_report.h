@@ -19,13 +19,13 @@ struct KernelRow {
   std::string checked;           // what was compared with the reference
 };
 
-/// What `bertha bench kernels` found on one device.
+/// What `bertha bench kernels` or `bertha bench rows` found on one device.
 struct KernelBenchReport {
-  std::string model;
+  std::string model;  // whose operations these are; "" = of no model
   std::string device;
   std::string precision;  // "bf16"
   std::string date;       // UTC
-  int64_t tokens = 0;     // rows of the first batch
+  int64_t tokens = 0;     // rows of the first batch; 0 = there is none
   // Roofs: measured in this run, or given.
   double peak_flops_per_second = 0;
   double peak_bytes_per_second = 0;  // 0 = each row has a copy of its own

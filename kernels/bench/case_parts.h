@@ -57,6 +57,7 @@ struct Rows {
   int64_t rows;
   int64_t checked;
   int64_t columns;
+  DType statistics = DType::kF32;
 
   BenchTensor matrix(const char* name, double scale, double passes) const {
     return {.name = name,
@@ -83,6 +84,7 @@ struct Rows {
             .extents = {rows},
             .checked = {checked},
             .io = false,
+            .dtype = statistics,
             .passes = 1,
             .is_result = true,
             .terms = columns};

@@ -125,6 +125,7 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
   };
   BenchTensor dropped = r.result("dropped", dropout > 0 ? 1 : 0);
   dropped.is_result = dropout > 0;
+  if (dropout == 0) dropped.extents[0] = dropped.checked[0] = 0;
   const std::vector<BenchTensor> tensors{r.matrix("x", 2, 1), r.result("y", 1), dropped, kept,
                                          random_state()};
   const std::string shape =

@@ -63,6 +63,7 @@ double element(const char* data, DType dtype, int64_t index) {
 }  // namespace
 
 double rounding_unit(DType dtype) {
+  if (dtype == DType::kF64) return 0x1p-53;
   if (dtype == DType::kBF16) return 0x1p-9;
   return dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
 }
@@ -108,6 +109,14 @@ OpBench::OpBench(const Parts& parts)
   parts_.stream->wait_on_host();
 }
 
+/// Continues the view with copies of its first `bytes`.
+void OpBench::repeat(const View& view, int64_t bytes) {
+  char* const data = static_cast<char*>(view.data);
+  for (int64_t done = bytes; done < view.bytes(); done *= 2) {
+    parts_.device->copy(*parts_.stream, data + done, data, std::min(done, view.bytes() - done));
+  }
+}
+
 void OpBench::fill(const BenchTensor& tensor, const View& view, int64_t number) {
   Device& device = *parts_.device;
   if (!tensor.bytes.empty()) {
@@ -140,7 +149,9 @@ OpBench::Set OpBench::make_set(const OpCase& op, int64_t number) {
     View view = view_of(nullptr, tensor.io ? parts_.io : tensor.dtype, tensor.extents);
     set.memory.push_back(parts_.device->allocate(view.bytes()));
     view.data = set.memory.back().data();
-    fill(tensor, view, number * 31 + std::ssize(set.views));
+    const View first = tensor.repeats ? view.rows(0, tensor.checked[0]) : view;
+    fill(tensor, first, number * 31 + std::ssize(set.views));
+    if (tensor.repeats) repeat(view, first.bytes());
     set.views.push_back(view);
   }
   return set;
@@ -169,8 +180,8 @@ std::vector<char> OpBench::download(const View& view, int64_t bytes) {
 }
 
 // What the device may differ by: roundings to its dtype (a result passes one or more, what it is
-// made from some) and those of sums in f32. Both grow as the root of their number (Higham and Mary
-// 2019), with a factor for the largest of many; relative to the largest value.
+// made from some) and those of sums in f32, or in f64. Both grow as the root of their number
+// (Higham and Mary 2019), with a factor for the largest of many; relative to the largest value.
 void OpBench::compare(const BenchTensor& tensor, const View& found, const View& wanted,
                       OpResult& result) {
   const std::vector<char> device = download(found, wanted.elements() * size_bytes(found.dtype));
@@ -178,15 +189,16 @@ void OpBench::compare(const BenchTensor& tensor, const View& found, const View& 
   double largest = 0;
   double difference = 0;
   for (int64_t i = 0; i < wanted.elements(); ++i) {
-    const double want = element(reference, wanted.dtype, i);
+    const double want = tensor.repeated * element(reference, wanted.dtype, i);
     const double off = std::abs(element(device.data(), found.dtype, i) - want);
     largest = std::max(largest, std::abs(want));
     difference = std::isnan(off) ? HUGE_VAL : std::max(difference, off);
   }
   const bool is_exact = found.dtype == DType::kU8 || found.dtype == DType::kI64;
   const auto root = [](int64_t count) { return std::sqrt(static_cast<double>(count)); };
+  const double sum_unit = parts_.io == DType::kF64 ? rounding_unit(DType::kF64) : 0x1p-24;
   const double allowed = 4 * (root(tensor.roundings) + 1) * rounding_unit(parts_.io) +
-                         6 * (root(tensor.terms) + 1) * 0x1p-24;
+                         6 * (root(tensor.terms) + 1) * sum_unit;
   double error = difference;
   if (difference > 0)
     error = is_exact || largest == 0 ? HUGE_VAL : difference / (allowed * largest);
@@ -198,10 +210,11 @@ void OpBench::compare(const BenchTensor& tensor, const View& found, const View& 
 
 void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
   empty_beyond(op, set);
+  const DType exact = parts_.io == DType::kF64 ? DType::kF64 : DType::kF32;
   Set reference;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const BenchTensor& tensor = op.tensors[i];
-    View view = view_of(nullptr, tensor.io ? DType::kF32 : tensor.dtype,
+    View view = view_of(nullptr, tensor.io ? exact : tensor.dtype,
                         tensor.checked.empty() ? tensor.extents : tensor.checked);
     reference.memory.push_back(reference_device_->allocate(std::max<int64_t>(view.bytes(), 1)));
     view.data = tensor.is_absent_in_reference ? nullptr : reference.memory.back().data();

@@ -52,6 +52,7 @@ class OpBench {
 
   Set make_set(const OpCase& op, int64_t number);
   void fill(const BenchTensor& tensor, const View& view, int64_t number);
+  void repeat(const View& view, int64_t bytes);
   void empty_beyond(const OpCase& op, const Set& set);
   void check(const OpCase& op, const Set& set, OpResult& result);
   void compare(const BenchTensor& tensor, const View& found, const View& wanted, OpResult& result);

@@ -20,7 +20,7 @@ struct BenchTensor {
   bool io = true;                     // of the dtype that is benchmarked
   DType dtype = DType::kF32;          // where io is false
   double scale = 0;                   // random values in [-scale, scale); 0 = zeros
-  std::vector<char> bytes = {};       // these values instead
+  std::vector<char> bytes = {};       // these values instead (of the checked part, if it repeats)
   double passes = 0;                  // how often the operation reads or writes it, per element
   bool is_result = false;             // compared with the reference
   int64_t terms = 1;                  // that a compared element sums up in f32
@@ -28,6 +28,10 @@ struct BenchTensor {
   // While checking, what lies beyond the checked rows: nothing, so that sums over all rows equal
   // the reference's. Zeros, or for i32 the id -1.
   bool is_empty_beyond = false;
+  // What lies beyond the checked rows repeats them, so that means over all rows equal the
+  // reference's. The full extent is a multiple of the checked one.
+  bool repeats = false;
+  double repeated = 1;  // a compared sum over all rows is that many times the reference's
   bool is_absent_in_reference = false;  // the reference gets a view without data
 };
 

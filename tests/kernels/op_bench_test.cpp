@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/bench/op_cases.h"
+#include "kernels/bench/sweep_cases.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
@@ -82,6 +83,56 @@ TEST_F(OpBenchTest, HalfPrecisionMayRoundAndNothingMore) {
   }
 }
 
+/// The sums of each column of x [100, 8], which repeats its first 25 rows, and of those alone.
+OpCase repeated_sums(double repeated) {
+  return {.operation = "sums",
+          .shape = "100",
+          .tensors = {{.name = "x",
+                       .extents = {100, 8},
+                       .checked = {25, 8},
+                       .scale = 2,
+                       .passes = 1,
+                       .repeats = true},
+                      {.name = "sum",
+                       .extents = {8},
+                       .io = false,
+                       .is_result = true,
+                       .terms = 100,
+                       .repeated = repeated}},
+          .call = [](const OpCall& c) {
+            auto* sum = c.tensors[1].as<float>();
+            const auto* x = c.tensors[0].as<float>();
+            std::fill_n(sum, 8, 0.0f);
+            for (int64_t i = 0; i < c.tensors[0].elements(); ++i) sum[i % 8] += x[i];
+          }};
+}
+
+TEST_F(OpBenchTest, SumsOverRowsThatRepeatAreAsManyTimesTheReferences) {
+  EXPECT_LE(bench_.run(repeated_sums(4), 1).error, 1);
+  EXPECT_GT(bench_.run(repeated_sums(3.99), 1).error, 1);
+}
+
+TEST_F(OpBenchTest, RepeatedBytesAreThoseOfTheCheckedPart) {
+  OpCase op{.operation = "bytes",
+            .shape = "10",
+            .tensors = {{.name = "mask",
+                         .extents = {10},
+                         .checked = {4},
+                         .io = false,
+                         .dtype = DType::kU8,
+                         .bytes = {1, 2, 3, 4},
+                         .repeats = true}},
+            .call = {}};
+  std::vector<int> seen;
+  op.call = [&](const OpCall& c) {
+    if (c.extent != Extent::kFull) return;
+    const auto* bytes = static_cast<const unsigned char*>(c.tensors[0].data);
+    seen.assign(bytes, bytes + c.tensors[0].elements());
+  };
+  bench_.run(op, 1);
+  EXPECT_THAT(seen, ::testing::ElementsAre(1, 2, 3, 4, 1, 2, 3, 4, 1, 2));
+}
+
 BenchModel tiny_model() {
   return {.hidden = 16,
           .heads = 2,
@@ -142,6 +193,49 @@ TEST_F(OpBenchTest, EveryOperationAtFullSizeAgreesWithItsLeadingPart) {
           "embedding_fwd", "gather_rows", "lamb_apply", "lamb_moments", "layer_norm_bwd",
           "layer_norm_fwd", "linear_bwd_data", "linear_bwd_weight", "linear_fwd", "residual_ln_bwd",
           "residual_ln_fwd", "scatter_add_rows", "softmax_bwd", "softmax_fwd", "sum_of_squares"));
+}
+
+TEST_F(OpBenchTest, RowsOfAnyWidthAgreeWithTheirLeadingPart) {
+  std::set<std::string> seen;
+  for (const DType io : {DType::kF32, DType::kF64}) {
+    OpBench bench({.device = device_.get(), .stream = stream_.get(), .ops = ops_.get(), .io = io});
+    // Some 16 MB: rows of 3,000 columns become fewer.
+    const RowSweep sweep{
+        .widths = {1, 33, 3000}, .rows = 400, .most_bytes = int64_t{16} << 20, .io = io};
+    for (const OpCase& op : make_row_cases(sweep)) {
+      const OpResult result = bench.run(op, 1);
+      EXPECT_LE(result.error, 1) << op.operation << ' ' << op.shape << ", " << result.worst;
+      EXPECT_GT(result.copy_us, 0) << op.operation;
+      seen.insert(op.operation + ' ' + op.shape);
+    }
+  }
+  EXPECT_EQ(seen.size(), 3u * 6u + 6u);  // the widest in f32 and, of fewer rows, in f64
+  EXPECT_TRUE(seen.contains("softmax_bwd 400x33, log"));
+  EXPECT_TRUE(seen.contains("layer_norm_bwd 174x3000"));
+  EXPECT_TRUE(seen.contains("layer_norm_bwd 87x3000"));
+}
+
+int64_t elements(const BenchTensor& tensor) {
+  int64_t product = 1;
+  for (const int64_t extent : tensor.extents) product *= extent;
+  return product;
+}
+
+TEST_F(OpBenchTest, LayersOfImagesAgreeWithTheirLeadingImages) {
+  int64_t repeated = 0;
+  std::set<std::string> operations;
+  for (const OpCase& op : make_channel_cases(2)) {
+    operations.insert(op.operation);
+    // Two images of the largest layer are more than the reference computes.
+    const bool is_largest = op.shape.starts_with("2x64x112x112");
+    if (elements(op.tensors.front()) > 300'000 && !is_largest) continue;
+    const OpResult result = bench_.run(op, 1);
+    EXPECT_LE(result.error, 1) << op.operation << ' ' << op.shape << ", " << result.worst;
+    if (is_largest) ++repeated;
+  }
+  EXPECT_EQ(repeated, 2 * 4);
+  EXPECT_THAT(operations, ::testing::ElementsAre("batch_norm_relu_bwd", "batch_norm_relu_fwd",
+                                                 "prelu_bwd", "prelu_fwd"));
 }
 
 TEST(ModelProducts, AreEightLayersInThreeDirections) {

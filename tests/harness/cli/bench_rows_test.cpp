@@ -1,0 +1,79 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/harness/cli/run_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class BenchRowsTest : public ::testing::Test {
+ protected:
+  Ran run(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{"bench",  "rows", "--set",     "train.backend=cpu",
+                                   "--json", json_,  "--repeats", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_bertha_program(words, folder_.path(""));
+  }
+  Json json() const {
+    std::ifstream file(json_);
+    return Json::parse(file);
+  }
+
+  TempFolder folder_;
+  std::string json_ = folder_.path("rows.json");
+};
+
+TEST_F(BenchRowsTest, ChecksAndTimesTheChosenOperationsAtTheChosenWidths) {
+  const Ran ran = run({"--op", "softmax_fwd,layer_norm_bwd", "--widths", "33,64", "--rows", "50",
+                       "--dtype", "fp32"});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("operations, f32, cpu, "));
+  const Json found = json();
+  EXPECT_TRUE(found["verified"].get<bool>());
+  EXPECT_EQ(found["precision"], "f32");
+  std::multiset<std::string> shapes;
+  for (const Json& row : found["operations"]) {
+    EXPECT_EQ(row["launches"], 3);
+    EXPECT_GT(row["roof_per_second"], 0);
+    shapes.insert(row["operation"].get<std::string>() + " " + row["shape"].get<std::string>());
+    if (row["operation"] == "softmax_fwd" && row["shape"] == "50x64") {
+      EXPECT_EQ(row["bytes"], 2.0 * 50 * 64 * 4);
+    }
+  }
+  EXPECT_THAT(shapes, testing::UnorderedElementsAre(
+                          "softmax_fwd 50x33", "softmax_fwd 50x33, log", "layer_norm_bwd 50x33",
+                          "softmax_fwd 50x64", "softmax_fwd 50x64, log", "layer_norm_bwd 50x64"));
+}
+
+TEST_F(BenchRowsTest, TakesImagesAndDoubles) {
+  ASSERT_EQ(run({"--op", "prelu_bwd", "--images", "1", "--widths", "8", "--dtype", "fp32"}).code,
+            0);
+  EXPECT_EQ(json()["operations"].size(), 10u);
+  EXPECT_EQ(json()["operations"][0]["shape"], "1x64x112x112 NCHW");
+  // x, dy and dx of fp32, and nothing for the slopes.
+  EXPECT_EQ(json()["operations"][0]["bytes"], 3.0 * 64 * 112 * 112 * 4);
+  const Ran doubles =
+      run({"--op", "layer_norm_fwd", "--rows", "9", "--widths", "8", "--dtype", "fp64"});
+  ASSERT_EQ(doubles.code, 0) << doubles.err;
+  EXPECT_THAT(doubles.out, HasSubstr("operations, f64, cpu, "));
+  const Ran none = run({"--op", "prelu_fwd", "--dtype", "fp64"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--op prelu_fwd is no operation; want some of layer_norm_bwd,"));
+}
+
+TEST_F(BenchRowsTest, WrongInputsEndWithOneSentence) {
+  EXPECT_EQ(run({"--widths", "0"}).code, 2);
+  EXPECT_EQ(run({"--dtype", "fp8"}).code, 2);
+  EXPECT_EQ(run_bertha_on_ranks(2, {"bench", "rows"}).code, 2);
+}
+
+}  // namespace
+}  // namespace bertha
