@@ -41,7 +41,7 @@ class SafeTensorsWriter {
   struct Entry {
     std::string name;
     std::vector<int64_t> shape;
-    std::string dtype = "F32";  // or "I32", "I64"
+    std::string dtype = "F32";  // or another of the format's
   };
 
   SafeTensorsWriter(const std::string& path, const std::vector<Entry>& entries,
@@ -50,6 +50,8 @@ class SafeTensorsWriter {
   void append(const float* values, int64_t count) { append_bytes(values, count * 4); }
   void append(const int32_t* values, int64_t count) { append_bytes(values, count * 4); }
   void append(const int64_t* values, int64_t count) { append_bytes(values, count * 8); }
+  /// Raw bytes, for any dtype.
+  void append(const char* bytes, int64_t count) { append_bytes(bytes, count); }
   /// Error(kData) with the path and the system's reason (disk full, ...).
   void finish();
 

@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "harness/backend.h"
+#include "harness/cli/bench_batches.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/bench_op_cases.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
-#include "harness/model/device_batch.h"
-#include "harness/model/params.h"
 #include "harness/report/kernel_bench_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
@@ -34,69 +33,6 @@ struct KernelOptions {
   double peak_tflops = 0;  // 0 = measured
   double peak_gbps = 0;    // 0 = measured
 };
-
-BenchModel bench_model(const Config& config) {
-  const Dims dims = make_dims(config.model);
-  const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
-  return {.hidden = dims.H,
-          .heads = dims.A,
-          .feed_forward = dims.F,
-          .classes = dims.C,
-          .vocab_rows = dims.V,
-          .positions = dims.P,
-          .segment_types = dims.G,
-          .mask_width = dims.S,
-          .parameters = table.elements,
-          .hidden_dropout = static_cast<float>(config.model.hidden_dropout),
-          .attention_dropout = static_cast<float>(config.model.attention_dropout)};
-}
-
-/// A batch as training has it, of sequences that the histogram gives.
-BenchBatch bench_batch(const Config& config, const std::string& name,
-                       const LengthHistogram& lengths, int64_t tokens, int64_t multiple) {
-  const SyntheticSteps steps{.lengths = lengths,
-                             .max_seq_tokens = config.data.max_seq_tokens,
-                             .max_masked_per_seq = config.data.max_masked_per_seq,
-                             .vocab_size = config.model.vocab_size,
-                             .tokens_per_micro_batch = tokens,
-                             .seed = static_cast<uint64_t>(config.train.seed)};
-  const StepBatch step =
-      make_synthetic_batch(steps, plan_synthetic_step(steps, 0), 0, plain_host_allocator());
-  const HostBatch& host = step.micro_batches.front();
-  const auto padded = [&](std::span<const int32_t> values, int64_t live, int32_t beyond) {
-    std::vector<int32_t> all(values.begin(), values.end());
-    all.resize(static_cast<size_t>(round_up(live, multiple)), beyond);
-    return all;
-  };
-  return {.name = name,
-          .tokens = host.num_tokens,
-          .masked = host.num_masked,
-          .word_ids = padded(host.word_ids, host.num_tokens, 0),
-          .segment_ids = padded(host.segment_ids, host.num_tokens, 0),
-          .position_ids = padded(host.position_ids, host.num_tokens, 0),
-          .rows_by_word = padded(host.rows_by_word, host.num_tokens, -1),
-          .cu_seqlens = {host.cu_seqlens.begin(), host.cu_seqlens.end()},
-          .masked_positions = padded(host.masked_positions, host.num_masked, -1),
-          .masked_labels = padded(host.masked_labels, host.num_masked, -1),
-          .groups = host.groups};
-}
-
-/// The histogram's batch, where there is one, all sequences at full length, and at a quarter of it.
-std::vector<BenchBatch> bench_batches(const Config& config, const KernelOptions& options,
-                                      World& world, int64_t multiple) {
-  std::vector<BenchBatch> batches;
-  const auto add = [&](const std::string& name, const LengthHistogram& lengths) {
-    batches.push_back(bench_batch(config, name, lengths, options.tokens, multiple));
-  };
-  if (!options.lengths.empty()) add("histogram", read_lengths(options.lengths, world));
-  const int64_t longest = config.data.max_seq_tokens;
-  add(concat("all ", longest), {});
-  const int64_t quarter = std::max<int64_t>(longest / 4, 3);
-  LengthHistogram lengths(static_cast<size_t>(quarter + 1), 0);
-  lengths.back() = 1;
-  add(concat("all ", quarter), lengths);
-  return batches;
-}
 
 void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
           const BackendChoice& choice, const Backend& backend) {
@@ -131,7 +67,11 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   Backend backend = make_backend(choice, config.cuda, threads, world);
   const DType io = choose_io(config, *backend.device);
   const std::vector<BenchBatch> batches =
-      bench_batches(config, options, world, backend.device->token_multiple());
+      bench_batches(config,
+                    {.lengths_path = options.lengths,
+                     .tokens = options.tokens,
+                     .multiple = backend.device->token_multiple()},
+                    world);
   const std::vector<OpCase> cases = chosen_cases(make_op_cases(model, batches), options.operations);
   if (!options.tune.empty()) {
     tune(options, model, batches.front(), io, choice, backend);
@@ -172,11 +112,14 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
                       "model, beside a plain copy of as many bytes and a large product. Exit code "
                       "7 when a result is wrong.",
        .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
-                    "bertha bench kernels --op attention_fwd,attention_bwd --tokens 8192",
+                    "bertha bench kernels --op attention,linear_fwd --tokens 8192",
                     "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
                     "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
   const auto options = std::make_shared<KernelOptions>();
-  kernels.add_option("--op", options->operations, "Only these operations, separated by commas")
+  kernels
+      .add_option("--op", options->operations,
+                  "Only these operations, separated by commas; attention is attention_fwd and "
+                  "attention_bwd")
       ->delimiter(',')
       ->type_name("NAME[,..]");
   kernels.add_option("--dtype", options->dtype, "Short for train.precision")

@@ -10,19 +10,29 @@
 #include "kernels/base/error.h"
 
 namespace bertha {
+namespace {
+
+bool is_named(const std::string& operation, const std::string& name) {
+  return operation == name || operation.starts_with(name + "_");
+}
+
+}  // namespace
 
 std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std::string>& names) {
   std::set<std::string> known;
   for (const OpCase& op : all) known.insert(op.operation);
   for (const std::string& name : names) {
-    if (known.contains(name)) continue;
+    if (std::ranges::any_of(known, [&](const auto& word) { return is_named(word, name); })) {
+      continue;
+    }
     std::string list;
     for (const std::string& word : known) list += (list.empty() ? "" : ", ") + word;
     fail(ExitCode::kUsage, "--op ", name, " is no operation; want some of ", list, ".");
   }
   if (!names.empty()) {
     std::erase_if(all, [&](const OpCase& op) {
-      return std::ranges::find(names, op.operation) == names.end();
+      return std::ranges::none_of(names,
+                                  [&](const auto& name) { return is_named(op.operation, name); });
     });
   }
   return all;

@@ -10,7 +10,8 @@ namespace bertha {
 
 // What `bertha bench kernels` and `bertha bench rows` share.
 
-/// Those of the named operations, all without a name. Error(kUsage) for an unknown name.
+/// Those of the named operations, all without a name. A name without its end stands for several:
+/// "attention" for attention_fwd and attention_bwd. Error(kUsage) for an unknown name.
 std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std::string>& names);
 
 /// Checks and times each, `launches` times.

@@ -6,8 +6,7 @@
 
 namespace bertha {
 
-void add_attention(const BenchModel& m, const BenchBatch& batch, float dropout,
-                   std::vector<OpCase>& cases) {
+std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch, float dropout) {
   const Part part = checked_part(batch);
   const int64_t t = batch.rows();
   const int64_t d = m.hidden / m.heads;
@@ -52,32 +51,35 @@ void add_attention(const BenchModel& m, const BenchBatch& batch, float dropout,
             random_state()};
   };
   const auto forward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.attention_fwd({.qkv = c.tensors[0],
-                         .cu_seqlens = c.tensors[1],
-                         .out = c.tensors[2],
-                         .lse = c.tensors[3],
-                         .mask = c.tensors[4],
-                         .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-                         .dropout = {.random = c.tensors[5], .probability = dropout, .site = 3},
-                         .max_seq_tokens = width,
-                         .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.attention_fwd(
+        {.qkv = c.tensors[0],
+         .cu_seqlens = c.tensors[1],
+         .out = c.tensors[2],
+         .lse = c.tensors[3],
+         .mask = c.tensors[4],
+         .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+         .dropout = {.random = c.tensors[5], .probability = dropout, .site = kBenchDropoutSite},
+         .max_seq_tokens = width,
+         .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const auto backward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.attention_bwd({.dout = c.tensors[6],
-                         .qkv = c.tensors[0],
-                         .out = c.tensors[2],
-                         .lse = c.tensors[3],
-                         .mask = c.tensors[4],
-                         .cu_seqlens = c.tensors[1],
-                         .dqkv = c.tensors[7],
-                         .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-                         .dropout = {.random = c.tensors[5], .probability = dropout, .site = 3},
-                         .max_seq_tokens = width,
-                         .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.attention_bwd(
+        {.dout = c.tensors[6],
+         .qkv = c.tensors[0],
+         .out = c.tensors[2],
+         .lse = c.tensors[3],
+         .mask = c.tensors[4],
+         .cu_seqlens = c.tensors[1],
+         .dqkv = c.tensors[7],
+         .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+         .dropout = {.random = c.tensors[5], .probability = dropout, .site = kBenchDropoutSite},
+         .max_seq_tokens = width,
+         .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const std::string shape = concat(batch.name, ", T=", t, " A=", m.heads, " D=", d,
                                    dropout > 0 ? concat(", dropout ", dropout) : "");
   const double flops = 4 * static_cast<double>(m.hidden) * squares;
+  std::vector<OpCase> cases;
   cases.push_back({.operation = "attention_fwd",
                    .shape = shape,
                    .tensors = tensors(1),
@@ -102,6 +104,7 @@ void add_attention(const BenchModel& m, const BenchBatch& batch, float dropout,
                         .is_result = true,
                         .terms = 4 * m.mask_width});
   cases.push_back(std::move(op));
+  return cases;
 }
 
 }  // namespace bertha

@@ -107,9 +107,6 @@ struct Rows {
 };
 
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
-/// Forward and backward of attention, of one batch and dropout.
-void add_attention(const BenchModel& model, const BenchBatch& batch, float dropout,
-                   std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
 void add_softmax(const Rows& rows, SoftmaxKind kind, float dropout, std::vector<OpCase>& cases);

@@ -320,6 +320,15 @@ OpResult OpBench::run(const OpCase& op, int64_t launches) {
   return result;
 }
 
+void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)>& use) {
+  const Set set = make_set(op, 0);
+  const OpCall call{.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull};
+  if (op.prepare) op.prepare(call);
+  op.call(call);
+  parts_.stream->wait_on_host();
+  use(call);
+}
+
 double OpBench::product_roof(double flops, int64_t launches) {
   const auto side =
       std::clamp<int64_t>(static_cast<int64_t>(std::cbrt(flops / 2)) / 256 * 256, 256, 8192);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,10 @@ class OpBench {
 
   /// Blocks: the host, until `launches` have been timed.
   OpResult run(const OpCase& op, int64_t launches);
+
+  /// Runs the operation once at its full size, behind what it prepares, and hands out the call: the
+  /// tensors are in device memory until `use` returns.
+  void run_once(const OpCase& op, const std::function<void(const OpCall&)>& use);
 
   /// What one large square product reaches: FLOP/s in the median. `flops` sizes it.
   double product_roof(double flops, int64_t launches);

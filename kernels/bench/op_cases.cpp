@@ -1,5 +1,7 @@
 #include "kernels/bench/op_cases.h"
 
+#include <utility>
+
 #include "kernels/bench/case_parts.h"
 
 namespace bertha {
@@ -29,11 +31,12 @@ std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<Ben
   std::vector<OpCase> cases;
   add_embedding(model, batch, cases);
   add_linear(model, batch, cases);
+  const auto add_attention = [&](const BenchBatch& lengths, float dropout) {
+    for (OpCase& op : attention_cases(model, lengths, dropout)) cases.push_back(std::move(op));
+  };
   for (const BenchBatch& lengths : batches) {
-    add_attention(model, lengths, 0, cases);
-    if (model.attention_dropout > 0) {
-      add_attention(model, lengths, model.attention_dropout, cases);
-    }
+    add_attention(lengths, 0);
+    if (model.attention_dropout > 0) add_attention(lengths, model.attention_dropout);
   }
   add_residual_ln({batch.rows(), part.tokens, model.hidden}, model.hidden_dropout, cases);
   add_layer_norm({batch.masked_rows(), part.masked, model.hidden}, cases);

@@ -44,6 +44,12 @@ struct BenchBatch {
 /// all of them. The reference computes the first sequences, about a thousand tokens.
 std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<BenchBatch>& batches);
 
+/// attention_fwd and attention_bwd of one batch.
+std::vector<OpCase> attention_cases(const BenchModel& model, const BenchBatch& batch,
+                                    float dropout);
+/// The number of attention's dropout in these cases.
+inline constexpr uint32_t kBenchDropoutSite = 3;
+
 /// The products of a training step at the shapes of a batch, each once.
 std::vector<GemmShape> model_products(const BenchModel& model, const BenchBatch& batch, DType io);
 

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/comm/world.h"
+#include "harness/config/config.h"
+#include "kernels/bench/op_cases.h"
+
+namespace bertha {
+
+// What the benchmarks of operations share: the model's shapes and batches as training has them.
+
+BenchModel bench_model(const Config& config);
+
+struct BenchSizes {
+  std::string lengths_path;  // of a histogram; "" = none
+  int64_t tokens = 0;        // live, of each batch
+  int64_t multiple = 1;      // that token rows are rounded up to
+};
+
+/// The histogram's batch, where there is one ("histogram"), all sequences at full length
+/// ("all 512"), and at a quarter of it ("all 128").
+std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes, World& world);
+
+}  // namespace bertha
