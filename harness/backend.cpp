@@ -86,6 +86,16 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
   return describe_cuda_attention(cuda, io, head_size, mask_width);
 }
 
+std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,
+                                      const std::function<void(Ops&)>& attention) {
+  if (choice.kind != BackendChoice::Kind::kCuda) {
+    fail(ExitCode::kUsage,
+         "the CPU backend has no streams to show; set train.backend to cuda on a machine with a "
+         "GPU, or leave out --lanes.");
+  }
+  return cuda_attention_lanes(backend, attention);
+}
+
 void tune_products(const BackendChoice& choice, const Backend& backend,
                    std::span<const GemmShape> products, const std::string& path,
                    const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {

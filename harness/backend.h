@@ -4,9 +4,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
+#include "kernels/base/lane_span.h"
 #include "kernels/collectives.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -48,6 +50,12 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
 /// Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the model.
 std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda, DType io,
                                int64_t head_size, int64_t mask_width);
+
+/// When the groups of a grouped attention ran on their streams: `attention` does one attention with
+/// the operations it gets. Blocks: the host.
+/// Error(kUsage) on the CPU, which takes one sequence after another.
+std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,
+                                      const std::function<void(Ops&)>& attention);
 
 /// Times the library's algorithms for each product and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.

@@ -50,6 +50,11 @@ std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t 
   return attention_kernels(cuda_options(config), io, head_size, mask_width);
 }
 
+std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,
+                                           const std::function<void(Ops&)>& attention) {
+  return time_attention_lanes(*backend.device, *backend.stream, attention);
+}
+
 void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
                         const std::string& path,
                         const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {

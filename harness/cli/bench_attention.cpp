@@ -14,6 +14,7 @@
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
+#include "harness/model/device_batch.h"
 #include "harness/report/attention_bench_report.h"
 #include "harness/report/files.h"
 #include "harness/train/precision.h"
@@ -32,6 +33,7 @@ struct AttentionOptions {
   int64_t tokens = 24576;
   int64_t calls = 100;
   double peak_tflops = 0;  // 0 = measured
+  bool lanes = false;
 };
 
 /// One kind of attention kernels, ready to run.
@@ -125,6 +127,63 @@ void measure(const Setting& setting, const BenchBatch& batch, const AttentionOpt
   }
 }
 
+/// The sequences of one group of a batch.
+BenchBatch only(const BenchBatch& batch, const SequenceGroup& group, int64_t multiple) {
+  BenchBatch part;
+  part.name = batch.name;
+  part.tokens = group.num_tokens;
+  part.word_ids.resize(static_cast<size_t>(round_up(group.num_tokens, multiple)));
+  for (int64_t seq = 0; seq <= group.num_seqs; ++seq) {
+    part.cu_seqlens.push_back(batch.cu_seqlens[static_cast<size_t>(group.first_seq + seq)] -
+                              static_cast<int32_t>(group.first_token));
+  }
+  part.groups = {group};
+  part.groups.front().first_seq = 0;
+  part.groups.front().first_token = 0;
+  return part;
+}
+
+std::vector<LaneSpan> lanes_of(const Setting& setting, const OpCase& op,
+                               const Contender& contender) {
+  std::vector<LaneSpan> spans;
+  contender.bench->run_once(op, [&](const OpCall& call) {
+    spans = attention_lanes(setting.choice, contender.backend, [&](Ops& ops) {
+      op.call({.ops = ops, .tensors = call.tensors, .extent = call.extent});
+    });
+  });
+  return spans;
+}
+
+/// The groups of a batch on their streams, and each by itself.
+std::vector<AttentionTimeline> timelines_of(const Setting& setting, const BenchBatch& batch,
+                                            const Contender& contender) {
+  const float dropout = setting.model.attention_dropout;
+  const int64_t multiple = contender.backend.device->token_multiple();
+  std::vector<AttentionTimeline> timelines;
+  for (const OpCase& op : attention_cases(setting.model, batch, dropout)) {
+    timelines.push_back({.mix = batch.name,
+                         .dropout = static_cast<double>(dropout),
+                         .is_backward = op.operation == "attention_bwd",
+                         .groups = {}});
+    for (const LaneSpan& span : lanes_of(setting, op, contender)) {
+      timelines.back().groups.push_back({.span = span});
+    }
+  }
+  for (const SequenceGroup& group : batch.groups) {
+    const std::vector<OpCase> alone =
+        attention_cases(setting.model, only(batch, group, multiple), dropout);
+    for (size_t direction = 0; direction < alone.size(); ++direction) {
+      for (const LaneSpan& span : lanes_of(setting, alone[direction], contender)) {
+        for (AttentionLaneRow& row : timelines[direction].groups) {
+          if (row.span.longest_seq_tokens != group.longest_seq_tokens) continue;
+          row.alone_us = span.end_us - span.begin_us;
+        }
+      }
+    }
+  }
+  return timelines;
+}
+
 void dump(const Setting& setting, const std::vector<BenchBatch>& batches, const std::string& folder,
           const std::vector<Contender>& contenders) {
   std::filesystem::create_directories(folder);
@@ -185,7 +244,15 @@ int run_attention_bench(const CLI::App& command, const AttentionOptions& options
                               .peak_flops_per_second = 1e12 * options.peak_tflops,
                               .peak_is_given = options.peak_tflops > 0,
                               .mixes = {},
-                              .rows = {}};
+                              .rows = {},
+                              .timelines = {}};
+  if (options.lanes) {
+    for (const BenchBatch& batch : batches) {
+      for (AttentionTimeline& timeline : timelines_of(setting, batch, all.front())) {
+        report.timelines.push_back(std::move(timeline));
+      }
+    }
+  }
   for (const BenchBatch& batch : batches) {
     report.mixes.push_back(mix_of(batch));
     measure(setting, batch, options, all, report);
@@ -197,7 +264,7 @@ int run_attention_bench(const CLI::App& command, const AttentionOptions& options
     }
     report.peak_flops_per_second = all.front().bench->product_roof(largest_flops, options.calls);
   }
-  std::cout << attention_bench_text(report);
+  std::cout << attention_bench_text(report) << attention_lanes_text(report.timelines);
   if (!options.json.empty()) write_text_file(options.json, attention_bench_json(report));
   if (!options.dump.empty()) dump(setting, batches, options.dump, all);
   return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
@@ -245,6 +312,9 @@ void add_bench_attention_command(CLI::App& bench, Chosen& chosen) {
                   "Folder for what went in and came out with the model's dropout, a safetensors "
                   "file per mix and kind of kernels, for tests/peers/attention_peers.py --check")
       ->type_name("DIR");
+  attention.add_flag("--lanes", options->lanes,
+                     "Also show when the groups of the grouped kernels ran on their streams, and "
+                     "how long each takes by itself");
   attention.add_option("--json", options->json, "File for the same figures as JSON")
       ->type_name("FILE");
   add_config_options(attention, ShortOptions::kStepBench);

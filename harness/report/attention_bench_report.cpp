@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kWordColumns = 11;
 constexpr size_t kFigureColumns = 10;
+constexpr double kBarColumns = 60;
 
 std::string left(std::string text, size_t columns = kWordColumns) {
   text.resize(std::max(columns, text.size() + 1), ' ');
@@ -22,7 +23,7 @@ std::string right(const std::string& text) {
   return std::string(kFigureColumns - std::min(kFigureColumns, text.size()), ' ') + text;
 }
 
-const char* direction(const AttentionRow& row) { return row.is_backward ? "backward" : "forward"; }
+const char* direction(bool is_backward) { return is_backward ? "backward" : "forward"; }
 
 double median_us(const AttentionRow& row) { return percentile(row.times_us, 0.5); }
 
@@ -46,6 +47,22 @@ const AttentionMix& mix_of(const AttentionBenchReport& report, const AttentionRo
 std::string tflops_text(double flops_per_second) {
   const double tflops = flops_per_second / 1e12;
   return fixed_text(tflops, tflops < 1 ? 4 : 1);
+}
+
+double end_us(const AttentionTimeline& timeline) {
+  double end = 0;
+  for (const AttentionLaneRow& group : timeline.groups) end = std::max(end, group.span.end_us);
+  return end;
+}
+
+/// kBarColumns for the whole timeline; = where the group may run.
+std::string bar(const LaneSpan& span, double whole_us) {
+  std::string text(static_cast<size_t>(kBarColumns), ' ');
+  for (size_t column = 0; column < text.size(); ++column) {
+    const double us = (static_cast<double>(column) + 0.5) / kBarColumns * whole_us;
+    if (us >= span.begin_us && us < span.end_us) text[column] = '=';
+  }
+  return text;
 }
 
 }  // namespace
@@ -73,7 +90,7 @@ std::string attention_bench_text(const AttentionBenchReport& report) {
     const AttentionMix& mix = mix_of(report, row);
     const double share = share_of_peak(report, row);
     text += left(row.mix) + right(concat(mix.token_rows)) + right(concat(mix.lengths.size())) +
-            right(fixed_text(row.dropout, 2)) + "  " + left(direction(row)) +
+            right(fixed_text(row.dropout, 2)) + "  " + left(direction(row.is_backward)) +
             left(row.kernels, kernel_columns) + right(fixed_text(row.error, 3)) +
             right(fixed_text(median_us(row), 1)) +
             right(fixed_text(percentile(row.times_us, 0.99), 1)) +
@@ -85,6 +102,28 @@ std::string attention_bench_text(const AttentionBenchReport& report) {
                  "rate: 4 D per pair of tokens of a sequence and head forward, 8 D backward; ",
                  "peak: a large product, ", report.peak_is_given ? "given, " : "measured, ",
                  tflops_text(report.peak_flops_per_second), " TFLOP/s\n");
+  return text;
+}
+
+std::string attention_lanes_text(const std::vector<AttentionTimeline>& timelines) {
+  std::string text;
+  for (const AttentionTimeline& timeline : timelines) {
+    double alone_us = 0;
+    for (const AttentionLaneRow& group : timeline.groups) alone_us += group.alone_us;
+    const double whole_us = end_us(timeline);
+    text += concat("\nlanes of the grouped kernels, ", timeline.mix, ", dropout ",
+                   fixed_text(timeline.dropout, 2), ", ", direction(timeline.is_backward), ": ",
+                   fixed_text(whole_us, 1),
+                   " us; each group by itself, summed: ", fixed_text(alone_us, 1), " us\n") +
+            right("lane") + right("sequences") + right("longest") + right("alone") +
+            right("begin") + right("end") + "\n";
+    for (const AttentionLaneRow& group : timeline.groups) {
+      text += right(concat(group.span.lane)) + right(concat(group.span.num_seqs)) +
+              right(concat(group.span.longest_seq_tokens)) + right(fixed_text(group.alone_us, 1)) +
+              right(fixed_text(group.span.begin_us, 1)) + right(fixed_text(group.span.end_us, 1)) +
+              " |" + bar(group.span, whole_us) + "|\n";
+    }
+  }
   return text;
 }
 
@@ -102,7 +141,8 @@ std::string attention_bench_json(const AttentionBenchReport& report) {
             {"peak_is_given", report.peak_is_given},
             {"verified", all_verified(report)},
             {"mixes", Json::array()},
-            {"rows", Json::array()}};
+            {"rows", Json::array()},
+            {"timelines", Json::array()}};
   for (const AttentionMix& mix : report.mixes) {
     json["mixes"].push_back(
         {{"name", mix.name}, {"token_rows", mix.token_rows}, {"lengths", mix.lengths}});
@@ -110,7 +150,7 @@ std::string attention_bench_json(const AttentionBenchReport& report) {
   for (const AttentionRow& row : report.rows) {
     json["rows"].push_back({{"mix", row.mix},
                             {"dropout", row.dropout},
-                            {"direction", direction(row)},
+                            {"direction", direction(row.is_backward)},
                             {"kernels", row.kernels},
                             {"verified", row.error <= 1},
                             {"error_over_allowed", row.error},
@@ -121,6 +161,21 @@ std::string attention_bench_json(const AttentionBenchReport& report) {
                             {"flops", row.flops},
                             {"flops_per_second", flops_per_second(row)},
                             {"share_of_peak", share_of_peak(report, row)}});
+  }
+  for (const AttentionTimeline& timeline : report.timelines) {
+    Json entry{{"mix", timeline.mix},
+               {"dropout", timeline.dropout},
+               {"direction", direction(timeline.is_backward)},
+               {"groups", Json::array()}};
+    for (const AttentionLaneRow& group : timeline.groups) {
+      entry["groups"].push_back({{"lane", group.span.lane},
+                                 {"sequences", group.span.num_seqs},
+                                 {"longest", group.span.longest_seq_tokens},
+                                 {"alone_us", group.alone_us},
+                                 {"begin_us", group.span.begin_us},
+                                 {"end_us", group.span.end_us}});
+    }
+    json["timelines"].push_back(std::move(entry));
   }
   return json.dump(2) + "\n";
 }

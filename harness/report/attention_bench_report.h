@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/lane_span.h"
+
 namespace bertha {
 
 /// The sequences of one batch.
@@ -25,6 +27,20 @@ struct AttentionRow {
   std::string worst;  // the result that it is in
 };
 
+/// A group of sequences beside the others, and by itself.
+struct AttentionLaneRow {
+  LaneSpan span;
+  double alone_us = 0;
+};
+
+/// The groups of one call of the grouped kernels.
+struct AttentionTimeline {
+  std::string mix;
+  double dropout = 0;
+  bool is_backward = false;
+  std::vector<AttentionLaneRow> groups;
+};
+
 /// What `bertha bench attention` found on one device.
 struct AttentionBenchReport {
   std::string model;
@@ -39,12 +55,15 @@ struct AttentionBenchReport {
   bool peak_is_given = false;        // else measured in this run
   std::vector<AttentionMix> mixes;
   std::vector<AttentionRow> rows;
+  std::vector<AttentionTimeline> timelines;
 };
 
 bool all_verified(const AttentionBenchReport& report);
 
 /// The table for people.
 std::string attention_bench_text(const AttentionBenchReport& report);
+/// For people: what each group's stream did over time.
+std::string attention_lanes_text(const std::vector<AttentionTimeline>& timelines);
 /// The same figures, unrounded, and the lengths, as one JSON object with a newline at its end.
 std::string attention_bench_json(const AttentionBenchReport& report);
 

@@ -4,12 +4,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "kernels/base/lane_span.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
+
+class LaneRecorder;
 
 /// Choices between kernels that compute the same; the defaults are the measured best.
 struct CudaOptions {
@@ -30,6 +34,8 @@ struct CudaOptions {
   bool tune_gemms = false;
   /// Multiprocessors that products plan for, where communication holds the others; 0 = all.
   int gemm_multiprocessors = 0;
+  /// Records the groups of grouped attention, see time_attention_lanes(); null: nothing.
+  LaneRecorder* attention_recorder = nullptr;
 };
 
 /// GPUs that this process sees; 0 where there is no driver.
@@ -54,6 +60,13 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, DType io, int64_t head_size,
                               int64_t max_seq_tokens);
+
+/// Runs `attention`, which does one attention with the operations it gets, some sixty times with
+/// the grouped kernels, and returns the spans of its groups in the run of median length.
+///
+/// Blocks    the host, until that is done.
+std::vector<LaneSpan> time_attention_lanes(Device& device, Stream& stream,
+                                           const std::function<void(Ops&)>& attention);
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and
 /// writes the fastest to the file `path` (what else the file has of this GPU model and library

@@ -10,6 +10,7 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/types.cuh"
@@ -109,13 +110,18 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
                ", want at most ", kPlainHeadSize);
   const std::vector<SequenceGroup> sorted = by_length(groups);
   const int count = static_cast<int>(sorted.size());
+  LaneRecorder* const recorder = context.options.attention_recorder;
+  if (recorder != nullptr) recorder->start(context.stream);
   context.attention_lanes.fork(count);
   for (int i = 0; i < count; ++i) {
     const SequenceGroup& group = sorted[static_cast<size_t>(i)];
     params.batch.first_seq = static_cast<int>(group.first_seq);
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);
-    work(AttentionLaunch{context.attention_lanes.stream(i), dtype, group.bucket_tokens}, params);
+    const cudaStream_t stream = context.attention_lanes.stream(i);
+    if (recorder != nullptr) recorder->begin(i % AttentionLanes::kLanes, stream, group);
+    work(AttentionLaunch{stream, dtype, group.bucket_tokens}, params);
+    if (recorder != nullptr) recorder->end(stream);
   }
   pad(context.attention_lanes.stream(std::max(count - 1, 0)));
   context.attention_lanes.join();

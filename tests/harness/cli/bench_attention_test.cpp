@@ -104,6 +104,12 @@ TEST_F(BenchAttentionTest, ADumpHasWhatWentInAndCameOut) {
   }
 }
 
+TEST_F(BenchAttentionTest, TheCpuHasNoStreamsToShow) {
+  const Ran ran = run({"--lanes"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("the CPU backend has no streams to show"));
+}
+
 TEST_F(BenchAttentionTest, SeveralRanksAreRefused) {
   const Ran ran = run_bertha_on_ranks(2, {"bench", "attention", "--config", config_});
   EXPECT_EQ(ran.code, 2);

@@ -38,7 +38,22 @@ AttentionBenchReport example() {
                     .times_us = {400},
                     .flops = 80e9,
                     .error = 0.25,
-                    .worst = "dqkv"}}};
+                    .worst = "dqkv"}},
+          .timelines = {{.mix = "all 512",
+                         .dropout = 0.1,
+                         .is_backward = false,
+                         .groups = {{.span = {.lane = 0,
+                                              .num_seqs = 3,
+                                              .longest_seq_tokens = 512,
+                                              .begin_us = 0,
+                                              .end_us = 60},
+                                     .alone_us = 50},
+                                    {.span = {.lane = 1,
+                                              .num_seqs = 20,
+                                              .longest_seq_tokens = 128,
+                                              .begin_us = 30,
+                                              .end_us = 120},
+                                     .alone_us = 81.25}}}}};
 }
 
 TEST(AttentionBenchText, HasARowForEveryDirectionAndKernels) {
@@ -74,6 +89,21 @@ TEST(AttentionBenchText, OfOneKindOfKernelsThereIsNoChoiceToName) {
   EXPECT_THAT(text, HasSubstr("peak: a large product, given, 800.0"));
 }
 
+TEST(AttentionLanesText, ShowsWhenEachGroupRanBesideItsTimeAlone) {
+  const std::string text = attention_lanes_text(example().timelines);
+  EXPECT_THAT(text, HasSubstr("lanes of the grouped kernels, all 512, dropout 0.10, forward: "
+                              "120.0 us; each group by itself, summed: 131.2 us\n"));
+  const auto bar = [](size_t before, size_t length) {
+    return "|" + std::string(before, ' ') + std::string(length, '=') +
+           std::string(60 - before - length, ' ') + "|\n";
+  };
+  EXPECT_THAT(text, HasSubstr("         0         3       512      50.0       0.0      60.0 " +
+                              bar(0, 30)));
+  EXPECT_THAT(text, HasSubstr("         1        20       128      81.2      30.0     120.0 " +
+                              bar(15, 45)));
+  EXPECT_EQ(attention_lanes_text({}), "");
+}
+
 TEST(AttentionBenchJson, HasTheLengthsAndTheFiguresOfEachRow) {
   const auto json = nlohmann::json::parse(attention_bench_json(example()));
   EXPECT_EQ(json["chosen"], "grouped");
@@ -87,6 +117,8 @@ TEST(AttentionBenchJson, HasTheLengthsAndTheFiguresOfEachRow) {
   EXPECT_DOUBLE_EQ(json["rows"][1]["share_of_peak"], 0.25);
   EXPECT_EQ(json["rows"][1]["kernels"], "persistent");
   EXPECT_EQ(json["rows"][1]["direction"], "backward");
+  EXPECT_EQ(json["timelines"][0]["groups"][1]["begin_us"], 30);
+  EXPECT_EQ(json["timelines"][0]["groups"][1]["alone_us"], 81.25);
 }
 
 }  // namespace
