@@ -48,6 +48,13 @@ __device__ __forceinline__ void load_transposed(uint32_t (&to)[4], uint32_t addr
                : "r"(address));
 }
 
+/// The other way round: stores four 8x8 matrices, lanes 8i .. 8i + 7 give the rows of matrix i.
+__device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
 /// sum += a b for a 16x16 tile of a and a 16x8 tile of b.
 template <class T>
 __device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,

@@ -6,7 +6,6 @@ namespace bertha {
 namespace {
 
 constexpr int kBoxColumns = 64;  // 128 bytes, the width of the swizzle
-constexpr int64_t kElementBytes = 2;
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
@@ -24,27 +23,64 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
+/// The map of a row-major matrix in boxes.
+struct Matrix {
+  CUtensorMapDataType type;
+  const void* data;
+  int64_t rows;
+  int64_t columns;
+  int64_t element_bytes;
+  int box_columns;
+  int box_rows;
+  CUtensorMapSwizzle swizzle;
+};
+
+CUtensorMap tensor_map(const Matrix& of) {
+  static const Encode encode = find_encode();
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(of.columns),
+                                static_cast<cuuint64_t>(of.rows)};
+  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(of.columns * of.element_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(of.box_columns),
+                            static_cast<cuuint32_t>(of.box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  CUtensorMap map;
+  const CUresult result =
+      encode(&map, of.type, 2, const_cast<void*>(of.data), extents, row_bytes, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, of.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of [", of.rows, ", ", of.columns,
+               "] in boxes of [", of.box_rows, ", ", of.box_columns, "]: the driver answers ",
+               static_cast<int>(result));
+  return map;
+}
+
 }  // namespace
 
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows) {
   BERTHA_CHECK(dtype == DType::kF16 || dtype == DType::kBF16, "tensor map of ", name(dtype),
                ", want f16 or bf16");
-  static const Encode encode = find_encode();
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(columns * kElementBytes)};
-  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  CUtensorMap map;
-  const CUresult result = encode(
-      &map,
-      dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-      const_cast<void*>(data), extents, row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of [", rows, ", ", columns, "] in boxes of ",
-               box_rows, " rows: the driver answers ", static_cast<int>(result));
-  return map;
+  return tensor_map({.type = dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                     .data = data,
+                     .rows = rows,
+                     .columns = columns,
+                     .element_bytes = 2,
+                     .box_columns = kBoxColumns,
+                     .box_rows = box_rows,
+                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,
+                             int box_rows) {
+  return tensor_map({.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
+                     .data = data,
+                     .rows = rows,
+                     .columns = columns,
+                     .element_bytes = 4,
+                     .box_columns = box_columns,
+                     .box_rows = box_rows,
+                     .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
 }
 
 }  // namespace bertha

@@ -19,4 +19,12 @@ namespace bertha {
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);
 
+/// The same for a row-major matrix [rows, columns] of u32, in boxes of box_columns columns, not
+/// swizzled.
+///
+/// Needs     data at a multiple of 16 bytes; columns and box_columns multiples of 4, at most 256 of
+///           a box each way.
+CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,
+                             int box_rows);
+
 }  // namespace bertha
