@@ -270,10 +270,33 @@ std::vector<T> part_of(const Case& c, const std::vector<T>& qkv, int64_t part) {
   return values;
 }
 
-void expect_matches_reference(const Case& c) {
+using Variant = CudaOptions::AttentionVariant;
+
+/// The kernels of one variant, made once per program.
+const TestBackend& kernels(Variant variant) {
+  static const TestBackend grouped = make_gpu({.attention = Variant::kGrouped});
+  static const TestBackend persistent = make_gpu({.attention = Variant::kPersistent});
+  switch (variant) {
+    case Variant::kGrouped:
+      return grouped;
+    case Variant::kPersistent:
+      return persistent;
+    case Variant::kAuto:
+      break;
+  }
+  return gpu();
+}
+
+/// Element types that a variant serves.
+std::vector<DType> dtypes(Variant variant) {
+  if (variant == Variant::kGrouped) return {std::begin(kIoTypes), std::end(kIoTypes)};
+  return {DType::kF16, DType::kBF16};
+}
+
+void expect_matches_reference(Variant variant, const Case& c) {
   const Inputs inputs(c);
   const Reference want = reference_of(c, inputs.qkv, inputs.dout);
-  const Results got = run(gpu(), c, inputs);
+  const Results got = run(kernels(variant), c, inputs);
   const double u = rounding(c.dtype);
   expect_close(got.out.values, want.out, tolerance::attention_out(u), c.text() + ": out");
   expect_close(got.lse.values, want.lse, tolerance::kAttentionF32, c.text() + ": lse", 8.0);
@@ -298,19 +321,28 @@ void expect_matches_reference(const Case& c) {
 const std::vector<int64_t> kLengths = {0,   1,   7,   33,  64,  65,  127, 128,
                                        129, 200, 256, 257, 383, 384, 511, 512};
 
-TEST(CudaAttention, EveryLengthAloneMatchesF64) {
+class CudaAttention : public ::testing::TestWithParam<Variant> {};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaAttention,
+                         ::testing::Values(Variant::kGrouped, Variant::kPersistent),
+                         [](const auto& variant) {
+                           return variant.param == Variant::kGrouped ? "Grouped" : "Persistent";
+                         });
+
+TEST_P(CudaAttention, EveryLengthAloneMatchesF64) {
   for (const int64_t length : kLengths) {
-    for (const DType dtype : kIoTypes) {
+    for (const DType dtype : dtypes(GetParam())) {
       expect_matches_reference(
-          {.lengths = {length}, .padding = 5, .dtype = dtype, .probability = 0.1f});
+          GetParam(), {.lengths = {length}, .padding = 5, .dtype = dtype, .probability = 0.1f});
     }
   }
 }
 
-TEST(CudaAttention, MixedBatchesMatchF64) {
-  for (const DType dtype : kIoTypes) {
+TEST_P(CudaAttention, MixedBatchesMatchF64) {
+  for (const DType dtype : dtypes(GetParam())) {
     for (const float probability : {0.0f, 0.1f, 0.5f}) {
-      expect_matches_reference({.lengths = {1, 0, 33, 127, 7, 129, 200, 0, 257, 300, 512, 511, 64},
+      expect_matches_reference(GetParam(),
+                               {.lengths = {1, 0, 33, 127, 7, 129, 200, 0, 257, 300, 512, 511, 64},
                                 .padding = 37,
                                 .heads = 2,
                                 .dtype = dtype,
@@ -319,42 +351,68 @@ TEST(CudaAttention, MixedBatchesMatchF64) {
   }
 }
 
-TEST(CudaAttention, HeadSizesMatchF64) {
+TEST(CudaGroupedAttention, HeadSizesMatchF64) {
   for (const DType dtype : kIoTypes) {
     for (const int64_t head_size : {1, 7, 32, 80, 128}) {
-      expect_matches_reference({.lengths = {0, 65, 97, 130, 33, 1},
-                                .padding = 3,
-                                .heads = 3,
-                                .head_size = head_size,
-                                .max_seq_tokens = 160,
-                                .dtype = dtype,
-                                .probability = 0.1f});
+      expect_matches_reference(Variant::kGrouped, {.lengths = {0, 65, 97, 130, 33, 1},
+                                                   .padding = 3,
+                                                   .heads = 3,
+                                                   .head_size = head_size,
+                                                   .max_seq_tokens = 160,
+                                                   .dtype = dtype,
+                                                   .probability = 0.1f});
     }
   }
 }
 
-TEST(CudaAttention, SixteenHeadsOfShortSequencesMatchF64) {
-  for (const DType dtype : kIoTypes) {
-    expect_matches_reference({.lengths = {128, 17, 90, 64, 100},
-                              .padding = 113,
-                              .heads = 16,
-                              .max_seq_tokens = 128,
-                              .dtype = dtype,
-                              .probability = 0.1f});
+TEST_P(CudaAttention, SixteenHeadsOfShortSequencesMatchF64) {
+  for (const DType dtype : dtypes(GetParam())) {
+    expect_matches_reference(GetParam(), {.lengths = {128, 17, 90, 64, 100},
+                                          .padding = 113,
+                                          .heads = 16,
+                                          .max_seq_tokens = 128,
+                                          .dtype = dtype,
+                                          .probability = 0.1f});
   }
 }
 
-TEST(CudaAttention, LongSequencesMatchF64) {
+/// More sequences than the list of the persistent kernels sorts.
+TEST_P(CudaAttention, ManyShortSequencesMatchF64) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 1100; ++i) lengths.push_back(1 + i % 3);
+  lengths[500] = 0;
+  lengths[1099] = 70;
+  for (const DType dtype : dtypes(GetParam())) {
+    expect_matches_reference(
+        GetParam(),
+        {.lengths = lengths, .padding = 3, .heads = 2, .dtype = dtype, .probability = 0.1f});
+  }
+}
+
+/// 60 bytes of mask a row: what the tensor copy cannot take, other kernels serve.
+TEST(CudaAutoAttention, MaskRowsOffTheGridMatchF64) {
+  for (const DType dtype : kIoTypes) {
+    expect_matches_reference(Variant::kAuto, {.lengths = {0, 65, 97, 130, 33, 1},
+                                              .padding = 3,
+                                              .heads = 3,
+                                              .max_seq_tokens = 160,
+                                              .dtype = dtype,
+                                              .probability = 0.1f});
+  }
+}
+
+TEST(CudaGroupedAttention, LongSequencesMatchF64) {
   for (const DType dtype : kIoTypes) {
     expect_matches_reference(
+        Variant::kGrouped,
         {.lengths = {700, 1000}, .max_seq_tokens = 1024, .dtype = dtype, .probability = 0.1f});
   }
 }
 
 /// Scores far from 0 and of both signs: exp overflows where a maximum is not subtracted, and keys
 /// behind the sequence (whose score would be 0) would win over all others.
-TEST(CudaAttention, LargeNegativeScoresStayFinite) {
-  for (const DType dtype : kIoTypes) {
+TEST_P(CudaAttention, LargeNegativeScoresStayFinite) {
+  for (const DType dtype : dtypes(GetParam())) {
     const Case c{.lengths = {70, 129}, .padding = 1, .dtype = dtype, .probability = 0.1f};
     Inputs inputs(c);
     for (int64_t token = 0; token < c.live(); ++token) {
@@ -362,7 +420,7 @@ TEST(CudaAttention, LargeNegativeScoresStayFinite) {
       inputs.qkv[token * 3 * 64 + 64] = -100.0f;  // key: scores near -625
     }
     const Reference want = reference_of(c, inputs.qkv, inputs.dout);
-    const Results got = run(gpu(), c, inputs);
+    const Results got = run(kernels(GetParam()), c, inputs);
     // Inner products near 5,000 are sums of f32 with a rounding of 2^-12 each time; some twenty of
     // them in a random walk, times scale, are the relative error of a probability.
     const double u = rounding(c.dtype) + std::ldexp(1.0, -12);
@@ -371,18 +429,18 @@ TEST(CudaAttention, LargeNegativeScoresStayFinite) {
   }
 }
 
-TEST(CudaAttention, AnEmptyBatchIsANoOp) {
-  expect_matches_reference({.lengths = {}, .padding = 0});
-  expect_matches_reference({.lengths = {}, .padding = 9});
-  expect_matches_reference({.lengths = {0, 0}, .padding = 9, .probability = 0.1f});
+TEST_P(CudaAttention, AnEmptyBatchIsANoOp) {
+  expect_matches_reference(GetParam(), {.lengths = {}, .padding = 0});
+  expect_matches_reference(GetParam(), {.lengths = {}, .padding = 9});
+  expect_matches_reference(GetParam(), {.lengths = {0, 0}, .padding = 9, .probability = 0.1f});
 }
 
-TEST(CudaAttention, TwoRunsAreBitwiseEqual) {
+TEST_P(CudaAttention, TwoRunsAreBitwiseEqual) {
   const Case c{
       .lengths = {512, 400, 300, 129, 128, 60}, .padding = 31, .heads = 16, .probability = 0.1f};
   const Inputs inputs(c);
-  const Results first = run(gpu(), c, inputs);
-  const Results second = run(gpu(), c, inputs);
+  const Results first = run(kernels(GetParam()), c, inputs);
+  const Results second = run(kernels(GetParam()), c, inputs);
   EXPECT_EQ(first.out.values, second.out.values);
   EXPECT_EQ(first.lse.values, second.lse.values);
   EXPECT_EQ(first.mask.values, second.mask.values);

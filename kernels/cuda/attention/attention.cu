@@ -3,6 +3,7 @@
 // Grouped (choice.h says when): every group of sequences of one length bucket is a launch of its
 // own (two in backward), on its own lane, the longest first: the thread blocks that are left over
 // of one group share the GPU with the next. Padding rows are zeroed by a small kernel beside them.
+// Persistent: one launch for all.
 
 #include <algorithm>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
+#include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/types.cuh"
@@ -89,6 +91,18 @@ bool are_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15u) == 0;
 }
 
+/// The tensor copy takes rows that start at multiples of 16 bytes: A * S / 8 is one for all heads
+/// by fours, and for all S by 128.
+bool has_aligned_rows(const View& mask) {
+  return are_aligned(mask.data) && mask.extent(1) * mask.extent(2) % 16 == 0;
+}
+
+int64_t live_tokens(std::span<const SequenceGroup> groups) {
+  int64_t tokens = 0;
+  for (const SequenceGroup& group : groups) tokens += group.num_tokens;
+  return tokens;
+}
+
 /// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
 AttentionKernels kernels_for(const CudaContext& context, const View& qkv, int64_t max_seq_tokens,
                              bool is_aligned) {
@@ -159,22 +173,31 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
 
 void run_cuda(CudaContext& context, const AttentionBwd& args) {
   if (args.qkv.elements() == 0) return;
-  const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
-  const AttentionBwdParams params{
-      .batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
-      .dropout = dropout_of(args.dropout),
-      .dout = args.dout.data,
-      .qkv = args.qkv.data,
-      .out = args.out.data,
-      .lse = elements<float>(args.lse),
-      .mask = static_cast<const uint32_t*>(args.mask.data),
-      .delta =
-          static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float)))),
-      .dqkv = args.dqkv.data,
-      .scale = args.scale};
+  AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
+                            .dropout = dropout_of(args.dropout),
+                            .dout = args.dout.data,
+                            .qkv = args.qkv.data,
+                            .out = args.out.data,
+                            .lse = elements<float>(args.lse),
+                            .mask = static_cast<const uint32_t*>(args.mask.data),
+                            .dqkv = args.dqkv.data,
+                            .scale = args.scale};
   const bool is_aligned = are_aligned(params.dout, params.qkv, params.out, params.dqkv);
-  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, is_aligned);
-  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent) no_persistent("backward");
+  const AttentionKernels kernels =
+      kernels_for(context, args.qkv, args.max_seq_tokens,
+                  is_aligned && (params.dropout.random == nullptr || has_aligned_rows(args.mask)));
+  const int64_t live = live_tokens(args.groups);
+  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
+    params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
+    return launch_persistent_backward({.stream = context.stream,
+                                       .dtype = args.qkv.dtype,
+                                       .multiprocessors = context.multiprocessors,
+                                       .counter = context.arrivals.get()},
+                                      params, live);
+  }
+  const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
+  params.delta =
+      static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float))));
   const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,

@@ -14,7 +14,7 @@ struct AttentionCall {
   DType io;
   int64_t head_size;       // D
   int64_t max_seq_tokens;  // S: sequences are at most so long
-  bool is_aligned = true;  // every io view starts at a multiple of 16 bytes
+  bool is_aligned = true;  // every io view, and row of a mask, is at a multiple of 16 bytes
 };
 
 /// The kernels of each direction: grouped or persistent, never auto. They save the same things
@@ -35,7 +35,7 @@ struct PersistentKernels {
 
 /// Those of this program.
 inline constexpr PersistentKernels kPersistentKernels{.forward = Persistent::kAbsent,
-                                                      .backward = Persistent::kAbsent};
+                                                      .backward = Persistent::kPreferred};
 
 /// The rule. The grouped kernels serve every call. The persistent ones serve f16 and bf16, head
 /// size 64, S up to 512 and views aligned to 16 bytes, on the one compute capability that

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "kernels/cuda/attention/kernels.h"
+
+namespace bertha {
+
+/// One launch over all sequences of a batch, of as many thread blocks as there are multiprocessors.
+struct PersistentLaunch {
+  cudaStream_t stream;
+  DType dtype;
+  int multiprocessors;
+  uint32_t* counter;  // of items taken (draw_item() in work_list.cuh): 0 before and after
+};
+
+/// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
+/// out at multiples of 16 bytes. Zeroes padding rows too. `params.batch` covers all sequences:
+/// first_seq is 0; longest and tiles_per_head are not used.
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params);
+
+/// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
+/// multiples of 16 bytes, with dropout mask rows too (A * S a multiple of 128). Zeroes the padding
+/// rows of dqkv. `params.batch` as in forward; params.delta is not used. live_tokens: of all
+/// sequences, at least 1.
+void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
+                                int64_t live_tokens);
+
+}  // namespace bertha

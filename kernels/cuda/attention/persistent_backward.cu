@@ -1,0 +1,479 @@
+// Attention backward with wgmma, head size 64, sequences of up to 512 tokens: one persistent
+// launch, 5 products per tile, no sum that crosses a thread block, repeatable bit for bit.
+//
+// A thread block takes (sequence, head) after (sequence, head) off the list of work_list.cuh. It
+// walks over blocks of 128 keys and, inside, over tiles of 64 queries:
+//
+//   warpgroup 0   keys   0 ..  63 of the block    S^T = K Q^T       P^T = exp2(S^T - lse)
+//   warpgroup 1   keys  64 .. 127                 dP^T = V dO^T     dS^T = P^T (mask dP^T - delta)
+//                 each for itself                 dV += kept P^T dO, dK += dS^T Q: left operands in
+//                                                 registers; dQ part = dS K: dS through shared
+//                                                 memory, and added there to dQ, 0 before 1
+//   warp 8        one lane: takes items, starts the copies of Q, dO, mask words, K, V (TMA)
+//   warps 9 - 11  statistics of the next item: lse, and delta = rowsum(dO * O) from global memory;
+//                 in the end zeros behind the last sequence
+//
+// dQ of all tiles stays in shared memory as f32 from one block of keys to the next, laid out by the
+// threads that add to it; with the last block it goes out.
+//
+// Shared    224 KiB: dQ 128 | K, V of a block 32 | 2 stages of Q, dO, mask words 34 | dS 16 |
+//           2 slots of statistics 8 | list of sequences 2, items, barriers
+// Registers of 224 a consumer thread: dK 32, dV 32, K and V as left operands 32, S or P 32, dP 32,
+//           packed P 16 at the widest place; later dQ 32 in place of P and dP. The others get 56.
+//           The sum is that of 384 threads at 168, what the kernel starts with.
+//           ptxas keeps to such budgets only while the roles are one if/else: a trap in a loop that
+//           waits makes it fall back to 168, spill and serialize the products.
+//
+// Barriers  (mbarriers; "full" by the copy engine, "empty" by the 8 consumer warps)
+//   keys_full, keys_empty              K and V of a block of keys
+//   stage_full[2], stage_empty[2]      Q, dO, mask words of a tile
+//   announced[2], released[2]          an item and its statistics, in two slots by turns
+//   statistics_full[2][8]              those of one tile; 4 groups of 16 rows arrive
+//   added[2][4]                        a warp of a warpgroup has added to its part of dQ of a tile.
+//                                      The other warpgroup's warp of the same rows waits for it, so
+//                                      that 0 is ahead of 1 by a tile at most and never behind
+//   kOfWarpgroup + warpgroup           (bar.sync) dS of a tile is free; dS of a tile is there
+//
+// Floors    BERT-large, 96 Wikipedia sequences, T = 24,576: 97 GFLOP in 5 products, 130 us at the
+//           750 TFLOP/s of large products; 430 MB once each, 101 us. Of shared memory a tile of 64
+//           x 64 takes 88 KiB, 704 clocks, where its products take 640.
+// Limits    not profiled yet: 1.8 us a step of two warpgroups (3,100 clocks for two such tiles) and
+//           2.8 us between items, found from lengths of 512 and 128. Sequences with an odd number
+//           of tiles leave warpgroup 1 idle in their last block.
+// Measured  microseconds, median of 30, NVIDIA H200, bf16, 16 heads x 64, T = 24,576, 2026-11-21;
+//           in brackets the grouped kernels (query_gradient_mma.cu) on the same lengths, and
+//           PyTorch 2.11's variable-length FlashAttention-2:
+//             lengths                       no dropout          dropout 0.1
+//             Wikipedia, 96                 308 (477, 685)      327 (570, 760)
+//             48 x 512                      348 (570, 685)      370 (683, 764)
+//             192 x 128                     150 (229, 351)      157 (274, 371)
+// Tried     at Wikipedia with dropout: K and V as left operands from shared memory 4 us more. dK
+//           before dS is stored 4 more. Adding to dQ a tile later, beside the products of the next
+//           scores: 1 less with V from shared memory, which its registers want. Starting the next
+//           scores before dQ is complete: ptxas serializes all products.
+
+#include "kernels/cuda/attention/dropout.cuh"
+#include "kernels/cuda/attention/persistent_backward_producer.cuh"
+#include "kernels/cuda/attention/tensor_map.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/shared_memory.cuh"
+
+namespace bertha {
+namespace backward {
+namespace {
+
+constexpr int kConsumerRegisters = 224;
+constexpr int kProducerRegisters = 56;
+
+// Named barriers: this plus the warpgroup.
+constexpr int kOfWarpgroup = 1;
+
+/// A warp's rows of an accumulator, times `factor`, as left operands of 16 columns each.
+template <class T>
+__device__ __forceinline__ void pack(uint32_t (&left)[kSteps][4], const float (&sum)[32],
+                                     float factor) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = &sum[8 * step + 2 * i];
+      left[step][i] = packed<T>(pair[0] * factor, pair[1] * factor);
+    }
+  }
+}
+
+/// Writes a warp's rows to `own`, 16 rows of a swizzled tile in shared memory.
+__device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[kSteps][4],
+                                           int lane) {
+  const auto by_rows = rows_first<kHeadSize>(lane);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) store_matrices(by_rows.at(own, 0, step), rows[step]);
+}
+
+/// Writes a warp's rows, times `factor`, to rows [first, first + 16) of `to` below `length`, by way
+/// of 2,048 bytes of shared memory that are the warp's own.
+template <class T>
+__device__ __forceinline__ void write_rows(const float (&sum)[32], float factor, unsigned char* own,
+                                           T* to, int64_t stride, int first, int length, int lane) {
+  uint32_t rows[kSteps][4];
+  pack<T>(rows, sum, factor);
+  __syncwarp();
+  store_rows(shared_address(own), rows, lane);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWarpRows / 4; ++i) {
+    const int row = 4 * i + lane / 8;
+    const int chunk = lane % 8;
+    if (first + row < length) {
+      *reinterpret_cast<uint4*>(to + (first + row) * stride + chunk * 8) =
+          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
+    }
+  }
+  __syncwarp();
+}
+
+/// One of the two warpgroups that compute.
+template <class T, bool kDropout>
+class Consumer {
+ public:
+  __device__ __forceinline__ Consumer(const Arguments& of, Shared& shared, int warpgroup, int warp,
+                                      int lane)
+      : params_(of.params),
+        shared_(shared),
+        warpgroup_(warpgroup),
+        warp_(warp),
+        lane_(lane),
+        scale_(of.params.scale * kLog2E),
+        mask_shift_(31 - (warp % 2 * kWarpRows + 8 + lane / 4)) {}
+
+  __device__ __forceinline__ void run() {
+    for (int count = 0;; ++count) {
+      slot_ = count % kSlots;
+      slot_parity_ = parity_of(count, kSlots);
+      barrier_wait(at(shared_.announced[slot_]), slot_parity_);
+      const int tiles = item().tiles();
+      if (tiles == 0) return;
+      for (int first = 0; first < tiles; first += kConsumers) {
+        barrier_wait(at(shared_.keys_full), parity_of(key_blocks_, 1));
+        ++key_blocks_;
+        if (first + warpgroup_ < tiles) {
+          walk_queries(first + warpgroup_, tiles);
+        } else {
+          watch_queries(tiles);
+        }
+      }
+      arrive(shared_.released[slot_]);
+    }
+  }
+
+ private:
+  // Read again where it is needed: registers are scarce.
+  __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
+
+  /// Once for the warp.
+  __device__ __forceinline__ void arrive(const uint64_t& barrier) {
+    __syncwarp();
+    if (lane_ == 0) barrier_arrive(at(barrier));
+  }
+  __device__ __forceinline__ void sync_warpgroup() {
+    barrier_of_threads(kOfWarpgroup + warpgroup_, kWarpgroupThreads);
+  }
+  __device__ __forceinline__ void wait_for_stage() {
+    barrier_wait(at(shared_.stage_full[stages_ % kStages]), parity_of(stages_, kStages));
+  }
+  /// The warpgroups add to a tile of dQ by turns: 0, then 1.
+  __device__ __forceinline__ void wait_for_turn() {
+    const int behind = warpgroup_ == 0 ? 1 : 0;
+    barrier_wait(at(shared_.added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
+  }
+  __device__ __forceinline__ void give_turn() { arrive(shared_.added[warpgroup_][warp_]); }
+
+  /// Part `part` of dqkv, at the first token of the item.
+  __device__ __forceinline__ T* gradient(int part) const {
+    const int64_t row = item().begin;
+    return static_cast<T*>(params_.dqkv) +
+           ((3 * row + part) * params_.batch.heads + item().head) * kHeadSize;
+  }
+  __device__ __forceinline__ int64_t gradient_stride() const {
+    return int64_t{3} * params_.batch.heads * kHeadSize;
+  }
+
+  /// Without keys of its own.
+  __device__ __forceinline__ void watch_queries(int tiles) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait_for_stage();
+      arrive(shared_.stage_empty[stages_ % kStages]);
+      wait_for_turn();
+      give_turn();
+      ++stages_;
+    }
+    arrive(shared_.keys_empty);
+  }
+
+  /// All queries against a tile of keys.
+  __device__ __forceinline__ void walk_queries(int key_tile, int tiles) {
+    const uint32_t keys = at(shared_.keys[warpgroup_]);
+    const uint32_t dscore_tile = at(shared_.dscores[warpgroup_]);
+    const int keys_left = item().length - key_tile * kTileRows;
+    constexpr Inner kColumns = Inner::kColumns;
+    constexpr Inner kRows = Inner::kRows;
+    float dkey[32] = {};    // of keep / scale * dS^T Q
+    float dvalue[32] = {};  // of keep * P^T dO
+    uint32_t key_rows[kSteps][4];
+    uint32_t value_rows[kSteps][4];
+    const auto by_rows = rows_first<kHeadSize>(lane_);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      load_matrices(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
+      load_matrices(value_rows[step],
+                    by_rows.at(at(shared_.values[warpgroup_]), warp_ * kWarpRows, step));
+    }
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int stage = stages_ % kStages;
+      const uint32_t queries = at(shared_.stage[stage].query);
+      const uint32_t douts = at(shared_.stage[stage].dout);
+      wait_for_stage();
+      // Later blocks of keys find all there.
+      if (key_tile < kConsumers) {
+        barrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
+      }
+      float scores[32];
+      float slopes[32];  // of the kept probabilities, then of the scores
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kColumns>(scores, key_rows[step], wgmma_tile<kColumns>(queries, step),
+                                    step > 0);
+      }
+      wgmma_commit();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step], wgmma_tile<kColumns>(douts, step),
+                                    step > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      hold_registers(scores);
+
+      uint32_t kept[kSteps][4];
+      exponentiate(scores, kept, tile, stage, keys_left);
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_tile<kRows>(douts, step), 1);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      hold_registers(slopes);
+
+      differentiate(slopes, scores, tile);
+      uint32_t dscores[kSteps][4];
+      pack<T>(dscores, slopes, 1.0f);
+      sync_warpgroup();  // nobody reads the dS of the tile before any more
+      store_rows(dscore_tile + warp_ * kWarpRows * kRowBytes, dscores, lane_);
+      fence_proxy_async();
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_tile<kRows>(queries, step), 1);
+      }
+      wgmma_commit();
+      sync_warpgroup();  // dS is there
+      float dquery[32];
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows, kRows>(dquery, wgmma_tile<kRows>(dscore_tile, step),
+                                        wgmma_tile<kRows>(keys, step), step > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      hold_registers(dquery);
+      hold_registers(dkey);
+      hold_registers(dvalue);
+      arrive(shared_.stage_empty[stage]);
+      wait_for_turn();
+      add_queries(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
+      give_turn();
+      ++stages_;
+    }
+    arrive(shared_.keys_empty);
+    sync_warpgroup();  // nobody reads dS any more
+    unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
+    const int first_row = key_tile * kTileRows + warp_ * kWarpRows;
+    write_rows(dkey, params_.scale / params_.dropout.keep, own, gradient(1), gradient_stride(),
+               first_row, item().length, lane_);
+    write_rows(dvalue, 1.0f / params_.dropout.keep, own, gradient(2), gradient_stride(), first_row,
+               item().length, lane_);
+  }
+
+  /// Scores become probabilities, negative where they are dropped; kept: the others, packed.
+  __device__ __forceinline__ void exponentiate(float (&scores)[32], uint32_t (&kept)[kSteps][4],
+                                               int tile, int stage, int keys_left) {
+    if (keys_left < kTileRows) {
+      const int row = warp_ * kWarpRows + lane_ / 4;
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        if (row + i / 2 % 2 * 8 >= keys_left) scores[i] = -kInfinity;
+      }
+    }
+    const int query = lane_ % 4 * 2;
+    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + query];
+    const uint32_t* mask = &shared_.mask[stage][query][2 * warpgroup_ + warp_ / 2];
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
+      uint32_t words[2][2];  // [query][key], the decision in the highest bit
+      if constexpr (kDropout) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          words[i][1] = mask[(8 * column + i) * kMaskWords] << mask_shift_;
+          words[i][0] = words[i][1] << 8;
+        }
+      }
+      float positive[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& p = scores[4 * column + i];
+        p = exp2_approximate(p * scale_ - (i % 2 == 0 ? two.x : two.z));
+        positive[i] = p;
+        if constexpr (kDropout) {
+          constexpr uint32_t kSign = 0x80000000u;
+          p = __uint_as_float(logic_of_three<0xAE>(words[i % 2][i / 2], kSign, __float_as_uint(p)));
+          positive[i] = fmaxf(p, 0.0f);
+        }
+      }
+      kept[column / 2][column % 2 * 2] = packed<T>(positive[0], positive[1]);
+      kept[column / 2][column % 2 * 2 + 1] = packed<T>(positive[2], positive[3]);
+    }
+  }
+
+  /// Slopes of kept probabilities become those of the scores: P (mask dP - delta).
+  __device__ __forceinline__ void differentiate(float (&slopes)[32], const float (&signed_p)[32],
+                                                int tile) {
+    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + lane_ % 4 * 2];
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float p = signed_p[4 * column + i];
+        float& slope = slopes[4 * column + i];
+        const float delta = i % 2 == 0 ? two.y : two.w;
+        if constexpr (kDropout) {
+          slope = fmaxf(p, 0.0f) * slope - fabsf(p) * delta;
+        } else {
+          slope = p * (slope - delta);
+        }
+      }
+    }
+  }
+
+  /// Adds to a tile of dQ what the tile of keys gives; with the last keys it goes out.
+  __device__ __forceinline__ void add_queries(float (&sum)[32], int tile, bool is_first,
+                                              bool is_last) {
+    float4(&own)[8][kWarpThreads] = shared_.dquery[tile][warp_];
+    if (!is_first) {
+#pragma unroll
+      for (int column = 0; column < 8; ++column) {
+        const float4 before = own[column][lane_];
+        sum[4 * column] += before.x;
+        sum[4 * column + 1] += before.y;
+        sum[4 * column + 2] += before.z;
+        sum[4 * column + 3] += before.w;
+      }
+    }
+    if (is_last) {
+      write_rows(sum, params_.scale / params_.dropout.keep, reinterpret_cast<unsigned char*>(&own),
+                 gradient(0), gradient_stride(), tile * kTileRows + warp_ * kWarpRows,
+                 item().length, lane_);
+      return;
+    }
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      own[column][lane_] = {sum[4 * column], sum[4 * column + 1], sum[4 * column + 2],
+                            sum[4 * column + 3]};
+    }
+  }
+
+  const AttentionBwdParams& params_;
+  Shared& shared_;
+  int warpgroup_;
+  int warp_;  // of the warpgroup
+  int lane_;
+  float scale_;     // of exp2
+  int mask_shift_;  // of the lane's second key to the highest bit of a mask word
+  int slot_ = 0;    // of the item
+  uint32_t slot_parity_ = 0;
+  int stages_ = 0;      // so far
+  int key_blocks_ = 0;  // so far
+};
+
+__device__ __forceinline__ void init_barriers(Shared& shared) {
+  constexpr int kConsumerWarps = kConsumers * kWarps;
+  barrier_init(at(shared.keys_full), 1);
+  barrier_init(at(shared.keys_empty), kConsumerWarps);
+  for (int i = 0; i < kStages; ++i) {
+    barrier_init(at(shared.stage_full[i]), 1);
+    barrier_init(at(shared.stage_empty[i]), kConsumerWarps);
+  }
+  for (int i = 0; i < kSlots; ++i) {
+    barrier_init(at(shared.announced[i]), 1);
+    barrier_init(at(shared.released[i]), kConsumerWarps);
+    for (const uint64_t& tile : shared.statistics_full[i]) barrier_init(at(tile), kGroupsOfTile);
+  }
+  for (const auto& warpgroup : shared.added) {
+    for (const uint64_t& warp : warpgroup) barrier_init(at(warp), 1);
+  }
+  fence_barrier_init();
+}
+
+template <class T, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 1)
+    persistent_backward_kernel(const __grid_constant__ Arguments of) {
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  Shared& shared = *reinterpret_cast<Shared*>(shared_bytes);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  // The same in all lanes, and known to be so.
+  const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
+  if (threadIdx.x == 0) init_barriers(shared);
+  shared.order.sort(of.params.batch, reinterpret_cast<uint8_t*>(shared.dquery));
+  __syncthreads();
+  if (warp >= kConsumers * kWarps) {
+    give_registers<kProducerRegisters>();
+    const int role = warp - kConsumers * kWarps;
+    if (role == 0) {
+      if (lane == 0) Producer<kDropout>(of, shared).run();
+    } else {
+      prepare_statistics<T>(of, shared, role - 1, lane);
+      clear_padding(of, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
+    }
+  } else {
+    take_registers<kConsumerRegisters>();
+    Consumer<T, kDropout>(of, shared, warp / kWarps, warp % kWarps, lane).run();
+  }
+}
+
+template <class T, bool kDropout>
+void launch(const PersistentLaunch& on, const Arguments& arguments) {
+  const auto kernel = persistent_backward_kernel<T, kDropout>;
+  allow_shared_bytes(kernel, sizeof(Shared));
+  const AttentionBatch& batch = arguments.params.batch;
+  const int64_t items = int64_t{batch.seqs} * batch.heads;
+  kernel<<<blocks_for(items, 1, on.multiprocessors), kThreads, sizeof(Shared), on.stream>>>(
+      arguments);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+}  // namespace backward
+
+void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
+                                int64_t live_tokens) {
+  using namespace backward;
+  const AttentionBatch& batch = params.batch;
+  const int64_t width = int64_t{batch.heads} * kHeadSize;
+  // Rows behind the last sequence are not in the maps: they come as zeros, whatever they hold.
+  Arguments arguments{
+      .qkv = matrix_tensor_map(on.dtype, params.qkv, live_tokens, 3 * width, kTileRows),
+      .dout = matrix_tensor_map(on.dtype, params.dout, live_tokens, width, kTileRows),
+      .mask = {},
+      .params = params,
+      .counter = on.counter,
+      .live_tokens = live_tokens};
+  const bool has_dropout = params.dropout.random != nullptr;
+  if (has_dropout) {
+    arguments.mask = words_tensor_map(
+        params.mask, live_tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
+  }
+  const auto with_type = [&](auto type) {
+    using T = typename decltype(type)::Type;
+    if (has_dropout) return launch<T, true>(on, arguments);
+    launch<T, false>(on, arguments);
+  };
+  if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
+  with_type(TypeTag<__nv_bfloat16>{});
+}
+
+}  // namespace bertha

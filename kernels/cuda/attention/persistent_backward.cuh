@@ -1,0 +1,91 @@
+#pragma once
+
+// What the roles of persistent_backward.cu share: its thread block, its shared memory, its
+// barriers.
+
+#include "kernels/cuda/attention/barrier.cuh"
+#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/attention/wgmma.cuh"
+#include "kernels/cuda/attention/work_list.cuh"
+
+namespace bertha::backward {
+
+inline constexpr int kHeadSize = 64;
+inline constexpr int kMostTiles = 8;  // of kTileRows queries or keys, in a sequence
+inline constexpr int kRowBytes = 2 * kHeadSize;
+inline constexpr int kTileBytes = kTileRows * kRowBytes;
+inline constexpr int kSteps = kHeadSize / 16;  // of a product over 64 inner indices
+inline constexpr int kWarpRows = 16;           // of an accumulator
+
+inline constexpr int kConsumers = 2;  // warpgroups that compute, a tile of keys each
+inline constexpr int kWarps = 4;      // of a warpgroup
+inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
+inline constexpr int kStages = 2;     // tiles of queries in shared memory
+inline constexpr int kSlots = 2;      // items whose statistics are there
+inline constexpr int kMaskWords = 4;  // of a query for a block of keys
+inline constexpr int kMaskBytes = kTileRows * kMaskWords * 4;
+
+// A warp of the statistics takes 16 rows at a time: 4 rows a load, 4 loads under way.
+inline constexpr int kStatisticsWarps = 3;
+inline constexpr int kGroupRows = 16;
+inline constexpr int kGroupsOfTile = kTileRows / kGroupRows;
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+inline constexpr float kInfinity = __builtin_huge_valf();
+
+/// What a query brings to its column of scores.
+struct Statistics {
+  float lse;    // in units of log2; infinity behind the sequence: its probabilities are 0
+  float delta;  // keep * rowsum(dO * O)
+};
+
+/// Shared memory of a thread block. Whose barriers are for what: header of persistent_backward.cu.
+struct alignas(1024) Shared {
+  float4 dquery[kMostTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
+  unsigned char keys[kConsumers][kTileBytes];
+  unsigned char values[kConsumers][kTileBytes];
+  struct {
+    unsigned char query[kTileBytes];
+    unsigned char dout[kTileBytes];
+  } stage[kStages];
+  unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
+  uint32_t mask[kStages][kTileRows][kMaskWords];
+  Statistics statistics[kSlots][kMostTiles * kTileRows];
+  AttentionItem items[kSlots];
+  WorkOrder order;
+  uint64_t keys_full;
+  uint64_t keys_empty;
+  uint64_t stage_full[kStages];
+  uint64_t stage_empty[kStages];
+  uint64_t announced[kSlots];
+  uint64_t released[kSlots];
+  uint64_t statistics_full[kSlots][kMostTiles];
+  uint64_t added[kConsumers][kWarps];
+};
+constexpr int kMostSharedBytes = 227 * 1024;  // that a thread block can have
+static_assert(sizeof(Shared) <= kMostSharedBytes);
+
+/// Goes to the kernel by value.
+struct Arguments {
+  CUtensorMap qkv;
+  CUtensorMap dout;
+  CUtensorMap mask;  // without dropout: nothing
+  AttentionBwdParams params;
+  uint32_t* counter;    // of work_list.cuh
+  int64_t live_tokens;  // of all sequences
+
+  __device__ __forceinline__ int items() const { return params.batch.seqs * params.batch.heads; }
+};
+
+/// Parity of use number `count`, from 0, of one of `places` that are used by turns.
+__device__ __forceinline__ uint32_t parity_of(int count, int places) {
+  return static_cast<uint32_t>(count / places % 2);
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t at(const T& in_shared) {
+  return shared_address(&in_shared);
+}
+
+}  // namespace bertha::backward

@@ -1,0 +1,171 @@
+#pragma once
+
+// The roles of persistent_backward.cu that feed the consumers.
+
+#include "kernels/cuda/attention/persistent_backward.cuh"
+
+namespace bertha::backward {
+
+/// The lane that takes items and starts copies, ahead of the consumers by what has room.
+template <bool kDropout>
+class Producer {
+ public:
+  __device__ __forceinline__ Producer(const Arguments& of, Shared& shared)
+      : of_(of), shared_(shared), index_(static_cast<int>(blockIdx.x)) {}
+
+  __device__ __forceinline__ void run() {
+    AttentionItem item = take();
+    announce(item);
+    while (item.length > 0) {
+      const int tiles = item.tiles();
+      AttentionItem next;
+      int steps = 0;
+      for (int key_tile = 0; key_tile < tiles; key_tile += kConsumers) {
+        for (int tile = 0; tile < tiles; ++tile) {
+          copy_queries(item, tile, key_tile);
+          // Behind the first queries, because they find room earlier.
+          if (tile == 0) copy_keys(item, key_tile, min(kConsumers, tiles - key_tile));
+          // From the third step on the consumers are at this item, so that the slot of the one
+          // before it is free: the statistics of the next can begin without anybody waiting.
+          if (++steps == kStages + 1) announce(next = take());
+        }
+      }
+      if (steps <= kStages) announce(next = take());
+      item = next;
+    }
+  }
+
+ private:
+  /// The next item that has tokens; one without when there is none.
+  __device__ __forceinline__ AttentionItem take() {
+    while (index_ < of_.items()) {
+      const AttentionItem item = shared_.order.item(of_.params.batch, index_);
+      index_ = draw_item(of_.counter, of_.items());
+      if (item.length > 0) return item;
+    }
+    return {};
+  }
+
+  __device__ __forceinline__ void announce(const AttentionItem& item) {
+    const int slot = announced_ % kSlots;
+    barrier_wait(at(shared_.released[slot]), parity_of(announced_ + kSlots, kSlots));
+    shared_.items[slot] = item;
+    barrier_arrive(at(shared_.announced[slot]));
+    ++announced_;
+  }
+
+  __device__ __forceinline__ void copy_queries(const AttentionItem& item, int tile, int key_tile) {
+    const int stage = stages_ % kStages;
+    const uint32_t full = at(shared_.stage_full[stage]);
+    const int row = item.begin + tile * kTileRows;
+    barrier_wait(at(shared_.stage_empty[stage]), parity_of(stages_ + kStages, kStages));
+    barrier_arrive_expecting(full, 2 * kTileBytes + (kDropout ? kMaskBytes : 0));
+    copy_box_async(at(shared_.stage[stage].query), of_.qkv, item.head * kHeadSize, row, full);
+    copy_box_async(at(shared_.stage[stage].dout), of_.dout, item.head * kHeadSize, row, full);
+    if constexpr (kDropout) {
+      const int first_word = item.head * of_.params.batch.mask_words + key_tile * kTileRows / 32;
+      copy_box_async(at(shared_.mask[stage]), of_.mask, first_word, row, full);
+    }
+    ++stages_;
+  }
+
+  __device__ __forceinline__ void copy_keys(const AttentionItem& item, int key_tile, int tiles) {
+    const int heads = of_.params.batch.heads;
+    const uint32_t full = at(shared_.keys_full);
+    barrier_wait(at(shared_.keys_empty), parity_of(key_blocks_ + 1, 1));
+    barrier_arrive_expecting(full, static_cast<uint32_t>(2 * tiles * kTileBytes));
+    for (int i = 0; i < tiles; ++i) {
+      const int row = item.begin + (key_tile + i) * kTileRows;
+      copy_box_async(at(shared_.keys[i]), of_.qkv, (heads + item.head) * kHeadSize, row, full);
+      copy_box_async(at(shared_.values[i]), of_.qkv, (2 * heads + item.head) * kHeadSize, row,
+                     full);
+    }
+    ++key_blocks_;
+  }
+
+  const Arguments& of_;
+  Shared& shared_;
+  int index_;           // of the item to take next
+  int announced_ = 0;   // items
+  int stages_ = 0;      // filled
+  int key_blocks_ = 0;  // copied
+};
+
+/// lse and delta of 16 rows, by a warp; 8 lanes read a row of dO and of O.
+template <class T>
+__device__ __forceinline__ void write_statistics(const AttentionBwdParams& params,
+                                                 const AttentionItem& item, int first_row,
+                                                 Statistics* to, int lane) {
+  constexpr int kRowsPerLoad = 4;
+  constexpr int kLoads = kGroupRows / kRowsPerLoad;
+  const int64_t stride = int64_t{params.batch.heads} * kHeadSize;
+  const int row = first_row + lane / 8;
+  const int64_t first = (item.begin + row) * stride + item.head * kHeadSize + lane % 8 * 8;
+  const T* out = static_cast<const T*>(params.out) + first;
+  const T* dout = static_cast<const T*>(params.dout) + first;
+  uint4 out_bits[kLoads];
+  uint4 dout_bits[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    out_bits[i] = dout_bits[i] = uint4{};
+    if (row + i * kRowsPerLoad < item.length) {
+      out_bits[i] = __ldg(reinterpret_cast<const uint4*>(out + i * kRowsPerLoad * stride));
+      dout_bits[i] = __ldg(reinterpret_cast<const uint4*>(dout + i * kRowsPerLoad * stride));
+    }
+  }
+  float lse = kInfinity;
+  if (lane < kGroupRows && first_row + lane < item.length) {
+    lse = kLog2E * params.lse[item.head * params.batch.tokens + item.begin + first_row + lane];
+  }
+  float delta = 0.0f;  // of row `lane`
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const T* o = reinterpret_cast<const T*>(&out_bits[i]);
+    const T* d = reinterpret_cast<const T*>(&dout_bits[i]);
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum += to_float(o[j]) * to_float(d[j]);
+#pragma unroll
+    for (int distance = 4; distance > 0; distance /= 2) {
+      sum += __shfl_xor_sync(kFullWarp, sum, distance);
+    }
+    // Row 4 i + r is in lanes 8 r to 8 r + 7.
+    const float of_row = __shfl_sync(kFullWarp, sum, lane % kRowsPerLoad * 8);
+    if (lane / kRowsPerLoad == i) delta = of_row;
+  }
+  if (lane < kGroupRows) to[first_row + lane] = {lse, delta * params.dropout.keep};
+}
+
+/// A warp of the statistics, `warp` from 0: those of all items.
+template <class T>
+__device__ __forceinline__ void prepare_statistics(const Arguments& of, Shared& shared, int warp,
+                                                   int lane) {
+  for (int count = 0;; ++count) {
+    const int slot = count % kSlots;
+    barrier_wait(at(shared.announced[slot]), parity_of(count, kSlots));
+    const AttentionItem item = shared.items[slot];
+    if (item.length == 0) return;
+    const int groups = item.tiles() * kGroupsOfTile;
+    // Tiles that the sequence does not have are arrived at too: all have a phase for each item.
+    for (int group = warp; group < kMostTiles * kGroupsOfTile; group += kStatisticsWarps) {
+      if (group < groups) {
+        write_statistics<T>(of.params, item, group * kGroupRows, shared.statistics[slot], lane);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
+    }
+  }
+}
+
+/// Zeroes rows [live_tokens, T) of dqkv.
+__device__ __forceinline__ void clear_padding(const Arguments& of, int thread, int threads) {
+  const AttentionBatch& batch = of.params.batch;
+  const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
+  uint4* chunks = static_cast<uint4*>(of.params.dqkv);
+  for (int64_t i = of.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
+       i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
+    chunks[i] = uint4{};
+  }
+}
+
+}  // namespace bertha::backward

@@ -1,0 +1,70 @@
+#pragma once
+
+// Which (sequence, head) a thread block of a persistent kernel takes next: every block sorts the
+// sequences by 64-row tiles, the longest first, and the blocks draw items off that list by a common
+// counter, so that the short ones at its end fill the gaps that the long ones left.
+
+#include "kernels/cuda/attention/kernels.h"
+
+namespace bertha {
+
+inline constexpr int kTileRows = 64;
+
+/// Sequences that a list sorts. Batches of more are taken in their own order: with so many items
+/// per block the order matters little, and sorting takes time with the square of their number.
+inline constexpr int kSortedSeqs = 1024;
+
+/// Rows of queries and keys of one head of one sequence; the end of the list has no tokens.
+struct alignas(16) AttentionItem {
+  int begin = 0;   // token
+  int length = 0;  // tokens
+  int head = 0;
+  int unused = 0;
+
+  __device__ __forceinline__ int tiles() const { return (length + kTileRows - 1) / kTileRows; }
+};
+
+/// Shared memory of one thread block's list.
+struct WorkOrder {
+  uint16_t seqs[kSortedSeqs];
+
+  /// All threads of the block call this. `tiles`: kSortedSeqs bytes of shared memory, free again
+  /// after the last barrier inside.
+  __device__ __forceinline__ void sort(const AttentionBatch& batch, uint8_t* tiles) {
+    if (batch.seqs > kSortedSeqs) return;
+    const int threads = static_cast<int>(blockDim.x);
+    for (int seq = static_cast<int>(threadIdx.x); seq < batch.seqs; seq += threads) {
+      const int length = batch.cu_seqlens[seq + 1] - batch.cu_seqlens[seq];
+      tiles[seq] = static_cast<uint8_t>((length + kTileRows - 1) / kTileRows);
+    }
+    __syncthreads();
+    for (int seq = static_cast<int>(threadIdx.x); seq < batch.seqs; seq += threads) {
+      const int own = tiles[seq];
+      int before = 0;
+      for (int other = 0; other < batch.seqs; ++other) {
+        before += tiles[other] > own || (tiles[other] == own && other < seq);
+      }
+      seqs[before] = static_cast<uint16_t>(seq);
+    }
+    __syncthreads();
+  }
+
+  /// Item `index` below batch.seqs * batch.heads.
+  __device__ __forceinline__ AttentionItem item(const AttentionBatch& batch, int index) const {
+    const int place = index / batch.heads;
+    const int seq = batch.seqs > kSortedSeqs ? place : seqs[place];
+    const int begin = batch.cu_seqlens[seq];
+    return {.begin = begin,
+            .length = batch.cu_seqlens[seq + 1] - begin,
+            .head = index - place * batch.heads};
+  }
+};
+
+/// The item after one that a block has just taken; the first of block i is item i, so there are at
+/// most as many blocks as items. Each item taken draws once, hence `count` draws in all: the last
+/// one wraps the counter around to 0 for the next kernel.
+__device__ __forceinline__ int draw_item(uint32_t* counter, int count) {
+  return static_cast<int>(gridDim.x + atomicInc(counter, static_cast<unsigned>(count - 1)));
+}
+
+}  // namespace bertha
