@@ -19,7 +19,7 @@ namespace bertha {
 /// Needs     calls in the order of declaration; evaluations repeat.
 /// Errors    Error(kData) when the file cannot be written.
 /// Source    github.com/mlcommons/logging, mlperf_logging/mllog and
-/// compliance_checker/training_5.0.0.
+///           compliance_checker/training_5.0.0.
 class MlperfLog {
  public:
   using Clock = std::function<int64_t()>;  // milliseconds since the epoch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -15,6 +16,7 @@ template <class T>
 struct RowStatistics {
   T mean = 0;
   T rstd = 0;  // 1 / standard deviation
+  T rest = 0;  // what rounding took from the mean: matters where it is far beyond the deviations
 };
 
 /// Two passes in f64.
@@ -23,16 +25,19 @@ RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]);
-  const double mean = sum / static_cast<double>(columns);
+  const T mean = static_cast<T>(sum / static_cast<double>(columns));
+  double differences = 0.0;
   double squares = 0.0;
-#pragma omp simd reduction(+ : squares)
+#pragma omp simd reduction(+ : differences, squares)
   for (int64_t i = 0; i < columns; ++i) {
-    const double difference = static_cast<double>(x[i]) - mean;
+    const double difference = static_cast<double>(x[i]) - static_cast<double>(mean);
+    differences += difference;
     squares += difference * difference;
   }
-  const double variance = squares / static_cast<double>(columns);
-  return {static_cast<T>(mean),
-          static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(epsilon)))};
+  const double rest = differences / static_cast<double>(columns);
+  const double variance = std::max(0.0, squares / static_cast<double>(columns) - rest * rest);
+  return {mean, static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(epsilon))),
+          static_cast<T>(rest)};
 }
 
 /// y = (x - mean) * rstd * gamma + beta. y may be x.
@@ -41,7 +46,7 @@ void normalize_row(const T* x, RowStatistics<T> row, const T* gamma, const T* be
                    T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < columns; ++i) {
-    y[i] = (x[i] - row.mean) * row.rstd * gamma[i] + beta[i];
+    y[i] = ((x[i] - row.mean) - row.rest) * row.rstd * gamma[i] + beta[i];
   }
 }
 
@@ -157,7 +162,7 @@ class RowNormBackward {
     normalize_row_backward<T>({.dy = dy,
                                .x = x_ + row * columns_,
                                .gamma = gamma_.data(),
-                               .row = {mean_[row], rstd_[row]},
+                               .row = {.mean = mean_[row], .rstd = rstd_[row]},
                                .columns = columns_,
                                .dx = dx,
                                .dgamma = sums_->block_of(row, 0),

@@ -92,8 +92,10 @@ void run_forward(WorkerPool& pool, const SoftmaxFwd& args) {
       decisions.draw(row * wide_columns, wide_columns, bits);
       decisions.write_factors(bits, wide_columns, factors.data());
       for (int64_t i = 0; i < columns; ++i) {
-        dropped[row * columns + i] = from_double<T>(
-            values[static_cast<size_t>(i)] * static_cast<double>(factors[static_cast<size_t>(i)]));
+        const auto factor = static_cast<double>(factors[static_cast<size_t>(i)]);
+        // Zero where dropped, also instead of NaN.
+        dropped[row * columns + i] =
+            factor == 0.0 ? T{} : from_double<T>(values[static_cast<size_t>(i)] * factor);
       }
     }
   });

@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   if (team.inside) gamma = load_octet(p.gamma + team.thread * kOctet);
   float sums[2][kOctet] = {};
   int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+  for (int64_t first = team.first_row; team.block_has(first, rows);
+       first += team.row_stride, ++turn) {
     pipeline.request_rows(team, turn + kStages - 1, first + (kStages - 1) * team.row_stride, rows,
                           streams);
     const SavedRows<Shape> saved = next;
@@ -440,10 +441,11 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
 
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   if (args.x.extent(0) == 0) return;
-  if (!args.residual.has_data() &&
+  // Teams subtract the mean as it is stored: in f32 rows far from zero deserve better.
+  if (size_bytes(args.x.dtype) == 2 && !args.residual.has_data() &&
       fits_team(args.x.extent(1), {&args.x, &args.gamma, &args.beta, &args.y})) {
-    dispatch_io(args.x.dtype,
-                [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
+    dispatch_16bit(args.x.dtype,
+                   [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
   } else {
     dispatch_floating(args.x.dtype, [&](auto tag) {
       run_generic_forward<typename decltype(tag)::Type>(context, args);

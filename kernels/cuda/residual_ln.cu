@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   float sums[3][kOctet] = {};
 
   int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+  for (int64_t first = team.first_row; team.block_has(first, rows);
+       first += team.row_stride, ++turn) {
     pipeline.request_rows(team, turn + kBackwardStages - 1,
                           first + (kBackwardStages - 1) * team.row_stride, rows, streams);
     const SavedRows<Shape> saved = next;

@@ -88,6 +88,11 @@ struct RowTeam {
   __device__ bool has(int64_t first, int r, int64_t rows) const {
     return inside && first + r < rows;
   }
+  /// Whether the block's first team has rows in the turn of this team's batch at `first`: teams
+  /// that meet at the end take as many turns as each other.
+  __device__ bool block_has(int64_t first, int64_t rows) const {
+    return first - team * kRows < rows;
+  }
   /// Element of the thread's first column in `row`.
   __device__ int64_t at(int64_t row) const { return row * columns + thread * kOctet; }
 
@@ -155,10 +160,11 @@ class RowPipeline {
       }
     }
   }
-  /// The same for rows [first, first + kRows) of matrices of `rows` rows, and closes the batch.
+  /// The same for rows [first, first + kRows) of matrices of `rows` rows, zeros for those beyond,
+  /// and closes the batch.
   __device__ __forceinline__ void request_rows(const RowTeam<Shape>& team, int turn, int64_t first,
                                                int64_t rows, const T* const (&from)[kTensors]) {
-    if (first < rows) {
+    if (team.block_has(first, rows)) {
       request(
           turn,
           [&](int tensor, int r) {

@@ -48,19 +48,24 @@ struct TypeTag {
   using Type = T;
 };
 
-/// Calls work(TypeTag<T>{}) with the element type of an io view: float, __half or __nv_bfloat16.
+/// Calls work(TypeTag<T>{}) with the element type of a view: __half or __nv_bfloat16.
 template <class Work>
-void dispatch_io(DType dtype, const Work& work) {
+void dispatch_16bit(DType dtype, const Work& work) {
   switch (dtype) {
-    case DType::kF32:
-      return work(TypeTag<float>{});
     case DType::kF16:
       return work(TypeTag<__half>{});
     case DType::kBF16:
       return work(TypeTag<__nv_bfloat16>{});
     default:
-      fail(ExitCode::kInternal, "dtype is ", name(dtype), ", want f32, f16 or bf16");
+      fail(ExitCode::kInternal, "dtype is ", name(dtype), ", which the operation does not take");
   }
+}
+
+/// As dispatch_16bit, with f32.
+template <class Work>
+void dispatch_io(DType dtype, const Work& work) {
+  if (dtype == DType::kF32) return work(TypeTag<float>{});
+  dispatch_16bit(dtype, work);
 }
 
 /// work(TypeTag<T>{}) as dispatch_io, with f64.

@@ -16,9 +16,9 @@ namespace bertha {
 /// Random    probability of the query in row t on key k (counted from the start of its sequence),
 ///           head a: element index (t * A + a) * S + k.
 /// Writes    overwrites out and lse, and of mask the keys that a row's sequence has; out rows
-/// [cu_seqlens[B], T) become zero. Needs     S % 32 == 0; the groups cover all sequences in order;
-/// empty sequences are allowed. Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved
-/// log-sum-exp.
+///           [cu_seqlens[B], T) become zero.
+/// Needs     S % 32 == 0; the groups cover all sequences in order; empty sequences are allowed.
+/// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
 struct AttentionFwd {
   View qkv;         // io  [T, 3, A, D]
   View cu_seqlens;  // i32 [B + 1]

@@ -33,8 +33,7 @@ struct LinearFwd {
 /// dx (+)= (dy * w) elementwise-times activation'(saved) of the layer BELOW: fuses the gradient of
 /// the activation that produced this layer's input.
 ///
-/// Writes    dx as `accumulate` says (accumulate only with kNone: it adds into a residual
-/// gradient).
+/// Writes    dx as `accumulate` says; kYes adds into a residual gradient, with kNone only.
 struct LinearBwdData {
   View dy;      // io [T, N]
   View weight;  // io [N, K]

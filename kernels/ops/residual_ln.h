@@ -9,9 +9,10 @@ namespace bertha {
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
 /// Random    element index t * H + h.
-/// Writes    overwrites mask, sum, y, mean, rstd. y may be residual's memory only if they differ
-/// not. Exact     deterministic; statistics two-pass (CPU: f64). Needs     H % 8 == 0; T == 0 is a
-/// no-op. Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
+/// Writes    overwrites mask, sum, y, mean, rstd.
+/// Exact     deterministic; statistics two-pass (CPU: f64).
+/// Needs     H % 8 == 0; T == 0 is a no-op.
+/// Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
 struct ResidualLnFwd {
   View x;         // io  [T, H]  sub-layer output before its bias
   View bias;      // io  [H]

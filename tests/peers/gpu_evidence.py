@@ -91,6 +91,8 @@ class Evidence:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
         environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                            OMPI_MCA_hwloc_base_binding_policy="none")
+        if shutil.which("ssh") is None:  # or Open MPI refuses to start, on one machine too
+            environment["OMPI_MCA_plm_rsh_agent"] = ""
         environment.update(extra or {})
         words = [str(word) for word in words]
         with open(log, "wb") as out:
