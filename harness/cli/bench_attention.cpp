@@ -112,12 +112,17 @@ void measure(const Setting& setting, const BenchBatch& batch, const AttentionOpt
              std::vector<Contender>& contenders, AttentionBenchReport& report) {
   for (const float dropout : dropouts(setting.model)) {
     for (const OpCase& op : attention_cases(setting.model, batch, dropout)) {
+      const bool is_backward = op.operation == "attention_bwd";
+      std::vector<std::string> measured;
       for (const Contender& contender : contenders) {
+        const std::string kernels = kernels_of(contender.kernels, is_backward);
+        if (std::ranges::find(measured, kernels) != measured.end()) continue;
+        measured.push_back(kernels);
         OpResult found = contender.bench->run(op, options.calls);
         report.rows.push_back({.mix = batch.name,
                                .dropout = static_cast<double>(dropout),
-                               .is_backward = op.operation == "attention_bwd",
-                               .kernels = contender.kernels,
+                               .is_backward = is_backward,
+                               .kernels = kernels,
                                .times_us = std::move(found.times_us),
                                .flops = found.flops,
                                .error = found.error,

@@ -67,6 +67,13 @@ std::string bar(const LaneSpan& span, double whole_us) {
 
 }  // namespace
 
+std::string kernels_of(const std::string& taken, bool is_backward) {
+  const size_t comma = taken.find(", ");
+  if (comma == std::string::npos) return taken;
+  const std::string part = is_backward ? taken.substr(comma + 2) : taken.substr(0, comma);
+  return part.substr(0, part.find(' '));
+}
+
 bool all_verified(const AttentionBenchReport& report) {
   return std::ranges::all_of(report.rows, [](const AttentionRow& row) { return row.error <= 1; });
 }

@@ -58,6 +58,10 @@ struct AttentionBenchReport {
   std::vector<AttentionTimeline> timelines;
 };
 
+/// The kernels of one direction where a configuration takes "grouped forward, persistent backward";
+/// the same for both where it takes "grouped".
+std::string kernels_of(const std::string& taken, bool is_backward);
+
 bool all_verified(const AttentionBenchReport& report);
 
 /// The table for people.

@@ -89,6 +89,13 @@ TEST(AttentionBenchText, OfOneKindOfKernelsThereIsNoChoiceToName) {
   EXPECT_THAT(text, HasSubstr("peak: a large product, given, 800.0"));
 }
 
+TEST(AttentionBenchText, EachDirectionHasItsKernels) {
+  EXPECT_EQ(kernels_of("grouped", false), "grouped");
+  EXPECT_EQ(kernels_of("persistent", true), "persistent");
+  EXPECT_EQ(kernels_of("grouped forward, persistent backward", false), "grouped");
+  EXPECT_EQ(kernels_of("grouped forward, persistent backward", true), "persistent");
+}
+
 TEST(AttentionLanesText, ShowsWhenEachGroupRanBesideItsTimeAlone) {
   const std::string text = attention_lanes_text(example().timelines);
   EXPECT_THAT(text, HasSubstr("lanes of the grouped kernels, all 512, dropout 0.10, forward: "
