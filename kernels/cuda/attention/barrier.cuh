@@ -79,7 +79,8 @@ __device__ __forceinline__ void barrier_of_threads(int id, int threads) {
 }
 
 /// Sets the registers of this thread; all of a warpgroup call it, in a kernel whose launch bounds
-/// name one thread block. Multiples of 8 from 24 to 240; more only when others gave some back.
+/// name one thread block. Multiples of 8 from 24 to 240. The thread block has what it was launched
+/// with and no more: who asks for more than the others gave waits forever.
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

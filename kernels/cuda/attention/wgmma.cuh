@@ -37,6 +37,11 @@
 //           fence_proxy_async() (barrier.cuh) in the writing threads and then a barrier.
 //           wgmma_commit() closes a group; wgmma_wait<n>() returns when at most n groups run: only
 //           then may the registers be touched and the shared memory be given away.
+//
+// Trap      Left operands in registers that stay (queries, walking over keys) and others that come
+//           new each time (probabilities): where the second product was left running over the end
+//           of the loop, ptxas 13.0 gave both the same registers, and scores behind the first tile
+//           were wrong. A test finds it; so does the listing of HGMMA in the disassembly.
 
 #include <type_traits>
 
