@@ -112,10 +112,6 @@ AttentionKernels kernels_for(const CudaContext& context, const View& qkv, int64_
                                                       .is_aligned = is_aligned});
 }
 
-[[noreturn]] void no_persistent(const char* direction) {
-  fail(ExitCode::kInternal, "there are no persistent kernels for attention ", direction);
-}
-
 /// Calls work(launch, params) for every group on its lane, then pad() on the last lane.
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
@@ -150,16 +146,23 @@ bool mma_attention_has(DType dtype, int head_size) {
 
 void run_cuda(CudaContext& context, const AttentionFwd& args) {
   if (args.qkv.elements() == 0) return;
-  const AttentionFwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
-                                  .dropout = dropout_of(args.dropout),
-                                  .qkv = args.qkv.data,
-                                  .out = args.out.data,
-                                  .lse = elements<float>(args.lse),
-                                  .mask = static_cast<uint32_t*>(args.mask.data),
-                                  .scale = args.scale};
+  AttentionFwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
+                            .dropout = dropout_of(args.dropout),
+                            .qkv = args.qkv.data,
+                            .out = args.out.data,
+                            .lse = elements<float>(args.lse),
+                            .mask = static_cast<uint32_t*>(args.mask.data),
+                            .scale = args.scale};
   const bool is_aligned = are_aligned(params.qkv, params.out);
   const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, is_aligned);
-  if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) no_persistent("forward");
+  if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) {
+    params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
+    return launch_persistent_forward({.stream = context.stream,
+                                      .dtype = args.qkv.dtype,
+                                      .multiprocessors = context.multiprocessors,
+                                      .counter = context.arrivals.get()},
+                                     params);
+  }
   const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,

@@ -1,0 +1,374 @@
+// Attention forward on wgmma and bulk copies: one launch of as many thread blocks as there are
+// multiprocessors, each of which takes (sequence, head) after (sequence, head) off a list. Keys and
+// values of an item come to shared memory once, and all its queries walk over them there.
+//
+//     producing warpgroup            shared memory                   3 consuming warpgroups
+//     warp 0     takes items, copies   10 slots of 64 keys, 64 values  each holds 64 queries in
+//                K, V and Q            3 tiles of 64 queries           registers and walks over
+//     warp 1     zeroes values behind  3 tiles of 64 results           the slots: products,
+//                a sequence            list of sequences, items        softmax, random bits
+//     warps 2, 3 zero padding rows
+//     barriers   of a slot: keys full, values full, empty; of a consumer: queries full, empty
+//
+// Tiles of 64 queries go to the consumers in turn, over the ends of items: with 3 consumers, tile 0
+// of an item may be anyone's. A consumer gives a slot back on its last walk over it, so that the
+// keys of the next item come while this one is still worked on.
+// In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
+// together; random bits are drawn meanwhile, and the exponentials of the next scores need only the
+// first.
+//
+// Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
+//           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
+// Limits    latencies: 48 % of the issue slots are in use, tensor cores wait for the softmax. Of the
+//           675 clocks of a tile without dropout (1,105 with it) 23 % go by from the barrier of the
+//           keys to the last product's start, on descriptors above all, 18 % on exp, 12 % on the
+//           maximum. The random bits are drawn one Philox block after the other, each a chain of
+//           latencies, and the compiler puts them before the last product's start.
+// Measured  microseconds, median of 40, NVIDIA H200, bf16, 16 heads x 64, 2026-11-21; in brackets
+//           the grouped kernels in the same program:
+//             lengths                       no dropout    dropout 0.1
+//             Wikipedia, 96, T = 24,563     121 (162)     197 (223)
+//             48 x 512                      140 (189)     231 (262)
+//             192 x 128                      58  (77)      79  (87)
+// Tried     4 consumers of 112 registers, queries in shared memory, the sum over the values
+//           awaited before the next softmax: 4 more without dropout, 23 more with. Queries in
+//           shared memory and 3 consumers: 5 and 3 more. Without a maximum behind the first tile
+//           (scores multiplied once more where a weight outgrew 2^12): Wikipedia 5 less without
+//           dropout and 2 more with, 192 x 128 4 more. 3 consumers that leave the sum over the
+//           values running while the next scores start: the trap of wgmma.cuh, wrong scores.
+
+#include <algorithm>
+
+#include "kernels/cuda/attention/barrier.cuh"
+#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/persistent_forward.cuh"
+#include "kernels/cuda/attention/tensor_map.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/shared_memory.cuh"
+
+namespace bertha {
+namespace forward {
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr int kRowBytes = 2 * kHeadSize;
+constexpr uint32_t kTileBytes = kTileRows * kRowBytes;
+
+constexpr int kConsumers = 3;  // warpgroups
+constexpr int kWarpsPerGroup = kWarpgroupThreads / kWarpThreads;
+constexpr int kConsumingWarps = kConsumers * kWarpsPerGroup;
+constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
+
+// A thread block has the registers of its launch, 4 x 128 for a thread of each warpgroup: what
+// consumers take, the producer must have given.
+constexpr int kConsumerRegisters = 160;
+constexpr int kProducerRegisters = 32;
+
+/// Keys and values of 64 tokens each that shared memory holds: the 8 of the longest sequence, and 2
+/// of the next one so that it can begin at once.
+constexpr int kSlots = 10;
+
+struct alignas(1024) Memory {
+  unsigned char keys[kSlots][kTileBytes];
+  unsigned char values[kSlots][kTileBytes];
+  unsigned char queries[kConsumers][kTileBytes];
+  unsigned char results[kConsumers][kTileBytes];  // on their way out
+  uint64_t keys_full[kSlots];
+  uint64_t values_full[kSlots];
+  uint64_t tail_landed[kSlots];  // values with rows behind their sequence; in turn, not by slot
+  uint64_t empty[kSlots];
+  uint64_t queries_full[kConsumers];
+  uint64_t queries_empty[kConsumers];
+  AttentionItem items[kSlots];  // whose first tile is in the slot
+  WorkOrder order;
+};
+
+struct Params {
+  AttentionFwdParams call;
+  uint32_t* counter;  // of draw_item()
+};
+
+/// A place in the ring of slots, and the phase of its barriers.
+struct Place {
+  int slot = 0;
+  uint32_t parity = 0;  // of "full" in this round; "empty" of the round before has the other
+
+  __device__ __forceinline__ Place after(int tiles) const {
+    Place place{slot + tiles, parity};
+    if (place.slot >= kSlots) {
+      place.slot -= kSlots;
+      place.parity ^= 1;
+    }
+    return place;
+  }
+};
+
+template <class T>
+__device__ __forceinline__ uint32_t at(const T& in_shared) {
+  return shared_address(&in_shared);
+}
+
+/// Gives back the slots of an item that this warp does not walk over. Each is waited for first: an
+/// arrival before the slot is filled would count for the round before.
+__device__ __forceinline__ void release_unused(Place first, int tiles, int lane, Memory& shared) {
+  __syncwarp();  // all lanes have read the item
+  if (lane < tiles) {
+    const Place place = first.after(lane);
+    barrier_wait(at(shared.keys_full[place.slot]), place.parity);
+    barrier_arrive(at(shared.empty[place.slot]));
+  }
+  __syncwarp();
+}
+
+/// Takes items and starts their copies. One thread.
+__device__ __forceinline__ void produce(const Params& params, const CUtensorMap& map,
+                                        Memory& shared) {
+  const AttentionBatch& batch = params.call.batch;
+  const int count = batch.seqs * batch.heads;
+  const int part = batch.heads * kHeadSize;  // columns of Q, of K, of V
+  Place place;
+  int tails = 0;
+  int consumer = 0;              // whose turn it is to get queries
+  uint32_t consumer_parity = 1;  // of "queries empty"
+  int next = static_cast<int>(blockIdx.x);
+  while (next < count) {
+    const AttentionItem item = shared.order.item(batch, next);
+    next = draw_item(params.counter, count);
+    const int tiles = item.tiles();
+    const int column = item.head * kHeadSize;
+    const auto copy_queries = [&](int tile) {
+      barrier_wait(at(shared.queries_empty[consumer]), consumer_parity);
+      const uint32_t full = at(shared.queries_full[consumer]);
+      barrier_arrive_expecting(full, kTileBytes);
+      copy_box_async(at(shared.queries[consumer]), map, column, item.begin + tile * kTileRows,
+                     full);
+      if (++consumer == kConsumers) {
+        consumer = 0;
+        consumer_parity ^= 1;
+      }
+    };
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int row = item.begin + tile * kTileRows;
+      barrier_wait(at(shared.empty[place.slot]), place.parity ^ 1);
+      if (tile == 0) shared.items[place.slot] = item;
+      const uint32_t keys_full = at(shared.keys_full[place.slot]);
+      barrier_arrive_expecting(keys_full, kTileBytes);
+      copy_box_async(at(shared.keys[place.slot]), map, part + column, row, keys_full);
+      uint32_t values_full = at(shared.values_full[place.slot]);
+      if ((tile + 1) * kTileRows > item.length) {
+        values_full = at(shared.tail_landed[tails % kSlots]);
+        ++tails;
+      }
+      barrier_arrive_expecting(values_full, kTileBytes);
+      copy_box_async(at(shared.values[place.slot]), map, 2 * part + column, row, values_full);
+      place = place.after(1);
+      // The queries that everybody begins with come early, the others wait for consumers.
+      if (tile < kConsumers) copy_queries(tile);
+    }
+    for (int tile = kConsumers; tile < tiles; ++tile) copy_queries(tile);
+  }
+  barrier_wait(at(shared.empty[place.slot]), place.parity ^ 1);
+  shared.items[place.slot] = {};
+  barrier_arrive(at(shared.keys_full[place.slot]));
+}
+
+/// Zeroes the values behind a sequence: their probabilities are 0, but 0 times what stands in
+/// padding may be NaN. One warp.
+__device__ __forceinline__ void clean_tails(int lane, Memory& shared) {
+  Place place;
+  int tails = 0;
+  for (;;) {
+    barrier_wait(at(shared.keys_full[place.slot]), place.parity);
+    const AttentionItem item = shared.items[place.slot];
+    if (item.length == 0) return;
+    const int tiles = item.tiles();
+    const int live = item.length - (tiles - 1) * kTileRows;  // rows of the last tile
+    if (live < kTileRows) {
+      const int slot = place.after(tiles - 1).slot;
+      barrier_wait(at(shared.tail_landed[tails % kSlots]), tails / kSlots & 1);
+      ++tails;
+      uint4* rows = reinterpret_cast<uint4*>(shared.values[slot]);
+      constexpr int kChunks = kRowBytes / 16;
+      for (int i = live * kChunks + lane; i < kTileRows * kChunks; i += kWarpThreads) {
+        rows[i] = make_uint4(0, 0, 0, 0);
+      }
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(at(shared.values_full[slot]));
+    }
+    release_unused(place, tiles, lane, shared);
+    place = place.after(tiles);
+  }
+}
+
+/// Zeroes out and lse behind the last sequence; this thread is number `thread` of `threads`.
+__device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, int thread,
+                                              int threads) {
+  const AttentionBatch& batch = params.batch;
+  const int64_t live = batch.cu_seqlens[batch.seqs];
+  const int64_t row_chunks = int64_t{batch.heads} * (kRowBytes / 16);
+  uint4* rows = static_cast<uint4*>(params.out);
+  for (int64_t i = live * row_chunks + thread; i < batch.tokens * row_chunks; i += threads) {
+    rows[i] = make_uint4(0, 0, 0, 0);
+  }
+  for (int head = 0; head < batch.heads; ++head) {
+    for (int64_t token = live + thread; token < batch.tokens; token += threads) {
+      params.lse[head * batch.tokens + token] = 0.0f;
+    }
+  }
+}
+
+/// One consuming warpgroup.
+template <class T, bool kDropout>
+__device__ __forceinline__ void consume(const Params& params, int group, int warp, int lane,
+                                        Memory& shared) {
+  const AttentionFwdParams& call = params.call;
+  const float scale = call.scale * kLog2E;
+  MaskDraw draw(call.dropout);
+  if constexpr (kDropout) {
+    draw.seed = call.dropout.random[0];
+    draw.step = call.dropout.random[1];
+  }
+  const auto release = [&](Place place) {
+    if (lane == 0) barrier_arrive(at(shared.empty[place.slot]));
+  };
+
+  Queries<T, kDropout> queries;
+  Place first;
+  int turn = group;             // tiles of queries until this warpgroup's next
+  uint32_t queries_parity = 0;  // of "full"
+  for (;;) {
+    barrier_wait(at(shared.keys_full[first.slot]), first.parity);
+    const AttentionItem item = shared.items[first.slot];
+    if (item.length == 0) return;
+    const int tiles = item.tiles();
+    if (turn >= tiles) release_unused(first, tiles, lane, shared);
+    for (; turn < tiles; turn += kConsumers) {
+      const bool is_last = turn + kConsumers >= tiles;  // of this warpgroup in this item
+      const int first_row = turn * kTileRows + warp * kWarpRows;
+      barrier_wait(at(shared.queries_full[group]), queries_parity);
+      queries_parity ^= 1;
+      queries.begin(at(shared.queries[group]), warp, lane);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(at(shared.queries_empty[group]));
+      if constexpr (kDropout) draw.begin(call, item, first_row, lane);
+
+      float score[32];
+      float factor[2];
+      uint32_t probability[kSteps][4];
+      WarpMask mask;
+      const auto weigh = [&](int tile) {
+        const int live = item.length - tile * kTileRows;
+        if (live < kTileRows) hide_tail(score, live, lane);
+        if constexpr (kDropout) mask = draw.finish();
+        return queries.weigh(score, scale, factor);
+      };
+
+      queries.start_scores(score, at(shared.keys[first.slot]));
+      if constexpr (kDropout) draw.start();
+      wgmma_wait<0>();
+      hold_registers(score);
+      weigh(0);  // nothing is summed up yet that would have to be rescaled
+      queries.pack(probability, score, mask, lane);
+      Place place = first;
+      for (int tile = 1; tile < tiles; ++tile) {
+        const Place next = place.after(1);
+        barrier_wait(at(shared.keys_full[next.slot]), next.parity);
+        queries.start_scores(score, at(shared.keys[next.slot]));
+        barrier_wait(at(shared.values_full[place.slot]), place.parity);
+        queries.start_sums(probability, at(shared.values[place.slot]));
+        if constexpr (kDropout) draw.start();
+        wgmma_wait<1>();  // the scores
+        hold_registers(score);
+        const bool raised = weigh(tile);
+        wgmma_wait<0>();  // the sums
+        hold_registers(queries.sum);
+        if (is_last) release(place);
+        if (raised) queries.rescale(factor);
+        queries.pack(probability, score, mask, lane);
+        place = next;
+      }
+      barrier_wait(at(shared.values_full[place.slot]), place.parity);
+      queries.start_sums(probability, at(shared.values[place.slot]));
+      wgmma_wait<0>();
+      hold_registers(queries.sum);
+      if (is_last) release(place);
+      queries.store(call, item, first_row, at(shared.results[group]), warp, lane);
+    }
+    turn -= tiles;
+    first = first.after(tiles);
+  }
+}
+
+template <class T, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 1)
+    persistent_forward(const __grid_constant__ Params params,
+                       const __grid_constant__ CUtensorMap map) {
+  extern __shared__ __align__(1024) unsigned char raw[];
+  Memory& shared = *reinterpret_cast<Memory*>(raw);
+  const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(map);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      barrier_init(at(shared.keys_full[slot]), 1);
+      barrier_init(at(shared.values_full[slot]), 1);
+      barrier_init(at(shared.tail_landed[slot]), 1);
+      barrier_init(at(shared.empty[slot]), kConsumingWarps + 1);  // and the warp of clean_tails()
+    }
+    for (int group = 0; group < kConsumers; ++group) {
+      barrier_init(at(shared.queries_full[group]), 1);
+      barrier_init(at(shared.queries_empty[group]), kWarpsPerGroup);
+    }
+    fence_barrier_init();
+  }
+  static_assert(sizeof(shared.results) >= kSortedSeqs);
+  shared.order.sort(params.call.batch, shared.results[0]);
+  __syncthreads();
+
+  if (warp >= kConsumingWarps) {
+    give_registers<kProducerRegisters>();
+    const int role = warp - kConsumingWarps;
+    if (role == 0 && lane == 0) produce(params, map, shared);
+    if (role == 1) clean_tails(lane, shared);
+    if (role >= 2) {
+      constexpr int kClearing = 2 * kWarpThreads;  // threads of each block
+      clear_padding(params.call,
+                    static_cast<int>(blockIdx.x) * kClearing + (role - 2) * kWarpThreads + lane,
+                    static_cast<int>(gridDim.x) * kClearing);
+    }
+  } else {
+    take_registers<kConsumerRegisters>();
+    consume<T, kDropout>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, shared);
+  }
+}
+
+template <class T, bool kDropout>
+void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map) {
+  constexpr int kBytes = static_cast<int>(sizeof(Memory));
+  allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
+  const int items = params.call.batch.seqs * params.call.batch.heads;
+  const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.multiprocessors)));
+  persistent_forward<T, kDropout><<<blocks, kThreads, kBytes, on.stream>>>(params, map);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+}  // namespace forward
+
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call) {
+  using namespace forward;
+  const AttentionBatch& batch = call.batch;
+  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, batch.tokens,
+                                            int64_t{3} * batch.heads * kHeadSize, kTileRows);
+  const Params params{call, on.counter};
+  const auto with_type = [&](auto type) {
+    using T = typename decltype(type)::Type;
+    if (call.dropout.random != nullptr) return launch<T, true>(on, params, map);
+    launch<T, false>(on, params, map);
+  };
+  if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
+  with_type(TypeTag<__nv_bfloat16>{});
+}
+
+}  // namespace bertha

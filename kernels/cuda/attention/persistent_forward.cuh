@@ -1,0 +1,230 @@
+#pragma once
+
+// What a warp of persistent_forward.cu does with its 16 queries while they walk over the keys and
+// values in shared memory. Products are the warpgroup's, the rest is the warp's own.
+
+#include "kernels/cuda/attention/dropout.cuh"
+#include "kernels/cuda/attention/wgmma.cuh"
+#include "kernels/cuda/attention/work_list.cuh"
+
+namespace bertha::forward {
+
+inline constexpr int kHeadSize = 64;
+inline constexpr int kWarpRows = 16;
+inline constexpr int kSteps = kHeadSize / 16;  // of a product over 64 inner indices
+
+inline constexpr float kLn2 = 0.6931471805599453f;
+inline constexpr float kInfinity = __builtin_huge_valf();
+
+// The reference of exp2(score - reference) follows the running maximum only when that has grown by
+// so much: probabilities up to 2^8 lose nothing in any dtype, and the sums are seldom rescaled.
+inline constexpr float kReferenceSlack = 8.0f;
+
+/// Draws the decisions of a warp's 16 rows for the 64 keys of a tile, and stores them: a word a
+/// lane.
+struct MaskDraw {
+  const AttentionDropout& dropout;
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint32_t* words = nullptr;  // this lane's of the next tile
+  int64_t index = 0;          // of that word
+  int live_words = 0;         // from it on, those that hold keys of the sequence
+  LaneDraw draw;
+
+  __device__ __forceinline__ explicit MaskDraw(const AttentionDropout& of) : dropout(of) {}
+
+  __device__ __forceinline__ void begin(const AttentionFwdParams& params, const AttentionItem& item,
+                                        int first_row, int lane) {
+    const int row = first_row + WarpMask::row_of(lane);
+    const int64_t token = item.begin + row;
+    index = (token * params.batch.heads + item.head) * params.batch.mask_words +
+            WarpMask::word_of(lane);
+    words = params.mask + index;
+    live_words = row < item.length ? (item.length + 31) / 32 - WarpMask::word_of(lane) : 0;
+  }
+  /// Straight-line part for the next tile. The results are pinned here, where tensor cores work.
+  __device__ __forceinline__ void start() {
+    draw.start(seed, step, index, dropout);
+    asm volatile("" : "+r"(draw.decision.dropped), "+r"(draw.decision.undecided));
+  }
+  __device__ __forceinline__ WarpMask finish() {
+    const WarpMask mask{draw.finish(seed, step, index, dropout)};
+    if (live_words > 0) *words = mask.word;
+    words += 2;
+    index += 2;
+    live_words -= 2;
+    return mask;
+  }
+};
+
+/// Scores of keys behind the sequence, of which the tile has `live`, become -infinity.
+__device__ __forceinline__ void hide_tail(float (&score)[32], int live, int lane) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= live) score[i] = -kInfinity;
+  }
+}
+
+/// A warp's 16 queries, its part of the warpgroup's 64, while they walk over the keys.
+template <class T, bool kDropout>
+struct Queries {
+  uint32_t query[kSteps][4];
+  float sum[32];       // of exp2(score - reference) * kept * value
+  float reference[2];  // in units of log2
+  float total[2];      // of exp2(score - reference), this lane's columns
+
+  __device__ __forceinline__ void begin(uint32_t tile, int warp, int lane) {
+    const auto offset = rows_first<kHeadSize>(lane);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      load_matrices(query[step], offset.at(tile, warp * kWarpRows, step));
+    }
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sum[i] = 0.0f;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      reference[half] = -kInfinity;
+      total[half] = 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ void start_scores(float (&score)[32], uint32_t keys) const {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      wgmma_64x64x16<T, Inner::kColumns>(score, query[step],
+                                         wgmma_tile<Inner::kColumns>(keys, step), step > 0);
+    }
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void start_sums(const uint32_t (&probability)[kSteps][4],
+                                             uint32_t values) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step],
+                                      wgmma_tile<Inner::kRows>(values, step), 1);
+    }
+    wgmma_commit();
+  }
+
+  /// Moves the references up to the maxima of the new scores where these have outgrown them; from
+  /// scores to exp2(score - reference). What is in `sum` is to be multiplied by `factor` when this
+  /// returns true.
+  __device__ __forceinline__ bool weigh(float (&score)[32], float scale, float (&factor)[2]) {
+    float top[2];
+    bool outgrown = false;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = fmaxf(score[2 * half], score[2 * half + 1]);
+#pragma unroll
+      for (int column = 1; column < 8; ++column) {
+        const float* pair = &score[4 * column + 2 * half];
+        largest = fmaxf(largest, fmaxf(pair[0], pair[1]));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 2));
+      top[half] = largest * scale;
+      outgrown |= top[half] > reference[half] + kReferenceSlack;
+    }
+    outgrown = __any_sync(kFullWarp, outgrown);
+    if (outgrown) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float raised = fmaxf(reference[half], top[half]);
+        factor[half] = exp2_approximate(reference[half] - raised);
+        reference[half] = raised;
+        total[half] *= factor[half];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      score[i] = exp2_approximate(score[i] * scale - reference[i / 2 % 2]);
+      total[i / 2 % 2] += score[i];
+    }
+    return outgrown;
+  }
+
+  __device__ __forceinline__ void rescale(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sum[i] *= factor[i / 2 % 2];
+  }
+
+  /// The left operand of the product with the values.
+  __device__ __forceinline__ static void pack(uint32_t (&probability)[kSteps][4],
+                                              const float (&weight)[32], const WarpMask& mask,
+                                              int lane) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      probability[i / 4][i % 4] = packed<T>(weight[2 * i], weight[2 * i + 1]);
+    }
+    if constexpr (kDropout) drop(probability, mask, lane);
+  }
+
+  /// Zeroes the dropped probabilities. Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c
+  /// + 1 of a word of the mask: shifted so that they top byte n, they become masks with one
+  /// instruction.
+  __device__ __forceinline__ static void drop(uint32_t (&probability)[kSteps][4],
+                                              const WarpMask& mask, int lane) {
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t word = mask.of(half * 8 + lane / 4, which);
+        const uint32_t even = word << (7 - lane % 4 * 2);
+        const uint32_t odd = word << (6 - lane % 4 * 2);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          probability[2 * which + n / 2][half + n % 2 * 2] &= masks_of_byte(even, odd, n);
+        }
+      }
+    }
+  }
+
+  /// Writes the rows that the sequence has, by way of the warp's own `tile` rows.
+  __device__ __forceinline__ void store(const AttentionFwdParams& params, const AttentionItem& item,
+                                        int first_row, uint32_t tile, int warp, int lane) {
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float all = total[half];
+      all += __shfl_xor_sync(kFullWarp, all, 1);
+      all += __shfl_xor_sync(kFullWarp, all, 2);
+      factor[half] = 1.0f / (all * params.dropout.keep);
+      const int row = first_row + half * 8 + lane / 4;
+      if (lane % 4 == 0 && row < item.length) {
+        params.lse[item.head * params.batch.tokens + item.begin + row] =
+            (reference[half] + log2f(all)) * kLn2;
+      }
+    }
+    __syncwarp();  // the rows of the tile before are out
+    const auto offset = rows_first<kHeadSize>(lane);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      uint32_t block[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* pair = &sum[8 * step + 2 * i];
+        block[i] = packed<T>(pair[0] * factor[i % 2], pair[1] * factor[i % 2]);
+      }
+      store_matrices(offset.at(tile, warp * kWarpRows, step), block);
+    }
+    __syncwarp();
+    const int stride = params.batch.heads * kHeadSize;
+    T* rows = static_cast<T*>(params.out) + int64_t{item.begin} * stride + item.head * kHeadSize;
+    constexpr int kChunks = kHeadSize / 8;
+#pragma unroll
+    for (int i = 0; i < kWarpRows * kChunks / kWarpThreads; ++i) {
+      const int row = i * (kWarpThreads / kChunks) + lane / kChunks;
+      const int chunk = lane % kChunks;
+      const uint4 values = load_16(tile + chunk_offset<kHeadSize>(warp * kWarpRows + row, chunk));
+      const int target = first_row + row;
+      if (target < item.length) {
+        *reinterpret_cast<uint4*>(rows + (target * stride + chunk * 8)) = values;
+      }
+    }
+  }
+};
+
+}  // namespace bertha::forward
