@@ -50,6 +50,7 @@ struct TrainConfig {
                                      // the best constant answer
   std::string loss_mean = "global";  // global: over all masked tokens of the step; local: mean of
                                      // per-rank means, as published
+  double nsp_weight = 1.0;           // of the next-sentence loss in the sum of both losses
   int64_t init_warmup_steps = 0;     // on made-up batches, before the clock of the run starts
   int64_t log_every_steps = 10;
   int64_t stop_after_skips = 20;     // updates skipped in a row that end the run

@@ -117,6 +117,8 @@ std::vector<Key> make_keys() {
        "The target is also at least this many times what the best constant answer scores."},
       {"train.loss_mean", train<&T::loss_mean>, Unit::kNone, {}, {"global", "local"},
        "Mean over all masked tokens of the step, or mean of the ranks' means, as published."},
+      {"train.nsp_weight", train<&T::nsp_weight>, Unit::kNone, {0, 100}, {},
+       "How much the next-sentence loss counts beside that of the masked tokens: 1 as published, 0 = masked tokens only."},
       {"train.init_warmup_steps", train<&T::init_warmup_steps>, Unit::kSteps, {0, 10000}, {},
        "Steps on made-up batches during initialisation, without a trace in the model: the first timed step is then as fast as the others."},
       {"train.log_every_steps", train<&T::log_every_steps>, Unit::kSteps, kFromOne, {},

@@ -226,7 +226,7 @@ void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
   ops.gradient_scale({.denominator = seqs_count,
                       .state = optimizer_state,
                       .target = s.heads.nsp_scale,
-                      .numerator = mean.numerator});
+                      .numerator = mean.numerator * mean.nsp_weight});
   s.encode(Mode::kTrain);
   heads_loss(ops, s.head_call(), s.loss_sums(), true);
 }

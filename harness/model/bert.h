@@ -23,7 +23,8 @@ struct LossMean {
   // Denominators for this micro-batch: the step's global counts, or this micro-batch's own.
   int64_t masked = 1;
   int64_t seqs = 1;
-  double numerator = 1.0;  // 1, or 1 / (ranks * micro-batches) for the mean of local means
+  double numerator = 1.0;   // 1, or 1 / (ranks * micro-batches) for the mean of local means
+  double nsp_weight = 1.0;  // of the next-sentence loss in the sum of both
 };
 
 /// Sums over the micro-batches since reset, in device memory. One block: one copy reads it all.

@@ -56,7 +56,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
   const StepRecord record{
       .step = state.step,
       .samples = state.samples_trained,
-      .loss = mlm_loss + nsp_loss,
+      .loss = mlm_loss + nsp_weight_ * nsp_loss,
       .mlm_loss = mlm_loss,
       .nsp_loss = nsp_loss,
       .mlm_accuracy =

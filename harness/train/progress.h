@@ -15,8 +15,9 @@ namespace bertha {
 /// Turns batches, timers and probed scalars into the records of the log: sums since the last one.
 class Progress {
  public:
-  Progress(const Dims& dims, int64_t num_ranks, int64_t max_steps)
-      : dims_(dims), num_ranks_(num_ranks), max_steps_(max_steps) {}
+  /// nsp_weight: of the next-sentence loss in the sum of both losses.
+  Progress(const Dims& dims, int64_t num_ranks, int64_t max_steps, double nsp_weight = 1.0)
+      : dims_(dims), num_ranks_(num_ranks), max_steps_(max_steps), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
   /// The record of the steps counted since the last call.
@@ -35,6 +36,7 @@ class Progress {
   Dims dims_;
   int64_t num_ranks_ = 1;
   int64_t max_steps_ = 0;
+  double nsp_weight_ = 1.0;
   Clock::time_point since_ = Clock::now();
   int64_t steps_ = 0;
   int64_t seqs_ = 0;

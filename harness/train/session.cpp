@@ -140,6 +140,7 @@ EvalOptions eval_options(const Config& config) {
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {
   const bool local = config.train.loss_mean == "local";
   return {.loss_mean = local ? LossMeanRule::kLocal : LossMeanRule::kGlobal,
+          .nsp_weight = config.train.nsp_weight,
           .dropout_seed = derive_seed(seed, 1, static_cast<uint64_t>(world.rank())),
           .num_ranks = world.size()};
 }

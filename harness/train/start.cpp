@@ -152,7 +152,8 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.profiled = std::make_unique<ProfiledSteps>(config.log.profile_steps, *session.backend.device,
                                                  *session.backend.stream);
   run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
-  run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps);
+  run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps,
+                                            config.train.nsp_weight);
   warm_up(*run.session, config.train.init_warmup_steps);
   begin_or_go_on(run);
   run.reporter->init_stop(facts_of(run));

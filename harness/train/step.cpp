@@ -5,12 +5,15 @@ namespace {
 
 LossMean mean_of(const HostBatch& micro, const StepBatch& batch, const StepSettings& settings) {
   if (settings.loss_mean == LossMeanRule::kGlobal) {
-    return {.masked = batch.num_masked_global, .seqs = batch.num_seqs_global};
+    return {.masked = batch.num_masked_global,
+            .seqs = batch.num_seqs_global,
+            .nsp_weight = settings.nsp_weight};
   }
   const int64_t parts = settings.num_ranks * static_cast<int64_t>(batch.micro_batches.size());
   return {.masked = micro.num_masked,
           .seqs = micro.num_seqs,
-          .numerator = 1.0 / static_cast<double>(parts)};
+          .numerator = 1.0 / static_cast<double>(parts),
+          .nsp_weight = settings.nsp_weight};
 }
 
 }  // namespace

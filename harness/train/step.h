@@ -17,6 +17,7 @@ enum class LossMeanRule : uint8_t {
 
 struct StepSettings {
   LossMeanRule loss_mean = LossMeanRule::kGlobal;
+  double nsp_weight = 1.0;    // of the next-sentence loss beside that of the masked tokens
   uint64_t dropout_seed = 0;  // of this rank
   int64_t num_ranks = 1;
 };

@@ -47,6 +47,8 @@ def refuse_what_differs(settings):
             sys.exit(f"torch_curve.py: {key} is {settings[key]}, want {wanted}")
     if settings["optimizer.clip"] != "after" and float(settings["optimizer.max_gradient_norm"]) > 0:
         sys.exit("torch_curve.py: optimizer.clip is before, want after")
+    if float(settings["train.nsp_weight"]) != 1:
+        sys.exit(f"torch_curve.py: train.nsp_weight is {settings['train.nsp_weight']}, want 1")
     for key in ("model.hidden_dropout", "model.attention_dropout"):
         if float(settings[key]) != 0:
             sys.exit(f"torch_curve.py: {key} is {settings[key]}, want 0: random bits differ")

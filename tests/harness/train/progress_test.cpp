@@ -88,7 +88,7 @@ class ProgressTest : public ::testing::Test {
 };
 
 TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
-  Progress progress(dims_, 2, 30);
+  Progress progress(dims_, 2, 30, 0.5);
   timers_.begin(Phase::kForward);
   sleep_ms(20);
   timers_.begin(Phase::kOptimizer);
@@ -101,7 +101,7 @@ TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
   EXPECT_EQ(record.samples, 120);
   EXPECT_EQ(record.mlm_loss, 5);
   EXPECT_EQ(record.nsp_loss, 0.5);
-  EXPECT_EQ(record.loss, 5.5);
+  EXPECT_EQ(record.loss, 5.25);
   EXPECT_EQ(record.mlm_accuracy, 3.0 / 8.0);
   EXPECT_EQ(record.learning_rate, 0.25);
   EXPECT_EQ(record.gradient_norm, 3);

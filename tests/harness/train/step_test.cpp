@@ -24,7 +24,7 @@ using Dealt = std::vector<std::vector<TinySequence>>;  // [micro-batch] of one r
 /// One step of `ranks` ranks; `deal` gives each its micro-batches out of 12 sequences.
 StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int rank)>& deal,
                     double dropout = 0, int64_t step = 0, uint64_t seed = 5,
-                    double bucket_mib = 100) {
+                    double bucket_mib = 100, double nsp_weight = 1) {
   const int64_t masked = num_masked(rig_sequences(12));
   StepResult result;
   std::mutex mutex;
@@ -34,6 +34,7 @@ StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int 
     batch.step = step;
     train_step(batch,
                {.loss_mean = rule,
+                .nsp_weight = nsp_weight,
                 .dropout_seed = seed + static_cast<uint64_t>(collectives.rank()),
                 .num_ranks = ranks},
                rig.step_parts());
@@ -123,6 +124,27 @@ TEST(TrainStep, EmptyMicroBatchCountsInTheLocalMeanWithAMeanOfZero) {
   EXPECT_NEAR(beside_empty_ones.gradient_norm, alone.gradient_norm / 4,
               tolerance::kModelGradientF32 * std::max(1.0, alone.gradient_norm));
   EXPECT_EQ(beside_empty_ones.state.successful_steps, 1);
+}
+
+TEST(TrainStep, TheNextSentenceLossCountsByItsWeight) {
+  // The gradient is g + w h, so its squared norm a parabola in w: three points give the others.
+  for (const LossMeanRule rule : {LossMeanRule::kGlobal, LossMeanRule::kLocal}) {
+    const auto squared_norm = [&](double weight) {
+      const double norm = run_step(1, rule, whole, 0, 0, 5, 100, weight).gradient_norm;
+      return norm * norm;
+    };
+    const double at_0 = squared_norm(0);
+    const double at_1 = squared_norm(1);
+    const double at_2 = squared_norm(2);
+    const double h_squared = (at_2 - 2 * at_1 + at_0) / 2;
+    const double twice_g_h = at_1 - at_0 - h_squared;
+    EXPECT_GT(h_squared, 1e-3);
+    for (const double weight : {0.5, 3.0}) {
+      EXPECT_NEAR(squared_norm(weight), at_0 + weight * twice_g_h + weight * weight * h_squared,
+                  100 * tolerance::kModelGradientF32 * at_2)
+          << weight;
+    }
+  }
 }
 
 TEST(TrainStep, NothingButEmptyMicroBatchesHaveNoGradientAtAll) {
