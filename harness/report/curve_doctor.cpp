@@ -50,6 +50,10 @@ bool scores_as_a_constant(const Evals& evals, const RunIdentity& run) {
   return extent_of(evals, &EvalRecord::mlm_accuracy).high <= most;
 }
 
+/// What copying visible words scores, with the most frequent one for [MASK]: of the masked tokens a
+/// tenth keep their word and a tenth show a random one (Devlin et al. 2018, section 3.1).
+double copying_accuracy(const RunIdentity& run) { return 0.1 + 0.8 * run.constant_answer_accuracy; }
+
 }  // namespace
 
 std::optional<CurveRemark> untouched_weights(const Metrics& metrics) {
@@ -147,6 +151,28 @@ std::optional<CurveRemark> word_frequencies_only(const Metrics& metrics) {
           "steps also lead out of it")};
 }
 
+std::optional<CurveRemark> context_not_used(const Metrics& metrics) {
+  constexpr double kFlat = 0.01, kSentencesLearned = 0.8;
+  const auto evals = last_evals(metrics, 4);
+  if (!evals || metrics.run.constant_answer_accuracy <= 0) return std::nullopt;
+  const double copying = copying_accuracy(metrics.run);
+  const Extent accuracy = extent_of(*evals, &EvalRecord::mlm_accuracy);
+  if (accuracy.low < 0.9 * copying || accuracy.high > 1.1 * copying + 0.002) return std::nullopt;
+  if (!steady(*evals, &EvalRecord::mlm_loss, kFlat)) return std::nullopt;
+  const bool sentences = evals->back().nsp_accuracy >= kSentencesLearned;
+  return CurveRemark{
+      "context not used",
+      concat("the masked-token accuracy stays at ", fixed_text(evals->back().mlm_accuracy, 4),
+             " and the loss at ", fixed_text(evals->back().mlm_loss, 2),
+             ": copying the tenth of the masked tokens that keep their word, and word frequencies "
+             "for the rest, score ",
+             fixed_text(copying, 4),
+             ". From random weights this lasts long; a larger batch and more steps lead out of it",
+             sentences ? ". Next sentences are learned, and their gradient can hide the other: try "
+                         "train.nsp_weight: 0"
+                       : "")};
+}
+
 std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics) {
   constexpr size_t kRecords = 16;
   const auto& steps = metrics.steps;
@@ -178,6 +204,7 @@ std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   add(checkpoint_not_loaded(metrics));
   const auto sentences = next_sentence_only(metrics);
   add(sentences ? sentences : word_frequencies_only(metrics));  // the first explains the second
+  add(context_not_used(metrics));
   add(collapsing_loss_scale(metrics));
   return remarks;
 }

@@ -32,6 +32,9 @@ std::optional<CurveRemark> checkpoint_not_loaded(const Metrics& metrics);
 std::optional<CurveRemark> next_sentence_only(const Metrics& metrics);
 /// Four evaluations in a row that a table of word frequencies would score.
 std::optional<CurveRemark> word_frequencies_only(const Metrics& metrics);
+/// Four evaluations in a row that word frequencies score, with the masked tokens copied that keep
+/// their word: a tenth of them.
+std::optional<CurveRemark> context_not_used(const Metrics& metrics);
 /// A loss scale below 1, or falling in sixteen records in a row.
 std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics);
 

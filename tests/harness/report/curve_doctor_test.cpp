@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -184,6 +185,24 @@ TEST(CurveDoctor, NextSentencesWithoutMaskedTokensAreNamedInsteadOfWordFrequenci
   EXPECT_THAT(shapes(run_of(bert_large(), evals)), ElementsAre("next sentences only"));
   evals.back().mlm_accuracy = 0.2;
   EXPECT_THAT(shapes(run_of(bert_large(), evals)), IsEmpty());
+}
+
+TEST(CurveDoctor, TheScoreOfCopiedWordsMeansThatContextIsNotUsed) {
+  // bert-medium from random weights, samples 920k to 1.08M, as measured.
+  RunIdentity medium = small_model();
+  medium.constant_answer_accuracy = 0.052;
+  std::vector<EvalRecord> evals = {eval_of(0.1530, 6.156, 0.937), eval_of(0.1532, 6.139, 0.930),
+                                   eval_of(0.1527, 6.127, 0.938), eval_of(0.1537, 6.114, 0.941)};
+  EXPECT_THAT(shapes(run_of(medium, evals)), ElementsAre("context not used"));
+  EXPECT_THAT(context_not_used(run_of(medium, evals))->text, HasSubstr("nsp_weight"));
+  for (EvalRecord& eval : evals) eval.nsp_accuracy = 0.55;
+  EXPECT_THAT(context_not_used(run_of(medium, evals))->text, Not(HasSubstr("nsp_weight")));
+  evals.back().mlm_accuracy = 0.17;  // it knows more
+  EXPECT_THAT(shapes(run_of(medium, evals)), IsEmpty());
+  evals.back().mlm_accuracy = 0.11;  // it does not copy yet
+  EXPECT_THAT(shapes(run_of(medium, evals)), IsEmpty());
+  evals.back() = eval_of(0.1540, 5.9, 0.55);  // it falls
+  EXPECT_THAT(shapes(run_of(medium, evals)), IsEmpty());
 }
 
 TEST(CurveDoctor, ALossScaleBelowOneOrFallingWithoutEndIsCollapsing) {
