@@ -11,6 +11,8 @@
 #include "kernels/ops.h"
 #include "kernels/ops/gemm_shape.h"
 
+struct CUstream_st;  // what a cudaStream_t points to
+
 namespace bertha {
 
 class LaneRecorder;
@@ -47,6 +49,10 @@ std::string cuda_bus_id(int ordinal);
 
 /// GPU `ordinal` of those visible. Error(kEnvironment) with a sentence when it cannot be used.
 std::unique_ptr<Device> make_cuda_device(int ordinal);
+
+/// A stream that the caller made (a cudaStream_t), for operations in order with the caller's own
+/// work. It must outlive the Stream, which does not destroy it.
+std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
 
 /// Operations enqueued on `stream` of `device`; both must outlive them.
 ///

@@ -47,7 +47,10 @@ class CudaStream final : public Stream {
   explicit CudaStream(int priority = 0) {
     BERTHA_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
   }
-  ~CudaStream() override { cudaStreamDestroy(stream_); }
+  explicit CudaStream(cudaStream_t borrowed) : stream_(borrowed), is_owned_(false) {}
+  ~CudaStream() override {
+    if (is_owned_) cudaStreamDestroy(stream_);
+  }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -62,6 +65,7 @@ class CudaStream final : public Stream {
 
  private:
   cudaStream_t stream_ = nullptr;
+  bool is_owned_ = true;
 };
 
 std::string gib(double bytes) {
@@ -214,6 +218,10 @@ std::unique_ptr<Stream> make_urgent_stream(Device& device) {
   int greatest = 0;
   BERTHA_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   return std::make_unique<CudaStream>(greatest);
+}
+
+std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream) {
+  return std::make_unique<CudaStream>(stream);
 }
 
 std::string cuda_bus_id(int ordinal) {
