@@ -209,10 +209,13 @@ def main():
             import row_peers
         except ModuleNotFoundError as error:
             sys.exit(f"row_kernels.py: {error}; measure where torch is, or give --peers")
+
+        def save(measured):
+            if arguments.save:
+                arguments.save.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+
         peers = row_peers.measure([(e["operation"], e["shape"]) for e in found["operations"]],
-                                  arguments.compile_seconds)
-        if arguments.save:
-            arguments.save.write_text(json.dumps(peers, indent=1) + "\n", encoding="utf-8")
+                                  arguments.compile_seconds, save)
     times = {(r["program"], r["operation"], r["shape"]): r["median_us"] for r in peers["results"]}
     rows = [Row(entry, times) for entry in found["operations"]]
     print(f"{found['device']}, {found['precision']}, {found['date']}; PyTorch {peers['torch']}, "
