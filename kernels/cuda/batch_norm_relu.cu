@@ -20,7 +20,7 @@
 // takes that place, for one thread per plane.) Threads are merged in f64 around the channel's first
 // element.
 //
-// Compiled for sm_90a, not yet run or measured on a GPU.
+// Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"

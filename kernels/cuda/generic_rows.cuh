@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/row_packs.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 
 namespace bertha {
@@ -24,46 +25,37 @@ namespace bertha {
 //   values(raw, row, column, v)   one pack of every input as numbers v[kInputs][N]: its Load
 //   kDrops, drops(), draw(row, word, words)   with for_packs_with_bits only: whether it draws
 //                          dropout while storing, 32 decisions at a time, `words` for a row
+//   kShifts                whether values() looks at raw alone, so that packs may begin before the
+//                          row: where rows begin between the 16-byte words of memory
 //   run(row_or_rows)       its passes, in terms of for_packs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone.
 
-// Boundaries between the three, and sizes of blocks: reasoned, not yet measured.
-inline constexpr int kFewElements = 8;    // of a thread, for two rows at a time
-inline constexpr int kManyElements = 32;  // of a thread, for one row: all the columns of one warp
+// Boundaries between the three, and sizes of blocks; measured with softmax on an H200 where a
+// figure stands (f16, 49,152 rows).
+inline constexpr int kFewElements = 8;  // of a thread, for two rows at a time
+// Of a thread, for one row: all the columns of one warp. 1,024 columns in registers 53.7 us
+// forward, in shared memory 62.3; 2,048 columns 125 (of 64 elements), in shared memory 116.
+inline constexpr int kManyElements = 32;
 inline constexpr int kRegisterThreads = 128;
 inline constexpr int kRegisterBlocks = 64;  // of a multiprocessor, in a few waves
 inline constexpr int kMostBlockThreads = 512;
-inline constexpr int kPacksPerThread = 4;  // of a block, before it gets more threads
+// Of a block, before it gets more threads: each row costs every thread the same, and fewer of them
+// wait for each other. 2,048 columns with 2, 4, 8, 16 packs: 126, 121, 116, 116 us.
+inline constexpr int kPacksPerThread = 8;
 inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
 inline constexpr int64_t kMostRowBlocks = int64_t{1} << 30;
 
-struct Add {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a + b;
+/// rows.for_packs, with the pack's dropout decisions in the low bits of `bits`:
+/// work(r, column, v, lanes, bits).
+template <class Operation, class Rows, class Work>
+__device__ __forceinline__ void for_packs_with_bits(const Operation& operation, Rows& rows,
+                                                    const Work& work) {
+  if constexpr (Operation::kDrops) {
+    if (operation.drops()) return rows.for_drawn_packs(work);
   }
-};
-/// NaN as second operand loses.
-struct Larger {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return b > a ? b : a;
-  }
-};
-
-/// Combines each value over `lanes` neighbours, a power of two; the result in all of them. All
-/// lanes of the warp call it.
-template <int K, class T, class Combine>
-__device__ __forceinline__ void reduce_lanes(T (&values)[K], int lanes, const Combine& combine) {
-#pragma unroll
-  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
-    if (step >= lanes) continue;
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
-      values[k] = combine(values[k], __shfl_xor_sync(kFullWarp, values[k], step));
-    }
-  }
+  rows.for_packs(
+      [&](int r, int64_t column, auto& v, auto lanes) { work(r, column, v, lanes, ~0u); });
 }
 
 /// kRowCount rows in the registers of `lanes` threads, kElements columns each, in packs of N.
@@ -121,34 +113,24 @@ class RegisterRows {
   /// Whether this thread stores what a row has once.
   __device__ bool is_first() const { return lane_ == 0; }
 
-  /// work(r, column, v) for the thread's packs, with Number v[kInputs][N].
+  /// work(r, column, v, lanes) for the thread's packs, with Number v[kInputs][N].
   template <class Work>
   __device__ void for_packs(const Work& work) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        if (has_row(r) && column_of(p) < columns_) work(r, column_of(p), values_[r][p]);
+        if (has_row(r) && column_of(p) < columns_) {
+          work(r, column_of(p), values_[r][p], WholePack{});
+        }
       }
     }
-  }
-
-  /// As for_packs, with the pack's dropout decisions in the low bits of `bits`.
-  template <class Work>
-  __device__ void for_packs_with_bits(const Work& work) {
-    if constexpr (Operation::kDrops) {
-      if (operation_.drops()) return for_drawn_packs(work);
-    }
-    for_packs([&](int r, int64_t column, auto& v) { work(r, column, v, ~0u); });
   }
 
   template <int K, class Combine>
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     reduce_lanes(values, lanes_, combine);
   }
-
- private:
-  __device__ int column_of(int pack) const { return (pack * lanes_ + lane_) * N; }
 
   /// A lane draws one word of its row: there are no more words than lanes, because a thread has at
   /// most 32 columns.
@@ -164,10 +146,13 @@ class RegisterRows {
       for (int p = 0; p < kPacks; ++p) {
         const int column = column_of(p);
         const uint32_t bits = __shfl_sync(kFullWarp, drawn, column / 32, lanes_) >> (column % 32);
-        if (has_row(r) && column < columns_) work(r, column, values_[r][p], bits);
+        if (has_row(r) && column < columns_) work(r, column, values_[r][p], WholePack{}, bits);
       }
     }
   }
+
+ private:
+  __device__ int column_of(int pack) const { return (pack * lanes_ + lane_) * N; }
 
   const Operation& operation_;
   int64_t rows_;
@@ -187,9 +172,18 @@ struct BlockExchange {
   uint32_t drawn[kMostBlockThreads];
 };
 
+/// Elements of a row of one input in the cache: whole words of 16 bytes.
+template <class T, bool kShifted>
+__host__ __device__ constexpr int64_t row_cache_columns(int64_t columns) {
+  constexpr int64_t kWord = kPack16<T>;
+  return (columns + kWord - 1) / kWord * kWord + (kShifted ? kWord : 0);
+}
+
 /// One row of a block, in shared memory or nowhere. A thread has the same columns in every pass:
 /// what it keeps is its own and needs no barrier.
-template <class Operation, int N, bool kCached>
+///
+/// kShifted: packs lie at 16-byte words of memory, the first and last of a row reach beyond it.
+template <class Operation, int N, bool kCached, bool kShifted>
 class BlockRow {
  public:
   using T = typename Operation::Element;
@@ -199,11 +193,13 @@ class BlockRow {
   static constexpr int kRows = 1;
   static constexpr bool kHeld = false;
 
-  __device__ BlockRow(const Operation& operation, int64_t columns, int64_t row, T* cache,
-                      BlockExchange<Number>& exchange, int& turn)
+  __device__ BlockRow(const Operation& operation, int64_t rows, int64_t columns, int64_t row,
+                      T* cache, BlockExchange<Number>& exchange, int& turn)
       : operation_(operation),
         columns_(columns),
         row_(row),
+        left_((rows - row) * columns),
+        shift_(kShifted ? static_cast<int>(row * columns % N) : 0),
         cache_(cache),
         exchange_(exchange),
         turn_(turn) {
@@ -221,16 +217,16 @@ class BlockRow {
     for (int64_t column = first_column(); column < columns_; column += stride()) {
       Number v[kInputs][N];
       read(column, v);
-      work(0, column, v);
+      if constexpr (kShifted) {
+        if (column < 0 || column + N > columns_) {
+          const int64_t left = columns_ - column;
+          work(0, column, v,
+               PartPack{column < 0 ? shift_ : 0, left < N ? static_cast<int>(left) : N});
+          continue;
+        }
+      }
+      work(0, column, v, WholePack{});
     }
-  }
-
-  template <class Work>
-  __device__ void for_packs_with_bits(const Work& work) {
-    if constexpr (Operation::kDrops) {
-      if (operation_.drops()) return for_drawn_packs(work);
-    }
-    for_packs([&](int r, int64_t column, auto& v) { work(r, column, v, ~0u); });
   }
 
   /// Over the block, the result in every thread. Two places take turns, so that one barrier is
@@ -255,46 +251,6 @@ class BlockRow {
     }
   }
 
- private:
-  __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N; }
-  __device__ int64_t stride() const { return static_cast<int64_t>(blockDim.x) * N; }
-
-  /// Rows of inputs behind each other in the cache, each at a multiple of 16 bytes.
-  __device__ int64_t cache_columns() const {
-    constexpr int64_t kWord = kPack16<T>;
-    return (columns_ + kWord - 1) / kWord * kWord;
-  }
-  __device__ const T* global(int input) const { return operation_.inputs[input] + row_ * columns_; }
-
-  __device__ void fill_cache() {
-    constexpr int kBytes = N * static_cast<int>(sizeof(T));
-#pragma unroll
-    for (int k = 0; k < kInputs; ++k) {
-      T* own = cache_ + k * cache_columns();
-      const T* from = global(k);
-#pragma unroll 4
-      for (int64_t column = first_column(); column < columns_; column += stride()) {
-        if constexpr (kBytes >= 4) {
-          __pipeline_memcpy_async(own + column, from + column, kBytes);
-        } else {
-          own[column] = from[column];
-        }
-      }
-    }
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
-  }
-
-  __device__ void read(int64_t column, Number (&v)[kInputs][N]) const {
-    Pack<T, N> raw[kInputs];
-#pragma unroll
-    for (int k = 0; k < kInputs; ++k) {
-      const T* from = kCached ? cache_ + k * cache_columns() : global(k);
-      raw[k] = *reinterpret_cast<const Pack<T, N>*>(from + column);
-    }
-    operation_.values(raw, row_, column, v);
-  }
-
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
   /// N, so that a thread's columns are those of the other passes.
   template <class Work>
@@ -313,14 +269,66 @@ class BlockRow {
         const int within = static_cast<int>(column - begin);
         Number v[kInputs][N];
         read(column, v);
-        work(0, column, v, exchange_.drawn[within / 32] >> (within % 32));
+        work(0, column, v, WholePack{}, exchange_.drawn[within / 32] >> (within % 32));
       }
     }
+  }
+
+ private:
+  __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N - shift_; }
+  __device__ int64_t stride() const { return static_cast<int64_t>(blockDim.x) * N; }
+
+  __device__ const T* global(int input) const { return operation_.inputs[input] + row_ * columns_; }
+
+  __device__ T* cached(int input) const {
+    return cache_ + input * row_cache_columns<T, kShifted>(columns_) + shift_;
+  }
+
+  __device__ void fill_cache() {
+    constexpr int kBytes = N * static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+      T* own = cached(k);
+      const T* from = global(k);
+#pragma unroll 4
+      for (int64_t column = first_column(); column < columns_; column += stride()) {
+        if constexpr (kBytes >= 4) {
+          if (!kShifted || column + N <= left_) {
+            __pipeline_memcpy_async(own + column, from + column, kBytes);
+          } else {  // the matrix ends within the pack
+            for (int64_t last = column; last < left_; ++last) own[last] = from[last];
+          }
+        } else {
+          own[column] = from[column];
+        }
+      }
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+  }
+
+  __device__ void read(int64_t column, Number (&v)[kInputs][N]) const {
+    Pack<T, N> raw[kInputs];
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+      const T* from = kCached ? cached(k) : global(k);
+      if (kCached || !kShifted || column + N <= left_) {
+        raw[k] = *reinterpret_cast<const Pack<T, N>*>(from + column);
+      } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          if (column + i < left_) raw[k].lane[i] = from[column + i];
+        }
+      }
+    }
+    operation_.values(raw, row_, column, v);
   }
 
   const Operation& operation_;
   int64_t columns_;
   int64_t row_;
+  int64_t left_;  // elements of the matrix from the row on
+  int shift_;     // of the first pack before the row, in elements
   T* cache_;
   BlockExchange<Number>& exchange_;
   int& turn_;
@@ -339,7 +347,7 @@ __global__ void __launch_bounds__(kRegisterThreads)
   }
 }
 
-template <class Operation, int N, bool kCached>
+template <class Operation, int N, bool kCached, bool kShifted>
 __global__ void __launch_bounds__(kMostBlockThreads)
     block_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns) {
   using T = typename Operation::Element;
@@ -347,8 +355,8 @@ __global__ void __launch_bounds__(kMostBlockThreads)
   __shared__ BlockExchange<Compute<T>> exchange;
   int turn = 0;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    BlockRow<Operation, N, kCached> part(operation, columns, row, reinterpret_cast<T*>(cache),
-                                         exchange, turn);
+    BlockRow<Operation, N, kCached, kShifted> part(operation, rows, columns, row,
+                                                   reinterpret_cast<T*>(cache), exchange, turn);
     operation.run(part);
   }
 }
@@ -367,24 +375,23 @@ void launch_register_rows(const CudaContext& context, const Operation& operation
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-template <int N, class Operation>
+template <int N, bool kShifted = false, class Operation>
 void launch_block_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                        int64_t columns) {
-  constexpr int64_t kWord = 16;
-  const int64_t row_bytes =
-      columns * static_cast<int64_t>(sizeof(typename Operation::Element)) + kWord - 1;
-  const int64_t cache_bytes = row_bytes / kWord * kWord * Operation::kInputs;
+  using T = typename Operation::Element;
+  const int64_t cache_bytes = row_cache_columns<T, kShifted>(columns) * Operation::kInputs *
+                              static_cast<int64_t>(sizeof(T));
   const unsigned blocks = blocks_for(rows, 1, kMostRowBlocks);
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kPacksPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
   if (cache_bytes <= kMostRowCacheBytes) {
-    const auto kernel = &block_row_kernel<Operation, N, true>;
+    const auto kernel = &block_row_kernel<Operation, N, true, kShifted>;
     allow_shared_bytes(kernel, cache_bytes);
     kernel<<<blocks, threads, static_cast<size_t>(cache_bytes), context.stream>>>(operation, rows,
                                                                                   columns);
   } else {
-    block_row_kernel<Operation, N, false>
+    block_row_kernel<Operation, N, false, kShifted>
         <<<blocks, threads, 0, context.stream>>>(operation, rows, columns);
   }
   BERTHA_CUDA_CHECK(cudaGetLastError());
@@ -409,23 +416,39 @@ void launch_packs(const CudaContext& context, const Operation& operation, int64_
   launch_block_rows<N>(context, operation, rows, columns);
 }
 
+/// work(std::integral_constant<int, N>) with the widest packs that the width and `address_bits` (of
+/// every pointer that is read in packs, or-ed) allow: 16 bytes, two elements of 16 bits, or one.
+template <class T, class Work>
+void with_pack(int64_t columns, uintptr_t address_bits, const Work& work) {
+  constexpr int kWide = kPack16<T>;
+  if (columns % kWide == 0 && address_bits % 16 == 0) {
+    return work(std::integral_constant<int, kWide>{});
+  }
+  if constexpr (sizeof(T) == 2) {
+    if (columns % 2 == 0 && address_bits % 4 == 0) return work(std::integral_constant<int, 2>{});
+  }
+  work(std::integral_constant<int, 1>{});
+}
+
 /// Runs the operation on all rows, in packs as wide as the width and `address_bits` (of every
-/// pointer that is read in packs, or-ed) allow.
+/// pointer that is read in packs, or-ed) allow. Rows that begin between 16-byte words are shifted,
+/// where the operation can be, but for narrow ones, and wide ones that go in words of 4 bytes.
 template <class Operation>
 void launch_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                  int64_t columns, uintptr_t address_bits) {
   using T = typename Operation::Element;
   if (rows == 0) return;
-  constexpr int kWide = kPack16<T>;
-  if (columns % kWide == 0 && address_bits % 16 == 0) {
-    return launch_packs<kWide>(context, operation, rows, columns);
-  }
-  if constexpr (sizeof(T) == 2) {
-    if (columns > kFewElements * kWarpThreads && columns % 2 == 0 && address_bits % 4 == 0) {
-      return launch_block_rows<2>(context, operation, rows, columns);
+  if constexpr (Operation::kShifts) {
+    constexpr int kWide = kPack16<T>;
+    const bool has_words = sizeof(T) == 2 && columns % 2 == 0;
+    if (columns % kWide != 0 && address_bits % 16 == 0 && columns > kFewElements * kWarpThreads &&
+        (columns <= kManyElements * kWarpThreads || !has_words)) {
+      return launch_block_rows<kWide, true>(context, operation, rows, columns);
     }
   }
-  launch_packs<1>(context, operation, rows, columns);
+  with_pack<T>(columns, address_bits, [&](auto pack) {
+    launch_packs<decltype(pack)::value>(context, operation, rows, columns);
+  });
 }
 
 inline uintptr_t address_bits(std::initializer_list<const View*> views) {

@@ -5,7 +5,7 @@
 // its partials are a few KiB. Limited by memory. Channels are found by adding (channels.cuh); rows
 // and planes of any length move in whole octets but for their edges.
 //
-// Compiled for sm_90a, not yet run or measured on a GPU.
+// Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"

@@ -63,7 +63,11 @@ unsigned team_threads(int64_t columns) {
 template <class Shape>
 unsigned team_blocks(int64_t rows, int64_t columns, int multiprocessors, int per_multiprocessor) {
   const int64_t threads = team_threads<Shape>(columns);
-  const int64_t resident = Shape::kFixed ? per_multiprocessor : (threads > 512 ? 1 : 512 / threads);
+  // As many threads as registers allow, and for f32 shared memory. With 512 LayerNorm's backward took
+  // 192 us instead of 166 at 2,048 columns, 392 instead of 335 at 4,096 (49,152 rows, f16, H200).
+  const int64_t most = sizeof(typename Shape::Element) == 2 ? 1024 : 512;
+  const int64_t resident =
+      Shape::kFixed ? per_multiprocessor : (threads > most ? 1 : most / threads);
   return blocks_for(rows, Shape::kTeams * Shape::kRows, resident * multiprocessors);
 }
 

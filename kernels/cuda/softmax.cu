@@ -5,7 +5,7 @@
 // 61 KiB of shared memory (backward 122 KiB), so that it crosses the memory bus once: 105 us
 // forward, 158 us backward. Rows of generic_rows.cuh; what is fused is in the Load and the Store.
 //
-// Not yet run on a GPU, and so not measured.
+// Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/generic_rows.cuh"
@@ -41,6 +41,7 @@ __device__ __forceinline__ Number minus_infinity() {
 /// x as it is.
 template <class T>
 struct DirectLoad {
+  static constexpr bool kShifts = true;
   template <int N>
   __device__ void values(const Pack<T, N> (&raw)[1], int64_t, int64_t,
                          Compute<T> (&v)[1][N]) const {
@@ -51,6 +52,7 @@ struct DirectLoad {
 /// scale * x + bias where the mask is not zero, minus infinity elsewhere.
 template <class T>
 struct FusedLoad {
+  static constexpr bool kShifts = false;
   const T* bias;        // null: none
   const uint8_t* mask;  // null: none
   RowBroadcast bias_rows;
@@ -93,6 +95,7 @@ struct FusedLoad {
 /// dy and y as they are.
 template <class T>
 struct DirectGradientLoad {
+  static constexpr bool kShifts = true;
   template <int N>
   __device__ void values(const Pack<T, N> (&raw)[2], int64_t, int64_t,
                          Compute<T> (&v)[2][N]) const {
@@ -104,6 +107,7 @@ struct DirectGradientLoad {
 /// dy back through the dropout, by the saved bits; y as it is.
 template <class T>
 struct DropoutGradientLoad {
+  static constexpr bool kShifts = false;
   const uint32_t* mask;  // [rows, words]
   int64_t words;
   Compute<T> keep_factor;
@@ -129,9 +133,9 @@ struct DirectStore {
   static constexpr bool kDrops = false;
   T* y;
 
-  template <int N>
-  __device__ void write(int64_t at, const Compute<T> (&values)[N], uint32_t) const {
-    store_compute(y + at, values);
+  template <int N, class Lanes>
+  __device__ void write(int64_t at, const Compute<T> (&values)[N], Lanes lanes, uint32_t) const {
+    store_lanes(y + at, values, lanes);
   }
 };
 
@@ -152,8 +156,8 @@ struct DropoutStore {
     mask[group] = bits;
     return bits;
   }
-  template <int N>
-  __device__ void write(int64_t at, const Compute<T> (&values)[N], uint32_t bits) const {
+  template <int N, class Lanes>
+  __device__ void write(int64_t at, const Compute<T> (&values)[N], Lanes, uint32_t bits) const {
     store_compute(y + at, values);
     if (!drops()) return;
     Compute<T> kept[N];
@@ -174,6 +178,7 @@ struct SoftmaxForward {
   using Element = T;
   static constexpr int kInputs = 1;
   static constexpr bool kDrops = Store::kDrops;
+  static constexpr bool kShifts = Load::kShifts;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   const T* inputs[kInputs];
   Load load;
@@ -198,9 +203,11 @@ struct SoftmaxForward {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) top[r] = minus_infinity<Number>();
     // NaN loses here; it comes back with the sum.
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) top[r] = Larger()(top[r], v[0][i]);
+      for (int i = 0; i < N; ++i) {
+        if (lanes.has(i)) top[r] = Larger()(top[r], v[0][i]);
+      }
     });
     rows.reduce(top, Larger());
 
@@ -211,10 +218,11 @@ struct SoftmaxForward {
       sum[r] = 0;
       if (top[r] == minus_infinity<Number>()) top[r] = 0;
     }
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
       Number pack_sum = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
+        if (!lanes.has(i)) continue;
         const Number e = exponential<T>(v[0][i] - top[r]);
         if constexpr (Rows::kHeld && !kIsLog) v[0][i] = e;
         pack_sum += e;
@@ -228,18 +236,19 @@ struct SoftmaxForward {
     for (int r = 0; r < kRows; ++r) {
       rest[r] = sum[r] == Number(0) ? Number(0) : (kIsLog ? logarithm(sum[r]) : Number(1) / sum[r]);
     }
-    rows.for_packs_with_bits([&](int r, int64_t column, auto& v, uint32_t bits) {
-      Number y[N];
+    for_packs_with_bits(
+        *this, rows, [&](int r, int64_t column, auto& v, auto lanes, uint32_t bits) {
+          Number y[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if constexpr (kIsLog) {
-          y[i] = v[0][i] - top[r] - rest[r];
-        } else {
-          y[i] = (Rows::kHeld ? v[0][i] : exponential<T>(v[0][i] - top[r])) * rest[r];
-        }
-      }
-      store.write(rows.row(r) * rows.columns() + column, y, bits);
-    });
+          for (int i = 0; i < N; ++i) {
+            if constexpr (kIsLog) {
+              y[i] = v[0][i] - top[r] - rest[r];
+            } else {
+              y[i] = (Rows::kHeld ? v[0][i] : exponential<T>(v[0][i] - top[r])) * rest[r];
+            }
+          }
+          store.write(rows.row(r) * rows.columns() + column, y, lanes, bits);
+        });
   }
 };
 
@@ -247,6 +256,7 @@ template <class T, SoftmaxKind kKind, class Load>
 struct SoftmaxBackward {
   using Element = T;
   static constexpr int kInputs = 2;  // dy, y
+  static constexpr bool kShifts = Load::kShifts;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   const T* inputs[kInputs];
   Load load;
@@ -264,9 +274,10 @@ struct SoftmaxBackward {
     using Number = Compute<T>;
     constexpr int N = Rows::kPackElements;
     Number sum[Rows::kRows] = {};
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
+        if (!lanes.has(i)) continue;
         if constexpr (kIsLog) {
           if (v[1][i] != minus_infinity<Number>()) sum[r] += v[0][i];
         } else {
@@ -275,7 +286,7 @@ struct SoftmaxBackward {
       }
     });
     rows.reduce(sum, Add());
-    rows.for_packs([&](int r, int64_t column, auto& v) {
+    rows.for_packs([&](int r, int64_t column, auto& v, auto lanes) {
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -286,7 +297,7 @@ struct SoftmaxBackward {
           gradient[i] = scale * v[1][i] * (v[0][i] - sum[r]);
         }
       }
-      store_compute(dx + rows.row(r) * rows.columns() + column, gradient);
+      store_lanes(dx + rows.row(r) * rows.columns() + column, gradient, lanes);
     });
   }
 };
