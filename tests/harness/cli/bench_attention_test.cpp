@@ -7,8 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "tests/harness/cli/run_program.h"
-#include "tests/support/temp_folder.h"
+#include "tests/harness/cli/bench_fixture.h"
 
 namespace bertha {
 namespace {
@@ -16,27 +15,9 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchAttentionTest : public ::testing::Test {
+class BenchAttentionTest : public BenchFixture {
  protected:
-  Ran run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{"bench", "attention", "--config", config_,    "--json",
-                                   json_,   "--repeats", "3",        "--tokens", "504"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words, folder_.path(""));
-  }
-  Json json() const {
-    std::ifstream file(json_);
-    return Json::parse(file);
-  }
-
-  TempFolder folder_;
-  std::string json_ = folder_.path("attention.json");
-  std::string config_ = folder_.write(
-      "tiny.yaml",
-      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
-      "        max_positions: 64, attention_dropout: 0.25}\n"
-      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
-      "train: {threads_per_rank: 1, backend: cpu}\n");
+  BenchAttentionTest() : BenchFixture("attention", {"--tokens", "504"}) {}
 };
 
 TEST_F(BenchAttentionTest, MeasuresBothDirectionsOfEveryMixWithAndWithoutDropout) {

@@ -2,12 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/harness/cli/run_program.h"
-#include "tests/support/temp_folder.h"
+#include "tests/harness/cli/bench_fixture.h"
 
 namespace bertha {
 namespace {
@@ -15,27 +13,9 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchKernelsTest : public ::testing::Test {
+class BenchKernelsTest : public BenchFixture {
  protected:
-  Ran run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{"bench",  "kernels", "--config",  config_,
-                                   "--json", json_,     "--repeats", "3"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words, folder_.path(""));
-  }
-  Json json() const {
-    std::ifstream file(json_);
-    return Json::parse(file);
-  }
-
-  TempFolder folder_;
-  std::string json_ = folder_.path("kernels.json");
-  std::string config_ = folder_.write(
-      "tiny.yaml",
-      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
-      "        max_positions: 64}\n"
-      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
-      "train: {threads_per_rank: 1, backend: cpu}\n");
+  BenchKernelsTest() : BenchFixture("kernels") {}
 };
 
 TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {

@@ -1,12 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/harness/cli/run_program.h"
-#include "tests/support/temp_folder.h"
+#include "tests/harness/cli/bench_fixture.h"
 
 namespace bertha {
 namespace {
@@ -14,21 +12,9 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchRowsTest : public ::testing::Test {
+class BenchRowsTest : public BenchFixture {
  protected:
-  Ran run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{"bench",  "rows", "--set",     "train.backend=cpu",
-                                   "--json", json_,  "--repeats", "3"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words, folder_.path(""));
-  }
-  Json json() const {
-    std::ifstream file(json_);
-    return Json::parse(file);
-  }
-
-  TempFolder folder_;
-  std::string json_ = folder_.path("rows.json");
+  BenchRowsTest() : BenchFixture("rows") {}
 };
 
 TEST_F(BenchRowsTest, ChecksAndTimesTheChosenOperationsAtTheChosenWidths) {
