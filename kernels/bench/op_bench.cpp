@@ -222,7 +222,7 @@ void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
       const DType dtype = set.views[i].dtype;
       const std::vector<char> values = download(set.views[i], view.elements() * size_bytes(dtype));
       if (dtype == view.dtype) {
-        std::memcpy(view.data, values.data(), values.size());
+        std::ranges::copy(values, static_cast<char*>(view.data));
       } else {
         for (int64_t e = 0; e < view.elements(); ++e) {
           view.as<float>()[e] = static_cast<float>(element(values.data(), dtype, e));
