@@ -255,6 +255,7 @@ class BlockRow {
   /// N, so that a thread's columns are those of the other passes.
   template <class Work>
   __device__ void for_drawn_packs(const Work& work) {
+    static_assert(!kShifted, "words of decisions begin with the row");
     const int64_t words = (columns_ + 31) / 32;
     for (int64_t first = 0; first < words; first += blockDim.x) {
       __syncthreads();  // the words before have been read

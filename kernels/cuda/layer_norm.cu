@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   store_block_sums(team, sums, p.partial);
 }
 
-// --- launchers
-// ------------------------------------------------------------------------------------
+// --- launchers ----------------------------------------------------------------------------------
 
 /// Whether a team can take these rows: 16-bit, of whole octets, and with all parameters.
 bool fits_team(int64_t columns, std::initializer_list<const View*> views) {
@@ -307,8 +306,7 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const int64_t columns = args.x.extent(1);
   if (args.x.extent(0) == 0) return;
   // Teams subtract the mean as it is stored: in f32 rows far from zero deserve better.
-  const bool is_compiled = columns == 256 || columns == 512 || columns == 768 || columns == 1024;
-  if (is_compiled && !args.residual.has_data() &&
+  if (has_fixed_team(columns) && !args.residual.has_data() &&
       fits_team(columns, {&args.x, &args.gamma, &args.beta, &args.y})) {
     dispatch_16bit(args.x.dtype,
                    [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });

@@ -32,22 +32,27 @@ struct TeamShape {
   static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
 };
 
-/// Calls work(TeamShape) for rows of `columns`; the widths of the published models are compiled in.
+/// Whether a team of this width is compiled in: those of the published models are.
+constexpr bool has_fixed_team(int64_t columns) {
+  return columns % kOctetWarpColumns == 0 && columns >= kOctetWarpColumns &&
+         columns <= 4 * kOctetWarpColumns;
+}
+
+/// Calls work(TeamShape) for rows of `columns`.
 template <class T, class Work>
 void dispatch_team(int64_t columns, const Work& work) {
   BERTHA_CHECK(columns % kOctet == 0 && columns <= kMostTeamColumns, "rows of ", columns,
                " columns on CUDA, want a multiple of ", kOctet, " up to ", kMostTeamColumns);
-  switch (columns) {
-    case 256:
+  if (!has_fixed_team(columns)) return work(TeamShape<T, 0>{});
+  switch (columns / kOctetWarpColumns) {
+    case 1:
       return work(TeamShape<T, 1>{});
-    case 512:
+    case 2:
       return work(TeamShape<T, 2>{});
-    case 768:
+    case 3:
       return work(TeamShape<T, 3>{});
-    case 1024:
-      return work(TeamShape<T, 4>{});
     default:
-      return work(TeamShape<T, 0>{});
+      return work(TeamShape<T, 4>{});
   }
 }
 

@@ -302,8 +302,7 @@ struct SoftmaxBackward {
   }
 };
 
-// --- launchers
-// ------------------------------------------------------------------------------------
+// --- launchers ----------------------------------------------------------------------------------
 
 RowBroadcast broadcast_of(const View& operand, const View& x) {
   return operand.has_data() ? RowBroadcast(operand, x) : RowBroadcast();

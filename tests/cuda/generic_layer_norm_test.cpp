@@ -82,9 +82,7 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
                              .rstd = rstd_at.view(),
                              .epsilon = kEpsilon});
   // Largest terms of y: 2 * 4 * 2 + 2. Where the mean is 1e4, its second part keeps what matters.
-  // In f64 the reference rounds as well, in sums of eight lanes.
-  const double lane = io == DType::kF64 ? std::sqrt(static_cast<double>(columns) / 8) : 0.0;
-  const double chain = (16 + lane) * unit;
+  const double chain = tolerance::device_row_statistics(unit, io == DType::kF64, columns);
   expect_near(y_on.numbers(), y_at.values, rounding(io) + 18 * chain, "y " + what);
   expect_near(mean_on.numbers(), mean_at.values, chain, "mean " + what);
   expect_near(rstd_on.numbers(), rstd_at.values, chain, "rstd " + what);

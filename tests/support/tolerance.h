@@ -37,15 +37,21 @@ inline constexpr double kRowF32 = 16 * kRoundF32;
 /// factor of ten, each with the roundings of a chain.
 inline constexpr double kRowGradientF32 = 10 * kRowF32;
 
-// --- devices: computed in f32, stored in a narrower type
-// ------------------------------------------ `rounding` is half a unit in the last place of the
-// stored type.
+// --- devices: computed in f32, stored in a narrower type -------------------------------------------
+// `rounding` is half a unit in the last place of the stored type.
 
 /// A chain of kRowF32 (sums of a row are f32 trees of at most some ten levels), stored once.
 inline double device_row(double rounding) { return rounding + kRowF32; }
 
 /// A gradient of LayerNorm as kRowGradientF32, stored once.
 inline double device_row_gradient(double rounding) { return rounding + kRowGradientF32; }
+
+/// Mean and rstd of a row on a device, in `unit`s of what they are computed in: some 16 roundings.
+/// In f64 the reference, which sums in eight lanes, rounds as much: at random, columns / 8 times.
+inline double device_row_statistics(double unit, bool reference_rounds, int64_t columns) {
+  const double lane = reference_rounds ? std::sqrt(static_cast<double>(columns) / 8) : 0.0;
+  return (16 + lane) * unit;
+}
 
 /// A sum of `count` terms in f32, each with the error of a gradient's chain, stored once; relative
 /// to the sum of the terms' magnitudes.

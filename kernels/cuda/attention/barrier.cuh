@@ -4,8 +4,7 @@
 // kernel of specialised warps needs around them. Facts from the PTX ISA, "mbarrier",
 // "cp.async.bulk.tensor", "Async proxy".
 //
-// Phase     A barrier is made for so many arrivals. When all of a phase have come, and all bytes
-// that
+// Phase     A barrier is made for so many arrivals. When all of a phase have come, and all bytes that
 //           were announced in it have landed, the phase completes and the next begins. Waiting
 //           names the phase by its parity: wait(parity) returns when the phase of that parity is
 //           complete. A fresh barrier is in phase 0, and "the phase before", of parity 1, counts as
