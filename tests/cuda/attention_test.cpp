@@ -389,13 +389,20 @@ TEST_P(CudaAttention, ManyShortSequencesMatchF64) {
   }
 }
 
-/// 60 bytes of mask a row: what the tensor copy cannot take, other kernels serve.
-TEST(CudaAutoAttention, MaskRowsOffTheGridMatchF64) {
+/// What the tensor copy cannot take, other kernels serve: masks of heads that begin between 16-byte
+/// words, with 60 bytes a token and with 16.
+TEST(CudaAutoAttention, MasksOffTheGridMatchF64) {
   for (const DType dtype : kIoTypes) {
     expect_matches_reference(Variant::kAuto, {.lengths = {0, 65, 97, 130, 33, 1},
                                               .padding = 3,
                                               .heads = 3,
                                               .max_seq_tokens = 160,
+                                              .dtype = dtype,
+                                              .probability = 0.1f});
+    expect_matches_reference(Variant::kAuto, {.lengths = {64, 0, 17, 33, 1},
+                                              .padding = 3,
+                                              .heads = 2,
+                                              .max_seq_tokens = 64,
                                               .dtype = dtype,
                                               .probability = 0.1f});
   }

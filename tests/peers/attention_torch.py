@@ -122,9 +122,9 @@ def measure(report):
     # A call that fails inside a library may take the process's context along: PROGRAMS has the
     # proven ones first.
     for program, mix, dropout in itertools.product(PROGRAMS, report["mixes"], dropouts):
-        batch = Batch(mix, report["heads"], report["head_size"], DTYPES[report["precision"]],
-                      dropout)
         try:
+            batch = Batch(mix, report["heads"], report["head_size"], DTYPES[report["precision"]],
+                          dropout)
             operands, forward, backward_operands, backward = PROGRAMS[program](batch)
             times = {"forward": time_us(operands, forward)}
             times["backward"] = time_us(backward_operands, backward)

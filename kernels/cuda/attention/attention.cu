@@ -91,10 +91,10 @@ bool are_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15u) == 0;
 }
 
-/// The tensor copy takes rows that start at multiples of 16 bytes: A * S / 8 is one for all heads
-/// by fours, and for all S by 128.
-bool has_aligned_rows(const View& mask) {
-  return are_aligned(mask.data) && mask.extent(1) * mask.extent(2) % 16 == 0;
+/// The tensor copy reads at multiples of 16 bytes only, and a box begins with a head: at any other
+/// address the GPU stops with "illegal instruction". S / 8 is such a multiple for S by 128.
+bool has_aligned_heads(const View& mask) {
+  return are_aligned(mask.data) && mask.extent(2) % 16 == 0;
 }
 
 int64_t live_tokens(std::span<const SequenceGroup> groups) {
@@ -188,7 +188,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   const bool is_aligned = are_aligned(params.dout, params.qkv, params.out, params.dqkv);
   const AttentionKernels kernels =
       kernels_for(context, args.qkv, args.max_seq_tokens,
-                  is_aligned && (params.dropout.random == nullptr || has_aligned_rows(args.mask)));
+                  is_aligned && (params.dropout.random == nullptr || has_aligned_heads(args.mask)));
   const int64_t live = live_tokens(args.groups);
   if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
     params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);

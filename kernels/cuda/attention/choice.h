@@ -14,7 +14,7 @@ struct AttentionCall {
   DType io;
   int64_t head_size;       // D
   int64_t max_seq_tokens;  // S: sequences are at most so long
-  bool is_aligned = true;  // every io view, and row of a mask, is at a multiple of 16 bytes
+  bool is_aligned = true;  // every io view, and mask of a head, is at a multiple of 16 bytes
 };
 
 /// The kernels of each direction: grouped or persistent, never auto. They save the same things

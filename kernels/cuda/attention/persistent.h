@@ -18,7 +18,7 @@ struct PersistentLaunch {
 void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params);
 
 /// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
-/// multiples of 16 bytes, with dropout mask rows too (A * S a multiple of 128). Zeroes the padding
+/// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the padding
 /// rows of dqkv. `params.batch` as in forward; params.delta is not used. live_tokens: of all
 /// sequences, at least 1.
 void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
