@@ -71,6 +71,21 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
+/// A log must not say "closed" of a run with another optimizer or another loss.
+void check_division(const Config& config, std::vector<std::string>& errors) {
+  if (config.mlperf.division != "closed") return;
+  if (!config.optimizer.trust_ratio) {
+    errors.push_back(
+        "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
+        "mlperf.division: open");
+  }
+  if (config.train.nsp_weight != 1) {
+    errors.push_back(
+        concat("train.nsp_weight = ", config.train.nsp_weight,
+               " is not the loss of the closed division; write mlperf.division: open"));
+  }
+}
+
 }  // namespace
 
 void check_config(const Config& config, int world_size) {
@@ -79,6 +94,7 @@ void check_config(const Config& config, int world_size) {
   check_data(config, errors);
   check_batch(config.train, world_size, errors);
   check_run(config, errors);
+  check_division(config, errors);
   if (errors.empty()) return;
   if (errors.size() == 1) fail(ExitCode::kUsage, errors.front());
   std::string text = concat(errors.size(), " contradictions in the configuration:");

@@ -74,6 +74,7 @@ struct OptimizerConfig {
   double max_gradient_norm = 1.0;        // 0 = no clipping
   std::string clip = "after";            // after | before the reduction over ranks
   std::string decay_rule = "reference";  // reference | nvidia_fmha | nvidia_te | baidu
+  bool trust_ratio = true;               // false = AdamW
   std::string loss_scale = "off";        // off | dynamic
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;

@@ -199,7 +199,8 @@ void Optimizer::Impl::apply() {
                          .update = shard_f32(update_buffer),
                          .norms = norms(),
                          .state = state(),
-                         .segments = plan.segments});
+                         .segments = plan.segments,
+                         .trust_ratio = config.trust_ratio});
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,

@@ -131,7 +131,7 @@ void run_cpu(WorkerPool& pool, const LambApply& args) {
         continue;
       }
       const double* sums = norms + 2 * piece.segment->tensor;
-      const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
+      const float ratio = trust_ratio(sums[0], sums[1], args.trust_ratio && piece.segment->decay);
       apply_piece(args, state.learning_rate * ratio, piece);
     }
   });

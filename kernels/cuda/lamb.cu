@@ -184,6 +184,7 @@ struct ApplyJob {
   const LambState* state;
   LambChunkTable table;
   int pack;
+  bool trust_ratio;
 };
 
 /// w -= step_size * u, or only the model's copy of w.
@@ -226,7 +227,8 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(ApplyJob<T> job) {
   __shared__ float step_size;
   if (threadIdx.x == 0) {
     const double2 sums = job.norms[chunk.tensor];
-    step_size = job.state->learning_rate * trust_ratio(sums.x, sums.y, chunk.decay != 0);
+    step_size =
+        job.state->learning_rate * trust_ratio(sums.x, sums.y, job.trust_ratio && chunk.decay != 0);
   }
   __syncthreads();
   apply_chunk<false>(job, chunk, step_size);
@@ -308,7 +310,8 @@ void run_cuda(CudaContext& context, const LambApply& args) {
          .norms = static_cast<const double2*>(args.norms.data),
          .state = state_of(args.state),
          .table = table,
-         .pack = pack_of({args.weight, args.model_weight, args.update})});
+         .pack = pack_of({args.weight, args.model_weight, args.update}),
+         .trust_ratio = args.trust_ratio});
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }

@@ -108,8 +108,9 @@ struct LambMoments {
   double weight_decay = 0.01;
 };
 
-/// w -= learning_rate * ratio * u; ratio = |w| / |u| for segments with decay and both norms
-/// nonzero, else 1. Also writes the model's copy of the weights.
+/// w -= learning_rate * ratio * u; with trust_ratio ratio = |w| / |u| for segments with decay and
+/// both norms nonzero, in all other cases 1, as in AdamW. Also writes the model's copy of the
+/// weights.
 ///
 /// Writes    weight, model_weight; with state.skip model_weight = weight, weight unchanged.
 struct LambApply {
@@ -119,6 +120,7 @@ struct LambApply {
   View norms;         // f64 [X, 2]  summed over ranks
   View state;         // u8  [sizeof(LambState)]
   std::span<const LambSegment> segments;
+  bool trust_ratio = true;
 };
 
 void validate(const LambPrepare& args);

@@ -48,7 +48,9 @@ TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
     WorkerPool pool(1);
-    run_cpu(pool, shard.apply_args());
+    LambApply apply = shard.apply_args();
+    apply.trust_ratio = c.is_on;
+    run_cpu(pool, apply);
     EXPECT_FLOAT_EQ(shard.weight[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(shard.model_weight[0], shard.weight[0]);
   }

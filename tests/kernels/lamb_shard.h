@@ -83,13 +83,15 @@ inline Shard ragged_shard() {
 
 /// |w| and |u| of one tensor as sums of squares, and the ratio that follows.
 struct TrustRatioCase {
+  bool is_on;
   bool decay;
   double w2;
   double u2;
   float ratio;
 };
 inline constexpr TrustRatioCase kTrustRatioCases[] = {
-    {true, 16, 4, 2}, {false, 16, 4, 1}, {true, 0, 4, 1}, {true, 16, 0, 1}, {true, 1, 100, 0.1f}};
+    {true, true, 16, 4, 2}, {true, false, 16, 4, 1},    {true, true, 0, 4, 1},
+    {true, true, 16, 0, 1}, {true, true, 1, 100, 0.1f}, {false, true, 16, 4, 1}};
 
 /// One weight of 10 with an update of 1 at learning rate 0.5.
 inline Shard trust_ratio_shard(const TrustRatioCase& c) {

@@ -68,6 +68,19 @@ TEST(CheckConfig, SomethingIsEvaluated) {
             "evaluated; lower the first");
 }
 
+TEST(CheckConfig, TheClosedDivisionHasOneOptimizerAndOneLoss) {
+  EXPECT_EQ(
+      contradiction({"optimizer.trust_ratio=false"}),
+      "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
+      "mlperf.division: open");
+  EXPECT_EQ(contradiction({"train.nsp_weight=0.5"}),
+            "train.nsp_weight = 0.5 is not the loss of the closed division; write mlperf.division: "
+            "open");
+  EXPECT_EQ(contradiction(
+                {"optimizer.trust_ratio=false", "train.nsp_weight=0.5", "mlperf.division=open"}),
+            "fits");
+}
+
 TEST(CheckConfig, ReportsAllContradictionsAtOnce) {
   EXPECT_EQ(contradiction({"model.heads=3", "train.global_batch_seqs=9"}, 2),
             "2 contradictions in the configuration:\n"
