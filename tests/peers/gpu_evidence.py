@@ -16,6 +16,8 @@ Stages, in order; each can be chosen alone and makes what it needs:
   to_cpu       the device's checkpoint continued on the CPU backend
   too_large    a model that does not fit ends with exit code 6
   no_gpu       without a visible GPU train.backend cuda ends with exit code 5
+  not_finite   NaN in sequences of full length ends all ranks with exit code 7
+  lost_rank    a killed rank takes the others along within a minute (at least two devices)
   ranks        the same global batches on 1, 2, 4, 8 devices, as many as there are
   ranks_checkpoint  a checkpoint of all devices continued on 2 devices and on the CPU
 
@@ -31,15 +33,18 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import threading
 import time
 
 PEERS = pathlib.Path(__file__).resolve().parent
 SOURCE = PEERS.parents[1]
 # Seconds; a stage that takes longer has failed. --limit STAGE=SECONDS changes one.
 LIMITS = {"build": 1800, "tests": 1800, "kernels": 1200, "curves": 900, "torch": 900,
-          "resume": 600, "to_cpu": 600, "too_large": 300, "no_gpu": 120, "ranks": 1200,
+          "resume": 600, "to_cpu": 600, "too_large": 300, "no_gpu": 120, "not_finite": 120,
+          "lost_rank": 180, "ranks": 1200,
           "ranks_checkpoint": 900}
 LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
 
@@ -66,6 +71,7 @@ class Evidence:
         self.devices = arguments.devices or (self.count_gpus() if self.on_gpu else 2)
         self.deadline = 0.0
         self.number = 0
+        self.last_code = 0
         self.done = {}  # runs and data of this call, by name
 
     @staticmethod
@@ -85,7 +91,8 @@ class Evidence:
     # --- commands ---
 
     def command(self, name, words, code=0, extra=None):
-        """Runs to the end within the stage's time; returns what it printed. Failed otherwise."""
+        """Runs to the end within the stage's time; returns what it printed. Failed otherwise, or when
+        the exit code is not `code` (None: any is good, last_code has it)."""
         self.number += 1
         log = self.logs / f"{self.number:03d}_{name}.log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
@@ -106,7 +113,8 @@ class Evidence:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 raise OutOfTime(f"{name} ran out of the stage's time, see {log}") from None
-        if found != code:
+        self.last_code = found
+        if code is not None and found != code:
             raise Failed(f"{name} ended with code {found}, want {code}, see {log}")
         return log.read_text(errors="replace")
 
@@ -303,6 +311,63 @@ log: {{plots: false, tensorboard: false}}
             code=5, extra={"CUDA_VISIBLE_DEVICES": ""})
         return self.one_error(text)
 
+    def not_finite(self):
+        """Begins with NaN in the embedding of the last position."""
+        run, middle = self.half_way("half_way", self.device(self.precisions()[-1]))
+        weights = bytearray((middle / "model.safetensors").read_bytes())
+        length = struct.unpack("<Q", weights[:8])[0]
+        tensor = json.loads(weights[8:8 + length])["bert.embeddings.position_embeddings.weight"]
+        end = 8 + length + tensor["data_offsets"][1]
+        weights[end - 4:end] = struct.pack("<f", float("nan"))
+        poisoned = self.output / "poisoned"
+        poisoned.mkdir()
+        (poisoned / "model.safetensors").write_bytes(weights)
+        shutil.copy(middle / "config.json", poisoned)
+        ranks = self.rank_counts()[-1]
+        text = self.bertha("not_finite", [
+            "train", *self.config(), *self.device(self.precisions()[-1]),
+            "--set", f"checkpoint.init={poisoned}", "--set", "train.max_steps=100000",
+            "--output-dir", self.output / "runs" / "not_finite"], ranks, code=7)
+        lines = [line for line in text.splitlines() if "not finite" in line]
+        if not lines:
+            raise Failed(f"nothing printed says \"not finite\"; {run} was sound")
+        return f"{ranks} rank(s): {lines[-1].strip()}"
+
+    def lost_rank(self):
+        """Kills the last rank in the middle of training."""
+        folder = self.output / "runs" / "lost_rank"
+        ranks = self.rank_counts()[-1]
+        killed = []
+
+        def kill():
+            while not killed and time.monotonic() < self.deadline:
+                time.sleep(0.2)
+                metrics = folder / "metrics.jsonl"
+                if not metrics.exists() or metrics.read_bytes().count(b"\n") < 20:
+                    continue
+                ours = [int(entry.name) for entry in pathlib.Path("/proc").iterdir()
+                        if entry.name.isdigit() and os.access(entry / "exe", os.R_OK)
+                        and os.path.realpath(entry / "exe") == str(self.program)
+                        and str(folder).encode() in (entry / "cmdline").read_bytes()]
+                os.kill(max(ours), signal.SIGKILL)
+                killed.append(time.monotonic())
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            self.bertha("lost_rank", ["train", *self.config(), *self.device(self.precisions()[0]),
+                                      "--set", "train.max_steps=100000000",
+                                      "--output-dir", folder], ranks, code=None)
+        finally:
+            thread.join()
+        seconds = time.monotonic() - killed[0]
+        code = self.last_code
+        if code in (0, 3, 75):
+            raise Failed(f"ended with code {code}, which says that all is well")
+        if seconds > 60:
+            raise Failed(f"ended {seconds:.0f} s after the kill, want 60 at most")
+        return f"{ranks} ranks ended {seconds:.1f} s after the kill, code {code}"
+
     @staticmethod
     def one_error(text):
         errors = [line for line in text.splitlines() if "error: " in line]
@@ -334,7 +399,7 @@ log: {{plots: false, tensorboard: false}}
 
     def why_not(self, stage):
         """Why a stage is not for this machine."""
-        if stage in ("ranks", "ranks_checkpoint") and self.devices < 2:
+        if stage in ("lost_rank", "ranks", "ranks_checkpoint") and self.devices < 2:
             return "needs two devices"
         if stage == "build" and self.arguments.bertha:
             return "--bertha names the program"

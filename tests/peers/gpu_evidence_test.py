@@ -57,9 +57,10 @@ class GpuEvidence(unittest.TestCase):
         return path
 
     def test_a_sound_program_passes(self):
-        code, text, results = self.collect("resume,no_gpu,to_cpu")
+        stages = "resume,no_gpu,to_cpu,not_finite,lost_rank"
+        code, text, results = self.collect(stages)
         self.assertEqual(code, 0, text)
-        self.assertEqual(results, {"resume": "passed", "no_gpu": "passed", "to_cpu": "passed"})
+        self.assertEqual(results, {stage: "passed" for stage in stages.split(",")})
 
     def test_runs_that_differ_and_wrong_exit_codes_fail(self):
         wrapped = self.wrapped("if [[ $* == *no_gpu* ]]; then exit 0; fi\n"
