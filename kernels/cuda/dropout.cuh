@@ -24,6 +24,15 @@ inline DeviceDropout device_dropout(const Dropout& dropout) {
           .keep_factor = 1.0f / (1.0f - dropout.probability)};
 }
 
+/// Bitwise function of three words; bit 4a + 2b + c of `kTable` is its value at (a, b, c). What
+/// nvcc makes of the same in operators takes two instructions each.
+template <uint32_t kTable>
+__device__ __forceinline__ uint32_t logic_of_three(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(result) : "r"(a), "r"(b), "r"(c), "n"(kTable));
+  return result;
+}
+
 /// kept_bits of kernels/base/dropout_bits.h, bit for bit, for a thread of a full warp.
 ///
 /// Twelve digits are drawn without asking: after eight some lane of a warp is still undecided
@@ -44,8 +53,8 @@ __device__ __forceinline__ uint32_t drawn_bits(uint64_t seed, uint64_t step, uin
   for (int digit = 4 * kBlocksAtOnce - 1; digit >= 0; --digit) {
     const uint32_t drawn = digits[digit / 4].lane[digit % 4];
     const uint32_t wanted = static_cast<uint32_t>(static_cast<int32_t>(threshold << digit) >> 31);
-    below = (~drawn & wanted) | (~(drawn ^ wanted) & below);
-    equal &= ~(drawn ^ wanted);
+    below = logic_of_three<0x8E>(drawn, wanted, below);  // wanted ? ~drawn | below : ~drawn & below
+    equal = logic_of_three<0x82>(drawn, wanted, equal);  // equal & ~(drawn ^ wanted)
   }
   DropoutDecision decision{.dropped = below, .undecided = equal};
   for (int block = kBlocksAtOnce; block < 8 && decision.undecided != 0; ++block) {

@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
         const float input = element(x, i) + element(bias, i);
-        const float passed = is_set(kept[r], i) ? input * dropout.keep_factor : 0.0f;
-        sum[r][i] = element(residual, i) + passed;
+        const float passed = is_set(kept[r], i) ? input : 0.0f;
+        sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual, i));
       }
       rounded[r] = rounded_octet<T>(sum[r]);
       if (team.has(first, r, rows)) store_octet(p.sum + team.at(first + r), rounded[r]);

@@ -131,11 +131,13 @@ struct NormGradientSums {
   __device__ __forceinline__ void gradient(int r, const float (&dy)[kOctet], const Octet<T>& x,
                                            const Octet<T>& gamma, RowStatistics row,
                                            float (&dx)[kOctet]) const {
+    const float of_g = row.rstd * values[2 * r];
+    const float of_gn = row.rstd * values[2 * r + 1];
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       const float normalized = (element(x, i) - row.mean) * row.rstd;
       const float g = dy[i] * element(gamma, i);
-      dx[i] = row.rstd * (g - values[2 * r] - normalized * values[2 * r + 1]);
+      dx[i] = fmaf(row.rstd, g, -fmaf(normalized, of_gn, of_g));
     }
   }
 

@@ -1,18 +1,9 @@
 #pragma once
 
-#include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/dropout.cuh"
 
 namespace bertha {
-
-/// Bitwise function of three words; bit 4a + 2b + c of `kTable` is its value at (a, b, c). What
-/// nvcc makes of the same in operators takes two instructions each.
-template <uint32_t kTable>
-__device__ __forceinline__ uint32_t logic_of_three(uint32_t a, uint32_t b, uint32_t c) {
-  uint32_t result;
-  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(result) : "r"(a), "r"(b), "r"(c), "n"(kTable));
-  return result;
-}
 
 /// kept_bits() in two steps, so that the first is straight-line code that the compiler mixes into
 /// the tensor-core instructions around it.
