@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/report/eval_cadence.h"
 #include "harness/report/files.h"
 #include "harness/report/mlperf_parse.h"
 #include "harness/report/mlperf_rules.h"
@@ -49,6 +50,7 @@ class Checker {
     for (const MlperfRecord& record : all_.records) check_record(record);
     for (const KeyRule& rule : rules_) check_occurrence(rule);
     check_target();
+    check_cadence();
     auto& findings = all_.findings;
     std::stable_sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) {
       return std::tuple(a.line == 0, a.line) < std::tuple(b.line == 0, b.line);
@@ -112,6 +114,13 @@ class Checker {
     add(FindingLevel::kError, 0,
         concat("eval_accuracy: no value in [", fixed_text(target, 3), ", 1), the best is ",
                fixed_text(best, 4)));
+  }
+
+  /// A rule of the closed division that the official checkers leave to reviewers.
+  void check_cadence() {
+    if (division_ != Division::kClosed) return;
+    const std::string complaint = eval_cadence_complaint(all_.records);
+    if (!complaint.empty()) add(FindingLevel::kWarning, 0, complaint);
   }
 
   MlperfCheckOptions options_;

@@ -37,7 +37,8 @@ struct MlperfCheckResult {
 
 /// Checks a recorded log against the rules for BERT, closed or open division as the log says: every
 /// line parses, keys occur as often as required, intervals come in order, the start-up limit holds,
-/// the target was reached, a seed is there. Passes what the official checkers of one log (of
+/// the target was reached, a seed is there; evaluations that do not come as often as they should are a
+/// warning. Passes what the official checkers of one log (of
 /// compliance and of seeds) pass, and nothing else; further remarks are warnings. Independent of
 /// the code that writes logs.
 ///

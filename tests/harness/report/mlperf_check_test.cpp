@@ -354,7 +354,7 @@ TEST(MlperfCheck, TheEarliestInitStartCounts) {
 
 TEST(MlperfCheck, SomeEvaluationReachesTheTargetAndStaysBelowOne) {
   const auto evaluated = [](const char* accuracy) {
-    return with("eval_accuracy", record("eval_accuracy", accuracy, "{\"epoch_num\": 1}"));
+    return with("eval_accuracy", record("eval_accuracy", accuracy, "{\"epoch_num\": 150080}"));
   };
   EXPECT_THAT(findings(evaluated("0.72")), IsEmpty());
   EXPECT_THAT(findings(evaluated("0.7199")),
@@ -365,12 +365,50 @@ TEST(MlperfCheck, SomeEvaluationReachesTheTargetAndStaysBelowOne) {
 
   std::vector<std::string> later_worse = good_log();
   later_worse.insert(later_worse.begin() + 26,
-                     record("eval_accuracy", "0.5", "{\"epoch_num\": 2}"));
+                     record("eval_accuracy", "0.5", "{\"epoch_num\": 300160}"));
   EXPECT_THAT(findings(later_worse), IsEmpty());
 
   std::vector<std::string> open = evaluated("0.1");
   open[4] = record("submission_division", "\"open\"");
   EXPECT_THAT(findings(open), IsEmpty());
+}
+
+/// The log with evaluations after these samples.
+std::vector<std::string> evaluated_after(const std::vector<int64_t>& samples) {
+  std::vector<std::string> log = without("eval_accuracy");
+  const auto place = log.begin() + static_cast<std::ptrdiff_t>(line_of(log, "block_stop"));
+  std::vector<std::string> records;
+  for (const int64_t count : samples) {
+    records.push_back(record("eval_accuracy", "0.7201", concat("{\"epoch_num\": ", count, "}")));
+  }
+  log.insert(place, records.begin(), records.end());
+  return log;
+}
+
+TEST(MlperfCheck, EvaluationsComeAsOftenAsTheGlobalBatchWants) {
+  // Whole steps of 448, what packed batches make of them, one more at the start or at the end.
+  for (const std::vector<int64_t>& good : {std::vector<int64_t>{150'080, 300'160, 450'240},
+                                           {149'600, 299'561, 450'227},
+                                           {0, 150'080, 300'160},
+                                           {150'080, 200'000}}) {
+    EXPECT_THAT(findings(evaluated_after(good)), IsEmpty());
+  }
+  EXPECT_THAT(findings(evaluated_after({9'408, 18'816})),
+              ElementsAre("0 warning: eval_accuracy: evaluation 1 comes after 9408 samples; with a "
+                          "global batch of 448 the rule is every 150000, so after 150000"));
+  EXPECT_THAT(findings(evaluated_after({9'408})), testing::SizeIs(1));
+  EXPECT_THAT(findings(evaluated_after({150'080, 450'240})),
+              ElementsAre(HasSubstr("evaluation 2 comes after 450240 samples")));
+  EXPECT_THAT(findings(evaluated_after({150'080, 250'000, 450'240})),
+              ElementsAre(HasSubstr("evaluation 2 comes after 250000 samples")));
+  EXPECT_THAT(findings(evaluated_after({150'976})), testing::SizeIs(1));
+
+  std::vector<std::string> open = evaluated_after({9'408});
+  open[4] = record("submission_division", "\"open\"");
+  EXPECT_THAT(findings(open), IsEmpty());
+  std::vector<std::string> large = evaluated_after({300'000, 600'000});
+  large[line_of(large, "global_batch_size")] = record("global_batch_size", "13888");
+  EXPECT_THAT(findings(large), IsEmpty());
 }
 
 TEST(MlperfCheck, ATextWithoutRecordsIsAnErrorAndAMissingFileIsDataError) {
