@@ -3,19 +3,21 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <thread>
+#include <utility>
 
 #include "data/collate.h"
 #include "data/pipeline.h"
 #include "data/prepare/wordpiece.h"
+#include "harness/backend.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/weight_folder.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/plan_model.h"
+#include "harness/comm/binding.h"
 #include "harness/model/bert.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
-#include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
 namespace {
@@ -26,6 +28,8 @@ struct EncodeOptions {
   FolderRequest request;
   std::string text;
   std::string output;
+  std::string backend = "cpu";  // as train.backend
+  DType io = DType::kF32;
 };
 
 // One line: [CLS] first [SEP], and second [SEP] after a tab.
@@ -78,38 +82,82 @@ class LineReader {
   int64_t max_tokens_;
 };
 
-// The model on the CPU, without dropout.
+// The model without dropout, in some precision; what it gives is f32 on the host.
 class Encoder {
  public:
-  explicit Encoder(WeightFolder& folder)
-      : device_(
-            make_cpu_device(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())))),
-        stream_(device_->make_stream()),
-        ops_(make_cpu_ops(*device_, *stream_)),
+  struct Outputs {
+    std::vector<float> hidden, pooled, nsp_logits, mlm_logits;  // live rows only
+    int64_t logits_per_row = 0;                                 // the padded vocabulary
+  };
+
+  Encoder(const WeightFolder& folder, Backend backend, DType io)
+      : backend_(std::move(backend)),
         bert_(
             folder.model, folder.table,
             {.tokens = folder.model.max_positions, .seqs = 1, .masked = folder.model.max_positions},
-            {.device = device_.get(), .stream = stream_.get(), .ops = ops_.get()}) {
-    const View flat(folder.flat.data(), DType::kF32, {folder.table.elements});
+            {.device = backend_.device.get(),
+             .stream = backend_.stream.get(),
+             .ops = backend_.ops.get(),
+             .io = io}) {
+    const int64_t elements = folder.table.elements;
+    Device& device = *backend_.device;
+    Buffer exact = device.allocate(elements * size_bytes(DType::kF32));
+    device.copy(*backend_.stream, exact.data(), folder.flat.data(), exact.bytes());
+    const View from(exact.data(), DType::kF32, {elements});
+    if (io == DType::kF32) {
+      weights_ = std::move(exact);
+    } else {
+      weights_ = device.allocate(elements * size_bytes(io));
+      backend_.ops->cast({.from = from, .to = View(weights_.data(), io, {elements})});
+    }
+    backend_.stream->wait_on_host();
+    const View flat(weights_.data(), io, {elements});
     bert_.bind(flat, flat);  // no gradient is ever written
   }
 
-  Bert::Outputs run(const EncodedLine& line) {
-    bert_.upload(collate({SampleView{.token_ids = line.ids,
-                                     .segment_ids = line.segments,
-                                     .masked_positions = line.masked,
-                                     .masked_ids = line.labels}},
-                         128, plain_host_allocator()));
+  Outputs run(const EncodedLine& line) {
+    const HostAllocator allocate = [this](int64_t bytes) {
+      const auto buffer = std::make_shared<Buffer>(backend_.device->allocate_pinned(bytes));
+      return std::shared_ptr<void>(buffer, buffer->data());
+    };
+    const HostBatch batch = collate({SampleView{.token_ids = line.ids,
+                                                .segment_ids = line.segments,
+                                                .masked_positions = line.masked,
+                                                .masked_ids = line.labels}},
+                                    128, allocate);
+    bert_.upload(batch);
     bert_.reset_stats();
     bert_.forward_eval();
-    stream_->wait_on_host();
-    return bert_.outputs();
+    const Bert::Outputs out = bert_.outputs();
+    return {.hidden = on_host(out.hidden, std::ssize(line.ids)),
+            .pooled = on_host(out.pooled, 1),
+            .nsp_logits = on_host(out.nsp_logits, 1),
+            .mlm_logits = on_host(out.mlm_logits, std::ssize(line.masked)),
+            .logits_per_row = out.mlm_logits.extent(1)};
   }
 
  private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Ops> ops_;
+  // The first rows of [., columns]. Blocks: the host.
+  std::vector<float> on_host(const View& view, int64_t rows) {
+    const int64_t elements = rows * view.extent(1);
+    std::vector<float> values(static_cast<size_t>(elements));
+    if (values.empty()) return values;
+    Device& device = *backend_.device;
+    View live(view.data, view.dtype, {elements});
+    Buffer widened;
+    if (live.dtype != DType::kF32) {
+      widened = device.allocate(elements * size_bytes(DType::kF32));
+      const View to(widened.data(), DType::kF32, {elements});
+      backend_.ops->cast({.from = live, .to = to});
+      live = to;
+    }
+    device.copy(*backend_.stream, values.data(), live.data, elements * size_bytes(DType::kF32));
+    backend_.stream->wait_on_host();
+    return values;
+  }
+
+  Backend backend_;
+  Buffer weights_;  // io [table.elements]
   Bert bert_;
 };
 
@@ -118,24 +166,23 @@ struct Results {
   std::vector<int32_t> token_ids, cu_seqlens{0}, masked_rows;
   std::vector<float> hidden, mean, pooled, nsp_logits, mlm_logits;
 
-  void append(const EncodedLine& line, const Bert::Outputs& out, const ModelConfig& model) {
+  void append(const EncodedLine& line, const Encoder::Outputs& out, const ModelConfig& model) {
     const int32_t begin = cu_seqlens.back();
     const auto tokens = static_cast<int64_t>(line.ids.size());
     token_ids.insert(token_ids.end(), line.ids.begin(), line.ids.end());
     cu_seqlens.push_back(begin + static_cast<int32_t>(tokens));
     for (const int16_t place : line.masked) masked_rows.push_back(begin + place);
-    const float* rows = out.hidden.as<float>();
-    hidden.insert(hidden.end(), rows, rows + tokens * model.hidden);
+    const float* rows = out.hidden.data();
+    hidden.insert(hidden.end(), out.hidden.begin(), out.hidden.end());
     for (int64_t h = 0; h < model.hidden; ++h) {
       double sum = 0;
       for (int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(rows[t * model.hidden + h]);
       mean.push_back(static_cast<float>(sum / static_cast<double>(tokens)));
     }
-    pooled.insert(pooled.end(), out.pooled.as<float>(), out.pooled.as<float>() + model.hidden);
-    nsp_logits.insert(nsp_logits.end(), out.nsp_logits.as<float>(), out.nsp_logits.as<float>() + 2);
+    pooled.insert(pooled.end(), out.pooled.begin(), out.pooled.end());
+    nsp_logits.insert(nsp_logits.end(), out.nsp_logits.begin(), out.nsp_logits.end());
     for (size_t m = 0; m < line.masked.size(); ++m) {
-      const float* row =
-          out.mlm_logits.as<float>() + static_cast<int64_t>(m) * out.mlm_logits.extent(1);
+      const float* row = out.mlm_logits.data() + static_cast<int64_t>(m) * out.logits_per_row;
       mlm_logits.insert(mlm_logits.end(), row, row + model.vocab_size);
     }
   }
@@ -182,7 +229,26 @@ void write(const std::string& path, const Results& r, const ModelConfig& model,
   if (error) fail(ExitCode::kData, path, ": cannot be written (", error.message(), ")");
 }
 
-int run_encode(EncodeOptions options) {
+// A device that has the precision.
+Backend backend_for(const EncodeOptions& options, World& world) {
+  if (world.size() != 1) {
+    fail(ExitCode::kUsage, "encode runs on one rank, found ", world.size(),
+         "; start it without mpirun.");
+  }
+  TrainConfig train;
+  train.backend = options.backend;
+  const BackendChoice choice = choose_backend(train, world);
+  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
+  Backend backend = make_backend(choice, {}, cores.threads, world);
+  if (!backend.device->has_io(options.io)) {
+    fail(ExitCode::kUsage, backend.device->description(), " has no ", name(options.io),
+         "; give --precision fp32, or --backend cuda on a machine with a GPU.");
+  }
+  return backend;
+}
+
+int run_encode(EncodeOptions options, CommandContext& context) {
+  Backend backend = backend_for(options, *context.world);
   options.request.weights.missing_heads = MissingHeads::kFresh;  // what is fresh is not written
   WeightFolder folder = read_weight_folder(options.request);
   const std::vector<ModelPart>& fresh = folder.loaded.fresh;
@@ -193,7 +259,7 @@ int run_encode(EncodeOptions options) {
   std::ifstream text(options.text);
   if (!text) fail(ExitCode::kData, options.text, ": cannot be opened; is the path right?");
   LineReader reader(folder.vocab, folder.model.max_positions);
-  Encoder encoder(folder);
+  Encoder encoder(folder, std::move(backend), options.io);
   Results results;
   int64_t number = 0;
   for (std::string line; std::getline(text, line);) {
@@ -217,8 +283,9 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "encode",
        .description =
-           "Runs lines of text through a model, ours or another's, on the CPU, and writes one "
-           "safetensors file: hidden states of every token, their mean and the pooled state of "
+           "Runs lines of text through a model, ours or another's, and writes one safetensors "
+           "file: "
+           " hidden states of every token, their mean and the pooled state of "
            "every line, logits of the sentence head, and of each [MASK]. A tab divides a line into "
            "two sentences.",
        .examples = {"bertha encode --checkpoint runs/latest/ckpt/step_00001000 --text lines.txt "
@@ -226,7 +293,7 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
                     "bertha encode --checkpoint bert-base-uncased --text lines.txt --output "
                     "out.safetensors",
                     "bertha encode --checkpoint MiniLM --vocab vocab.txt --text lines.txt --output "
-                    "out.safetensors"}});
+                    "out.safetensors --backend cuda --precision bf16"}});
   const auto options = std::make_shared<EncodeOptions>();
   encode
       .add_option("--checkpoint", options->request.weights.path,
@@ -245,8 +312,14 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
       .add_option("--vocab", options->request.vocab,
                   "Vocabulary (default: vocab.txt beside the weights)")
       ->type_name("FILE");
+  add_choice<std::string>(encode, "--backend", options->backend,
+                          {{"cpu", "cpu"}, {"cuda", "cuda"}, {"auto", "auto"}},
+                          "Where it runs (default cpu); auto = cuda where a GPU answers");
+  add_choice<DType>(encode, "--precision", options->io,
+                    {{"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
+                    "Of weights and activations (default fp32; the CPU has no other)");
   encode.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_encode(*options); };
+    chosen.action = [options](CommandContext& context) { return run_encode(*options, context); };
   });
 }
 

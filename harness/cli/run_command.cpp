@@ -47,7 +47,7 @@ int report(const Failure& failure, const CommandContext& context) {
 
 bool runs_on_ranks(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments.front();
-  return command == "train" || command == "eval" || command == "bench";
+  return command == "train" || command == "eval" || command == "bench" || command == "encode";
 }
 
 int run_parsed(const Parsed& parsed, CommandContext& context) {

@@ -104,6 +104,13 @@ class Weights(EndToEnd):
         self.assertIn("model.gelu is erf", done.err)
         self.assertNotEqual(self.encode(erf)["hidden"], found["hidden"])
 
+    def test_encode_refuses_what_the_device_lacks_and_more_than_one_rank(self):
+        words = ["encode", "--checkpoint", self.convert_official(), "--text", self.text,
+                 "--output", self.new_folder("refused").with_suffix(".safetensors")]
+        self.assert_failure(bertha(*words, "--precision", "bf16"), 2, "has no bf16")
+        self.assert_failure(bertha(*words, ranks=2), 2, "runs on one rank, found 2")
+        self.assertFalse(words[-1].exists())
+
     def test_an_exported_run_starts_another(self):
         exported = self.new_folder("exported")
         self.must("checkpoint", "export", self.run_folder, "--output", exported)
