@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/model_garden.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_source.h"
 #include "harness/config/nearest_word.h"
@@ -25,6 +26,7 @@ constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTok
 /// The tensors of a source that stand for weights, by the names that the model looks for.
 struct Meanings {
   std::map<std::string, std::string> names;  // the model's name, the writer's
+  std::vector<std::string> unused;           // the writer's names of tensors that nobody trained
   // Copies of tied tensors, to be compared with what they are tied to; the writer's names.
   std::string decoder_weight;
   std::string decoder_bias;
@@ -36,8 +38,9 @@ class MeaningReader {
       : place_(place), source_(source) {}
 
   Meanings read() {
+    if (source_.naming() == WeightNaming::kModelGarden) return read_model_garden();
     for (const auto& [name, tensor] : source_.tensors()) {
-      if (place_.format == WeightFormat::kTensorFlow) {
+      if (source_.naming() == WeightNaming::kOfficialTensorFlow) {
         if (!is_optimizer_state_in_tensorflow(name)) add(name, name);
       } else if (name == kDecoderWeight) {
         meanings_.decoder_weight = name;
@@ -56,6 +59,23 @@ class MeaningReader {
   }
 
  private:
+  Meanings read_model_garden() {
+    const auto& tensors = source_.tensors();
+    const bool head_has_pooler = std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) {
+      return is_pooler_of_head(entry.first);
+    });
+    for (const auto& [name, tensor] : tensors) {
+      if (is_optimizer_state_in_tensorflow(name)) continue;
+      if (head_has_pooler && is_pooler_of_encoder(name)) {
+        meanings_.unused.push_back(name);
+        continue;
+      }
+      const std::string official = official_name_of(name);
+      add(official.empty() ? name : official, name);
+    }
+    return meanings_;
+  }
+
   void add(const std::string& meaning, const std::string& name) {
     const auto [at, is_new] = meanings_.names.emplace(meaning, name);
     if (is_new) return;
@@ -68,10 +88,17 @@ class MeaningReader {
   Meanings meanings_;
 };
 
-std::vector<NamedRows> wanted_tensors(const WeightPlace& place, const ParamTable& table,
+std::vector<NamedRows> wanted_tensors(const WeightSource& source, const ParamTable& table,
                                       const Dims& dims) {
-  return place.format == WeightFormat::kTensorFlow ? tensorflow_names(table, dims)
-                                                   : hugging_face_names(table, dims);
+  switch (source.naming()) {
+    case WeightNaming::kHuggingFace:
+      return hugging_face_names(table, dims);
+    case WeightNaming::kOfficialTensorFlow:
+      return tensorflow_names(table, dims);
+    case WeightNaming::kModelGarden:
+      return model_garden_names(table, dims);
+  }
+  return {};
 }
 
 /// The parts of which no tensor is there.
@@ -185,14 +212,14 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
   const WeightPlace place = locate_weights(path);
   const std::unique_ptr<WeightSource> source = open_weights(place);
   check_tensors(place, *source, MeaningReader(place, *source).read(),
-                wanted_tensors(place, table, dims), {});
+                wanted_tensors(*source, table, dims), {});
 }
 
 void check_encoder_tensors(const std::string& path, const ParamTable& table, const Dims& dims) {
   const WeightPlace place = locate_weights(path);
   const std::unique_ptr<WeightSource> source = open_weights(place);
   const Meanings meanings = MeaningReader(place, *source).read();
-  const std::vector<NamedRows> wanted = wanted_tensors(place, table, dims);
+  const std::vector<NamedRows> wanted = wanted_tensors(*source, table, dims);
   check_tensors(place, *source, meanings, wanted, missing_parts(wanted, meanings));
 }
 
@@ -214,7 +241,7 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   }
   const std::unique_ptr<WeightSource> source = open_weights(place);
   const Dims dims = make_dims(model);
-  const std::vector<NamedRows> wanted = wanted_tensors(place, table, dims);
+  const std::vector<NamedRows> wanted = wanted_tensors(*source, table, dims);
   const Meanings meanings = MeaningReader(place, *source).read();
   LoadedWeights loaded{.path = place.path, .fresh = missing_parts(wanted, meanings), .notes = {}};
   check_tensors(place, *source, meanings, wanted, loaded.fresh);
@@ -231,6 +258,11 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   }
   if (!meanings.decoder_bias.empty()) {
     check_tied(place, *source, meanings.decoder_bias, meanings.names.at("cls.predictions.bias"));
+  }
+
+  for (const std::string& name : meanings.unused) {
+    loaded.notes.push_back(concat(place.path, ": ", name,
+                                  " is not read: the next-sentence head has a pooler of its own"));
   }
 
   std::fill_n(flat, table.elements, 0.0f);

@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <string_view>
+#include <utility>
 
+#include "harness/checkpoint/model_garden.h"
 #include "harness/checkpoint/proto_wire.h"
 #include "harness/checkpoint/tf_bundle.h"
 #include "kernels/base/error.h"
@@ -53,15 +55,24 @@ std::vector<float> as_floats(const std::string& bytes) {
 class TfSource : public WeightSource {
  public:
   explicit TfSource(const std::string& prefix) : bundle_(prefix) {
-    for (const auto& [key, tensor] : bundle_.tensors()) key_of_[key] = key;
-    if (bundle_.tensors().contains(kGraphKey)) {
+    naming_ = WeightNaming::kOfficialTensorFlow;
+    for (const auto& [key, tensor] : bundle_.tensors()) {
+      key_of_[key] = key;
+      if (is_model_garden_path(key)) naming_ = WeightNaming::kModelGarden;
+    }
+    // The model garden's variables have names that say less than their paths.
+    if (naming_ != WeightNaming::kModelGarden && bundle_.tensors().contains(kGraphKey)) {
       for_each_variable(
           bundle_.read_string(kGraphKey), prefix + ".index: its graph of objects",
           [&](const std::string& key, const std::string& name) { rename(key, name); });
     }
     for (const auto& [name, key] : key_of_) {
       const TfTensor& tensor = bundle_.tensors().at(key);
-      tensors_[name] = {.dtype = tensor.dtype, .shape = tensor.shape};
+      std::vector<int64_t> shape = tensor.shape;
+      if (naming_ == WeightNaming::kModelGarden) {
+        shape = without_heads(official_name_of(name), std::move(shape));
+      }
+      tensors_[name] = {.dtype = tensor.dtype, .shape = std::move(shape)};
     }
   }
 

@@ -9,6 +9,8 @@
 namespace bertha {
 
 enum class WeightFormat : uint8_t { kHuggingFace, kTensorFlow };
+/// Whose names the tensors have.
+enum class WeightNaming : uint8_t { kHuggingFace, kOfficialTensorFlow, kModelGarden };
 
 /// Where a set of weights lies.
 struct WeightPlace {
@@ -33,14 +35,17 @@ struct SourceTensor {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Under the names that their writer gave them: for tf.train.Checkpoint the variables' own names.
+  /// Under the names that their writer gave them: for tf.train.Checkpoint the variables' own names,
+  /// and the paths among saved objects where the model garden wrote them.
   const std::map<std::string, SourceTensor>& tensors() const { return tensors_; }
+  WeightNaming naming() const { return naming_; }
   /// All elements of a tensor of F32, F16 or BF16, row-major, as f32. Error(kData) for other types
   /// and for damage.
   virtual std::vector<float> read(const std::string& name) const = 0;
 
  protected:
   std::map<std::string, SourceTensor> tensors_;
+  WeightNaming naming_ = WeightNaming::kHuggingFace;
 };
 
 /// Error(kData) when the list of tensors cannot be read.

@@ -396,6 +396,8 @@ def parse():
 
 def main():
     rehearsal = Rehearsal(parse())
+    # As Ctrl-C: a command under way is ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("submission_rehearsal.py: stopped by SIGTERM"))
     if rehearsal.output.exists() and any(rehearsal.output.iterdir()):
         sys.exit(f"submission_rehearsal.py: {rehearsal.output} is not empty; name a new folder")
     rehearsal.logs.mkdir(parents=True)

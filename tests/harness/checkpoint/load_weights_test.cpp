@@ -13,6 +13,7 @@
 #include "harness/checkpoint/tf_bundle.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/harness/checkpoint/load_rig.h"
 #include "tests/harness/model/golden_bert.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tolerance.h"
@@ -25,7 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kGolden = BERTHA_SOURCE_DIR "/tests/golden/";
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 /// Names and shapes of the official code, written down as its modeling.py makes them.
@@ -79,27 +79,6 @@ BundleDraft official_draft(const ModelConfig& config) {
     draft.add(name, shape, values);
   }
   return draft;
-}
-
-struct Loaded {
-  std::vector<float> flat;
-  LoadedWeights facts;
-};
-
-ParamTable table_of(const ModelConfig& config) {
-  return make_param_table(make_dims(config), DecayRule::kReference);
-}
-
-Loaded load_into(const ModelConfig& config, const WeightRequest& request) {
-  const ParamTable table = table_of(config);
-  Loaded loaded;
-  loaded.flat.assign(static_cast<size_t>(table.elements), -1.0f);
-  loaded.facts = load_weights(request, config, table, loaded.flat.data());
-  return loaded;
-}
-
-std::string refusal(const ModelConfig& config, const WeightRequest& request) {
-  return message_of([&] { load_into(config, request); });
 }
 
 std::string refusal_of(const BundleDraft& draft) {

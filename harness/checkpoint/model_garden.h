@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/checkpoint/name_map.h"
+
+namespace bertha {
+
+// Checkpoints of TensorFlow's model garden name a tensor by its path among Keras objects:
+// "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel/.ATTRIBUTES/VARIABLE_VALUE".
+// Parts go by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the layers
+// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer).
+//
+// Source    github.com/tensorflow/models, official/nlp/modeling: networks/bert_encoder.py,
+//           models/bert_pretrainer.py; golden checkpoints of both forms.
+
+/// A path as only the model garden's encoders have it.
+bool is_model_garden_path(const std::string& path);
+
+/// The name of the same tensor in the official code of BERT, "" when there is none:
+/// "bert/encoder/layer_0/attention/self/query/kernel".
+std::string official_name_of(const std::string& path);
+
+/// As the official code has it: the model garden's attention has a dimension of its own for heads.
+std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);
+
+/// Pre-training there leaves the encoder's pooler as it was and trains that of the sentence head.
+bool is_pooler_of_encoder(const std::string& path);
+bool is_pooler_of_head(const std::string& path);
+
+/// Names of tensorflow_names(), with the sentence head as Keras stores it: [in, out].
+std::vector<NamedRows> model_garden_names(const ParamTable& table, const Dims& dims);
+
+}  // namespace bertha
