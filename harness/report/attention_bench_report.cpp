@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/report/bench_json.h"
 #include "harness/report/step_bench_report.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -136,38 +137,34 @@ std::string attention_lanes_text(const std::vector<AttentionTimeline>& timelines
 
 std::string attention_bench_json(const AttentionBenchReport& report) {
   using Json = nlohmann::ordered_json;
-  Json json{{"model", report.model},
-            {"device", report.device},
-            {"precision", report.precision},
-            {"date", report.date},
-            {"chosen", report.chosen},
-            {"notes", report.notes},
-            {"heads", report.heads},
-            {"head_size", report.head_size},
-            {"peak_flops_per_second", report.peak_flops_per_second},
-            {"peak_is_given", report.peak_is_given},
-            {"verified", all_verified(report)},
-            {"mixes", Json::array()},
-            {"rows", Json::array()},
-            {"timelines", Json::array()}};
+  Json json = bench_head_json(report);
+  json.update({{"chosen", report.chosen},
+               {"notes", report.notes},
+               {"heads", report.heads},
+               {"head_size", report.head_size},
+               {"peak_flops_per_second", report.peak_flops_per_second},
+               {"peak_is_given", report.peak_is_given},
+               {"verified", all_verified(report)},
+               {"mixes", Json::array()},
+               {"rows", Json::array()},
+               {"timelines", Json::array()}});
   for (const AttentionMix& mix : report.mixes) {
     json["mixes"].push_back(
         {{"name", mix.name}, {"token_rows", mix.token_rows}, {"lengths", mix.lengths}});
   }
   for (const AttentionRow& row : report.rows) {
-    json["rows"].push_back({{"mix", row.mix},
-                            {"dropout", row.dropout},
-                            {"direction", direction(row.is_backward)},
-                            {"kernels", row.kernels},
-                            {"verified", row.error <= 1},
-                            {"error_over_allowed", row.error},
-                            {"error_in", row.worst},
-                            {"calls", row.times_us.size()},
-                            {"median_us", median_us(row)},
-                            {"p99_us", percentile(row.times_us, 0.99)},
-                            {"flops", row.flops},
-                            {"flops_per_second", flops_per_second(row)},
-                            {"share_of_peak", share_of_peak(report, row)}});
+    Json entry{{"mix", row.mix},
+               {"dropout", row.dropout},
+               {"direction", direction(row.is_backward)},
+               {"kernels", row.kernels}};
+    entry.update(bench_verdict_json(row));
+    entry.update({{"calls", row.times_us.size()},
+                  {"median_us", median_us(row)},
+                  {"p99_us", percentile(row.times_us, 0.99)},
+                  {"flops", row.flops},
+                  {"flops_per_second", flops_per_second(row)},
+                  {"share_of_peak", share_of_peak(report, row)}});
+    json["rows"].push_back(std::move(entry));
   }
   for (const AttentionTimeline& timeline : report.timelines) {
     Json entry{{"mix", timeline.mix},

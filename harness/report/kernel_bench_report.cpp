@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "harness/report/bench_json.h"
 #include "harness/report/step_bench_report.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -93,29 +94,23 @@ std::string kernel_bench_text(const KernelBenchReport& report) {
 
 std::string kernel_bench_json(const KernelBenchReport& report) {
   using Json = nlohmann::ordered_json;
-  Json json{{"model", report.model},
-            {"device", report.device},
-            {"precision", report.precision},
-            {"date", report.date},
-            {"token_rows", report.tokens},
-            {"peak_flops_per_second", report.peak_flops_per_second},
-            {"verified", all_verified(report)},
-            {"operations", Json::array()}};
+  Json json = bench_head_json(report);
+  json.update({{"token_rows", report.tokens},
+               {"peak_flops_per_second", report.peak_flops_per_second},
+               {"verified", all_verified(report)},
+               {"operations", Json::array()}});
   for (const KernelRow& row : report.rows) {
-    Json entry{{"operation", row.operation},
-               {"shape", row.shape},
-               {"verified", row.error <= 1},
-               {"error_over_allowed", row.error},
-               {"error_in", row.worst},
-               {"compared", row.checked},
-               {"launches", row.times_us.size()},
-               {"median_us", median_us(row)},
-               {"p99_us", percentile(row.times_us, 0.99)},
-               {"flops", row.flops},
-               {"bytes", row.bytes},
-               {"per_second", rate(row)},
-               {"roof_per_second", roof(report, row)},
-               {"share_of_roof", share_of_roof(report, row)}};
+    Json entry{{"operation", row.operation}, {"shape", row.shape}};
+    entry.update(bench_verdict_json(row));
+    entry.update({{"compared", row.checked},
+                  {"launches", row.times_us.size()},
+                  {"median_us", median_us(row)},
+                  {"p99_us", percentile(row.times_us, 0.99)},
+                  {"flops", row.flops},
+                  {"bytes", row.bytes},
+                  {"per_second", rate(row)},
+                  {"roof_per_second", roof(report, row)},
+                  {"share_of_roof", share_of_roof(report, row)}});
     json["operations"].push_back(std::move(entry));
   }
   return json.dump(2) + "\n";
