@@ -36,14 +36,18 @@ struct DropoutDecision {
   }
 };
 
+/// What Philox makes dropout_digits() from.
+BERTHA_HOST_DEVICE inline PhiloxWords dropout_counter(uint64_t step, uint32_t site, int64_t group,
+                                                      int block) {
+  const uint64_t index = static_cast<uint64_t>(group) * 8 + static_cast<uint64_t>(block);
+  return PhiloxWords{{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), site,
+                      static_cast<uint32_t>(step)}};
+}
+
 /// Digits 4 * block .. 4 * block + 3 of the numbers of group `group`.
 BERTHA_HOST_DEVICE inline PhiloxWords dropout_digits(uint64_t seed, uint64_t step, uint32_t site,
                                                      int64_t group, int block) {
-  const uint64_t index = static_cast<uint64_t>(group) * 8 + static_cast<uint64_t>(block);
-  return philox4x32<kDropoutRounds>(
-      PhiloxWords{{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), site,
-                   static_cast<uint32_t>(step)}},
-      seed);
+  return philox4x32<kDropoutRounds>(dropout_counter(step, site, group, block), seed);
 }
 
 /// Compares block `block` of the digits with those of the threshold.

@@ -34,7 +34,7 @@ struct PersistentKernels {
 };
 
 /// Those of this program.
-inline constexpr PersistentKernels kPersistentKernels{.forward = Persistent::kOnRequest,
+inline constexpr PersistentKernels kPersistentKernels{.forward = Persistent::kPreferred,
                                                       .backward = Persistent::kPreferred};
 
 /// The rule. The grouped kernels serve every call. The persistent ones serve f16 and bf16, head

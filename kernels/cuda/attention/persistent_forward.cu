@@ -19,23 +19,27 @@
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
 //           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 48 % of the issue slots are in use, tensor cores wait for the softmax. Of the
-//           675 clocks of a tile without dropout (1,105 with it) 23 % go by from the barrier of the
-//           keys to the last product's start, on descriptors above all, 18 % on exp, 12 % on the
-//           maximum. The random bits are drawn one Philox block after the other, each a chain of
-//           latencies, and the compiler puts them before the last product's start.
-// Measured  microseconds, median of 40, NVIDIA H200, bf16, 16 heads x 64, 2026-11-21; in brackets
-//           the grouped kernels in the same program:
+// Limits    latencies: 47 % of the issue slots are in use, tensor cores and exp 39 % each. Without
+//           dropout a step of a warp takes some 1,600 clocks, 26 % of them until the last product is
+//           started, 17 % for the maximum, 36 % on exp; and what stands around the steps of a walk
+//           (next tile of queries, logarithm, results) 1.7 steps more, 22 % of the whole. Random
+//           bits are 200 instructions a tile and warp.
+// Measured  microseconds, median of 40, `bertha bench attention`, NVIDIA H200, bf16, 16 heads x 64,
+//           T = 24,576, 2026-11-22; in brackets the grouped kernels in the same call:
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563     121 (162)     197 (223)
-//             48 x 512                      140 (189)     231 (262)
-//             192 x 128                      58  (77)      79  (87)
-// Tried     4 consumers of 112 registers, queries in shared memory, the sum over the values
+//             Wikipedia, 96                 118 (163)     191 (225)
+//             48 x 512                      135 (193)     226 (264)
+//             192 x 128                      60  (78)      81  (88)
+// Tried     at Wikipedia. Random bits from a kernel of their own, read again here: 64 and 146.
+//           Random bits from the idle warps, a fourth of each tile's for each: 350, because a warp
+//           needs 800 clocks of latencies for a draw. First scores of the next walk started before
+//           the results of this one leave: no difference.
+//           4 consumers of 112 registers, queries in shared memory, the sum over the values
 //           awaited before the next softmax: 4 more without dropout, 23 more with. Queries in
 //           shared memory and 3 consumers: 5 and 3 more. Without a maximum behind the first tile
-//           (scores multiplied once more where a weight outgrew 2^12): Wikipedia 5 less without
-//           dropout and 2 more with, 192 x 128 4 more. 3 consumers that leave the sum over the
-//           values running while the next scores start: the trap of wgmma.cuh, wrong scores.
+//           (scores multiplied once more where a weight outgrew 2^12): 5 less without dropout and 2
+//           more with, 192 x 128 4 more. 3 consumers that leave the sum over the values running
+//           while the next scores start: the trap of wgmma.cuh, wrong scores.
 
 #include <algorithm>
 
@@ -241,6 +245,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
     barrier_wait(at(shared.keys_full[first.slot]), first.parity);
     const AttentionItem item = shared.items[first.slot];
     if (item.length == 0) return;
+    bool is_first = true;  // walk over the item, so that it waits for what comes
     const int tiles = item.tiles();
     if (turn >= tiles) release_unused(first, tiles, lane, shared);
     for (; turn < tiles; turn += kConsumers) {
@@ -273,9 +278,9 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       Place place = first;
       for (int tile = 1; tile < tiles; ++tile) {
         const Place next = place.after(1);
-        barrier_wait(at(shared.keys_full[next.slot]), next.parity);
+        if (is_first) barrier_wait(at(shared.keys_full[next.slot]), next.parity);
         queries.start_scores(score, at(shared.keys[next.slot]));
-        barrier_wait(at(shared.values_full[place.slot]), place.parity);
+        if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
         queries.start_sums(probability, at(shared.values[place.slot]));
         if constexpr (kDropout) draw.start();
         wgmma_wait<1>();  // the scores
@@ -288,11 +293,12 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         queries.pack(probability, score, mask, lane);
         place = next;
       }
-      barrier_wait(at(shared.values_full[place.slot]), place.parity);
+      if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
       queries.start_sums(probability, at(shared.values[place.slot]));
       wgmma_wait<0>();
       hold_registers(queries.sum);
       if (is_last) release(place);
+      is_first = false;
       queries.store(call, item, first_row, at(shared.results[group]), warp, lane);
     }
     turn -= tiles;

@@ -29,6 +29,7 @@ struct MaskDraw {
   uint32_t* words = nullptr;  // this lane's of the next tile
   int64_t index = 0;          // of that word
   int live_words = 0;         // from it on, those that hold keys of the sequence
+  bool has_rows = false;      // whether the warp has any in the sequence
   LaneDraw draw;
 
   __device__ __forceinline__ explicit MaskDraw(const AttentionDropout& of) : dropout(of) {}
@@ -41,11 +42,14 @@ struct MaskDraw {
             WarpMask::word_of(lane);
     words = params.mask + index;
     live_words = row < item.length ? (item.length + 31) / 32 - WarpMask::word_of(lane) : 0;
+    has_rows = first_row < item.length;
+    draw.decision = {.dropped = 0, .undecided = 0};
   }
-  /// Straight-line part for the next tile. The results are pinned here, where tensor cores work.
+  /// Straight-line part for the next tile, nothing for a warp whose rows are all behind the sequence.
+  /// That this is a branch also keeps the compiler from mixing it into the products started before,
+  /// which would start later for it.
   __device__ __forceinline__ void start() {
-    draw.start(seed, step, index, dropout);
-    asm volatile("" : "+r"(draw.decision.dropped), "+r"(draw.decision.undecided));
+    if (has_rows) draw.start_abreast(seed, step, index, dropout);
   }
   __device__ __forceinline__ WarpMask finish() {
     const WarpMask mask{draw.finish(seed, step, index, dropout)};
@@ -89,22 +93,24 @@ struct Queries {
   }
 
   __device__ __forceinline__ void start_scores(float (&score)[32], uint32_t keys) const {
+    const uint64_t tile = wgmma_tile<Inner::kColumns>(keys, 0);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       wgmma_64x64x16<T, Inner::kColumns>(score, query[step],
-                                         wgmma_tile<Inner::kColumns>(keys, step), step > 0);
+                                         wgmma_step<Inner::kColumns>(tile, step), step > 0);
     }
     wgmma_commit();
   }
 
   __device__ __forceinline__ void start_sums(const uint32_t (&probability)[kSteps][4],
                                              uint32_t values) {
+    const uint64_t tile = wgmma_tile<Inner::kRows>(values, 0);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step],
-                                      wgmma_tile<Inner::kRows>(values, step), 1);
+      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step], wgmma_step<Inner::kRows>(tile, step),
+                                      1);
     }
     wgmma_commit();
   }

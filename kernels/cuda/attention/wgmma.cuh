@@ -64,6 +64,16 @@ __device__ __forceinline__ uint64_t wgmma_tile(uint32_t tile_address, int step) 
   return kStrideAndSwizzle | (uint64_t{1} << 16) | ((start & 0x3FFFF) >> 4);
 }
 
+/// The descriptor of step `step` from that of step 0, in few instructions: no carry leaves the
+/// address field, because tiles end within the 2^18 bytes that it spans.
+template <Inner kInner>
+__device__ __forceinline__ uint64_t wgmma_step(uint64_t first, int step) {
+  constexpr uint32_t kStepBytes = kInner == Inner::kColumns ? 32 : 16 * 128;
+  const uint32_t low =
+      static_cast<uint32_t>(first) + static_cast<uint32_t>(step) * (kStepBytes >> 4);
+  return (first >> 32 << 32) | low;
+}
+
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
