@@ -70,7 +70,7 @@ class MeaningReader {
         meanings_.unused.push_back(name);
         continue;
       }
-      const std::string official = official_name_of(name);
+      const std::string official = official_name_of(name, tensor.shape);
       add(official.empty() ? name : official, name);
     }
     return meanings_;

@@ -15,10 +15,11 @@ using NamePair = std::pair<std::string_view, std::string_view>;  // theirs, offi
 constexpr std::string_view kEnd = "/.ATTRIBUTES/VARIABLE_VALUE";
 constexpr std::string_view kNumbered = "layer_with_weights-";
 constexpr std::string_view kListed = "_transformer_layers/";
+constexpr std::string_view kMaskedToken = "masked_lm/";
 
 // Where the parts of a model hang, the longest first.
-constexpr std::array<std::string_view, 4> kEncoderRoots = {"model/encoder_network/",
-                                                           "model/encoder/", "encoder/", "model/"};
+constexpr std::array<std::string_view, 4> kRoots = {"model/encoder_network/", "model/encoder/",
+                                                    "encoder/", "model/"};
 
 constexpr std::array<NamePair, 7> kEncoderParts = {{
     {"_embedding_layer/embeddings", "bert/embeddings/word_embeddings"},
@@ -62,14 +63,14 @@ constexpr std::array<NamePair, 18> kLayerParts = {{
     {"_output_layer_norm/beta", "output/LayerNorm/beta"},
 }};
 
-/// The table of words is the head's where both share it.
+/// Of the masked-token head; the table of words is its own where it shares it with the encoder.
 constexpr std::array<NamePair, 6> kMaskedTokenParts = {{
-    {"masked_lm/embedding_table", "bert/embeddings/word_embeddings"},
-    {"masked_lm/dense/kernel", "cls/predictions/transform/dense/kernel"},
-    {"masked_lm/dense/bias", "cls/predictions/transform/dense/bias"},
-    {"masked_lm/layer_norm/gamma", "cls/predictions/transform/LayerNorm/gamma"},
-    {"masked_lm/layer_norm/beta", "cls/predictions/transform/LayerNorm/beta"},
-    {"masked_lm/output_bias.Sbias", "cls/predictions/output_bias"},
+    {"embedding_table", "bert/embeddings/word_embeddings"},
+    {"dense/kernel", "cls/predictions/transform/dense/kernel"},
+    {"dense/bias", "cls/predictions/transform/dense/bias"},
+    {"layer_norm/gamma", "cls/predictions/transform/LayerNorm/gamma"},
+    {"layer_norm/beta", "cls/predictions/transform/LayerNorm/beta"},
+    {"output_bias.Sbias", "cls/predictions/output_bias"},
 }};
 
 /// What a task saves of the sentence head, and a whole model.
@@ -108,20 +109,48 @@ std::string official_layer_part(int layer, std::string_view theirs) {
   return part.empty() ? "" : concat("bert/encoder/layer_", layer, "/", part);
 }
 
-/// `rest`: the path behind the encoder.
-std::string official_encoder_part(std::string_view rest) {
+std::string official_numbered_part(int number, std::string_view theirs) {
+  if (number < kFirstNumberedLayer) {
+    return official_part(kNumberedParts, concat(number, "/", theirs));
+  }
+  if (theirs == "kernel" || theirs == "bias") return concat("bert/pooler/dense/", theirs);
+  return official_layer_part(number - kFirstNumberedLayer, theirs);
+}
+
+/// Of a head whose layers go by numbers; both begin with a dense layer.
+std::string official_head_part(int layer, std::string_view theirs,
+                               const std::vector<int64_t>& shape) {
+  constexpr int64_t kClasses = 2;
+  const bool two_classes = !shape.empty() && shape.back() == kClasses;
+  if (layer == 0 && two_classes && theirs == "kernel") return "cls/seq_relationship/output_weights";
+  if (layer == 0 && two_classes && theirs == "bias") return "cls/seq_relationship/output_bias";
+  if (layer == 0) return official_part(kMaskedTokenParts, concat("dense/", theirs));
+  if (layer == 1) return official_part(kMaskedTokenParts, concat("layer_norm/", theirs));
+  return layer == 2 && theirs == "bias" ? "cls/predictions/output_bias" : "";
+}
+
+/// `rest`: the path behind a root.
+std::string official_rest(std::string_view rest, const std::vector<int64_t>& shape) {
   if (rest.starts_with(kListed)) {
     rest.remove_prefix(kListed.size());
     const std::optional<int> layer = take_number(rest);
     return layer ? official_layer_part(*layer, rest) : "";
   }
-  if (!rest.starts_with(kNumbered)) return official_part(kEncoderParts, rest);
-  rest.remove_prefix(kNumbered.size());
-  const std::string first = official_part(kNumberedParts, rest);
-  const std::optional<int> number = take_number(rest);
-  if (!first.empty() || !number || *number < kFirstNumberedLayer) return first;
-  if (rest == "kernel" || rest == "bias") return concat("bert/pooler/dense/", rest);
-  return official_layer_part(*number - kFirstNumberedLayer, rest);
+  std::vector<int> numbers;
+  while (rest.starts_with(kNumbered)) {
+    rest.remove_prefix(kNumbered.size());
+    const std::optional<int> number = take_number(rest);
+    if (!number) return "";
+    numbers.push_back(*number);
+  }
+  if (numbers.empty()) return official_part(kEncoderParts, rest);
+  const std::string masked_token = official_part(kMaskedTokenParts, rest);
+  if (!masked_token.empty()) return masked_token;
+  const int layer = numbers.back();
+  numbers.pop_back();
+  while (!numbers.empty() && numbers.front() == 0) numbers.erase(numbers.begin());
+  if (numbers.empty()) return official_numbered_part(layer, rest);
+  return numbers.size() == 1 ? official_head_part(layer, rest, shape) : "";
 }
 
 std::string_view without_end(std::string_view path) {
@@ -136,18 +165,19 @@ bool is_model_garden_path(const std::string& path) {
          (path.find(kNumbered) != std::string::npos || path.find(kListed) != std::string::npos);
 }
 
-std::string official_name_of(const std::string& path) {
+std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape) {
   if (!path.ends_with(kEnd)) return "";
   const std::string_view whole = without_end(path);
   const std::string_view task = without_front(whole, "model/");
-  for (const std::string& found :
-       {official_part(kMaskedTokenParts, task), official_part(kSentenceParts, task)}) {
-    if (!found.empty()) return found;
+  const std::string sentence = official_part(kSentenceParts, task);
+  if (!sentence.empty()) return sentence;
+  if (task.starts_with(kMaskedToken)) {
+    return official_part(kMaskedTokenParts, task.substr(kMaskedToken.size()));
   }
-  for (const std::string_view root : kEncoderRoots) {
-    if (whole.starts_with(root)) return official_encoder_part(whole.substr(root.size()));
+  for (const std::string_view root : kRoots) {
+    if (whole.starts_with(root)) return official_rest(whole.substr(root.size()), shape);
   }
-  return "";
+  return official_rest(whole, shape);
 }
 
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape) {
@@ -164,7 +194,7 @@ std::vector<int64_t> without_heads(const std::string& official_name, std::vector
 }
 
 bool is_pooler_of_encoder(const std::string& path) {
-  return official_name_of(path).starts_with("bert/pooler/") && !is_pooler_of_head(path);
+  return official_name_of(path, {}).starts_with("bert/pooler/") && !is_pooler_of_head(path);
 }
 
 bool is_pooler_of_head(const std::string& path) {

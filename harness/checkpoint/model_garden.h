@@ -11,7 +11,8 @@ namespace bertha {
 // Checkpoints of TensorFlow's model garden name a tensor by its path among Keras objects:
 // "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel/.ATTRIBUTES/VARIABLE_VALUE".
 // Parts go by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the layers
-// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer).
+// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer). In the
+// older pre-training model the encoder and its heads have numbers too, before those of their layers.
 //
 // Source    github.com/tensorflow/models, official/nlp/modeling: networks/bert_encoder.py,
 //           models/bert_pretrainer.py; golden checkpoints of both forms.
@@ -20,8 +21,9 @@ namespace bertha {
 bool is_model_garden_path(const std::string& path);
 
 /// The name of the same tensor in the official code of BERT, "" when there is none:
-/// "bert/encoder/layer_0/attention/self/query/kernel".
-std::string official_name_of(const std::string& path);
+/// "bert/encoder/layer_0/attention/self/query/kernel". The shape tells the heads apart where both go
+/// by numbers.
+std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape);
 
 /// As the official code has it: the model garden's attention has a dimension of its own for heads.
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);

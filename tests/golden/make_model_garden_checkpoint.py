@@ -6,7 +6,8 @@
 Into tf_garden/: `layers.*`, a bare BertEncoder, whose parts go by their numbers
 (layer_with_weights-0); `items.*`, the items that a pre-training task saves, with the pooler of
 the next-sentence head and another one in the encoder that nobody trains; and `model-1.*`, the
-whole pre-training model with both heads and an optimizer. Needs tensorflow, tf_keras and
+whole pre-training model with both heads and an optimizer; and `numbered.*`, the older pre-training
+model, whose heads go by numbers too. Needs tensorflow, tf_keras and
 tf-models-official; run make_bert_golden.py before.
 """
 import importlib.metadata
@@ -75,8 +76,8 @@ def sizes(golden):
             "type_vocab_size": shape["type_vocab_size"]}
 
 
-def make_encoder(golden):
-    encoder = networks.BertEncoder(**sizes(golden), dict_outputs=True,
+def make_encoder(golden, dict_outputs=True):
+    encoder = networks.BertEncoder(**sizes(golden), dict_outputs=dict_outputs,
                                    intermediate_size=golden.shape["intermediate_size"])
     encoder(INPUTS)
     fill_encoder(encoder, golden, pooler=True)
@@ -99,6 +100,18 @@ def make_pretrainer(golden):
     return pretrainer
 
 
+def make_older_pretrainer(golden):
+    pretrainer = models.BertPretrainer(make_encoder(golden, dict_outputs=False), num_classes=2,
+                                       num_token_predictions=2, activation="gelu")
+    head = pretrainer.masked_lm
+    golden.dense(head.dense, "cls.predictions.transform.dense")
+    golden.norm(head.layer_norm, "cls.predictions.transform.LayerNorm")
+    head.bias.assign(golden.tensors["cls.predictions.bias"])
+    logits = next(layer for layer in pretrainer.classification.layers if layer.weights)
+    golden.dense(logits, "cls.seq_relationship")
+    return pretrainer
+
+
 def make_optimizer(variables):
     """With its moments, which one step without an effect creates."""
     optimizer = tf.keras.optimizers.legacy.Adam(0.0)
@@ -107,11 +120,13 @@ def make_optimizer(variables):
 
 
 def main():
+    tf.keras.utils.set_random_seed(7)  # for what is not from bert_tiny.json
     folder = pathlib.Path(sys.argv[1])
     golden = Golden(folder / "bert_tiny.json")
     output = folder / "tf_garden"
     output.mkdir(exist_ok=True)
     tf.train.Checkpoint(model=make_encoder(golden)).write(str(output / "layers"))
+    tf.train.Checkpoint(model=make_older_pretrainer(golden)).write(str(output / "numbered"))
     pretrainer = make_pretrainer(golden)
     tf.train.Checkpoint(**pretrainer.checkpoint_items).write(str(output / "items"))
     tf.train.Checkpoint(model=pretrainer, optimizer=make_optimizer(pretrainer.trainable_variables)

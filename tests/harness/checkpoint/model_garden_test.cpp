@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "harness/checkpoint/tf_bundle.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
@@ -38,6 +39,9 @@ TEST(ModelGarden, ItsCheckpointsHaveTheWeightsOfTheOfficialCode) {
   const Loaded whole = load_into(config, {.path = kGarden + "model-1"});
   EXPECT_EQ(whole.flat, want);
   EXPECT_THAT(whole.facts.fresh, IsEmpty());
+  const Loaded numbered = load_into(config, {.path = kGarden + "numbered"});
+  EXPECT_EQ(numbered.flat, want);
+  EXPECT_THAT(numbered.facts.notes, IsEmpty());
   EXPECT_THAT(whole.facts.notes,
               ElementsAre(HasSubstr("_pooler_layer/bias"), HasSubstr("_pooler_layer/kernel")));
 
@@ -107,10 +111,45 @@ TEST(ModelGarden, WhatIsMissingOrBelongsNowhereIsListed) {
               AllOf(HasSubstr("bert/embeddings/word_embeddings is missing"), HasSubstr("more")));
 }
 
+/// Renamed as in the first versions: heads of numbered layers, the sentence head last, one model
+/// around all, and the projection of attention beside it.
+std::string first_name_of(std::string name) {
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = name.find(from);
+    if (at != std::string::npos) name.replace(at, from.size(), to);
+  };
+  const std::string masked_token = "model/layer_with_weights-2/";
+  replace("model/layer_with_weights-1/", "layer_with_weights-0/layer_with_weights-2/");
+  replace("model/layer_with_weights-0/", "layer_with_weights-0/layer_with_weights-0/");
+  replace("_attention_layer/_output_dense", "_attention_output_dense");
+  replace(masked_token + "embedding_table",
+          "layer_with_weights-0/layer_with_weights-0/layer_with_weights-0/embeddings");
+  const std::string head = "layer_with_weights-0/layer_with_weights-1/";
+  replace(masked_token + "dense/", head + "layer_with_weights-0/");
+  replace(masked_token + "layer_norm/", head + "layer_with_weights-1/");
+  replace(masked_token + "output_bias.Sbias", head + "layer_with_weights-2/bias");
+  return name;
+}
+
+TEST(ModelGarden, TheFirstVersionsNumberedTheLayersOfHeadsToo) {
+  BundleDraft draft = garden_draft("numbered");
+  std::map<std::string, BundleEntry> renamed;
+  for (const auto& [name, entry] : draft.entries) renamed[first_name_of(name)] = entry;
+  ASSERT_EQ(renamed.size(), draft.entries.size());
+  draft.entries = renamed;
+  const TempFolder folder;
+  draft.write(folder.path("m"));
+  const ModelConfig config = golden_config(read_golden_bert());
+  EXPECT_EQ(load_into(config, {.path = folder.path("m")}).flat,
+            load_into(config, {.path = kGarden + "numbered"}).flat);
+}
+
 TEST(ModelGarden, EveryPlaceOfATensorHasItsName) {
   const std::string end = "/.ATTRIBUTES/VARIABLE_VALUE";
   for (const char* root : {"model/", "encoder/", "model/encoder/", "model/encoder_network/"}) {
-    const auto name = [&](const std::string& path) { return official_name_of(root + path + end); };
+    const auto name = [&](const std::string& path) {
+      return official_name_of(root + path + end, {});
+    };
     EXPECT_EQ(name("layer_with_weights-0/embeddings"), "bert/embeddings/word_embeddings");
     EXPECT_EQ(name("layer_with_weights-3/beta"), "bert/embeddings/LayerNorm/beta");
     EXPECT_EQ(name("layer_with_weights-15/_attention_output_dense/kernel"),
@@ -121,11 +160,17 @@ TEST(ModelGarden, EveryPlaceOfATensorHasItsName) {
     for (const char* unknown :
          {"layer_with_weights-3/kernel", "layer_with_weights-4", "layer_with_weights-/kernel",
           "layer_with_weights-4/_attention_layer/kernel", "_transformer_layers/kernel",
-          "_transformer_layers/99999999999/_output_dense/bias", "bias"}) {
+          "_transformer_layers/99999999999/_output_dense/bias", "bias",
+          "layer_with_weights-1/layer_with_weights-3/kernel",
+          "layer_with_weights-1/layer_with_weights-1/layer_with_weights-0/kernel"}) {
       EXPECT_EQ(name(unknown), "") << unknown;
     }
   }
-  EXPECT_EQ(official_name_of("encoder/_pooler_layer/bias"), "");
+  const std::string dense = "model/layer_with_weights-1/layer_with_weights-0/";
+  EXPECT_EQ(official_name_of(dense + "kernel" + end, {16, 2}),
+            "cls/seq_relationship/output_weights");
+  EXPECT_EQ(official_name_of(dense + "bias" + end, {16}), "cls/predictions/transform/dense/bias");
+  EXPECT_EQ(official_name_of("encoder/_pooler_layer/bias", {}), "");
   EXPECT_FALSE(is_model_garden_path("bert/encoder/layer_0/output/dense/kernel"));
 
   using Shape = std::vector<int64_t>;
