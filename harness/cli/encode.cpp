@@ -284,10 +284,9 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
       {.name = "encode",
        .description =
            "Runs lines of text through a model, ours or another's, and writes one safetensors "
-           "file: "
-           " hidden states of every token, their mean and the pooled state of "
-           "every line, logits of the sentence head, and of each [MASK]. A tab divides a line into "
-           "two sentences.",
+           "file: hidden states of every token, their mean and the pooled state of every line, "
+           "logits of the sentence head, and of each [MASK]. A tab divides a line into two "
+           "sentences.",
        .examples = {"bertha encode --checkpoint runs/latest/ckpt/step_00001000 --text lines.txt "
                     "--output out.safetensors",
                     "bertha encode --checkpoint bert-base-uncased --text lines.txt --output "
