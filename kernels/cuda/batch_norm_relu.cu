@@ -9,21 +9,17 @@
 //   training backward     5 U (dy and x twice, dx),    with daddend 6 U; + U / 8
 //   inference backward    4 U (dy twice, x, dx),       with daddend 5 U; + U / 8
 //
-// Limited by memory. A tensor that fits into the second-level cache (60 MB) is read from memory
-// once.
-//
-// Statistics take one pass: a thread sums differences to the first element that it sees of a
-// channel, in f32. That element is one of those it sums, so its distance to their mean is at most
-// the root of their squared deviations, and the sum of squares grows by a factor of at most 1 + the
-// elements of a thread (some hundred) over what a mean known beforehand would give, whatever the
-// values are. (Where a thread begins behind the end of a ragged plane, the plane's last element
-// takes that place, for one thread per plane.) Threads are merged in f64 around the channel's first
-// element.
+// Limited by memory. Where blocks can keep all elements of a channel in shared memory, training is
+// one kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U,
+// with daddend 4 U. Else a kernel sums, a small one follows up, and a third goes over the elements
+// from the end that the second-level cache still has.
 //
 // Measured: kernels/measured/rows.md.
 
+#include "kernels/cuda/batch_norm_sums.cuh"
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"
+#include "kernels/cuda/channel_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/operations.h"
 
@@ -32,123 +28,45 @@ namespace {
 
 constexpr int kThreads = 256;  // of the kernels over channels
 
-// --- statistics ------------------------------------------------------------------------------
-
-/// Sums of x - r and of their squares, r being the channel's first element.
-template <class T>
-struct MomentSums {
-  using Sum = double;
-  static constexpr int kQuantities = 2;
-  static constexpr int kInFlight = 8 / static_cast<int>(sizeof(T));
-  template <int kLanes>
-  struct Operands {
-    LaneGroup<T, kLanes> x;
-  };
-
-  const T* x;
-  int64_t inner;
-
-  /// What a thread measures its differences from.
-  __device__ float constant(int64_t, int64_t at) const { return to_float(x[at]); }
-  template <int kLanes>
-  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
-    return {load_group<kLanes>(x + at, lanes, wide)};
-  }
-  template <int kLanes>
-  __device__ void add(const Operands<kLanes>& in, const float (&pivots)[kLanes], int64_t,
-                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (kLanes > 1 && !lanes.has(i)) continue;
-      const float difference = element(in.x, i) - pivots[i];
-      sums[0][i] += difference;
-      sums[1][i] = fmaf(difference, difference, sums[1][i]);
-    }
-  }
-  /// With d = pivot - r: sum (x - r) = sum + n d, sum (x - r)^2 = squares + 2 d sum + n d^2.
-  __device__ double total(int quantity, const float (&sums)[2], int64_t count, float pivot,
-                          int64_t channel) const {
-    const double moved = static_cast<double>(pivot) - static_cast<double>(first(channel));
-    const double sum = static_cast<double>(sums[0]);
-    const double all = static_cast<double>(count) * moved;
-    if (quantity == 0) return sum + all;
-    return static_cast<double>(sums[1]) + moved * (2.0 * sum + all);
-  }
-  __device__ float first(int64_t channel) const { return to_float(x[channel * inner]); }
-};
-
-/// What the passes over x need of a channel. Each f32 [C], in scratch.
-struct ForwardTables {
-  float* mean;
-  float* scale;  // rstd * gamma
-  float* beta;
-};
-
-struct ChannelParameters {
-  const float* gamma;
-  const float* beta;
-  float* running_mean;  // null: nobody wants them
-  float* running_var;
-  float* mean;
-  float* rstd;
-  float momentum;
-  float epsilon;
-};
-
-__device__ __forceinline__ void write_channel(const ChannelParameters& p,
-                                              const ForwardTables& tables, int64_t channel,
-                                              double mean, double variance) {
-  const float rstd = static_cast<float>(1.0 / sqrt(variance + static_cast<double>(p.epsilon)));
-  p.mean[channel] = static_cast<float>(mean);
-  p.rstd[channel] = rstd;
-  tables.mean[channel] = static_cast<float>(mean);
-  tables.scale[channel] = rstd * p.gamma[channel];
-  tables.beta[channel] = p.beta[channel];
-}
-
-/// running += momentum * (batch - running).
-__device__ __forceinline__ void move_running(float& running, double batch, float momentum) {
-  const double before = static_cast<double>(running);
-  running = static_cast<float>(before + static_cast<double>(momentum) * (batch - before));
-}
-
-/// A warp per channel adds up its splits.
-template <class T>
 __global__ void __launch_bounds__(kThreads)
-    finish_moments_kernel(const double* partial, int64_t splits, int64_t channels, double count,
-                          MomentSums<T> moments, ChannelParameters p, ForwardTables tables) {
-  constexpr int kWarps = kThreads / kWarpThreads;
-  const int64_t channel =
-      static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  if (channel >= channels) return;  // whole warps
-  double sum = 0.0;
-  double squares = 0.0;
-  for (int64_t split = lane; split < splits; split += kWarpThreads) {
-    sum += partial[2 * split * channels + channel];
-    squares += partial[(2 * split + 1) * channels + channel];
-  }
-  sum = warp_sum(sum);
-  squares = warp_sum(squares);
-  if (lane != 0) return;
-  const double mean = static_cast<double>(moments.first(channel)) + sum / count;
-  const double around_mean = squares - sum * (sum / count);
-  const double deviations = around_mean < 0.0 ? 0.0 : around_mean;  // NaN stays
-  write_channel(p, tables, channel, mean, deviations / count);
-  if (p.running_mean == nullptr) return;
-  move_running(p.running_mean[channel], mean, p.momentum);
-  if (count > 1.0) move_running(p.running_var[channel], deviations / (count - 1.0), p.momentum);
-}
-
-__global__ void __launch_bounds__(kThreads)
-    running_statistics_kernel(int64_t channels, ChannelParameters p, ForwardTables tables) {
+    running_statistics_kernel(int64_t channels, NormParameters p, NormTables tables) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= channels) return;
-  write_channel(p, tables, channel, static_cast<double>(p.running_mean[channel]),
-                static_cast<double>(p.running_var[channel]));
+  float constants[3];
+  finish_channel(p, channel, p.gamma[channel], p.beta[channel],
+                 static_cast<double>(p.running_mean[channel]),
+                 static_cast<double>(p.running_var[channel]), true, constants);
+#pragma unroll
+  for (int t = 0; t < 3; ++t) tables.data[t * tables.stride + channel] = constants[t];
 }
 
 // --- forward ---------------------------------------------------------------------------------
+
+/// The larger of value and zero; NaN stays.
+__device__ __forceinline__ float relu(float value) {
+  float result;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(result) : "f"(value));
+  return result;
+}
+
+/// Bit i says that element i is not zero; no element is below zero.
+template <class T>
+__device__ __forceinline__ uint32_t nonzero_lanes(const Octet<T>& octet) {
+  uint32_t bits = 0;
+  if constexpr (sizeof(T) == 2) {
+    // What adding carries into the sign bits of a word's lanes, gathered at bits 2 i and 2 i + 16.
+#pragma unroll
+    for (int i = 0; i < kOctet / 2; ++i) {
+      const uint32_t carried = (octet.word[i] & 0x7fff7fffu) + 0x7fff7fffu;
+      bits |= (carried & 0x80008000u) >> (15 - 2 * i);
+    }
+    return (bits | bits >> 15) & 0xffu;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) bits |= element(octet, i) != 0.0f ? 1u << i : 0u;
+    return bits;
+  }
+}
 
 /// Normalise, add, ReLU and bits in one pass.
 template <class T>
@@ -164,12 +82,10 @@ struct ForwardMap {
   const T* x;
   const T* addend;  // or null
   T* y;
-  uint8_t* mask;  // or null
-  ForwardTables tables;
+  uint8_t* mask;      // or null
+  NormTables tables;  // mean, rstd * gamma, beta
 
-  __device__ const float* table(int t) const {
-    return t == 0 ? tables.mean : (t == 1 ? tables.scale : tables.beta);
-  }
+  __device__ const float* table(int t) const { return tables.of(t); }
   __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
     Operands in{load_lanes(x + at, lanes, wide), {}};
     if (addend != nullptr) in.addend = load_lanes(addend + at, lanes, wide);
@@ -182,101 +98,37 @@ struct ForwardMap {
     for (int i = 0; i < kOctet; ++i) {
       float value = fmaf(element(in.x, i) - constants[0][i], constants[1][i], constants[2][i]);
       if (addend != nullptr) value += element(in.addend, i);
-      values[i] = value <= 0.0f ? 0.0f : value;  // NaN is not below zero
+      values[i] = relu(value);
     }
     store_lanes(y + at, values, lanes, wide);
     if (mask == nullptr) return;
-    const Octet<T> stored = rounded_octet<T>(values);
-    uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
-      if (lanes.has(i) && element(stored, i) != 0.0f) bits |= 1u << i;
-    }
+    uint32_t bits = nonzero_lanes(rounded_octet<T>(values));
+    if (!lanes.is_whole()) bits &= (1u << lanes.high) - 1u;  // a map begins at lane 0
     mask[at / kOctet] = static_cast<uint8_t>(bits);
   }
 };
 
-// --- backward --------------------------------------------------------------------------------
-
-/// dy where the bit is one, and zero elsewhere whatever dy is.
-template <class Group>
-__device__ __forceinline__ float selected(const Group& dy, uint32_t bits, int i) {
-  return (bits >> i & 1u) != 0 ? element(dy, i) : 0.0f;
-}
-
-/// Sums of g and of g * (x - mean).
 template <class T>
-struct GradientSums {
-  using Sum = float;
-  static constexpr int kQuantities = 2;
-  static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
-  template <int kLanes>
-  struct Operands {
-    LaneGroup<T, kLanes> dy;
-    LaneGroup<T, kLanes> x;
-    uint32_t bits;
-  };
+struct ForwardTile {
+  using Element = T;
+  using Sums = MomentSums<T>;
+  using Finish = MomentFinish<T>;
+  using Map = ForwardMap<T>;
+  static constexpr int kKept = 1;  // x
 
-  const T* dy;
-  const T* x;
-  const uint8_t* mask;
-  const float* mean;
+  Sums sums;
+  Finish finish;
+  Map map;
 
-  __device__ float constant(int64_t channel, int64_t) const { return mean[channel]; }
-  template <int kLanes>
-  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
-    return {load_group<kLanes>(dy + at, lanes, wide), load_group<kLanes>(x + at, lanes, wide),
-            group_bits<kLanes>(mask, at)};
+  __device__ void keep(const typename Sums::template Operands<kOctet>& in, T* to, int64_t) const {
+    store_octet(to, in.x);
   }
-  template <int kLanes>
-  __device__ void add(const Operands<kLanes>& in, const float (&means)[kLanes], int64_t,
-                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (kLanes > 1 && !lanes.has(i)) continue;
-      const float g = selected(in.dy, in.bits, i);
-      sums[0][i] += g;
-      sums[1][i] = fmaf(g, element(in.x, i) - means[i], sums[1][i]);
-    }
-  }
-  __device__ float total(int quantity, const float (&sums)[2], int64_t, float, int64_t) const {
-    return sums[quantity];
+  __device__ typename Map::Operands restored(const T* from, int64_t, int64_t at) const {
+    typename Map::Operands in{load_octet(from), {}};
+    if (map.addend != nullptr) in.addend = load_octet(map.addend + at);
+    return in;
   }
 };
-
-/// dx = scale * (g - mean_g - (x - mean) * pull). Each f32 [C], in scratch.
-struct BackwardTables {
-  float* mean;
-  float* scale;   // rstd * gamma
-  float* mean_g;  // sum of g / M
-  float* pull;    // rstd^2 * sum of g (x - mean) / M
-};
-
-struct GradientParameters {
-  const float* gamma;
-  const float* mean;
-  const float* rstd;
-  float* dgamma;
-  float* dbeta;
-  bool add;
-};
-
-/// sums: f32 [2, C] of g and g (x - mean).
-__global__ void __launch_bounds__(kThreads)
-    finish_gradients_kernel(const float* sums, int64_t channels, double count, GradientParameters p,
-                            BackwardTables tables) {
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= channels) return;
-  const float rstd = p.rstd[channel];
-  const float sum_g = sums[channel];
-  const float sum_gn = sums[channels + channel] * rstd;
-  tables.mean[channel] = p.mean[channel];
-  tables.scale[channel] = rstd * p.gamma[channel];
-  tables.mean_g[channel] = static_cast<float>(static_cast<double>(sum_g) / count);
-  tables.pull[channel] = static_cast<float>(static_cast<double>(sum_gn) / count) * rstd;
-  p.dgamma[channel] = p.add ? p.dgamma[channel] + sum_gn : sum_gn;
-  p.dbeta[channel] = p.add ? p.dbeta[channel] + sum_g : sum_g;
-}
 
 template <class T, NormStatistics kStatistics>
 struct BackwardMap {
@@ -294,13 +146,10 @@ struct BackwardMap {
   const T* x;
   const uint8_t* mask;
   T* dx;
-  T* daddend;  // or null
-  BackwardTables tables;
+  T* daddend;         // or null
+  NormTables tables;  // those of GradientFinish
 
-  __device__ const float* table(int t) const {
-    if (t == 0) return tables.scale;
-    return t == 1 ? tables.mean : (t == 2 ? tables.mean_g : tables.pull);
-  }
+  __device__ const float* table(int t) const { return tables.of(t); }
   __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
     Operands in{load_lanes(dy + at, lanes, wide), {}, mask[at / kOctet]};
     if constexpr (kIsBatch) in.x = load_lanes(x + at, lanes, wide);
@@ -325,25 +174,47 @@ struct BackwardMap {
   }
 };
 
-/// One block of scratch, cut into pieces that begin at multiples of 16 bytes.
-class ScratchPieces {
- public:
-  explicit ScratchPieces(void* begin) : at_(static_cast<char*>(begin)) {}
-  static int64_t rounded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
-  template <class T>
-  T* take(int64_t count) {
-    T* piece = reinterpret_cast<T*>(at_);
-    at_ += rounded(count * static_cast<int64_t>(sizeof(T)));
-    return piece;
-  }
+template <class T>
+struct BackwardTile {
+  using Element = T;
+  using Sums = GradientSums<T>;
+  using Finish = GradientFinish;
+  using Map = BackwardMap<T, NormStatistics::kBatch>;
+  static constexpr int kKept = 2;  // g, x
 
- private:
-  char* at_;
+  Sums sums;
+  Finish finish;
+  Map map;
+
+  __device__ void keep(const typename Sums::template Operands<kOctet>& in, T* to,
+                       int64_t stride) const {
+    float g[kOctet];
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) g[i] = selected(in.dy, in.bits, i);
+    store_octet(to, rounded_octet<T>(g));
+    store_octet(to + stride, in.x);
+  }
+  __device__ typename Map::Operands restored(const T* from, int64_t stride, int64_t) const {
+    return {load_octet(from), load_octet(from + stride), 0xffu};
+  }
 };
 
-int64_t table_bytes(int64_t channels, int tables) {
-  return tables * ScratchPieces::rounded(channels * static_cast<int64_t>(sizeof(float)));
-}
+/// Partial sums [splits, kQuantities, C] and tables, in one block of scratch.
+template <class Finish>
+struct ChannelScratch {
+  typename Finish::Sum* partial;
+  NormTables tables;
+
+  ChannelScratch(CudaContext& context, int64_t splits, int64_t channels) {
+    using Sum = typename Finish::Sum;
+    constexpr auto kSumBytes = static_cast<int64_t>(sizeof(Sum));
+    const int64_t stride = (channels + 3) / 4 * 4;
+    const int64_t sums = splits * Finish::kQuantities * stride;  // at least those there are
+    const int64_t bytes = sums * kSumBytes + Finish::kTables * stride * 4;
+    partial = static_cast<Sum*>(context.scratch.take(bytes));
+    tables = {reinterpret_cast<float*>(partial + sums), stride};
+  }
+};
 
 double elements_per_channel(const ChannelExtents& extents) {
   return static_cast<double>(extents.outer) * static_cast<double>(extents.inner);
@@ -352,20 +223,8 @@ double elements_per_channel(const ChannelExtents& extents) {
 template <class T>
 void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelExtents& extents) {
   const int64_t channels = extents.channels;
-  const T* x = elements<T>(args.x);
-  const bool is_batch = args.statistics == NormStatistics::kBatch;
-  const bool x_aligned = is_aligned({x});
-  ChannelSumPlan plan{};
-  if (is_batch) plan = plan_channel_sums(context, extents, x_aligned);
-  const int64_t partial_count = 2 * plan.splits * channels;
-  ScratchPieces scratch(context.scratch.take(
-      ScratchPieces::rounded(partial_count * static_cast<int64_t>(sizeof(double))) +
-      table_bytes(channels, 3)));
-  auto* partial = scratch.take<double>(partial_count);
-  const ForwardTables tables{scratch.take<float>(channels), scratch.take<float>(channels),
-                             scratch.take<float>(channels)};
   const bool has_running = args.running_mean.has_data();
-  const ChannelParameters parameters{
+  const NormParameters parameters{
       .gamma = args.gamma.as<float>(),
       .beta = args.beta.as<float>(),
       .running_mean = has_running ? args.running_mean.as<float>() : nullptr,
@@ -374,71 +233,81 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
       .rstd = args.rstd.as<float>(),
       .momentum = args.momentum,
       .epsilon = args.epsilon};
-  if (is_batch) {
-    const MomentSums<T> moments{x, extents.inner};
-    launch_channel_sums(context, moments, extents, plan, x_aligned, partial);
-    const unsigned blocks = blocks_for(channels, kThreads / kWarpThreads, INT32_MAX);
-    finish_moments_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
-        partial, plan.splits, channels, elements_per_channel(extents), moments, parameters, tables);
-  } else {
+  ForwardMap<T> map{.x = elements<T>(args.x),
+                    .addend = args.addend.has_data() ? elements<T>(args.addend) : nullptr,
+                    .y = elements<T>(args.y),
+                    .mask = args.mask.has_data() ? args.mask.as<uint8_t>() : nullptr,
+                    .tables = {}};
+  const bool aligned = is_aligned({map.x, map.addend, map.y});
+  const MomentSums<T> moments{map.x, extents.inner};
+  const MomentFinish<T> finish{moments, parameters, elements_per_channel(extents)};
+  if (args.statistics == NormStatistics::kRunning) {
+    map.tables = ChannelScratch<MomentFinish<T>>(context, 0, channels).tables;
     running_statistics_kernel<<<blocks_for(channels, kThreads, INT32_MAX), kThreads, 0,
-                                context.stream>>>(channels, parameters, tables);
+                                context.stream>>>(channels, parameters, map.tables);
+    BERTHA_CUDA_CHECK(cudaGetLastError());
+  } else if (const auto tiles = plan_channel_tiles(
+                 context, extents, kOctet * static_cast<int64_t>(sizeof(T)), aligned)) {
+    launch_channel_tiles(context, ForwardTile<T>{moments, finish, map}, extents, *tiles);
+    return;
+  } else {
+    const bool x_aligned = is_aligned({map.x});
+    const ChannelSumPlan plan = plan_channel_sums(context, extents, x_aligned);
+    const ChannelScratch<MomentFinish<T>> scratch(context, plan.splits, channels);
+    launch_channel_sums(context, moments, extents, plan, x_aligned, scratch.partial);
+    map.tables = scratch.tables;
+    finish_channels(context, finish, scratch.partial, plan.splits, channels, map.tables.data,
+                    map.tables.stride);
   }
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-  const ForwardMap<T> map{.x = x,
-                          .addend = args.addend.has_data() ? elements<T>(args.addend) : nullptr,
-                          .y = elements<T>(args.y),
-                          .mask = args.mask.has_data() ? args.mask.as<uint8_t>() : nullptr,
-                          .tables = tables};
-  map_channels(context, map, extents, is_aligned({map.x, map.addend, map.y}), true);
+  map_channels(context, map, extents, aligned, true);
 }
 
 template <class T, NormStatistics kStatistics>
-void launch_backward_map(CudaContext& context, const BatchNormReluBwd& args,
-                         const ChannelExtents& extents, const BackwardTables& tables) {
-  const BackwardMap<T, kStatistics> map{
-      .dy = elements<T>(args.dy),
-      .x = elements<T>(args.x),
-      .mask = args.mask.as<uint8_t>(),
-      .dx = elements<T>(args.dx),
-      .daddend = args.daddend.has_data() ? elements<T>(args.daddend) : nullptr,
-      .tables = tables};
-  map_channels(context, map, extents, is_aligned({map.dy, map.x, map.dx, map.daddend}), true);
+BackwardMap<T, kStatistics> backward_map(const BatchNormReluBwd& args, const NormTables& tables) {
+  return {.dy = elements<T>(args.dy),
+          .x = elements<T>(args.x),
+          .mask = args.mask.as<uint8_t>(),
+          .dx = elements<T>(args.dx),
+          .daddend = args.daddend.has_data() ? elements<T>(args.daddend) : nullptr,
+          .tables = tables};
 }
 
 template <class T>
 void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelExtents& extents) {
+  constexpr NormStatistics kBatch = NormStatistics::kBatch;
+  constexpr NormStatistics kRunning = NormStatistics::kRunning;
   const int64_t channels = extents.channels;
   const GradientSums<T> gradient{elements<T>(args.dy), elements<T>(args.x), args.mask.as<uint8_t>(),
                                  args.mean.as<float>()};
+  const GradientFinish finish{.parameters = {.gamma = args.gamma.as<float>(),
+                                             .mean = args.mean.as<float>(),
+                                             .rstd = args.rstd.as<float>(),
+                                             .dgamma = args.dgamma.as<float>(),
+                                             .dbeta = args.dbeta.as<float>(),
+                                             .add = args.accumulate == Accumulate::kYes},
+                              .per_element = 1.0 / elements_per_channel(extents)};
+  const bool all_aligned = is_aligned({gradient.dy, gradient.x, args.dx.data, args.daddend.data});
+  const bool is_batch = args.statistics == kBatch;
+  if (is_batch) {
+    if (const auto tiles = plan_channel_tiles(
+            context, extents, 2 * kOctet * static_cast<int64_t>(sizeof(T)), all_aligned)) {
+      launch_channel_tiles(context,
+                           BackwardTile<T>{gradient, finish, backward_map<T, kBatch>(args, {})},
+                           extents, *tiles);
+      return;
+    }
+  }
   const bool aligned = is_aligned({gradient.dy, gradient.x});
   const ChannelSumPlan plan = plan_channel_sums(context, extents, aligned);
-  const int64_t partial_bytes = column_sum_bytes(plan.splits, channels, 2);
-  ScratchPieces scratch(context.scratch.take(
-      ScratchPieces::rounded(partial_bytes) +
-      ScratchPieces::rounded(2 * channels * static_cast<int64_t>(sizeof(float))) +
-      table_bytes(channels, 4)));
-  auto* partial = scratch.take<float>(2 * plan.splits * channels);
-  auto* sums = scratch.take<float>(2 * channels);
-  const BackwardTables tables{scratch.take<float>(channels), scratch.take<float>(channels),
-                              scratch.take<float>(channels), scratch.take<float>(channels)};
-  launch_channel_sums(context, gradient, extents, plan, aligned, partial);
-  finish_column_sums<float, 2>(context, partial, plan.splits, channels,
-                               {{{sums, false}, {sums + channels, false}}});
-  finish_gradients_kernel<<<blocks_for(channels, kThreads, INT32_MAX), kThreads, 0,
-                            context.stream>>>(sums, channels, elements_per_channel(extents),
-                                              {.gamma = args.gamma.as<float>(),
-                                               .mean = args.mean.as<float>(),
-                                               .rstd = args.rstd.as<float>(),
-                                               .dgamma = args.dgamma.as<float>(),
-                                               .dbeta = args.dbeta.as<float>(),
-                                               .add = args.accumulate == Accumulate::kYes},
-                                              tables);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-  if (args.statistics == NormStatistics::kBatch) {
-    launch_backward_map<T, NormStatistics::kBatch>(context, args, extents, tables);
+  const ChannelScratch<GradientFinish> scratch(context, plan.splits, channels);
+  launch_channel_sums(context, gradient, extents, plan, aligned, scratch.partial);
+  const NormTables tables = scratch.tables;
+  finish_channels(context, finish, scratch.partial, plan.splits, channels, tables.data,
+                  tables.stride);
+  if (is_batch) {
+    map_channels(context, backward_map<T, kBatch>(args, tables), extents, all_aligned, true);
   } else {
-    launch_backward_map<T, NormStatistics::kRunning>(context, args, extents, tables);
+    map_channels(context, backward_map<T, kRunning>(args, tables), extents, all_aligned, true);
   }
 }
 

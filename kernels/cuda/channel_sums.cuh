@@ -3,6 +3,7 @@
 #include "kernels/cuda/channels.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace bertha {
@@ -67,8 +68,6 @@ __device__ __forceinline__ uint32_t group_bits(const uint8_t* mask, int64_t elem
   return kLanes == 1 ? byte >> (element % kOctet) & 1u : byte;
 }
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// There is at least one element.
 inline ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtents& extents,
                                         bool aligned) {
@@ -114,6 +113,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
   constexpr int kQuantities = Policy::kQuantities;
   constexpr int kInFlight = Policy::kInFlight;
   __shared__ Sum of_warp[kWarpThreads];
+  begin_next_kernel();
   const int64_t elements = extents.elements();
   const int64_t items = extents.outer * plan.slots;
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * plan.per_block;
@@ -192,34 +192,38 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
   constexpr LaneRange kAll{0, kLanes};
   // By lane first, so that the threads of a warp meet no bank twice.
   __shared__ Sum of_threads[kLanes][kSumThreads];
+  begin_next_kernel();
   const int across = 1 << plan.across_log2;
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t tile = static_cast<int64_t>(blockIdx.x) * across;
   const int64_t column = (tile + (thread & (across - 1))) * kLanes;
   const int rows_at_once = kSumThreads >> plan.across_log2;
-  const int64_t begin = static_cast<int64_t>(blockIdx.y) * plan.per_block;
-  const int64_t end = begin + plan.per_block < rows ? begin + plan.per_block : rows;
+  // Blocks take turns, so that all of them end at the last rows, which are in the second-level cache
+  // when the next kernel begins there.
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * rows_at_once;
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * rows_at_once;
   int64_t row = begin + (thread >> plan.across_log2);
 
   float sums[kQuantities][kLanes] = {};
   float constants[kLanes] = {};
   int64_t count = 0;
-  if (column < columns && row < end) {
+  if (column < columns && row < rows) {
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       constants[i] = policy.constant(column + i, row * columns + column + i);
     }
-    for (; row < end; row += kInFlight * rows_at_once) {
+    for (; row < rows; row += kInFlight * stride) {
       typename Policy::template Operands<kLanes> operands[kInFlight] = {};
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
-        const int64_t of = row + k * rows_at_once;
-        if (of < end) operands[k] = policy.template load<kLanes>(of * columns + column, kAll, true);
+        const int64_t of = row + k * stride;
+        if (of < rows)
+          operands[k] = policy.template load<kLanes>(of * columns + column, kAll, true);
       }
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
-        const int64_t of = row + k * rows_at_once;
-        if (of >= end) continue;
+        const int64_t of = row + k * stride;
+        if (of >= rows) continue;
         policy.template add<kLanes>(operands[k], constants, of * columns + column, kAll, true,
                                     sums);
         ++count;

@@ -14,6 +14,8 @@ namespace bertha {
 // depends on S and C alone; a thread that walks in steps of constant size knows its channel by
 // adding, without dividing.
 
+BERTHA_HOST_DEVICE inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// What the eight channels of an octet look like.
 enum class OctetChannels : uint8_t {
   kSame,        // all eight in one channel: S % 8 == 0, or a single channel

@@ -2,14 +2,14 @@
 //
 // Bytes at [128, 64, 112 * 112] bf16 (U = 205.5 MB, 48.1 us at the 4.27 TB/s of a large copy):
 // forward 2 U, backward 3 U: the gradient of the slopes is summed in the pass that writes dx, and
-// its partials are a few KiB. Limited by memory. Channels are found by adding (channels.cuh); rows
-// and planes of any length move in whole octets but for their edges.
+// its partials are a few KiB, or stay in a cluster of blocks. Limited by memory. Channels are found
+// by adding (channels.cuh); rows and planes of any length move in whole octets but for their edges.
 //
 // Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"
-#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/channel_tiles.cuh"
 #include "kernels/cuda/operations.h"
 
 namespace bertha {
@@ -94,6 +94,40 @@ struct BackwardSums {
   }
 };
 
+/// dslope (+)= the sum.
+template <class T>
+struct SlopeFinish {
+  using Sum = float;
+  static constexpr int kQuantities = 1;
+  static constexpr int kTables = 0;
+
+  struct Inputs {
+    float before;
+  };
+
+  T* dslope;
+  bool add;
+
+  __device__ Inputs load(int64_t channel) const { return {add ? to_float(dslope[channel]) : 0.0f}; }
+  __device__ void operator()(int64_t channel, const Inputs& in, const float (&sums)[1], bool writes,
+                             float*) const {
+    if (writes) dslope[channel] = from_float<T>(in.before + sums[0]);
+  }
+};
+
+/// dx is written on the way; nothing has to be kept.
+template <class T>
+struct BackwardTile {
+  using Element = T;
+  using Sums = BackwardSums<T>;
+  using Finish = SlopeFinish<T>;
+  using Map = void;
+  static constexpr int kKept = 0;
+
+  Sums sums;
+  Finish finish;
+};
+
 }  // namespace
 
 void run_cuda(CudaContext& context, const PreluFwd& args) {
@@ -113,19 +147,23 @@ void run_cuda(CudaContext& context, const PreluBwd& args) {
     using T = typename decltype(tag)::Type;
     const BackwardSums<T> sums{elements<T>(args.dy), elements<T>(args.x), elements<T>(args.slope),
                                elements<T>(args.dx)};
-    float* partial = nullptr;
-    int64_t splits = 0;
-    if (extents.elements() > 0) {
-      const bool aligned = is_aligned({sums.dy, sums.x, sums.dx});
-      const ChannelSumPlan plan = plan_channel_sums(context, extents, aligned);
-      splits = plan.splits;
-      partial =
-          static_cast<float*>(context.scratch.take(column_sum_bytes(splits, extents.channels, 1)));
-      launch_channel_sums(context, sums, extents, plan, aligned, partial);
+    const SlopeFinish<T> finish{elements<T>(args.dslope), args.accumulate == Accumulate::kYes};
+    if (extents.elements() == 0) {  // sums over nothing
+      if (finish.add) return;
+      BERTHA_CUDA_CHECK(cudaMemsetAsync(finish.dslope, 0, static_cast<size_t>(args.dslope.bytes()),
+                                        context.stream));
+      return;
     }
-    const ColumnSumTargets<T, 1> targets{
-        {{elements<T>(args.dslope), args.accumulate == Accumulate::kYes}}};
-    finish_column_sums<T, 1>(context, partial, splits, extents.channels, targets);
+    const bool aligned = is_aligned({sums.dy, sums.x, sums.dx});
+    if (const auto tiles = plan_plane_tiles(context, extents, 0, aligned)) {
+      launch_plane_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
+      return;
+    }
+    const ChannelSumPlan plan = plan_channel_sums(context, extents, aligned);
+    auto* const partial = static_cast<float*>(
+        context.scratch.take(plan.splits * extents.channels * static_cast<int64_t>(sizeof(float))));
+    launch_channel_sums(context, sums, extents, plan, aligned, partial);
+    finish_channels(context, finish, partial, plan.splits, extents.channels, nullptr, 0);
   });
 }
 

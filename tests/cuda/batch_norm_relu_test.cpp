@@ -171,9 +171,27 @@ TEST(CudaBatchNormRelu, MatchesTheReference) {
   }
 }
 
+TEST(CudaBatchNormRelu, TilesAndLongTensorsMatchTheReference) {
+  const auto check = [](DType io, const ChannelsExtents& e, bool has_addend) {
+    Inputs in(io, e);
+    in.has_addend = has_addend;
+    expect_like_reference(in, 2.0);
+  };
+  for (const ChannelsExtents& e : kTiledExtents) {
+    for (const DType io : kIoTypes) check(io, e, true);
+    check(DType::kF16, e, false);
+  }
+  for (const ChannelsExtents& e : kLongExtents) check(DType::kF16, e, true);
+  check(DType::kF32, {60000, 64, 1}, true);  // backward, more than shared memory holds
+}
+
 TEST(CudaBatchNormRelu, StatisticsAreSoundFarFromZero) {
-  for (const ChannelsExtents& e :
-       {ChannelsExtents{16, 3, 3136}, {50000, 8, 1}, {60, 5, 49}, {9000, 3, 1}}) {
+  for (const ChannelsExtents& e : {ChannelsExtents{16, 3, 3136},
+                                   {50000, 8, 1},
+                                   {60, 5, 49},
+                                   {9000, 3, 1},
+                                   {100, 8, 49},
+                                   {4000, 16, 1}}) {
     Inputs far(DType::kF32, e);
     for (float& value : far.x.values) value += 10000.0f;
     expect_like_reference(far, 10000.0);
@@ -196,7 +214,7 @@ TEST(CudaBatchNormRelu, StatisticsAreSoundFarFromZero) {
 TEST(CudaBatchNormRelu, InfinitiesAndNansStayWhereTheyBelong) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const DType io : kIoTypes) {
-    for (const ChannelsExtents& e : {ChannelsExtents{2, 3, 5}, {10, 8, 1}, {4, 3, 16}}) {
+    for (const ChannelsExtents& e : {ChannelsExtents{2, 3, 5}, {10, 8, 1}, {4, 3, 16}, {4, 8, 9}}) {
       Inputs stopped(io, e);
       stopped.addend.values.assign(stopped.addend.values.size(), 24.0f);
       for (const int64_t i : {0, 7, 14, 29}) {
@@ -226,7 +244,8 @@ TEST(CudaBatchNormRelu, InfinitiesAndNansStayWhereTheyBelong) {
 }
 
 TEST(CudaBatchNormRelu, TwoRunsGiveTheSameBits) {
-  for (const ChannelsExtents& e : {ChannelsExtents{16, 3, 3136}, {50000, 8, 1}}) {
+  for (const ChannelsExtents& e :
+       {ChannelsExtents{16, 3, 3136}, {50000, 8, 1}, {20, 2, 1024}, {100, 8, 49}, {4000, 16, 1}}) {
     const Inputs in(DType::kBF16, e);
     const Outputs first = run(gpu(), DType::kBF16, in);
     const Outputs second = run(gpu(), DType::kBF16, in);

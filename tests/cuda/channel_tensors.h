@@ -9,6 +9,14 @@ namespace bertha::testing {
 
 // Tensors of channels that may begin anywhere: `offset` elements behind an aligned address.
 
+/// For kernels that cut aligned tensors into tiles of channels: one block to a tile and more, tiles
+/// of a plane, of octets in two channels, and of columns.
+inline const std::vector<ChannelsExtents> kTiledExtents = {
+    {14, 2, 1024}, {70, 8, 49}, {37, 4, 12}, {50, 4, 10},   {3, 8, 9},
+    {2, 268, 12},  {2, 140, 8}, {9, 800, 1}, {1100, 16, 1}, {530, 64, 1}};
+/// Too long for tiles.
+inline const std::vector<ChannelsExtents> kLongExtents = {{17, 8456, 1}, {1, 1, 200000}};
+
 inline HostTensor<float> garbage_like(const ChannelsExtents& e) {
   return garbage_tensor({e.outer, e.channels, e.inner});
 }

@@ -60,6 +60,39 @@ TEST(CudaPrelu, MatchesTheDefinition) {
   }
 }
 
+TEST(CudaPrelu, TilesAndLongTensorsMatchTheDefinition) {
+  const auto check = [](DType io, const ChannelsExtents& e) {
+    const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
+    expect_forward_and_backward(io, e, moved_on(gpu(), io, x, 0), x, 0);
+  };
+  for (const ChannelsExtents& e : kTiledExtents) {
+    for (const DType io : kIoTypes) check(io, e);
+  }
+  for (const ChannelsExtents& e : kLongExtents) check(DType::kF16, e);
+}
+
+TEST(CudaPrelu, TwoRunsGiveTheSameBits) {
+  const DType io = DType::kBF16;
+  for (const ChannelsExtents& e :
+       {ChannelsExtents{14, 2, 1024}, {70, 8, 49}, {7500, 8, 1}, {17, 8456, 1}}) {
+    const DeviceTensor x(gpu(), io, random_tensor({e.outer, e.channels, e.inner}, 1));
+    const DeviceTensor dy(gpu(), io, random_tensor({e.outer, e.channels, e.inner}, 2));
+    const DeviceTensor slope(gpu(), io, random_tensor({e.channels}, 3));
+    std::vector<std::vector<float>> sums;
+    for (int run = 0; run < 2; ++run) {
+      const DeviceTensor dx(gpu(), io, garbage_like(e));
+      const DeviceTensor dslope(gpu(), io, garbage_tensor({e.channels}));
+      gpu().ops->prelu_bwd({.dy = dy.view(),
+                            .x = x.view(),
+                            .slope = slope.view(),
+                            .dx = dx.view(),
+                            .dslope = dslope.view()});
+      sums.push_back(dslope.floats().values);
+    }
+    EXPECT_EQ(sums[0], sums[1]) << e.text();
+  }
+}
+
 TEST(CudaPrelu, ZerosNansAndInfinitiesAreThoseOfTheReference) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   HostTensor<float> x({1, 2, 8});
