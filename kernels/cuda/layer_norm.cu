@@ -1,20 +1,23 @@
 // Stand-alone LayerNorm, forward and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Three files know how rows are passed over; who takes which is what was fastest
+// 2 U, backward 3 U. Five files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
-//   forward    16-bit rows of the widths of the published models: row_team.cuh. Rows that a warp can
-//              hold, f32 and f64 ones that a block can, and 16-bit ones that begin between 16-byte
-//              words, also up to a block: norm_rows.cuh. All others: generic_rows.cuh.
-//   backward   16-bit rows of whole octets from 256 columns on: row_team.cuh. All others:
-//              norm_rows.cuh, and beyond a cluster of blocks generic_rows.cuh, with a kernel of its
-//              own for the column sums.
+//   held_rows.cuh    16-bit rows forward from 513 columns on, and both ways those of more than 256
+//                    columns that begin between the 16-byte words of memory
+//   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on
+//   row_team.cuh     other 16-bit rows of whole octets: forward of 256 and 512 columns, backward
+//                    from 256 on
+//   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
+//                    whole words), up to a cluster of blocks backward
+//   generic_rows.cuh what is left, with a kernel of its own for the column sums
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_block_rows.cuh"
 #include "kernels/cuda/norm_forward_rows.cuh"
 #include "kernels/cuda/norm_gradient_rows.cuh"
+#include "kernels/cuda/norm_gradient_stream.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/row_norm.cuh"
 
@@ -300,11 +303,78 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   });
 }
 
+/// Whether rows of 16 bits are held: wider ones than a warp's lanes hold elsewhere, and than teams
+/// are as fast for.
+bool holds_forward(int64_t columns, int pack) {
+  return columns > (pack == 8 ? 512 : 256) && columns <= most_held_columns(pack);
+}
+bool holds_backward(int64_t columns, int pack) {
+  if (pack == 8) return columns >= 4096 && columns <= kMostStreamColumns;
+  return columns > 256 && columns <= (pack == 2 ? 512 * 16 : 512 * 20);
+}
+
+template <class T>
+void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack) {
+  const int64_t rows = args.dy.extent(0);
+  const int64_t columns = args.dy.extent(1);
+  const bool add = args.accumulate == Accumulate::kYes;
+  const HeldNormGradient<T> norm{.inputs = {elements<T>(args.dy), elements<T>(args.x)},
+                                 .output = elements<T>(args.dx),
+                                 .gamma = optional_elements<T>(args.gamma),
+                                 .mean = elements<float>(args.mean),
+                                 .rstd = elements<float>(args.rstd),
+                                 .partial = nullptr};
+  float* partial = nullptr;
+  unsigned blocks = 0;
+  const auto take = [&](unsigned count) {
+    blocks = count;
+    return partial = take_partial(context, count, columns);
+  };
+  const auto with_blocks = [&](HeldNormGradient<T>& with, unsigned count) {
+    with.partial = take(count);
+  };
+  const int64_t shared = 2 * static_cast<int64_t>(sizeof(float)) * columns;
+  if (pack == 8) {
+    launch_norm_gradient_stream<T>(context, norm, rows, columns, take);
+  } else if (pack == 2 && columns <= 1024) {  // a warp a row
+    launch_held_rows<2, 16, Ahead::kNowhere, 128, 3>(context, norm, rows, columns, shared,
+                                                     with_blocks);
+  } else if (pack == 2) {
+    launch_held_rows<2, 8, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
+                                                    with_blocks);
+  } else if (columns <= 544) {
+    launch_held_rows<1, 17, Ahead::kNowhere, 128, 4>(context, norm, rows, columns, shared,
+                                                     with_blocks);
+  } else {
+    launch_held_rows<1, 20, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
+                                                     with_blocks);
+  }
+  if (!args.dgamma.has_data() && !args.dbeta.has_data()) return;
+  finish_column_sums<T, 2>(
+      context, partial, blocks, columns,
+      {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+}
+
 }  // namespace
 
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const int64_t columns = args.x.extent(1);
   if (args.x.extent(0) == 0) return;
+  const int pack = held_pack(columns, address_bits({&args.x, &args.y}));
+  if (size_bytes(args.x.dtype) == 2 && !args.residual.has_data() && holds_forward(columns, pack)) {
+    return dispatch_16bit(args.x.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      hold_rows(context,
+                HeldNorm<T>{.inputs = {elements<T>(args.x)},
+                            .output = elements<T>(args.y),
+                            .gamma = optional_elements<T>(args.gamma),
+                            .beta = optional_elements<T>(args.beta),
+                            .mean = elements<float>(args.mean),
+                            .rstd = elements<float>(args.rstd),
+                            .epsilon = args.epsilon},
+                args.x.extent(0), columns, pack);
+    });
+  }
   // Teams subtract the mean as it is stored: in f32 rows far from zero deserve better.
   if (has_fixed_team(columns) && !args.residual.has_data() &&
       fits_team(columns, {&args.x, &args.gamma, &args.beta, &args.y})) {
@@ -318,6 +388,13 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
 }
 
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
+  const int64_t columns = args.dy.extent(1);
+  const int pack = held_pack(columns, address_bits({&args.dy, &args.x, &args.dx}));
+  if (args.dy.extent(0) > 0 && size_bytes(args.dy.dtype) == 2 && holds_backward(columns, pack)) {
+    return dispatch_16bit(args.dy.dtype, [&](auto tag) {
+      run_held_backward<typename decltype(tag)::Type>(context, args, pack);
+    });
+  }
   if (args.dy.extent(0) > 0 &&
       fits_team(args.dy.extent(1), {&args.dy, &args.x, &args.gamma, &args.dx})) {
     dispatch_16bit(args.dy.dtype,

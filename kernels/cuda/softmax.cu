@@ -3,38 +3,20 @@
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
 // 2 U, with dropout 3 U and a bit per element; backward 3 U. At 3,686 x 30,522 bf16 a row stays in
 // 61 KiB of shared memory (backward 122 KiB), so that it crosses the memory bus once: 105 us
-// forward, 158 us backward. Rows of generic_rows.cuh; what is fused is in the Load and the Store.
+// forward, 158 us backward. What is fused is in the Load and the Store of rows of
+// generic_rows.cuh; plain 16-bit rows that are wide, or begin between the 16-byte words of memory,
+// are those of held_rows.cuh.
 //
 // Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/generic_rows.cuh"
+#include "kernels/cuda/held_softmax.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/row_broadcast.h"
 
 namespace bertha {
 namespace {
-
-/// e^x. f32 takes the exact library function; for 16-bit results the hardware's 2^x is exact
-/// enough.
-template <class T>
-__device__ __forceinline__ Compute<T> exponential(Compute<T> x) {
-  if constexpr (std::is_same_v<T, double>) {
-    return exp(x);
-  } else if constexpr (std::is_same_v<T, float>) {
-    return expf(x);
-  } else {
-    return __expf(x);
-  }
-}
-
-__device__ __forceinline__ float logarithm(float x) { return logf(x); }
-__device__ __forceinline__ double logarithm(double x) { return log(x); }
-
-template <class Number>
-__device__ __forceinline__ Number minus_infinity() {
-  return -static_cast<Number>(INFINITY);
-}
 
 // --- Load: one pack of the row as numbers --------------------------------------------------------
 
@@ -304,6 +286,18 @@ struct SoftmaxBackward {
 
 // --- launchers ----------------------------------------------------------------------------------
 
+/// Whether rows of 16 bits are held: those between words, and forward wide ones, which in shared
+/// memory take an exponential more than in registers. Where one multiprocessor has registers for a
+/// row alone, shared memory is as fast; log-softmax has that exponential once anyway.
+bool holds_forward(int64_t columns, int pack, bool is_log) {
+  if (pack == 8) return !is_log && columns > 1024 && columns < 16384;
+  return columns > kFewElements * kWarpThreads &&
+         columns <= (pack == 2 ? 16384 : most_held_columns(pack));
+}
+bool holds_backward(int64_t columns, int pack) {
+  return pack < 8 && columns > kFewElements * kWarpThreads && columns <= most_held_columns(pack);
+}
+
 RowBroadcast broadcast_of(const View& operand, const View& x) {
   return operand.has_data() ? RowBroadcast(operand, x) : RowBroadcast();
 }
@@ -357,6 +351,15 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
     };
     const T* x = elements<T>(args.x);
     T* y = elements<T>(args.y);
+    if constexpr (sizeof(T) == 2) {
+      const int pack = held_pack(columns, bits);
+      if (is_plain && holds_forward(columns, pack, is_log)) {
+        if (is_log) {
+          return hold_rows(context, HeldSoftmax<T, kLog>(x, y), rows, columns, pack);
+        }
+        return hold_rows(context, HeldSoftmax<T, kSoft>(x, y), rows, columns, pack);
+      }
+    }
     if (is_plain && is_log) {
       launch(SoftmaxForward<T, kLog, DirectLoad<T>, DirectStore<T>>{{x}, {}, {y}});
     } else if (is_plain) {
@@ -387,6 +390,17 @@ void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
     const T* y = elements<T>(args.y);
     T* dx = elements<T>(args.dx);
     const auto scale = static_cast<Compute<T>>(args.scale);
+    if constexpr (sizeof(T) == 2) {
+      const int pack = held_pack(columns, bits);
+      if (args.dropout.probability == 0.0f && holds_backward(columns, pack)) {
+        if (args.kind == SoftmaxKind::kLogSoftmax) {
+          return hold_rows(context, HeldSoftmaxGradient<T, kLog>(dy, y, dx, scale), rows, columns,
+                           pack);
+        }
+        return hold_rows(context, HeldSoftmaxGradient<T, kSoft>(dy, y, dx, scale), rows, columns,
+                         pack);
+      }
+    }
     if (args.kind == SoftmaxKind::kLogSoftmax) {
       launch(SoftmaxBackward<T, kLog, DirectGradientLoad<T>>{{dy, y}, {}, dx, scale});
     } else if (args.dropout.probability == 0.0f) {

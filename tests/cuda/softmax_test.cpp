@@ -145,7 +145,8 @@ TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
 TEST(CudaSoftmax, WideRowsMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
     // In shared memory up to 30,522 bf16, twice for backward; 130,001 nowhere.
-    for (const int64_t columns : {776, 1000, 1024, 2056, 5000, 16384, 16512, 30522, 130001}) {
+    for (const int64_t columns :
+         {776, 1000, 1024, 1026, 2056, 5000, 5001, 16384, 16512, 30522, 130001}) {
       for (const Fusion& fusion : kFusions) {
         expect_same_as_cpu(io, random_tensor({1, 1, 3, columns}, 1), fusion);
       }

@@ -1,0 +1,320 @@
+#pragma once
+
+#include "kernels/cuda/attention/barrier.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/held_norm.cuh"
+#include "kernels/cuda/shared_memory.cuh"
+
+namespace bertha {
+
+// LayerNorm backward of wide rows of 16 bits: the sums of the columns need the registers, so that
+// rows wait in a ring of shared memory, filled by bulk copies. Blocks stay, and keep their columns;
+// where one block's registers are too few, those of a cluster share a row.
+//
+// A row has two passes and a meeting of its warps between them. The warps do the first pass of the
+// next row before they wait for the meeting: nobody stands still for it, also where it goes through
+// the shared memory of other multiprocessors. A place of the ring is free when everybody has met
+// over the second row after its own.
+
+inline constexpr int kStreamStages = 6;
+inline constexpr int kFewStreamStages = 5;
+inline constexpr int kStreamThreads = 256;
+inline constexpr int kStreamPacks = 4;  // octets of a thread
+inline constexpr int kMostStreamPart =
+    kStreamThreads * kStreamPacks * kOctet;  // columns of a block
+inline constexpr int kMostStreamCluster = 8;
+inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
+inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+
+struct StreamPlan {
+  int cluster;  // blocks of a row
+  int part;     // columns of a block
+  int stages;   // rows of the ring
+};
+
+/// What the warps tell each other; four turns, so that none is overwritten while it is read.
+struct StreamMeeting {
+  static constexpr int kTurns = 4;
+  float2 parts[kTurns][kMostStreamCluster * kWarpThreads];
+  uint64_t full[kStreamStages];
+  uint64_t met[2];
+};
+
+/// Starts copying `bytes`, a multiple of 16, between places that are; they complete on `barrier`.
+__device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, uint32_t bytes,
+                                                 uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+
+/// As barrier_wait, for arrivals from the whole cluster.
+__device__ __forceinline__ void barrier_wait_for_cluster(uint32_t barrier, uint32_t parity) {
+  uint32_t complete = 0;
+  do {
+    asm volatile(
+        "{.reg .pred complete; "
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%1], %2; "
+        "selp.u32 %0, 1, 0, complete;}"
+        : "=r"(complete)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (complete == 0);
+}
+
+__device__ __forceinline__ void wait_for_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+template <class T, bool kClusters>
+__global__ void __launch_bounds__(kStreamThreads, 1)
+    norm_gradient_stream_kernel(const __grid_constant__ HeldNormGradient<T> p, int64_t rows,
+                                int64_t columns, StreamPlan plan) {
+  constexpr int N = kOctet;
+  constexpr int kPacks = kStreamPacks;
+  using Raw = RawPack<T, N>;
+  extern __shared__ uint4 ring[];
+  __shared__ StreamMeeting meeting;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarpThreads;
+  const int warp = thread / kWarpThreads;
+  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
+  const int cluster = kClusters ? plan.cluster : 1;
+  const int rank = kClusters ? static_cast<int>(blockIdx.x) % cluster : 0;
+  const int team = static_cast<int>(blockIdx.x) / cluster;
+  const int teams = static_cast<int>(gridDim.x) / cluster;
+  const int64_t begin = static_cast<int64_t>(rank) * plan.part;
+  const int own_columns =
+      static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
+  const int first_column = (warp * kPacks * kWarpThreads + lane) * N;
+  const auto has = [&](int k) { return first_column + k * (kWarpThreads * N) < own_columns; };
+  const int slot = plan.part / N;  // in words of 16 bytes
+  const auto full = [&](int stage) { return shared_address(&meeting.full[stage]); };
+  const auto met = [&](int turn) { return shared_address(&meeting.met[turn & 1]); };
+
+  if (thread == 0) {
+    for (int s = 0; s < plan.stages; ++s) barrier_init(full(s), 1);
+    for (int turn = 0; turn < 2; ++turn) barrier_init(met(turn), warps * cluster);
+    fence_barrier_init();
+  }
+  if constexpr (kClusters) {
+    wait_for_cluster();
+  } else {
+    __syncthreads();
+  }
+  const auto request = [&](int turn) {
+    const int64_t row = team + static_cast<int64_t>(turn) * teams;
+    if (row >= rows) return;
+    const int stage = turn % plan.stages;
+    const uint32_t bytes = static_cast<uint32_t>(own_columns) * 2;
+    barrier_arrive_expecting(full(stage), 2 * bytes);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      copy_bytes_async(shared_address(ring + (2 * stage + k) * slot),
+                       p.inputs[k] + row * columns + begin, bytes, full(stage));
+    }
+  };
+  if (thread == 0) {
+    for (int turn = 0; turn < plan.stages; ++turn) request(turn);
+  }
+
+  Raw gamma[kPacks];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const float ones[N] = {1, 1, 1, 1, 1, 1, 1, 1};
+    gamma[k].pack(ones);
+    if (p.gamma != nullptr && has(k)) {
+      gamma[k].load_anywhere(p.gamma + begin + first_column + k * (kWarpThreads * N));
+    }
+  }
+  float dgamma[kPacks][N] = {};
+  float dbeta[kPacks][N] = {};
+  const float per_column = 1.0f / static_cast<float>(columns);
+  // A thread's pack of dy and x in the ring, and of gamma.
+  const auto unpack = [&](int stage, int k, float(&dy)[N], float(&x)[N], float(&factor)[N]) {
+    const uint4* const at = ring + 2 * stage * slot + first_column / N + k * kWarpThreads;
+    Raw raw;
+    raw.load(reinterpret_cast<const T*>(at));
+    raw.unpack(dy);
+    raw.load(reinterpret_cast<const T*>(at + slot));
+    raw.unpack(x);
+    gamma[k].keep();
+    gamma[k].unpack(factor);
+  };
+
+  const int turns = static_cast<int>((rows - team + teams - 1) / teams);
+  auto next = p.of_row(team, rows);
+  auto before = next;
+  int stage = 0;
+  int stage_before = 0;
+  uint32_t parity = 0;
+  for (int turn = 0; turn <= turns; ++turn) {
+    const auto row = next;
+    const int own_stage = stage;
+    if (turn < turns) {
+      next = p.of_row(team + static_cast<int64_t>(turn + 1) * teams, rows);
+      barrier_wait(full(stage), parity);
+      float sums[2] = {};  // of g = dy * gamma, and of g * normalized
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+        if (!has(k)) continue;
+        float dy[N];
+        float x[N];
+        float factor[N];
+        unpack(stage, k, dy, x, factor);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const float normalized = (x[i] - row.mean) * row.rstd;
+          const float g = dy[i] * factor[i];
+          sums[0] += g;
+          sums[1] = fmaf(g, normalized, sums[1]);
+          dgamma[k][i] = fmaf(dy[i], normalized, dgamma[k][i]);
+          dbeta[k][i] += dy[i];
+        }
+      }
+      reduce_lanes(sums, kWarpThreads, Add());
+      float2* const left = &meeting.parts[turn % StreamMeeting::kTurns][rank * warps + warp];
+      if constexpr (kClusters) {
+        if (lane < cluster) {
+          asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(
+                           address_in_rank(shared_address(left), lane)),
+                       "f"(sums[0]), "f"(sums[1])
+                       : "memory");
+          asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                           address_in_rank(met(turn), lane))
+                       : "memory");
+        }
+      } else if (lane == 0) {
+        *left = make_float2(sums[0], sums[1]);
+        barrier_arrive(met(turn));
+      }
+      if (++stage == plan.stages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    if (turn > 0) {
+      const int old = turn - 1;
+      const uint32_t old_parity = static_cast<uint32_t>(old >> 1) & 1;
+      if constexpr (kClusters) {
+        barrier_wait_for_cluster(met(old), old_parity);
+      } else {
+        barrier_wait(met(old), old_parity);
+      }
+      if (thread == 0 && old >= 2) request(old - 2 + plan.stages);
+      float sums[2] = {};
+      for (int other = lane; other < cluster * warps; other += kWarpThreads) {
+        const float2 part = meeting.parts[old % StreamMeeting::kTurns][other];
+        sums[0] += part.x;
+        sums[1] += part.y;
+      }
+      reduce_lanes(sums, kWarpThreads, Add());
+      // dx = rstd * (g - mean(g) - normalized * mean(g * normalized))
+      const float constant = -before.rstd * sums[0] * per_column;
+      const float slope = -before.rstd * before.rstd * sums[1] * per_column;
+      T* const to = p.output + (team + static_cast<int64_t>(old) * teams) * columns + begin;
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+        if (!has(k)) continue;
+        float dy[N];
+        float x[N];
+        float factor[N];
+        unpack(stage_before, k, dy, x, factor);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          dy[i] = fmaf(x[i] - before.mean, slope, fmaf(dy[i] * factor[i], before.rstd, constant));
+        }
+        Raw raw;
+        raw.pack(dy);
+        raw.store(to + first_column + k * (kWarpThreads * N));
+      }
+    }
+    before = row;
+    stage_before = own_stage;
+  }
+
+  float* const to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    if (!has(k)) continue;
+    float* const own = to + first_column + k * (kWarpThreads * N);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      own[i] = dgamma[k][i];
+      own[columns + i] = dbeta[k][i];
+    }
+  }
+  if constexpr (kClusters) wait_for_cluster();  // none leaves while it is written to
+}
+
+template <bool kClusters, class T, class TakePartial>
+void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t rows,
+                   int64_t columns, int cluster, const TakePartial& take_partial) {
+  constexpr int kWarpColumns = kOctet * kStreamPacks * kWarpThreads;
+  const auto kernel = &norm_gradient_stream_kernel<T, kClusters>;
+  const int64_t octets = columns / kOctet;
+  StreamPlan plan{.cluster = cluster,
+                  .part = static_cast<int>((octets + cluster - 1) / cluster * kOctet),
+                  .stages = kStreamStages};
+  const unsigned threads =
+      kWarpThreads * blocks_for(plan.part, kWarpColumns, kStreamThreads / kWarpThreads);
+  const int64_t row_bytes = int64_t{2} * 2 * plan.part;  // at most a sixth of the ring
+  int blocks = 1;
+  BERTHA_CUDA_CHECK(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));
+  for (;; --blocks) {
+    plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
+    if (plan.stages >= kFewStreamStages || blocks == 1) break;
+  }
+  if (plan.stages > kStreamStages) plan.stages = kStreamStages;
+  const int64_t bytes = plan.stages * row_bytes;
+  allow_shared_bytes(kernel, bytes);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.stream = context.stream;
+  config.attrs = &attribute;
+  config.numAttrs = kClusters ? 1 : 0;
+  int teams = 0;
+  if constexpr (kClusters) {
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&teams, kernel, &config));
+  } else {
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &teams, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
+    teams *= context.multiprocessors;
+  }
+  const unsigned groups = blocks_for(rows, 1, teams);
+  config.gridDim = dim3(groups * static_cast<unsigned>(cluster));
+  norm.partial = take_partial(groups);
+  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, norm, rows, columns, plan));
+}
+
+/// Rows of whole octets, at most kMostStreamColumns; there is at least one. take_partial(groups)
+/// makes room for as many partial sums.
+template <class T, class TakePartial>
+void launch_norm_gradient_stream(const CudaContext& context, const HeldNormGradient<T>& norm,
+                                 int64_t rows, int64_t columns, const TakePartial& take_partial) {
+  int cluster = 1;
+  while (columns > int64_t{cluster} * kMostStreamPart) cluster *= 2;
+  if (cluster == 1) {
+    launch_stream<false>(context, norm, rows, columns, cluster, take_partial);
+  } else {
+    launch_stream<true>(context, norm, rows, columns, cluster, take_partial);
+  }
+}
+
+}  // namespace bertha
