@@ -4,11 +4,11 @@
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
 // the sum and the bits and writes dresidual and dx, 4.06 U.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-21, rotating buffers, median of 40 x 8 launches; backward
-// with the kernel that finishes the column sums:
-//   p      forward us   of floor   backward us   of floor   two copies of the same bytes us
-//   0.1    62.9         76 %       62.3          77 %
-//   0      58.7         80 %       61.2          77 %       54.1
+// Measured on an H200, CUDA 13.0, 2026-11-22, `bertha bench kernels` at 491cf8f, operands in no cache,
+// medians of 30; backward with the kernel that finishes the column sums. A plain copy of the same
+// bytes takes 54 us.
+//   p      forward us   of floor   of the copy   backward us   of floor   of the copy
+//   0.1    62.7         76 %       87 %          64.6          74 %       83 %
 // Instructions weigh as much as memory: forward's schedulers issue in 71 % of all cycles, and the
 // random bits cost 4 us. Backward's blocks leave 3 MB of partial sums to the finishing kernel.
 // Also tried, us forward / backward at p = 0.1: rows straight into registers instead of through
