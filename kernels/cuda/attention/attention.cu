@@ -161,7 +161,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                                       .dtype = args.qkv.dtype,
                                       .multiprocessors = context.multiprocessors,
                                       .counter = context.arrivals.get()},
-                                     params);
+                                     params, live_tokens(args.groups));
   }
   const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(

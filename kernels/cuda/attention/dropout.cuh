@@ -32,36 +32,6 @@ struct LaneDraw {
     decision.undecided = equal;
   }
 
-  /// start() with the rounds of all blocks side by side: more registers, a third of the latency.
-  __device__ __forceinline__ void start_abreast(uint64_t seed, uint64_t step, int64_t group,
-                                                const AttentionDropout& dropout) {
-    PhiloxWords words[kSureBlocks];
-#pragma unroll
-    for (int block = 0; block < kSureBlocks; ++block) {
-      words[block] = dropout_counter(step, dropout.site, group, block);
-    }
-#pragma unroll
-    for (int round = 0; round < kDropoutRounds; ++round) {
-      const uint32_t steps = static_cast<uint32_t>(round);
-      const uint32_t key_low = static_cast<uint32_t>(seed) + steps * kPhiloxKeyStepLow;
-      const uint32_t key_high = static_cast<uint32_t>(seed >> 32) + steps * kPhiloxKeyStepHigh;
-#pragma unroll
-      for (int block = 0; block < kSureBlocks; ++block) {
-        words[block] = philox_round(words[block], key_low, key_high);
-      }
-    }
-    uint32_t below = 0;
-    uint32_t equal = ~0u;
-#pragma unroll
-    for (int digit = kSureDigits - 1; digit >= 0; --digit) {
-      const uint32_t ours = words[digit / 4].lane[digit % 4];
-      below = logic_of_three<0x8E>(ours, dropout.digits[digit], below);
-      equal = logic_of_three<0x82>(ours, dropout.digits[digit], equal);
-    }
-    decision.dropped = below;
-    decision.undecided = equal;
-  }
-
   /// The same arguments again.
   __device__ __forceinline__ uint32_t finish(uint64_t seed, uint64_t step, int64_t group,
                                              const AttentionDropout& dropout) {

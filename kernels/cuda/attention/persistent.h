@@ -14,8 +14,9 @@ struct PersistentLaunch {
 
 /// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
 /// out at multiples of 16 bytes. Zeroes padding rows too. `params.batch` covers all sequences:
-/// first_seq is 0; longest and tiles_per_head are not used.
-void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params);
+/// first_seq is 0; longest and tiles_per_head are not used. live_tokens: of all sequences.
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params,
+                               int64_t live_tokens);
 
 /// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
 /// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the padding

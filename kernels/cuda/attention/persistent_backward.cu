@@ -197,6 +197,8 @@ class Consumer {
     const int keys_left = item().length - key_tile * kTileRows;
     constexpr Inner kColumns = Inner::kColumns;
     constexpr Inner kRows = Inner::kRows;
+    const uint64_t dscore_rows = wgmma_tile<kRows>(dscore_tile, 0);
+    const uint64_t key_tile_rows = wgmma_tile<kRows>(keys, 0);
     float dkey[32] = {};    // of keep / scale * dS^T Q
     float dvalue[32] = {};  // of keep * P^T dO
     uint32_t key_rows[kSteps][4];
@@ -213,6 +215,10 @@ class Consumer {
       const int stage = stages_ % kStages;
       const uint32_t queries = at(shared_.stage[stage].query);
       const uint32_t douts = at(shared_.stage[stage].dout);
+      const uint64_t query_columns = wgmma_tile<kColumns>(queries, 0);
+      const uint64_t query_rows = wgmma_tile<kRows>(queries, 0);
+      const uint64_t dout_columns = wgmma_tile<kColumns>(douts, 0);
+      const uint64_t dout_rows = wgmma_tile<kRows>(douts, 0);
       wait_for_stage();
       // Later blocks of keys find all there.
       if (key_tile < kConsumers) {
@@ -223,14 +229,14 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(scores, key_rows[step], wgmma_tile<kColumns>(queries, step),
-                                    step > 0);
+        wgmma_64x64x16<T, kColumns>(scores, key_rows[step],
+                                    wgmma_step<kColumns>(query_columns, step), step > 0);
       }
       wgmma_commit();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step], wgmma_tile<kColumns>(douts, step),
-                                    step > 0);
+        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step],
+                                    wgmma_step<kColumns>(dout_columns, step), step > 0);
       }
       wgmma_commit();
       wgmma_wait<1>();
@@ -241,7 +247,7 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_tile<kRows>(douts, step), 1);
+        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_rows, step), 1);
       }
       wgmma_commit();
       wgmma_wait<1>();
@@ -256,7 +262,7 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_tile<kRows>(queries, step), 1);
+        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_rows, step), 1);
       }
       wgmma_commit();
       sync_warpgroup();  // dS is there
@@ -264,8 +270,8 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows, kRows>(dquery, wgmma_tile<kRows>(dscore_tile, step),
-                                        wgmma_tile<kRows>(keys, step), step > 0);
+        wgmma_64x64x16<T, kRows, kRows>(dquery, wgmma_step<kRows>(dscore_rows, step),
+                                        wgmma_step<kRows>(key_tile_rows, step), step > 0);
       }
       wgmma_commit();
       wgmma_wait<0>();

@@ -5,35 +5,36 @@
 //     producing warpgroup            shared memory                   3 consuming warpgroups
 //     warp 0     takes items, copies   10 slots of 64 keys, 64 values  each holds 64 queries in
 //                K, V and Q            3 tiles of 64 queries           registers and walks over
-//     warp 1     zeroes values behind  3 tiles of 64 results           the slots: products,
-//                a sequence            list of sequences, items        softmax, random bits
-//     warps 2, 3 zero padding rows
+//     warps 1-3  zero padding rows     3 tiles of 64 results           the slots: products,
+//                                      list of sequences, items        softmax, random bits
 //     barriers   of a slot: keys full, values full, empty; of a consumer: queries full, empty
 //
 // Tiles of 64 queries go to the consumers in turn, over the ends of items: with 3 consumers, tile 0
 // of an item may be anyone's. A consumer gives a slot back on its last walk over it, so that the
 // keys of the next item come while this one is still worked on.
 // In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
-// together; random bits are drawn meanwhile, and the exponentials of the next scores need only the
-// first.
+// together, and the exponentials of the next scores need only the first. Random bits are drawn
+// between the exponentials, which leave issue slots.
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
 //           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 47 % of the issue slots are in use, tensor cores and exp 39 % each. Without
-//           dropout a step of a warp takes some 1,600 clocks, 26 % of them until the last product is
-//           started, 17 % for the maximum, 36 % on exp; and what stands around the steps of a walk
-//           (next tile of queries, logarithm, results) 1.7 steps more, 22 % of the whole. Random
-//           bits are 200 instructions a tile and warp.
-// Measured  microseconds, median of 40, `bertha bench attention`, NVIDIA H200, bf16, 16 heads x 64,
-//           T = 24,576, 2026-11-22; in brackets the grouped kernels in the same call:
+// Limits    latencies: 50 % of the issue slots are in use with dropout, 47 % without, tensor cores and
+//           exp 39 % each. Without dropout a step of a warp takes some 1,600 clocks, 26 % of them
+//           until the last product is started, 17 % for the maximum, 36 % on exp; and what stands
+//           around the steps of a walk (next tile of queries, logarithm, results) 1.7 steps more,
+//           22 % of the whole. Random bits are 200 instructions a tile and warp.
+// Measured  microseconds, median of 40 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
+//           2026-11-22; in brackets the grouped kernels by `bertha bench attention`:
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96                 118 (163)     191 (225)
-//             48 x 512                      135 (193)     226 (264)
-//             192 x 128                      60  (78)      81  (88)
-// Tried     at Wikipedia. Random bits from a kernel of their own, read again here: 64 and 146.
-//           Random bits from the idle warps, a fourth of each tile's for each: 350, because a warp
-//           needs 800 clocks of latencies for a draw. First scores of the next walk started before
-//           the results of this one leave: no difference.
+//             Wikipedia, 96, T = 24,563     118 (164)     179 (225)
+//             48 x 512                      134 (192)     208 (265)
+//             192 x 128                      62  (78)      81  (90)
+// Tried     at Wikipedia. Random bits drawn beside the products: 13 more. Random bits from a kernel
+//           of their own, read again here: 64 and 146 together. Random bits from the idle warps, a
+//           fourth of each tile's for each: 350, because a warp needs 800 clocks of latencies for a
+//           draw; four draws side by side: 245. First scores of the next walk started before the
+//           results of this one leave: no difference. Warps whose rows are all behind the sequence
+//           skip the softmax: 6 more without dropout, 14 with.
 //           4 consumers of 112 registers, queries in shared memory, the sum over the values
 //           awaited before the next softmax: 4 more without dropout, 23 more with. Queries in
 //           shared memory and 3 consumers: 5 and 3 more. Without a maximum behind the first tile
@@ -79,7 +80,6 @@ struct alignas(1024) Memory {
   unsigned char results[kConsumers][kTileBytes];  // on their way out
   uint64_t keys_full[kSlots];
   uint64_t values_full[kSlots];
-  uint64_t tail_landed[kSlots];  // values with rows behind their sequence; in turn, not by slot
   uint64_t empty[kSlots];
   uint64_t queries_full[kConsumers];
   uint64_t queries_empty[kConsumers];
@@ -131,7 +131,6 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   const int count = batch.seqs * batch.heads;
   const int part = batch.heads * kHeadSize;  // columns of Q, of K, of V
   Place place;
-  int tails = 0;
   int consumer = 0;              // whose turn it is to get queries
   uint32_t consumer_parity = 1;  // of "queries empty"
   int next = static_cast<int>(blockIdx.x);
@@ -158,11 +157,7 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
       const uint32_t keys_full = at(shared.keys_full[place.slot]);
       barrier_arrive_expecting(keys_full, kTileBytes);
       copy_box_async(at(shared.keys[place.slot]), map, part + column, row, keys_full);
-      uint32_t values_full = at(shared.values_full[place.slot]);
-      if ((tile + 1) * kTileRows > item.length) {
-        values_full = at(shared.tail_landed[tails % kSlots]);
-        ++tails;
-      }
+      const uint32_t values_full = at(shared.values_full[place.slot]);
       barrier_arrive_expecting(values_full, kTileBytes);
       copy_box_async(at(shared.values[place.slot]), map, 2 * part + column, row, values_full);
       place = place.after(1);
@@ -174,35 +169,6 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   barrier_wait(at(shared.empty[place.slot]), place.parity ^ 1);
   shared.items[place.slot] = {};
   barrier_arrive(at(shared.keys_full[place.slot]));
-}
-
-/// Zeroes the values behind a sequence: their probabilities are 0, but 0 times what stands in
-/// padding may be NaN. One warp.
-__device__ __forceinline__ void clean_tails(int lane, Memory& shared) {
-  Place place;
-  int tails = 0;
-  for (;;) {
-    barrier_wait(at(shared.keys_full[place.slot]), place.parity);
-    const AttentionItem item = shared.items[place.slot];
-    if (item.length == 0) return;
-    const int tiles = item.tiles();
-    const int live = item.length - (tiles - 1) * kTileRows;  // rows of the last tile
-    if (live < kTileRows) {
-      const int slot = place.after(tiles - 1).slot;
-      barrier_wait(at(shared.tail_landed[tails % kSlots]), tails / kSlots & 1);
-      ++tails;
-      uint4* rows = reinterpret_cast<uint4*>(shared.values[slot]);
-      constexpr int kChunks = kRowBytes / 16;
-      for (int i = live * kChunks + lane; i < kTileRows * kChunks; i += kWarpThreads) {
-        rows[i] = make_uint4(0, 0, 0, 0);
-      }
-      fence_proxy_async();
-      __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.values_full[slot]));
-    }
-    release_unused(place, tiles, lane, shared);
-    place = place.after(tiles);
-  }
 }
 
 /// Zeroes out and lse behind the last sequence; this thread is number `thread` of `threads`.
@@ -261,20 +227,26 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       float score[32];
       float factor[2];
       uint32_t probability[kSteps][4];
-      WarpMask mask;
       const auto weigh = [&](int tile) {
         const int live = item.length - tile * kTileRows;
         if (live < kTileRows) hide_tail(score, live, lane);
+        const bool raised = queries.raise(score, scale, factor);
+        if constexpr (kDropout) draw.start();
+        queries.exponentiate(score, scale);
+        if constexpr (kDropout) draw.hold();
+        return raised;
+      };
+      const auto pack = [&]() {
+        WarpMask mask;
         if constexpr (kDropout) mask = draw.finish();
-        return queries.weigh(score, scale, factor);
+        queries.pack(probability, score, mask, lane);
       };
 
       queries.start_scores(score, at(shared.keys[first.slot]));
-      if constexpr (kDropout) draw.start();
       wgmma_wait<0>();
       hold_registers(score);
       weigh(0);  // nothing is summed up yet that would have to be rescaled
-      queries.pack(probability, score, mask, lane);
+      pack();
       Place place = first;
       for (int tile = 1; tile < tiles; ++tile) {
         const Place next = place.after(1);
@@ -282,7 +254,6 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         queries.start_scores(score, at(shared.keys[next.slot]));
         if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
         queries.start_sums(probability, at(shared.values[place.slot]));
-        if constexpr (kDropout) draw.start();
         wgmma_wait<1>();  // the scores
         hold_registers(score);
         const bool raised = weigh(tile);
@@ -290,7 +261,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         hold_registers(queries.sum);
         if (is_last) release(place);
         if (raised) queries.rescale(factor);
-        queries.pack(probability, score, mask, lane);
+        pack();
         place = next;
       }
       if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
@@ -319,8 +290,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int slot = 0; slot < kSlots; ++slot) {
       barrier_init(at(shared.keys_full[slot]), 1);
       barrier_init(at(shared.values_full[slot]), 1);
-      barrier_init(at(shared.tail_landed[slot]), 1);
-      barrier_init(at(shared.empty[slot]), kConsumingWarps + 1);  // and the warp of clean_tails()
+      barrier_init(at(shared.empty[slot]), kConsumingWarps);
     }
     for (int group = 0; group < kConsumers; ++group) {
       barrier_init(at(shared.queries_full[group]), 1);
@@ -336,11 +306,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     give_registers<kProducerRegisters>();
     const int role = warp - kConsumingWarps;
     if (role == 0 && lane == 0) produce(params, map, shared);
-    if (role == 1) clean_tails(lane, shared);
-    if (role >= 2) {
-      constexpr int kClearing = 2 * kWarpThreads;  // threads of each block
+    if (role >= 1) {
+      constexpr int kClearing = 3 * kWarpThreads;  // threads of each block
       clear_padding(params.call,
-                    static_cast<int>(blockIdx.x) * kClearing + (role - 2) * kWarpThreads + lane,
+                    static_cast<int>(blockIdx.x) * kClearing + (role - 1) * kWarpThreads + lane,
                     static_cast<int>(gridDim.x) * kClearing);
     }
   } else {
@@ -362,10 +331,13 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
 }  // namespace
 }  // namespace forward
 
-void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call) {
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call,
+                               int64_t live_tokens) {
   using namespace forward;
   const AttentionBatch& batch = call.batch;
-  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, batch.tokens,
+  // Rows behind the last sequence are not in the map and come as zeros: their probabilities are 0,
+  // but 0 times what stands there may be NaN.
+  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
   const Params params{call, on.counter};
   const auto with_type = [&](auto type) {

@@ -29,7 +29,6 @@ struct MaskDraw {
   uint32_t* words = nullptr;  // this lane's of the next tile
   int64_t index = 0;          // of that word
   int live_words = 0;         // from it on, those that hold keys of the sequence
-  bool has_rows = false;      // whether the warp has any in the sequence
   LaneDraw draw;
 
   __device__ __forceinline__ explicit MaskDraw(const AttentionDropout& of) : dropout(of) {}
@@ -42,14 +41,17 @@ struct MaskDraw {
             WarpMask::word_of(lane);
     words = params.mask + index;
     live_words = row < item.length ? (item.length + 31) / 32 - WarpMask::word_of(lane) : 0;
-    has_rows = first_row < item.length;
-    draw.decision = {.dropped = 0, .undecided = 0};
   }
-  /// Straight-line part for the next tile, nothing for a warp whose rows are all behind the sequence.
-  /// That this is a branch also keeps the compiler from mixing it into the products started before,
-  /// which would start later for it.
+  /// Straight-line part for the next tile, between here and hold(), for the compiler to mix into what
+  /// stands there: exponentials leave it room. Elsewhere it would put it between products, which
+  /// would start later for it.
   __device__ __forceinline__ void start() {
-    if (has_rows) draw.start_abreast(seed, step, index, dropout);
+    int64_t from_here = index;
+    asm volatile("" : "+l"(from_here));
+    draw.start(seed, step, from_here, dropout);
+  }
+  __device__ __forceinline__ void hold() {
+    asm volatile("" : "+r"(draw.decision.dropped), "+r"(draw.decision.undecided));
   }
   __device__ __forceinline__ WarpMask finish() {
     const WarpMask mask{draw.finish(seed, step, index, dropout)};
@@ -115,11 +117,10 @@ struct Queries {
     wgmma_commit();
   }
 
-  /// Moves the references up to the maxima of the new scores where these have outgrown them; from
-  /// scores to exp2(score - reference). What is in `sum` is to be multiplied by `factor` when this
-  /// returns true.
-  __device__ __forceinline__ bool weigh(float (&score)[32], float scale, float (&factor)[2]) {
-    float top[2];
+  /// Moves the references up to the maxima of the new scores where these have outgrown them. What is
+  /// in `sum` is to be multiplied by `factor` when this returns true.
+  __device__ __forceinline__ bool raise(const float (&score)[32], float scale, float (&factor)[2]) {
+    float top[2];  // of this lane's columns
     bool outgrown = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -129,8 +130,6 @@ struct Queries {
         const float* pair = &score[4 * column + 2 * half];
         largest = fmaxf(largest, fmaxf(pair[0], pair[1]));
       }
-      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 2));
       top[half] = largest * scale;
       outgrown |= top[half] > reference[half] + kReferenceSlack;
     }
@@ -138,18 +137,24 @@ struct Queries {
     if (outgrown) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        top[half] = fmaxf(top[half], __shfl_xor_sync(kFullWarp, top[half], 1));
+        top[half] = fmaxf(top[half], __shfl_xor_sync(kFullWarp, top[half], 2));
         const float raised = fmaxf(reference[half], top[half]);
         factor[half] = exp2_approximate(reference[half] - raised);
         reference[half] = raised;
         total[half] *= factor[half];
       }
     }
+    return outgrown;
+  }
+
+  /// From scores to exp2(score - reference).
+  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale) {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       score[i] = exp2_approximate(score[i] * scale - reference[i / 2 % 2]);
       total[i / 2 % 2] += score[i];
     }
-    return outgrown;
   }
 
   __device__ __forceinline__ void rescale(const float (&factor)[2]) {
@@ -197,11 +202,11 @@ struct Queries {
       float all = total[half];
       all += __shfl_xor_sync(kFullWarp, all, 1);
       all += __shfl_xor_sync(kFullWarp, all, 2);
-      factor[half] = 1.0f / (all * params.dropout.keep);
+      factor[half] = __fdividef(1.0f, all * params.dropout.keep);
       const int row = first_row + half * 8 + lane / 4;
       if (lane % 4 == 0 && row < item.length) {
         params.lse[item.head * params.batch.tokens + item.begin + row] =
-            (reference[half] + log2f(all)) * kLn2;
+            (reference[half] + __log2f(all)) * kLn2;
       }
     }
     __syncwarp();  // the rows of the tile before are out
