@@ -39,6 +39,8 @@ import sys
 import threading
 import time
 
+from logged_command import environment_without, start_logged
+
 PEERS = pathlib.Path(__file__).resolve().parent
 SOURCE = PEERS.parents[1]
 # Seconds; a stage that takes longer has failed. --limit STAGE=SECONDS changes one.
@@ -95,24 +97,16 @@ class Evidence:
         the exit code is not `code` (None: any is good, last_code has it)."""
         self.number += 1
         log = self.logs / f"{self.number:03d}_{name}.log"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
-        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                           OMPI_MCA_hwloc_base_binding_policy="none")
-        if shutil.which("ssh") is None:  # or Open MPI refuses to start, on one machine too
-            environment["OMPI_MCA_plm_rsh_agent"] = ""
-        environment.update(extra or {})
-        words = [str(word) for word in words]
-        with open(log, "wb") as out:
-            out.write((" ".join(words) + "\n\n").encode())
-            out.flush()
-            process = subprocess.Popen(words, cwd=SOURCE, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                found = process.wait(timeout=max(1.0, self.deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                raise OutOfTime(f"{name} ran out of the stage's time, see {log}") from None
+        environment = environment_without(
+            LAUNCHERS, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            OMPI_MCA_hwloc_base_binding_policy="none", **(extra or {}))
+        process = start_logged(words, log, SOURCE, environment)
+        try:
+            found = process.wait(timeout=max(1.0, self.deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise OutOfTime(f"{name} ran out of the stage's time, see {log}") from None
         self.last_code = found
         if code is not None and found != code:
             raise Failed(f"{name} ended with code {found}, want {code}, see {log}")

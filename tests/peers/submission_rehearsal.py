@@ -34,9 +34,12 @@ import subprocess
 import sys
 import time
 
+from logged_command import environment_without, start_logged
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RULE_SETS = ("4.0.0", "5.0.0")
 RECIPE_RANKS = 8
+LAUNCHERS = ("OMPI_COMM_", "PMI", "SLURM_", "WORLD_SIZE")
 # Words of a document: the log-normal whose samples have the mean and the share of full length of
 # Wikipedia's (255.8 tokens and 23.4 %; here 258.6 and 23.9 %).
 MEAN_DOCUMENT_WORDS, SPREAD_OF_DOCUMENT_WORDS = 350, 1.5
@@ -128,23 +131,13 @@ class Rehearsal:
         """Runs to the end and returns what it printed; Failed with another exit code."""
         self.number += 1
         log = self.logs / f"{self.number:02d}_{name}.log"
-        launchers = ("OMPI_COMM_", "PMI", "SLURM_", "WORLD_SIZE")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
-        environment["BERTHA"] = str(self.program)
-        if shutil.which("ssh") is None:  # or Open MPI refuses to start, on one machine too
-            environment["OMPI_MCA_plm_rsh_agent"] = ""
-        environment.update(extra or {})
-        words = [str(word) for word in words]
-        with open(log, "wb") as out:
-            out.write((" ".join(words) + "\n\n").encode())
-            out.flush()
-            process = subprocess.Popen(words, cwd=SOURCE, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                found = process.wait(timeout=self.arguments.limit)
-            except BaseException:
-                end_session(process)
-                raise
+        environment = environment_without(LAUNCHERS, BERTHA=str(self.program), **(extra or {}))
+        process = start_logged(words, log, SOURCE, environment)
+        try:
+            found = process.wait(timeout=self.arguments.limit)
+        except BaseException:
+            end_session(process)
+            raise
         text = log.read_text(errors="replace").split("\n\n", 1)[1]
         if found not in codes:
             tail = "\n".join(text.splitlines()[-8:])
