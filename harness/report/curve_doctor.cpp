@@ -167,7 +167,9 @@ std::optional<CurveRemark> context_not_used(const Metrics& metrics) {
              ": copying the tenth of the masked tokens that keep their word, and word frequencies "
              "for the rest, score ",
              fixed_text(copying, 4),
-             ". From random weights this lasts long; a larger batch and more steps lead out of it",
+             ". From random weights this lasts some 200,000 samples at best; small batches and "
+             "AdamW at "
+             "a low rate have led out of it, see configs/medium_from_scratch.yaml",
              sentences ? ". Next sentences are learned, and their gradient can hide the other: try "
                          "train.nsp_weight: 0"
                        : "")};
