@@ -17,7 +17,8 @@ namespace bertha {
 ///           head a: element index (t * A + a) * S + k.
 /// Writes    overwrites out and lse, and of mask the keys that a row's sequence has; out rows
 ///           [cu_seqlens[B], T) become zero.
-/// Needs     S % 32 == 0; the groups cover all sequences in order; empty sequences are allowed.
+/// Needs     S % 32 == 0; the groups cover all sequences in order; empty sequences are allowed. A
+///           sequence with NaN or infinities may spoil its neighbours; rows behind the last do not.
 /// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
 struct AttentionFwd {
   View qkv;         // io  [T, 3, A, D]

@@ -336,7 +336,8 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
   using namespace forward;
   const AttentionBatch& batch = call.batch;
   // Rows behind the last sequence are not in the map and come as zeros: their probabilities are 0,
-  // but 0 times what stands there may be NaN.
+  // but 0 times what stands there may be NaN. Values of the next sequence do come, so that NaN or
+  // infinity in it may spread to this one: such a batch has no loss and no update anyway.
   const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
   const Params params{call, on.counter};
