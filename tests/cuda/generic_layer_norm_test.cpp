@@ -138,5 +138,16 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
   }
 }
 
+/// So many rows that every block takes ten and more, and each place of a ring is filled again.
+TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    expect_same_as_cpu(io, 20'001, 513, kVariants[0]);
+    expect_same_as_cpu(io, 10'001, 1026, kVariants[0]);
+    expect_same_as_cpu(io, 3'001, 5000, kVariants[0]);
+    expect_same_as_cpu(io, 801, 8200, kVariants[0]);
+    expect_same_as_cpu(io, 401, 16'392, kVariants[0]);
+  }
+}
+
 }  // namespace
 }  // namespace bertha::testing
