@@ -159,7 +159,7 @@ std::vector<Key> make_keys() {
       {"optimizer.decay_rule", optimizer<&O::decay_rule>, Unit::kNone, {}, {"reference", "nvidia_fmha", "nvidia_te", "baidu"},
        "Which tensors get weight decay and the trust ratio: all but LayerNorm and biases, or a published variant."},
       {"optimizer.trust_ratio", optimizer<&O::trust_ratio>, Unit::kNone, {}, {},
-       "LAMB scales the step of each tensor by its norm; false takes the plain step, as AdamW does, with learning rates around 5e-4."},
+       "LAMB scales the step of each tensor by its norm; false takes the plain step, as AdamW does, with learning rates around 3e-4."},
       {"optimizer.loss_scale", optimizer<&O::loss_scale>, Unit::kNone, {}, {"off", "dynamic"},
        "Scale the loss for 16-bit gradients; dynamic halves on overflow and doubles after a quiet interval."},
       {"optimizer.initial_loss_scale", optimizer<&O::initial_loss_scale>, Unit::kNone, {1, 1e9}, {},
