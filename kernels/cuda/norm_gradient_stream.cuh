@@ -1,10 +1,10 @@
 #pragma once
 
-#include "kernels/cuda/attention/barrier.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/held_norm.cuh"
 #include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
 
 namespace bertha {
 

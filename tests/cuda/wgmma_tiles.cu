@@ -1,10 +1,10 @@
 #include "tests/cuda/wgmma_tiles.h"
 
-#include "kernels/cuda/attention/barrier.cuh"
-#include "kernels/cuda/attention/tensor_map.h"
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/attention/wgmma.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/tensor_map.h"
+#include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha::testing {
 namespace {

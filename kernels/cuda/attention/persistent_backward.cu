@@ -54,9 +54,9 @@
 
 #include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
-#include "kernels/cuda/attention/tensor_map.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {
 namespace backward {

@@ -3,11 +3,11 @@
 // What the roles of persistent_backward.cu share: its thread block, its shared memory, its
 // barriers.
 
-#include "kernels/cuda/attention/barrier.cuh"
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/attention/wgmma.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha::backward {
 

@@ -44,12 +44,12 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/attention/barrier.cuh"
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
-#include "kernels/cuda/attention/tensor_map.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {
 namespace forward {

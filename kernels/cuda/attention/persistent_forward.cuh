@@ -4,8 +4,8 @@
 // values in shared memory. Products are the warpgroup's, the rest is the warp's own.
 
 #include "kernels/cuda/attention/dropout.cuh"
-#include "kernels/cuda/attention/wgmma.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
+#include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha::forward {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/mma.cuh"
+#include "kernels/cuda/tensor_core/mma.cuh"
 
 namespace bertha {
 

@@ -8,7 +8,7 @@
 //           one behind the other, the tile starts at a multiple of 1,024 bytes, and its 16-byte
 //           chunks are swizzled over 128 bytes: chunk c of row r lies at byte
 //           r * 128 + (c ^ r % 8) * 16. That is what a TMA copy of a box of 64 columns writes under
-//           CU_TENSOR_MAP_SWIZZLE_128B, and what chunk_offset<64>() of tile.cuh gives to ldmatrix.
+//           CU_TENSOR_MAP_SWIZZLE_128B.
 //
 // Descriptor  64 bits; addresses and offsets in units of 16 bytes:
 //           bits  0-13  start address

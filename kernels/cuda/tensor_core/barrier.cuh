@@ -14,7 +14,7 @@
 
 #include <cuda.h>
 
-#include "kernels/cuda/attention/mma.cuh"
+#include "kernels/cuda/tensor_core/mma.cuh"
 
 namespace bertha {
 

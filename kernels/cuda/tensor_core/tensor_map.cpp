@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention/tensor_map.h"
+#include "kernels/cuda/tensor_core/tensor_map.h"
 
 #include "kernels/cuda/cuda_check.h"
 
