@@ -105,7 +105,8 @@ struct Bert::State {
                      .ff_dropout = at(config.hidden_dropout, LayerSite::kFeedForward),
                      .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
                      .gelu = gelu_of(config),
-                     .max_seq_tokens = dims.S}};
+                     .max_seq_tokens = dims.S},
+        .accumulate = accumulate};
   }
 
   HeadCall head_call() const {
@@ -117,7 +118,8 @@ struct Bert::State {
             .hidden = layers.back().y,
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
             .gelu = gelu_of(config),
-            .classes = config.padded_vocab_in_softmax ? dims.V : dims.C};
+            .classes = config.padded_vocab_in_softmax ? dims.V : dims.C,
+            .accumulate = accumulate};
   }
 
   /// First element of the heads for layer == L, else of the layer.
@@ -149,7 +151,8 @@ struct Bert::State {
   DeviceState on_device;
   BertParams weights;
   BertParams gradients;
-  View flat_gradients;
+  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them.
+  Accumulate accumulate = Accumulate::kNo;
   WeightsNeeded weights_needed;
   uint64_t seed = 0;
 
@@ -170,8 +173,8 @@ Bert::~Bert() = default;
 void Bert::bind(const View& weights, const View& gradients, WeightsNeeded weights_needed) {
   state_->weights = view_params(state_->table, state_->dims, weights);
   state_->gradients = view_params(state_->table, state_->dims, gradients);
-  state_->flat_gradients = gradients;
   state_->weights_needed = std::move(weights_needed);
+  state_->parts.ops->fill({.values = gradients});  // the gaps between tensors, for good
 }
 
 void Bert::set_random(uint64_t seed, uint64_t micro_step) {
@@ -187,7 +190,7 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
 }
 
 void Bert::begin_step() {
-  state_->parts.ops->fill({.values = state_->flat_gradients});
+  state_->accumulate = Accumulate::kNo;
   reset_stats();
 }
 
@@ -244,7 +247,15 @@ void Bert::backward(const GradientsFinal& gradients_final) {
     layer_backward(ops, s.layer_call(Mode::kTrain, layer));
     are_final(s.begin_of(layer));
   }
+  if (s.accumulate == Accumulate::kNo) {
+    // The word table has the decoder's gradient by now; what embeddings alone add to is small.
+    const EmbeddingParams& g = s.gradients.embedding;
+    for (const View& gradient : {g.position_table, g.segment_table, g.ln_gain, g.ln_bias}) {
+      ops.fill({.values = gradient});
+    }
+  }
   embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.scratch.d_hidden);
+  s.accumulate = Accumulate::kYes;
   are_final(0);
 }
 

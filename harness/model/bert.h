@@ -63,12 +63,13 @@ class Bert {
   ~Bert();
 
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
-  /// `weights_needed` part by part, in the order of the flat buffer.
+  /// `weights_needed` part by part, in the order of the flat buffer. Zeroes the gradients.
   void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {});
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
   void set_random(uint64_t seed, uint64_t micro_step);
-  /// Zeroes gradients and loss statistics.
+  /// Begins a new sum of gradients, which the next backward writes and those after it add to, and
+  /// zeroes the loss statistics. A step without a backward leaves the old gradients.
   void begin_step();
   void reset_stats();
   /// Enqueues the copies of a batch to the device. Error(kInternal) if it exceeds the capacity.
@@ -77,7 +78,7 @@ class Bert {
   /// Forward in training mode (dropout on), losses, and logits' gradients in place.
   /// `optimizer_state`: u8 [sizeof(LambState)] for the loss scale; no data = 1.
   void forward_train(const LossMean& mean, const View& optimizer_state);
-  /// Gradients of the last forward_train are added to the bound gradient buffer. Calls
+  /// Gradients of the last forward_train are added to those of the step. Calls
   /// `gradients_final` after the heads, after each layer, and with 0 at the end.
   void backward(const GradientsFinal& gradients_final = {});
   /// Forward without dropout or gradients; adds to the statistics.

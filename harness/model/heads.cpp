@@ -10,13 +10,12 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
   const HeadParams& g = *call.gradients;
   const HeadActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
-  constexpr Accumulate kAdd = Accumulate::kYes;
 
   ops.linear_bwd_weight({.dy = a.mlm_logits,
                          .x = a.ln_y,
                          .dweight = g.word_table,
                          .dbias = g.output_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data(
       {.dy = a.mlm_logits, .weight = w.word_table, .saved = kNoView, .dx = s.d_transform});
   ops.layer_norm_bwd({.dy = s.d_transform,
@@ -27,7 +26,7 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
                       .dx = s.d_transform,
                       .dgamma = g.ln_gain,
                       .dbeta = g.ln_bias,
-                      .accumulate = kAdd});
+                      .accumulate = call.accumulate});
   ops.activation_bwd({.dy = s.d_transform,
                       .saved = a.transform_pre,
                       .dx = s.d_transform,
@@ -36,7 +35,7 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
                          .x = a.picked,
                          .dweight = g.transform_weight,
                          .dbias = g.transform_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data(
       {.dy = s.d_transform, .weight = w.transform_weight, .saved = kNoView, .dx = s.d_picked});
   ops.scatter_add_rows(
@@ -48,13 +47,12 @@ void nsp_backward(Ops& ops, const HeadCall& call) {
   const HeadParams& g = *call.gradients;
   const HeadActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
-  constexpr Accumulate kAdd = Accumulate::kYes;
 
   ops.linear_bwd_weight({.dy = a.nsp_logits,
                          .x = a.pooled,
                          .dweight = g.nsp_weight,
                          .dbias = g.nsp_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data({.dy = a.nsp_logits,
                        .weight = w.nsp_weight,
                        .saved = a.pooled,
@@ -64,7 +62,7 @@ void nsp_backward(Ops& ops, const HeadCall& call) {
                          .x = a.first,
                          .dweight = g.pooler_weight,
                          .dbias = g.pooler_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data(
       {.dy = s.d_pooled, .weight = w.pooler_weight, .saved = kNoView, .dx = s.d_first});
   ops.scatter_add_rows(

@@ -39,7 +39,8 @@ struct HeadCall {
   View hidden;  // io [T, H]  output of the encoder
   float layer_norm_epsilon = 1e-12f;
   Activation gelu = Activation::kGelu;
-  int64_t classes = 0;  // columns of the logits that take part in the softmax
+  int64_t classes = 0;                       // columns of the logits that take part in the softmax
+  Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };
 
 /// Logits of both heads.
@@ -49,7 +50,8 @@ void heads_forward(Ops& ops, const HeadCall& call);
 /// scales in saved.mlm_scale and saved.nsp_scale.
 void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write_gradient);
 
-/// Adds to gradients; scratch.d_hidden becomes the gradient of hidden.
+/// scratch.d_hidden becomes the gradient of hidden. Gradients of weights are written, or added to with
+/// call.accumulate.
 void heads_backward(Ops& ops, const HeadCall& call);
 
 }  // namespace bertha

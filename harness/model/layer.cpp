@@ -90,7 +90,6 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
-  constexpr Accumulate kAdd = Accumulate::kYes;
 
   ops.residual_ln_bwd({.dy = s.d_hidden,
                        .sum = a.ff_sum,
@@ -104,12 +103,12 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                        .dbeta = g.ff_ln_bias,
                        .dbias = g.ff_out_bias,
                        .dropout = call.settings.ff_dropout,
-                       .accumulate = kAdd});
+                       .accumulate = call.accumulate});
   ops.linear_bwd_weight({.dy = s.d_branch,
                          .x = a.ff_mid,
                          .dweight = g.ff_out_weight,
                          .dbias = kNoView,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data({.dy = s.d_branch,
                        .weight = w.ff_out_weight,
                        .saved = a.ff_pre,
@@ -119,12 +118,12 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                          .x = a.attention_y,
                          .dweight = g.ff_in_weight,
                          .dbias = g.ff_in_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data({.dy = s.d_ff,
                        .weight = w.ff_in_weight,
                        .saved = kNoView,
                        .dx = s.d_hidden,
-                       .accumulate = kAdd});
+                       .accumulate = Accumulate::kYes});
 }
 
 void attention_backward(Ops& ops, const LayerCall& call) {
@@ -132,7 +131,6 @@ void attention_backward(Ops& ops, const LayerCall& call) {
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
-  constexpr Accumulate kAdd = Accumulate::kYes;
 
   ops.residual_ln_bwd({.dy = s.d_hidden,
                        .sum = a.attention_sum,
@@ -146,12 +144,12 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                        .dbeta = g.attention_ln_bias,
                        .dbias = g.projection_bias,
                        .dropout = call.settings.projection_dropout,
-                       .accumulate = kAdd});
+                       .accumulate = call.accumulate});
   ops.linear_bwd_weight({.dy = s.d_branch,
                          .x = a.context,
                          .dweight = g.projection_weight,
                          .dbias = kNoView,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data(
       {.dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context});
   ops.attention_bwd({.dout = as_heads(s.d_context, a.qkv),
@@ -169,12 +167,12 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                          .x = call.x,
                          .dweight = g.qkv_weight,
                          .dbias = g.qkv_bias,
-                         .accumulate = kAdd});
+                         .accumulate = call.accumulate});
   ops.linear_bwd_data({.dy = as_rows(s.d_qkv),
                        .weight = w.qkv_weight,
                        .saved = kNoView,
                        .dx = s.d_hidden,
-                       .accumulate = kAdd});
+                       .accumulate = Accumulate::kYes});
 }
 
 }  // namespace

@@ -39,14 +39,16 @@ struct LayerCall {
   const LayerActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View x;  // io [T, H]  input of the layer
+  View x;                                    // io [T, H]  input of the layer
   LayerSettings settings;
+  Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };
 
 /// saved.y = the layer's output for x.
 void layer_forward(Ops& ops, const LayerCall& call);
 
-/// On entry scratch.d_hidden holds the gradient of saved.y, on return that of x. Adds to gradients.
+/// On entry scratch.d_hidden holds the gradient of saved.y, on return that of x. Gradients of
+/// weights are written, or added to with call.accumulate.
 void layer_backward(Ops& ops, const LayerCall& call);
 
 }  // namespace bertha

@@ -202,9 +202,24 @@ TEST(Bert, EvaluationLeavesDropoutOut) {
               expected, 5 * tolerance::kModelLossF32);
 }
 
+TEST(Bert, AStepForgetsTheGradientsOfTheOneBefore) {
+  const HostBatch before = make_batch(random_sequences({12, 5}));
+  const HostBatch batch = make_batch(random_sequences({9, 16, 3}));
+  TinyModel fresh(small_config(0), kCapacity);
+  randomize(fresh);
+  fresh.loss_and_gradients(batch);
+
+  TinyModel used(small_config(0), kCapacity);
+  randomize(used);
+  used.loss_and_gradients(before);
+  used.loss_and_gradients(batch);
+  EXPECT_EQ(used.gradients, fresh.gradients);
+}
+
 TEST(Bert, AnEmptyMicroBatchAddsNothing) {
   TinyModel model(small_config(0.1), kCapacity);
   randomize(model);
+  model.loss_and_gradients(make_batch(random_sequences({9, 16, 3})));
   model.bert.begin_step();
   const HostBatch empty = make_batch({});
   model.bert.upload(empty);
