@@ -71,6 +71,7 @@ std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch
          .mask = c.tensors[4],
          .cu_seqlens = c.tensors[1],
          .dqkv = c.tensors[7],
+         .dbias = View(),
          .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
          .dropout = {.random = c.tensors[5], .probability = dropout, .site = kBenchDropoutSite},
          .max_seq_tokens = width,

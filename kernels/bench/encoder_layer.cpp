@@ -196,6 +196,7 @@ void EncoderLayer::attention_backward() {
                        .mask = attention_mask_,
                        .cu_seqlens = cu_seqlens_,
                        .dqkv = d_qkv_,
+                       .dbias = kNoView,
                        .groups = groups_,
                        .dropout = dropout(1),
                        .max_seq_tokens = Shape::kSeqTokens,

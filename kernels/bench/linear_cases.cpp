@@ -26,7 +26,7 @@ std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
   const int64_t p = batch.masked_rows();
   return {
       {"QKV", t, part.tokens, m.hidden, 3 * m.hidden, true, Activation::kNone, Activation::kNone,
-       kAdd},
+       kAdd, false},
       {"projection", t, part.tokens, m.hidden, m.hidden, false, Activation::kNone,
        Activation::kNone, Accumulate::kNo, false},
       {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGelu,

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/operations.h"
@@ -278,6 +279,10 @@ void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
   for_each_head(pool, layout, args.cu_seqlens,
                 [&](const Head& head) { backward_head(args, layout, dropout, head); });
   clear_padding(args.dqkv, args.cu_seqlens);
+  if (args.dbias.has_data()) {
+    sum_columns(pool, args.dqkv.reshaped({layout.tokens, layout.qkv_stride()}), args.accumulate,
+                args.dbias);
+  }
 }
 
 }  // namespace bertha

@@ -32,9 +32,10 @@ struct AttentionFwd {
   float scale = 0.125f;  // 1 / sqrt(D)
 };
 
-/// Gradient of AttentionFwd.
+/// Gradient of AttentionFwd, and on the way of the bias that was added to qkv.
 ///
-/// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero.
+/// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv as
+///           it is stored, rounded; without data it is left out.
 struct AttentionBwd {
   View dout;        // io  [T, A, D]
   View qkv;         // io  [T, 3, A, D]
@@ -43,10 +44,12 @@ struct AttentionBwd {
   View mask;        // u8  [T, A, S / 8]  from forward
   View cu_seqlens;  // i32 [B + 1]
   View dqkv;        // io  [T, 3, A, D]  out
+  View dbias;       // io  [3 A D]       out
   std::span<const SequenceGroup> groups;
   Dropout dropout;
   int64_t max_seq_tokens = 512;
   float scale = 0.125f;
+  Accumulate accumulate = Accumulate::kNo;  // into dbias
 };
 
 void validate(const AttentionFwd& args);

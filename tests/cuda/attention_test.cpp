@@ -26,6 +26,7 @@ struct Case {
   int64_t max_seq_tokens = 512;
   DType dtype = DType::kBF16;
   float probability = 0.0f;
+  Accumulate accumulate = Accumulate::kYes;  // into dbias
 
   int64_t live() const {
     int64_t sum = 0;
@@ -186,15 +187,20 @@ struct Results {
   HostTensor<float> lse;
   HostTensor<uint8_t> mask;
   HostTensor<float> dqkv;
+  HostTensor<float> dbias;
 };
 
 struct Inputs {
   HostTensor<float> qkv;
   HostTensor<float> dout;
+  HostTensor<float> dbias;  // what is there before
 
   explicit Inputs(const Case& c)
       : qkv(rounded_to(c.dtype, random_tensor({c.tokens(), 3, c.heads, c.head_size}, 1))),
-        dout(rounded_to(c.dtype, random_tensor({c.tokens(), c.heads, c.head_size}, 2))) {
+        dout(rounded_to(c.dtype, random_tensor({c.tokens(), c.heads, c.head_size}, 2))),
+        dbias(c.accumulate == Accumulate::kYes
+                  ? rounded_to(c.dtype, random_tensor({3 * c.heads * c.head_size}, 3))
+                  : garbage_tensor({3 * c.heads * c.head_size})) {
     // What stands in padding rows must not matter.
     const auto poison = [&](HostTensor<float>& tensor, int64_t row_elements) {
       std::fill(tensor.values.begin() + c.live() * row_elements, tensor.values.end(),
@@ -205,7 +211,8 @@ struct Inputs {
   }
 };
 
-Results run(const TestBackend& backend, const Case& c, const Inputs& inputs) {
+Results run(const TestBackend& backend, const Case& c, const Inputs& inputs,
+            bool wants_dbias = true) {
   const DeviceTensor qkv(backend, c.dtype, inputs.qkv);
   const DeviceTensor dout(backend, c.dtype, inputs.dout);
   const DeviceTensor starts(backend, starts_of(c));
@@ -213,6 +220,7 @@ Results run(const TestBackend& backend, const Case& c, const Inputs& inputs) {
   const DeviceTensor out(backend, c.dtype, garbage_tensor({c.tokens(), c.heads, c.head_size}));
   const DeviceTensor lse(backend, DType::kF32, garbage_tensor({c.heads, c.tokens()}));
   const DeviceTensor dqkv(backend, c.dtype, garbage_tensor({c.tokens(), 3, c.heads, c.head_size}));
+  const DeviceTensor dbias(backend, c.dtype, inputs.dbias);
   const DeviceTensor mask(backend,
                           HostTensor<uint8_t>({c.tokens(), c.heads, c.max_seq_tokens / 8}, 0x5A));
   const std::vector<SequenceGroup> groups = groups_of(c);
@@ -233,11 +241,13 @@ Results run(const TestBackend& backend, const Case& c, const Inputs& inputs) {
                               .mask = mask.view(),
                               .cu_seqlens = starts.view(),
                               .dqkv = dqkv.view(),
+                              .dbias = wants_dbias ? dbias.view() : View(),
                               .groups = groups,
                               .dropout = dropout,
                               .max_seq_tokens = c.max_seq_tokens,
-                              .scale = static_cast<float>(c.scale())});
-  return {out.floats(), lse.floats(), mask.values<uint8_t>(), dqkv.floats()};
+                              .scale = static_cast<float>(c.scale()),
+                              .accumulate = c.accumulate});
+  return {out.floats(), lse.floats(), mask.values<uint8_t>(), dqkv.floats(), dbias.floats()};
 }
 
 void expect_mask(const Case& c, const HostTensor<uint8_t>& mask) {
@@ -254,6 +264,25 @@ void expect_mask(const Case& c, const HostTensor<uint8_t>& mask) {
       }
     }
     first += length;
+  }
+}
+
+/// dbias is the sum of what dqkv has, as it was stored: only the sum itself rounds.
+void expect_column_sums(const Case& c, const Inputs& inputs, const Results& got) {
+  const auto columns = static_cast<size_t>(3 * c.heads * c.head_size);
+  std::vector<double> sums(columns, 0.0);
+  std::vector<double> magnitudes(columns, 0.0);
+  const auto add = [&](size_t column, float value) {
+    sums[column] += static_cast<double>(value);
+    magnitudes[column] += static_cast<double>(std::abs(value));
+  };
+  for (size_t i = 0; i < got.dqkv.values.size(); ++i) add(i % columns, got.dqkv.values[i]);
+  for (size_t column = 0; column < columns; ++column) {
+    if (c.accumulate == Accumulate::kYes) add(column, inputs.dbias.values[column]);
+    ASSERT_NEAR(static_cast<double>(got.dbias.values[column]), sums[column],
+                tolerance::stored_column_sum(rounding(c.dtype), sums[column], magnitudes[column],
+                                             c.tokens()))
+        << c.text() << ": dbias, column " << column;
   }
 }
 
@@ -311,6 +340,7 @@ void expect_matches_reference(Variant variant, const Case& c) {
     expect_close(part_of(c, got.dqkv.values, part), wanted, bound, c.text() + kNames[part],
                  magnitude);
   }
+  expect_column_sums(c, inputs, got);
   const int64_t width = c.heads * c.head_size;
   for (int64_t i = c.live() * width; i < c.tokens() * width; ++i) ASSERT_EQ(got.out[i], 0.0f);
   for (int64_t i = c.live() * 3 * width; i < c.tokens() * 3 * width; ++i) {
@@ -436,10 +466,44 @@ TEST_P(CudaAttention, LargeNegativeScoresStayFinite) {
   }
 }
 
+/// Any number of sequences: more of them than the persistent kernel is asked to sum on the way, and
+/// so many that each of its thread blocks has many items; empty ones first, last and in between.
+TEST_P(CudaAttention, BiasGradientIsTheSumOfTheRows) {
+  for (const DType dtype : dtypes(GetParam())) {
+    for (const int64_t seqs : {1, 90, 512, 513}) {
+      std::vector<int64_t> lengths;
+      for (int64_t i = 1; i < seqs; ++i) lengths.push_back(i % 7 == 1 ? 0 : i * 7 % 23);
+      lengths.push_back(seqs == 90 ? 0 : 449);
+      for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+        const Case c{.lengths = lengths,
+                     .padding = 17,
+                     .heads = 2,
+                     .dtype = dtype,
+                     .probability = 0.1f,
+                     .accumulate = accumulate};
+        const Inputs inputs(c);
+        expect_column_sums(c, inputs, run(kernels(GetParam()), c, inputs));
+      }
+    }
+  }
+}
+
+TEST_P(CudaAttention, WithoutBiasGradientTheRestIsTheSame) {
+  const Case c{.lengths = {512, 0, 129, 60}, .padding = 31, .heads = 3, .probability = 0.1f};
+  const Inputs inputs(c);
+  const Results with = run(kernels(GetParam()), c, inputs);
+  const Results without = run(kernels(GetParam()), c, inputs, false);
+  EXPECT_EQ(with.dqkv.values, without.dqkv.values);
+  EXPECT_EQ(without.dbias.values, inputs.dbias.values);
+}
+
 TEST_P(CudaAttention, AnEmptyBatchIsANoOp) {
   expect_matches_reference(GetParam(), {.lengths = {}, .padding = 0});
   expect_matches_reference(GetParam(), {.lengths = {}, .padding = 9});
   expect_matches_reference(GetParam(), {.lengths = {0, 0}, .padding = 9, .probability = 0.1f});
+  expect_matches_reference(GetParam(), {.lengths = {}, .accumulate = Accumulate::kNo});
+  expect_matches_reference(GetParam(),
+                           {.lengths = {0}, .padding = 9, .accumulate = Accumulate::kNo});
 }
 
 TEST_P(CudaAttention, TwoRunsAreBitwiseEqual) {
@@ -452,6 +516,7 @@ TEST_P(CudaAttention, TwoRunsAreBitwiseEqual) {
   EXPECT_EQ(first.lse.values, second.lse.values);
   EXPECT_EQ(first.mask.values, second.mask.values);
   EXPECT_EQ(first.dqkv.values, second.dqkv.values);
+  EXPECT_EQ(first.dbias.values, second.dbias.values);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cpu/operations.h"
@@ -35,6 +36,7 @@ struct Case {
     mask = HostTensor<uint8_t>({tokens, heads, kMaxSeqTokens / 8}, 0xA5);
     dout = random_tensor({tokens, heads, head_size}, 2);
     dqkv = garbage_tensor({tokens, 3, heads, head_size});
+    dbias = random_tensor({3 * heads * head_size}, 3);
     const int64_t seqs = static_cast<int64_t>(lengths.size());
     const int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
     groups = {{.num_seqs = seqs,
@@ -69,10 +71,12 @@ struct Case {
                             .mask = mask.view(),
                             .cu_seqlens = cu_seqlens.view(),
                             .dqkv = dqkv.view(),
+                            .dbias = dbias.view(),
                             .groups = groups,
                             .dropout = dropout(),
                             .max_seq_tokens = kMaxSeqTokens,
-                            .scale = scale};
+                            .scale = scale,
+                            .accumulate = accumulate};
     validate(args);
     run_cpu(pool, args);
   }
@@ -104,7 +108,8 @@ struct Case {
   HostTensor<uint64_t> state;
   HostTensor<int32_t> cu_seqlens;
   HostTensor<uint8_t> mask;
-  HostTensor<float> qkv, out, lse, dout, dqkv;
+  HostTensor<float> qkv, out, lse, dout, dqkv, dbias;
+  Accumulate accumulate = Accumulate::kYes;  // into dbias
   std::vector<SequenceGroup> groups;
 };
 
@@ -138,6 +143,27 @@ TEST(Attention, BackwardMatchesTheChainRule) {
     }
     expect_close(c.dqkv.values, dqkv, tolerance::kAttentionF32,
                  concat("dqkv, ", c.lengths.size(), " sequences of ", c.live, " tokens"));
+  }
+}
+
+TEST(Attention, BiasGradientIsTheColumnSum) {
+  for (Case& c : cases()) {
+    for (const Accumulate accumulate : {Accumulate::kYes, Accumulate::kNo}) {
+      c.accumulate = accumulate;
+      Doubles want = c.dbias.doubles();
+      if (accumulate == Accumulate::kNo) {
+        std::fill(want.begin(), want.end(), 0.0);
+        std::fill(c.dbias.values.begin(), c.dbias.values.end(), std::nanf(""));
+      }
+      c.forward(1);
+      c.backward(1);
+      for (size_t i = 0; i < c.dqkv.values.size(); ++i) {
+        want[i % want.size()] += static_cast<double>(c.dqkv.values[i]);
+      }
+      // In f64 but for the last rounding.
+      expect_close(c.dbias.values, want, 2 * tolerance::kRoundF32,
+                   concat("dbias, ", c.lengths.size(), " sequences of ", c.live, " tokens"));
+    }
   }
 }
 
@@ -217,6 +243,7 @@ TEST(Attention, IsTheSameForEveryNumberOfThreads) {
   EXPECT_EQ(one.out.values, three.out.values);
   EXPECT_EQ(one.lse.values, three.lse.values);
   EXPECT_EQ(one.dqkv.values, three.dqkv.values);
+  EXPECT_EQ(one.dbias.values, three.dbias.values);
 }
 
 }  // namespace

@@ -199,6 +199,7 @@ TEST(Validation, AttentionShapes) {
                               .mask = View(),
                               .cu_seqlens = i32({4}),
                               .dqkv = f32({9, 3, 2, 8}),
+                              .dbias = View(),
                               .groups = groups,
                               .dropout = dropout(0.0f)};
   expect_accepted(backward);
@@ -207,6 +208,11 @@ TEST(Validation, AttentionShapes) {
                                  a.dqkv = f32({9, 2, 8});
                                },
                                {"attention_bwd", "dqkv", "want f32 [9,3,2,8]"});
+  expect_refused<AttentionBwd>(backward,
+                               [](auto& a) {
+                                 a.dbias = f32({3, 2, 8});
+                               },
+                               {"attention_bwd", "dbias", "want f32 [48]"});
 }
 
 TEST(Validation, AttentionGroupsCoverAllSequencesInOrder) {

@@ -59,6 +59,13 @@ inline double device_sum(double rounding, int64_t count) {
   return rounding + kRowGradientF32 + product_f32(count);
 }
 
+/// A column of `rows` numbers of the stored type, as they are, summed in f32 and stored with
+/// `rounding`. Tensor cores cut what they add where others round: a unit of f32 instead of half a
+/// one, and always towards 0.
+inline double stored_column_sum(double rounding, double sum, double magnitude, int64_t rows) {
+  return rounding * std::abs(sum) + 2 * product_f32(rows) * magnitude;
+}
+
 /// A softmax row on a device: the hardware's 2^x is within 2 units (CUDA programming guide), its
 /// argument (at most some thirty here) times log2(e) rounds once more: 45 units; then the f32 tree
 /// of the sum and a quotient.

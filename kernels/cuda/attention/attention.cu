@@ -13,7 +13,9 @@
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/types.cuh"
 
@@ -112,6 +114,24 @@ AttentionKernels kernels_for(const CudaContext& context, const View& qkv, int64_
                                                       .is_aligned = is_aligned});
 }
 
+/// dbias (+)= column sums of dqkv, by a pass over it.
+void sum_gradient(CudaContext& context, const AttentionBwd& args) {
+  if (!args.dbias.has_data()) return;
+  const View rows =
+      args.dqkv.reshaped({args.dqkv.extent(0), args.dqkv.elements() / args.dqkv.extent(0)});
+  sum_columns(context, rows, args.accumulate, args.dbias);
+}
+
+/// dbias (+)= the sums that the persistent kernel has left.
+void finish_gradient_sums(const CudaContext& context, const AttentionBwd& args,
+                          const float* column_sums, int64_t seqs) {
+  dispatch_io(args.dbias.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    finish_column_sums<T, 1>(context, column_sums, seqs * kColumnSumsOfSeq, args.dbias.extent(0),
+                             {{{elements<T>(args.dbias), args.accumulate == Accumulate::kYes}}});
+  });
+}
+
 /// Calls work(launch, params) for every group on its lane, then pad() on the last lane.
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
@@ -175,7 +195,13 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
 }
 
 void run_cuda(CudaContext& context, const AttentionBwd& args) {
-  if (args.qkv.elements() == 0) return;
+  if (args.qkv.elements() == 0) {  // sums of nothing
+    if (args.dbias.has_data() && args.accumulate == Accumulate::kNo) {
+      BERTHA_CUDA_CHECK(cudaMemsetAsync(args.dbias.data, 0, static_cast<size_t>(args.dbias.bytes()),
+                                        context.stream));
+    }
+    return;
+  }
   AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
                             .dout = args.dout.data,
@@ -191,12 +217,20 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                   is_aligned && (params.dropout.random == nullptr || has_aligned_heads(args.mask)));
   const int64_t live = live_tokens(args.groups);
   if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
-    params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
-    return launch_persistent_backward({.stream = context.stream,
-                                       .dtype = args.qkv.dtype,
-                                       .multiprocessors = context.multiprocessors,
-                                       .counter = context.arrivals.get()},
-                                      params, live);
+    const int64_t seqs = args.cu_seqlens.extent(0) - 1;
+    params.batch.seqs = static_cast<int>(seqs);
+    const bool sums_on_the_way = args.dbias.has_data() && seqs <= kMostSummedSeqs;
+    if (sums_on_the_way) {
+      params.column_sums = static_cast<float*>(
+          context.scratch.take(column_sum_bytes(seqs * kColumnSumsOfSeq, args.dbias.extent(0), 1)));
+    }
+    launch_persistent_backward({.stream = context.stream,
+                                .dtype = args.qkv.dtype,
+                                .multiprocessors = context.multiprocessors,
+                                .counter = context.arrivals.get()},
+                               params, live);
+    if (!sums_on_the_way) return sum_gradient(context, args);
+    return finish_gradient_sums(context, args, params.column_sums, seqs);
   }
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
   params.delta =
@@ -212,6 +246,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
       [&](cudaStream_t stream) {
         clear_padding(context, stream, args.cu_seqlens, args.dqkv, nullptr);
       });
+  sum_gradient(context, args);
 }
 
 }  // namespace bertha

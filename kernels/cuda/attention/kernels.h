@@ -57,6 +57,7 @@ struct AttentionBwdParams {
   const uint32_t* mask = nullptr;
   float* delta = nullptr;  // f32 [A, T], scratch: keep * rowsum(dout * out)
   void* dqkv = nullptr;
+  float* column_sums = nullptr;  // of the persistent kernel: f32 [B, kColumnSumsOfSeq, 3, A, D]
   float scale = 0.0f;
 };
 

@@ -90,11 +90,35 @@ __device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[
   for (int step = 0; step < kSteps; ++step) store_matrices(by_rows.at(own, 0, step), rows[step]);
 }
 
+/// Which two columns' sums a lane has: this one, and the one 8 behind it.
+__device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
+
+/// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as left
+/// operands of 16 columns each, times a right operand that is 1 in the column of the result where
+/// the step's sums belong.
+template <class T>
+__device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
+  const auto by_rows = rows_first<kHeadSize>(lane);
+  float sum[2][4] = {};
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    uint32_t blocks[4];
+    load_transposed(blocks, by_rows.at(own, 0, step));
+    const uint32_t left[4] = {blocks[0], blocks[2], blocks[1], blocks[3]};
+    const uint32_t right = lane / 4 == 2 * step ? packed<T>(1.0f, 1.0f) : 0u;
+    multiply_add<T>(sum[step % 2], left, right, right);
+  }
+  sums.x += sum[0][0] + sum[1][0];
+  sums.y += sum[0][2] + sum[1][2];
+}
+
 /// Writes a warp's rows, times `factor`, to rows [first, first + 16) of `to` below `length`, by way
-/// of 2,048 bytes of shared memory that are the warp's own.
+/// of 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums of
+/// their columns, of the values as they are stored; rows from `length` on are 0.
 template <class T>
 __device__ __forceinline__ void write_rows(const float (&sum)[32], float factor, unsigned char* own,
-                                           T* to, int64_t stride, int first, int length, int lane) {
+                                           T* to, int64_t stride, int first, int length, int lane,
+                                           float2* sums) {
   uint32_t rows[kSteps][4];
   pack<T>(rows, sum, factor);
   __syncwarp();
@@ -109,6 +133,7 @@ __device__ __forceinline__ void write_rows(const float (&sum)[32], float factor,
           *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
     }
   }
+  if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
   __syncwarp();
 }
 
@@ -142,6 +167,7 @@ class Consumer {
           watch_queries(tiles);
         }
       }
+      if (params_.column_sums != nullptr) store_column_sums();
       arrive(shared_.released[slot_]);
     }
   }
@@ -176,6 +202,30 @@ class Consumer {
   }
   __device__ __forceinline__ int64_t gradient_stride() const {
     return int64_t{3} * params_.batch.heads * kHeadSize;
+  }
+
+  /// Of part `part`, of this warp; null when nobody wants them.
+  __device__ __forceinline__ float2* column_sums(int part) {
+    if (params_.column_sums == nullptr) return nullptr;
+    return shared_.column_sums[warpgroup_][part][warp_];
+  }
+  /// The sums of the warpgroup's warps go out, and begin again at 0.
+  __device__ __forceinline__ void store_column_sums() {
+    sync_warpgroup();  // all have added
+    if (warp_ >= kParts) return;
+    float2 total = {};
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) {
+      float2& of_warp = shared_.column_sums[warpgroup_][warp_][warp][lane_];
+      total.x += of_warp.x;
+      total.y += of_warp.y;
+      of_warp = {};  // added to behind another barrier of the warpgroup
+    }
+    const int64_t row = (int64_t{item().seq} * kConsumers + warpgroup_) * kParts + warp_;
+    float* to = params_.column_sums + (row * params_.batch.heads + item().head) * kHeadSize +
+                column_of_lane(lane_);
+    to[0] = total.x;
+    to[8] = total.y;
   }
 
   /// Without keys of its own.
@@ -289,9 +339,9 @@ class Consumer {
     unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
     const int first_row = key_tile * kTileRows + warp_ * kWarpRows;
     write_rows(dkey, params_.scale / params_.dropout.keep, own, gradient(1), gradient_stride(),
-               first_row, item().length, lane_);
+               first_row, item().length, lane_, column_sums(1));
     write_rows(dvalue, 1.0f / params_.dropout.keep, own, gradient(2), gradient_stride(), first_row,
-               item().length, lane_);
+               item().length, lane_, column_sums(2));
   }
 
   /// Scores become probabilities, negative where they are dropped; kept: the others, packed.
@@ -373,7 +423,7 @@ class Consumer {
     if (is_last) {
       write_rows(sum, params_.scale / params_.dropout.keep, reinterpret_cast<unsigned char*>(&own),
                  gradient(0), gradient_stride(), tile * kTileRows + warp_ * kWarpRows,
-                 item().length, lane_);
+                 item().length, lane_, column_sums(0));
       return;
     }
 #pragma unroll
@@ -424,6 +474,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   // The same in all lanes, and known to be so.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
   if (threadIdx.x == 0) init_barriers(shared);
+  for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
+       i += kThreads) {
+    (&shared.column_sums[0][0][0][0])[i] = {};
+  }
   shared.order.sort(of.params.batch, reinterpret_cast<uint8_t*>(shared.dquery));
   __syncthreads();
   if (warp >= kConsumers * kWarps) {
@@ -434,6 +488,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     } else {
       prepare_statistics<T>(of, shared, role - 1, lane);
       clear_padding(of, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
+      clear_empty(of, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
     }
   } else {
     take_registers<kConsumerRegisters>();

@@ -18,8 +18,11 @@ inline constexpr int kTileBytes = kTileRows * kRowBytes;
 inline constexpr int kSteps = kHeadSize / 16;  // of a product over 64 inner indices
 inline constexpr int kWarpRows = 16;           // of an accumulator
 
+inline constexpr int kParts = 3;  // of dqkv: dQ, dK, dV
+
 inline constexpr int kConsumers = 2;  // warpgroups that compute, a tile of keys each
-inline constexpr int kWarps = 4;      // of a warpgroup
+static_assert(kConsumers == kColumnSumsOfSeq);
+inline constexpr int kWarps = 4;  // of a warpgroup
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kStages = 2;     // tiles of queries in shared memory
 inline constexpr int kSlots = 2;      // items whose statistics are there
@@ -52,6 +55,8 @@ struct alignas(1024) Shared {
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
   Statistics statistics[kSlots][kMostTiles * kTileRows];
+  // Of the rows of dQ, dK, dV that a warp has written for the item; see columns_of_lane().
+  float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kSlots];
   WorkOrder order;
   uint64_t keys_full;

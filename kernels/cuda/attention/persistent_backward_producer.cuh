@@ -168,4 +168,17 @@ __device__ __forceinline__ void clear_padding(const Arguments& of, int thread, i
   }
 }
 
+/// Zeroes the column sums of sequences without tokens: they are no items.
+__device__ __forceinline__ void clear_empty(const Arguments& of, int thread, int threads) {
+  if (of.params.column_sums == nullptr) return;
+  const AttentionBatch& batch = of.params.batch;
+  const int sums = kConsumers * kParts * batch.heads * kHeadSize;
+  for (int seq = static_cast<int>(blockIdx.x); seq < batch.seqs;
+       seq += static_cast<int>(gridDim.x)) {
+    if (batch.cu_seqlens[seq + 1] > batch.cu_seqlens[seq]) continue;
+    float* const to = of.params.column_sums + int64_t{seq} * sums;
+    for (int i = thread; i < sums; i += threads) to[i] = 0.0f;
+  }
+}
+
 }  // namespace bertha::backward

@@ -19,7 +19,7 @@ struct alignas(16) AttentionItem {
   int begin = 0;   // token
   int length = 0;  // tokens
   int head = 0;
-  int unused = 0;
+  int seq = 0;
 
   __device__ __forceinline__ int tiles() const { return (length + kTileRows - 1) / kTileRows; }
 };
@@ -56,7 +56,8 @@ struct WorkOrder {
     const int begin = batch.cu_seqlens[seq];
     return {.begin = begin,
             .length = batch.cu_seqlens[seq + 1] - begin,
-            .head = index - place * batch.heads};
+            .head = index - place * batch.heads,
+            .seq = seq};
   }
 };
 
