@@ -16,15 +16,21 @@
 // dQ of all tiles stays in shared memory as f32 from one block of keys to the next, laid out by the
 // threads that add to it; with the last block it goes out.
 //
-// Shared    224 KiB: dQ 128 | K, V of a block 32 | 2 stages of Q, dO, mask words 34 | dS 16 |
-//           2 slots of statistics 8 | list of sequences 2, items, barriers
+// Column sums of dqkv, where they are wanted: a warp that has put 16 finished rows into shared memory
+// multiplies them by ones there, mma.sync, and adds to what it has of the item; at the item's end
+// each warpgroup leaves one row of sums. Which block has which item does not matter for them.
+//
+// Shared    227 KiB, all there is: dQ 128 | K, V of a block 32 | 2 stages of Q, dO, mask words 34 |
+//           dS 16 | 2 slots of statistics 8 | column sums 6 | list of sequences 2, items, barriers
 // Registers of 224 a consumer thread: dK 32, dV 32, K and V as left operands 32, S or P 32, dP 32,
 //           packed P 16 at the widest place; later dQ 32 in place of P and dP. The others get 56.
 //           The sum is that of 384 threads at 168, what the kernel starts with.
 //           ptxas keeps to such budgets only while the roles are one if/else: a trap in a loop that
 //           waits makes it fall back to 168, spill and serialize the products.
 //
-// Barriers  (mbarriers; "full" by the copy engine, "empty" by the 8 consumer warps)
+// Barriers  (mbarriers; "full" by the copy engine, "empty" by all threads of the consumers). Each
+//           thread arrives for itself: as fast as one for its warp behind a __syncwarp, and
+//           racecheck of compute-sanitizer sees what it orders.
 //   keys_full, keys_empty              K and V of a block of keys
 //   stage_full[2], stage_empty[2]      Q, dO, mask words of a tile
 //   announced[2], released[2]          an item and its statistics, in two slots by turns
@@ -47,6 +53,8 @@
 //             Wikipedia, 96                 308 (477, 685)      327 (570, 760)
 //             48 x 512                      348 (570, 685)      370 (683, 764)
 //             192 x 128                     150 (229, 351)      157 (274, 371)
+//           Wikipedia with column sums: 3 more, and 6 for the kernel that adds them up; a pass over
+//           dqkv takes 45 (2026-11-22).
 // Tried     at Wikipedia with dropout: K and V as left operands from shared memory 4 us more. dK
 //           before dS is stored 4 more. Adding to dQ a tile later, beside the products of the next
 //           scores: 1 less with V from shared memory, which its registers want. Starting the next
@@ -168,7 +176,7 @@ class Consumer {
         }
       }
       if (params_.column_sums != nullptr) store_column_sums();
-      arrive(shared_.released[slot_]);
+      barrier_arrive(at(shared_.released[slot_]));
     }
   }
 
@@ -176,11 +184,6 @@ class Consumer {
   // Read again where it is needed: registers are scarce.
   __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
 
-  /// Once for the warp.
-  __device__ __forceinline__ void arrive(const uint64_t& barrier) {
-    __syncwarp();
-    if (lane_ == 0) barrier_arrive(at(barrier));
-  }
   __device__ __forceinline__ void sync_warpgroup() {
     barrier_of_threads(kOfWarpgroup + warpgroup_, kWarpgroupThreads);
   }
@@ -192,7 +195,9 @@ class Consumer {
     const int behind = warpgroup_ == 0 ? 1 : 0;
     barrier_wait(at(shared_.added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
   }
-  __device__ __forceinline__ void give_turn() { arrive(shared_.added[warpgroup_][warp_]); }
+  __device__ __forceinline__ void give_turn() {
+    barrier_arrive(at(shared_.added[warpgroup_][warp_]));
+  }
 
   /// Part `part` of dqkv, at the first token of the item.
   __device__ __forceinline__ T* gradient(int part) const {
@@ -232,12 +237,12 @@ class Consumer {
   __device__ __forceinline__ void watch_queries(int tiles) {
     for (int tile = 0; tile < tiles; ++tile) {
       wait_for_stage();
-      arrive(shared_.stage_empty[stages_ % kStages]);
+      barrier_arrive(at(shared_.stage_empty[stages_ % kStages]));
       wait_for_turn();
       give_turn();
       ++stages_;
     }
-    arrive(shared_.keys_empty);
+    barrier_arrive(at(shared_.keys_empty));
   }
 
   /// All queries against a tile of keys.
@@ -328,13 +333,13 @@ class Consumer {
       hold_registers(dquery);
       hold_registers(dkey);
       hold_registers(dvalue);
-      arrive(shared_.stage_empty[stage]);
+      barrier_arrive(at(shared_.stage_empty[stage]));
       wait_for_turn();
       add_queries(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
       give_turn();
       ++stages_;
     }
-    arrive(shared_.keys_empty);
+    barrier_arrive(at(shared_.keys_empty));
     sync_warpgroup();  // nobody reads dS any more
     unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
     const int first_row = key_tile * kTileRows + warp_ * kWarpRows;
@@ -447,20 +452,21 @@ class Consumer {
 };
 
 __device__ __forceinline__ void init_barriers(Shared& shared) {
-  constexpr int kConsumerWarps = kConsumers * kWarps;
+  constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
   barrier_init(at(shared.keys_full), 1);
-  barrier_init(at(shared.keys_empty), kConsumerWarps);
+  barrier_init(at(shared.keys_empty), kConsumerThreads);
   for (int i = 0; i < kStages; ++i) {
     barrier_init(at(shared.stage_full[i]), 1);
-    barrier_init(at(shared.stage_empty[i]), kConsumerWarps);
+    barrier_init(at(shared.stage_empty[i]), kConsumerThreads);
   }
   for (int i = 0; i < kSlots; ++i) {
     barrier_init(at(shared.announced[i]), 1);
-    barrier_init(at(shared.released[i]), kConsumerWarps);
-    for (const uint64_t& tile : shared.statistics_full[i]) barrier_init(at(tile), kGroupsOfTile);
+    barrier_init(at(shared.released[i]), kConsumerThreads);
+    for (const uint64_t& tile : shared.statistics_full[i])
+      barrier_init(at(tile), kGroupsOfTile * kWarpThreads);
   }
   for (const auto& warpgroup : shared.added) {
-    for (const uint64_t& warp : warpgroup) barrier_init(at(warp), 1);
+    for (const uint64_t& warp : warpgroup) barrier_init(at(warp), kWarpThreads);
   }
   fence_barrier_init();
 }

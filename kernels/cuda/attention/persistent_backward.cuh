@@ -55,7 +55,7 @@ struct alignas(1024) Shared {
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
   Statistics statistics[kSlots][kMostTiles * kTileRows];
-  // Of the rows of dQ, dK, dV that a warp has written for the item; see columns_of_lane().
+  // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kSlots];
   WorkOrder order;

@@ -151,8 +151,7 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& of, Shared& 
       if (group < groups) {
         write_statistics<T>(of.params, item, group * kGroupRows, shared.statistics[slot], lane);
       }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
+      barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
     }
   }
 }
