@@ -1,0 +1,388 @@
+#pragma once
+
+// The warpgroups of persistent_backward.cu that compute.
+
+#include "kernels/cuda/attention/dropout.cuh"
+#include "kernels/cuda/attention/persistent_backward.cuh"
+
+namespace bertha::backward {
+
+// Named barriers: this plus the warpgroup.
+inline constexpr int kOfWarpgroup = 1;
+
+/// A warp's rows of an accumulator, times `factor`, as left operands of 16 columns each.
+template <class T>
+__device__ __forceinline__ void pack(uint32_t (&left)[kSteps][4], const float (&sum)[32],
+                                     float factor) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = &sum[8 * step + 2 * i];
+      left[step][i] = packed<T>(pair[0] * factor, pair[1] * factor);
+    }
+  }
+}
+
+/// Writes a warp's rows to `own`, 16 rows of a swizzled tile in shared memory.
+__device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[kSteps][4],
+                                           int lane) {
+  const auto by_rows = rows_first<kHeadSize>(lane);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) store_matrices(by_rows.at(own, 0, step), rows[step]);
+}
+
+/// Which two columns' sums a lane has: this one, and the one 8 behind it.
+__device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
+
+/// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as left
+/// operands of 16 columns each, times a right operand that is 1 in the column of the result where
+/// the step's sums belong.
+template <class T>
+__device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
+  const auto by_rows = rows_first<kHeadSize>(lane);
+  float sum[2][4] = {};
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    uint32_t blocks[4];
+    load_transposed(blocks, by_rows.at(own, 0, step));
+    const uint32_t left[4] = {blocks[0], blocks[2], blocks[1], blocks[3]};
+    const uint32_t right = lane / 4 == 2 * step ? packed<T>(1.0f, 1.0f) : 0u;
+    multiply_add<T>(sum[step % 2], left, right, right);
+  }
+  sums.x += sum[0][0] + sum[1][0];
+  sums.y += sum[0][2] + sum[1][2];
+}
+
+/// Writes a warp's rows, times `factor`, to rows [first, first + 16) of `to` below `length`, by way
+/// of 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums of
+/// their columns, of the values as they are stored; rows from `length` on are 0.
+template <class T>
+__device__ __forceinline__ void write_rows(const float (&sum)[32], float factor, unsigned char* own,
+                                           T* to, int64_t stride, int first, int length, int lane,
+                                           float2* sums) {
+  uint32_t rows[kSteps][4];
+  pack<T>(rows, sum, factor);
+  __syncwarp();
+  store_rows(shared_address(own), rows, lane);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWarpRows / 4; ++i) {
+    const int row = 4 * i + lane / 8;
+    const int chunk = lane % 8;
+    if (first + row < length) {
+      *reinterpret_cast<uint4*>(to + (first + row) * stride + chunk * 8) =
+          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
+    }
+  }
+  if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
+  __syncwarp();
+}
+
+/// One of the two warpgroups that compute.
+template <class T, bool kDropout>
+class Consumer {
+ public:
+  __device__ __forceinline__ Consumer(const Arguments& of, Shared& shared, int warpgroup, int warp,
+                                      int lane)
+      : params_(of.params),
+        shared_(shared),
+        warpgroup_(warpgroup),
+        warp_(warp),
+        lane_(lane),
+        scale_(of.params.scale * kLog2E),
+        mask_shift_(31 - (warp % 2 * kWarpRows + 8 + lane / 4)) {}
+
+  __device__ __forceinline__ void run() {
+    for (int count = 0;; ++count) {
+      slot_ = count % kSlots;
+      slot_parity_ = parity_of(count, kSlots);
+      barrier_wait(at(shared_.announced[slot_]), slot_parity_);
+      const int tiles = item().tiles();
+      if (tiles == 0) return;
+      for (int first = 0; first < tiles; first += kConsumers) {
+        barrier_wait(at(shared_.keys_full), parity_of(key_blocks_, 1));
+        ++key_blocks_;
+        if (first + warpgroup_ < tiles) {
+          walk_queries(first + warpgroup_, tiles);
+        } else {
+          watch_queries(tiles);
+        }
+      }
+      if (params_.column_sums != nullptr) store_column_sums();
+      barrier_arrive(at(shared_.released[slot_]));
+    }
+  }
+
+ private:
+  // Read again where it is needed: registers are scarce.
+  __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
+
+  __device__ __forceinline__ void sync_warpgroup() {
+    barrier_of_threads(kOfWarpgroup + warpgroup_, kWarpgroupThreads);
+  }
+  __device__ __forceinline__ void wait_for_stage() {
+    barrier_wait(at(shared_.stage_full[stages_ % kStages]), parity_of(stages_, kStages));
+  }
+  /// The warpgroups add to a tile of dQ by turns: 0, then 1.
+  __device__ __forceinline__ void wait_for_turn() {
+    const int behind = warpgroup_ == 0 ? 1 : 0;
+    barrier_wait(at(shared_.added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
+  }
+  __device__ __forceinline__ void give_turn() {
+    barrier_arrive(at(shared_.added[warpgroup_][warp_]));
+  }
+
+  /// Part `part` of dqkv, at the first token of the item.
+  __device__ __forceinline__ T* gradient(int part) const {
+    const int64_t row = item().begin;
+    return static_cast<T*>(params_.dqkv) +
+           ((3 * row + part) * params_.batch.heads + item().head) * kHeadSize;
+  }
+  __device__ __forceinline__ int64_t gradient_stride() const {
+    return int64_t{3} * params_.batch.heads * kHeadSize;
+  }
+
+  /// Of part `part`, of this warp; null when nobody wants them.
+  __device__ __forceinline__ float2* column_sums(int part) {
+    if (params_.column_sums == nullptr) return nullptr;
+    return shared_.column_sums[warpgroup_][part][warp_];
+  }
+  /// The sums of the warpgroup's warps go out, and begin again at 0.
+  __device__ __forceinline__ void store_column_sums() {
+    sync_warpgroup();  // all have added
+    if (warp_ >= kParts) return;
+    float2 total = {};
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) {
+      float2& of_warp = shared_.column_sums[warpgroup_][warp_][warp][lane_];
+      total.x += of_warp.x;
+      total.y += of_warp.y;
+      of_warp = {};  // added to behind another barrier of the warpgroup
+    }
+    const int64_t row = (int64_t{item().seq} * kConsumers + warpgroup_) * kParts + warp_;
+    float* to = params_.column_sums + (row * params_.batch.heads + item().head) * kHeadSize +
+                column_of_lane(lane_);
+    to[0] = total.x;
+    to[8] = total.y;
+  }
+
+  /// Without keys of its own.
+  __device__ __forceinline__ void watch_queries(int tiles) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait_for_stage();
+      barrier_arrive(at(shared_.stage_empty[stages_ % kStages]));
+      wait_for_turn();
+      give_turn();
+      ++stages_;
+    }
+    barrier_arrive(at(shared_.keys_empty));
+  }
+
+  /// All queries against a tile of keys.
+  __device__ __forceinline__ void walk_queries(int key_tile, int tiles) {
+    const uint32_t keys = at(shared_.keys[warpgroup_]);
+    const uint32_t dscore_tile = at(shared_.dscores[warpgroup_]);
+    const int keys_left = item().length - key_tile * kTileRows;
+    constexpr Inner kColumns = Inner::kColumns;
+    constexpr Inner kRows = Inner::kRows;
+    const uint64_t dscore_rows = wgmma_tile<kRows>(dscore_tile, 0);
+    const uint64_t key_tile_rows = wgmma_tile<kRows>(keys, 0);
+    float dkey[32] = {};    // of keep / scale * dS^T Q
+    float dvalue[32] = {};  // of keep * P^T dO
+    uint32_t key_rows[kSteps][4];
+    uint32_t value_rows[kSteps][4];
+    const auto by_rows = rows_first<kHeadSize>(lane_);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      load_matrices(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
+      load_matrices(value_rows[step],
+                    by_rows.at(at(shared_.values[warpgroup_]), warp_ * kWarpRows, step));
+    }
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int stage = stages_ % kStages;
+      const uint32_t queries = at(shared_.stage[stage].query);
+      const uint32_t douts = at(shared_.stage[stage].dout);
+      const uint64_t query_columns = wgmma_tile<kColumns>(queries, 0);
+      const uint64_t query_rows = wgmma_tile<kRows>(queries, 0);
+      const uint64_t dout_columns = wgmma_tile<kColumns>(douts, 0);
+      const uint64_t dout_rows = wgmma_tile<kRows>(douts, 0);
+      wait_for_stage();
+      // Later blocks of keys find all there.
+      if (key_tile < kConsumers) {
+        barrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
+      }
+      float scores[32];
+      float slopes[32];  // of the kept probabilities, then of the scores
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kColumns>(scores, key_rows[step],
+                                    wgmma_step<kColumns>(query_columns, step), step > 0);
+      }
+      wgmma_commit();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step],
+                                    wgmma_step<kColumns>(dout_columns, step), step > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      hold_registers(scores);
+
+      uint32_t kept[kSteps][4];
+      exponentiate(scores, kept, tile, stage, keys_left);
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_rows, step), 1);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      hold_registers(slopes);
+
+      differentiate(slopes, scores, tile);
+      uint32_t dscores[kSteps][4];
+      pack<T>(dscores, slopes, 1.0f);
+      sync_warpgroup();  // nobody reads the dS of the tile before any more
+      store_rows(dscore_tile + warp_ * kWarpRows * kRowBytes, dscores, lane_);
+      fence_proxy_async();
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_rows, step), 1);
+      }
+      wgmma_commit();
+      sync_warpgroup();  // dS is there
+      float dquery[32];
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        wgmma_64x64x16<T, kRows, kRows>(dquery, wgmma_step<kRows>(dscore_rows, step),
+                                        wgmma_step<kRows>(key_tile_rows, step), step > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      hold_registers(dquery);
+      hold_registers(dkey);
+      hold_registers(dvalue);
+      barrier_arrive(at(shared_.stage_empty[stage]));
+      wait_for_turn();
+      add_queries(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
+      give_turn();
+      ++stages_;
+    }
+    barrier_arrive(at(shared_.keys_empty));
+    sync_warpgroup();  // nobody reads dS any more
+    unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
+    const int first_row = key_tile * kTileRows + warp_ * kWarpRows;
+    write_rows(dkey, params_.scale / params_.dropout.keep, own, gradient(1), gradient_stride(),
+               first_row, item().length, lane_, column_sums(1));
+    write_rows(dvalue, 1.0f / params_.dropout.keep, own, gradient(2), gradient_stride(), first_row,
+               item().length, lane_, column_sums(2));
+  }
+
+  /// Scores become probabilities, negative where they are dropped; kept: the others, packed.
+  __device__ __forceinline__ void exponentiate(float (&scores)[32], uint32_t (&kept)[kSteps][4],
+                                               int tile, int stage, int keys_left) {
+    if (keys_left < kTileRows) {
+      const int row = warp_ * kWarpRows + lane_ / 4;
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        if (row + i / 2 % 2 * 8 >= keys_left) scores[i] = -kInfinity;
+      }
+    }
+    const int query = lane_ % 4 * 2;
+    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + query];
+    const uint32_t* mask = &shared_.mask[stage][query][2 * warpgroup_ + warp_ / 2];
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
+      uint32_t words[2][2];  // [query][key], the decision in the highest bit
+      if constexpr (kDropout) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          words[i][1] = mask[(8 * column + i) * kMaskWords] << mask_shift_;
+          words[i][0] = words[i][1] << 8;
+        }
+      }
+      float positive[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& p = scores[4 * column + i];
+        p = exp2_approximate(p * scale_ - (i % 2 == 0 ? two.x : two.z));
+        positive[i] = p;
+        if constexpr (kDropout) {
+          constexpr uint32_t kSign = 0x80000000u;
+          p = __uint_as_float(logic_of_three<0xAE>(words[i % 2][i / 2], kSign, __float_as_uint(p)));
+          positive[i] = fmaxf(p, 0.0f);
+        }
+      }
+      kept[column / 2][column % 2 * 2] = packed<T>(positive[0], positive[1]);
+      kept[column / 2][column % 2 * 2 + 1] = packed<T>(positive[2], positive[3]);
+    }
+  }
+
+  /// Slopes of kept probabilities become those of the scores: P (mask dP - delta).
+  __device__ __forceinline__ void differentiate(float (&slopes)[32], const float (&signed_p)[32],
+                                                int tile) {
+    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + lane_ % 4 * 2];
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float p = signed_p[4 * column + i];
+        float& slope = slopes[4 * column + i];
+        const float delta = i % 2 == 0 ? two.y : two.w;
+        if constexpr (kDropout) {
+          slope = fmaxf(p, 0.0f) * slope - fabsf(p) * delta;
+        } else {
+          slope = p * (slope - delta);
+        }
+      }
+    }
+  }
+
+  /// Adds to a tile of dQ what the tile of keys gives; with the last keys it goes out.
+  __device__ __forceinline__ void add_queries(float (&sum)[32], int tile, bool is_first,
+                                              bool is_last) {
+    float4(&own)[8][kWarpThreads] = shared_.dquery[tile][warp_];
+    if (!is_first) {
+#pragma unroll
+      for (int column = 0; column < 8; ++column) {
+        const float4 before = own[column][lane_];
+        sum[4 * column] += before.x;
+        sum[4 * column + 1] += before.y;
+        sum[4 * column + 2] += before.z;
+        sum[4 * column + 3] += before.w;
+      }
+    }
+    if (is_last) {
+      write_rows(sum, params_.scale / params_.dropout.keep, reinterpret_cast<unsigned char*>(&own),
+                 gradient(0), gradient_stride(), tile * kTileRows + warp_ * kWarpRows,
+                 item().length, lane_, column_sums(0));
+      return;
+    }
+#pragma unroll
+    for (int column = 0; column < 8; ++column) {
+      own[column][lane_] = {sum[4 * column], sum[4 * column + 1], sum[4 * column + 2],
+                            sum[4 * column + 3]};
+    }
+  }
+
+  const AttentionBwdParams& params_;
+  Shared& shared_;
+  int warpgroup_;
+  int warp_;  // of the warpgroup
+  int lane_;
+  float scale_;     // of exp2
+  int mask_shift_;  // of the lane's second key to the highest bit of a mask word
+  int slot_ = 0;    // of the item
+  uint32_t slot_parity_ = 0;
+  int stages_ = 0;      // so far
+  int key_blocks_ = 0;  // so far
+};
+
+}  // namespace bertha::backward
