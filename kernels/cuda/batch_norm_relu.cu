@@ -108,13 +108,15 @@ struct ForwardMap {
   }
 };
 
-template <class T>
+template <class T, bool kAdds>
 struct ForwardTile {
   using Element = T;
   using Sums = MomentSums<T>;
   using Finish = MomentFinish<T>;
   using Map = ForwardMap<T>;
   static constexpr int kKept = 1;  // x
+  // The addend comes from far away: twice as many of it are on their way.
+  static constexpr int kMapInFlight = kAdds ? 2 * Map::kInFlight : Map::kInFlight;
 
   Sums sums;
   Finish finish;
@@ -125,7 +127,7 @@ struct ForwardTile {
   }
   __device__ typename Map::Operands restored(const T* from, int64_t, int64_t at) const {
     typename Map::Operands in{load_octet(from), {}};
-    if (map.addend != nullptr) in.addend = load_octet(map.addend + at);
+    if constexpr (kAdds) in.addend = load_octet(map.addend + at);
     return in;
   }
 };
@@ -181,6 +183,7 @@ struct BackwardTile {
   using Finish = GradientFinish;
   using Map = BackwardMap<T, NormStatistics::kBatch>;
   static constexpr int kKept = 2;  // g, x
+  static constexpr int kMapInFlight = Map::kInFlight;
 
   Sums sums;
   Finish finish;
@@ -248,7 +251,11 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
     BERTHA_CUDA_CHECK(cudaGetLastError());
   } else if (const auto tiles = plan_channel_tiles(
                  context, extents, kOctet * static_cast<int64_t>(sizeof(T)), aligned)) {
-    launch_channel_tiles(context, ForwardTile<T>{moments, finish, map}, extents, *tiles);
+    if (map.addend != nullptr) {
+      launch_channel_tiles(context, ForwardTile<T, true>{moments, finish, map}, extents, *tiles);
+    } else {
+      launch_channel_tiles(context, ForwardTile<T, false>{moments, finish, map}, extents, *tiles);
+    }
     return;
   } else {
     const bool x_aligned = is_aligned({map.x});

@@ -11,9 +11,10 @@ namespace bertha {
 // channel, in f32. That element is one of those it sums, so its distance to their mean is at most
 // the root of their squared deviations, and the sum of squares grows by a factor of at most 1 + the
 // elements of a thread (some hundred) over what a mean known beforehand would give, whatever the
-// values are. (Where a thread begins behind the end of a ragged plane, the plane's last element
-// takes that place, for one thread per plane.) Threads are merged in f64 around the channel's first
-// element.
+// values are. In tiles of columns the threads of a warp that share a channel sum differences to the
+// first element of all of them, which is the same for some hundred elements. (Where a thread begins
+// behind the end of a ragged plane, the plane's last element takes that place, for one thread per
+// plane.) Threads are merged in f64 around the channel's first element.
 
 /// Sums of x - r and of their squares, r being the channel's first element.
 template <class T>

@@ -165,10 +165,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
     }
     float of_thread[kQuantities];
 #pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      of_thread[q] = ((sums[q][0] + sums[q][1]) + (sums[q][2] + sums[q][3])) +
-                     ((sums[q][4] + sums[q][5]) + (sums[q][6] + sums[q][7]));
-    }
+    for (int q = 0; q < kQuantities; ++q) of_thread[q] = octet_sum(sums[q]);
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
       const Sum total =

@@ -28,14 +28,14 @@ namespace bertha {
 //   finish                             as in channel_finish.cuh
 //   keep(operands of sums, to, stride) keeps octets at `to`, `stride` elements apart
 //   restored(from, stride, element)    operands of map, loading those that were not kept
-//   map                                as in channel_map.cuh; unused where kKept is 0
+//   map, kMapInFlight                  as in channel_map.cuh; unused where kKept is 0
 // and is passed to the kernel by value.
 
 /// Where a thread is in its tile.
 struct TilePlace {
-  int64_t place;
-  int64_t slot;  // within the row
-  int64_t element;
+  int place;
+  int slot;  // within the row
+  int element;
 
   __device__ __forceinline__ void advance(const ChannelTiles& tiles) {
     place += tiles.turn;
@@ -80,6 +80,7 @@ struct TileSums {
   static constexpr bool kTwo = kChannels == OctetChannels::kTwo;
 
   Sum of_block[kQuantities][kMostTileChannels];
+  Sum of_warps[kTwo ? kQuantities : 1][kTwo ? kWarps : 1];
   union {
     Sum of_warp[kWarps][kQuantities][kTwo ? 1 : kMostTileChannels];
     Sum of_thread[kTwo ? kQuantities : 1][2][kTwo ? kThreads : 1];
@@ -91,7 +92,7 @@ struct TileSums {
 template <int kThreads, OctetChannels kChannels, class Sums>
 __device__ __forceinline__ void sum_block(
     const Sums& policy, const float (&sums)[Sums::kQuantities][kOctet],
-    const float (&constants)[kOctet], const LaneChannels<kChannels>& lanes, int64_t octets,
+    const float (&constants)[kOctet], const LaneChannels<kChannels>& lanes, int octets,
     int64_t first_channel, const ChannelExtents& extents, const ChannelTiles& tiles,
     TileSums<kChannels, typename Sums::Sum, Sums::kQuantities, kThreads>& shared) {
   using Sum = typename Sums::Sum;
@@ -103,10 +104,7 @@ __device__ __forceinline__ void sum_block(
   if constexpr (kChannels == OctetChannels::kSame) {
     float of_thread[kQuantities];
 #pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      of_thread[q] = ((sums[q][0] + sums[q][1]) + (sums[q][2] + sums[q][3])) +
-                     ((sums[q][4] + sums[q][5]) + (sums[q][6] + sums[q][7]));
-    }
+    for (int q = 0; q < kQuantities; ++q) of_thread[q] = octet_sum(sums[q]);
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
       Sum total{0};
@@ -117,23 +115,52 @@ __device__ __forceinline__ void sum_block(
       if (thread == 0) shared.of_block[q][0] = total;
     }
   } else if constexpr (kChannels == OctetChannels::kNeighbours) {
-    // A power of two of neighbouring threads share a row; those of one column add up.
-    const int width = static_cast<int>(tiles.width);
+    // A power of two of neighbouring threads share a row. Those of one column measure from the same
+    // constant; two steps over them hand each thread two of its eight channels.
+    static_assert(kQuantities == 2);
+    const int width = tiles.width;
+    float values[kOctet * kQuantities];
 #pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
+    for (int i = 0; i < kOctet; ++i) {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        float of_thread[kQuantities];
+      for (int q = 0; q < kQuantities; ++q) values[i * kQuantities + q] = sums[q][i];
+    }
+    int step = kWarpThreads / 2;
 #pragma unroll
-        for (int other = 0; other < kQuantities; ++other) of_thread[other] = sums[other][i];
-        Sum total{0};
-        if (octets > 0) {
-          total = policy.total(q, of_thread, octets, constants[i], first_channel + lanes.of(i));
-        }
-        for (int step = kWarpThreads / 2; step >= width; step /= 2) {
-          total += __shfl_xor_sync(kFullWarp, total, step);
-        }
-        if (lane < width) shared.of_warp[warp][q][lane * kOctet + i] = total;
+    for (int carried = kOctet * kQuantities / 2; carried >= 2 * kQuantities; carried /= 2) {
+      const bool upper = (lane & step) != 0;
+#pragma unroll
+      for (int i = 0; i < carried; ++i) {
+        const float given = upper ? values[i] : values[i + carried];
+        const float own = upper ? values[i + carried] : values[i];
+        values[i] = own + __shfl_xor_sync(kFullWarp, given, step);
+      }
+      octets += __shfl_xor_sync(kFullWarp, octets, step);
+      step /= 2;
+    }
+    for (; step >= width; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < 2 * kQuantities; ++i) {
+        values[i] += __shfl_xor_sync(kFullWarp, values[i], step);
+      }
+      octets += __shfl_xor_sync(kFullWarp, octets, step);
+    }
+    const int pair = lane / 8 * 2;  // the first of the thread's two channels
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float constant = constants[i];
+#pragma unroll
+      for (int other = 2; other < kOctet; other += 2) {
+        if (pair == other) constant = constants[other + i];
+      }
+      const float of_thread[kQuantities] = {values[i * kQuantities], values[i * kQuantities + 1]};
+      if (lane % 8 >= width) continue;
+      const int channel = lane % 8 * kOctet + pair + i;
+#pragma unroll
+      for (int q = 0; q < kQuantities; ++q) {
+        shared.of_warp[warp][q][channel] =
+            octets > 0 ? policy.total(q, of_thread, octets, constant, first_channel + channel)
+                       : Sum{0};
       }
     }
     __syncthreads();
@@ -170,15 +197,18 @@ __device__ __forceinline__ void sum_block(
       }
     }
     __syncthreads();
-    // A warp per channel: all places of its slots.
+    // As many warps to a channel as there are, each for some places of its slots.
     const int inner = static_cast<int>(extents.inner);
-    const int width = static_cast<int>(tiles.width);
-    const int rows = static_cast<int>(tiles.turn) / width;
-    for (int channel = warp; channel < tiles.channels; channel += kWarps) {
+    const int width = tiles.width;
+    const int rows = tiles.turn / width;
+    const int beside = kWarps / tiles.channels;
+    const int channel = warp / beside;
+    if (channel < tiles.channels) {
       const int first_slot = channel * inner / kOctet;
       const int slots = (channel * inner + inner - 1) / kOctet - first_slot + 1;
       Sum total[kQuantities] = {};
-      for (int i = lane; i < slots * rows; i += kWarpThreads) {
+      for (int i = warp % beside * kWarpThreads + lane; i < slots * rows;
+           i += beside * kWarpThreads) {
         const int row = i / slots;
         const int slot = first_slot + (i - row * slots);
         const int part = slot * kOctet < channel * inner ? 1 : 0;
@@ -190,8 +220,16 @@ __device__ __forceinline__ void sum_block(
 #pragma unroll
       for (int q = 0; q < kQuantities; ++q) {
         total[q] = warp_sum(total[q]);
-        if (lane == 0) shared.of_block[q][channel] = total[q];
+        if (lane == 0) shared.of_warps[q][warp] = total[q];
       }
+    }
+    __syncthreads();
+    if (thread < kQuantities * tiles.channels) {
+      const int q = thread / tiles.channels;
+      const int own = thread - q * tiles.channels;
+      Sum total{0};
+      for (int w = own * beside; w < (own + 1) * beside; ++w) total += shared.of_warps[q][w];
+      shared.of_block[q][own] = total;
     }
   }
   __syncthreads();
@@ -215,21 +253,22 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
   __shared__ TileSums<kChannels, Sum, kQuantities, kThreads> shared;
   __shared__ float tables[kConstants<Finish>][kMostTileChannels];
   const int thread = static_cast<int>(threadIdx.x);
-  const auto tile = static_cast<int64_t>(blockIdx.x / static_cast<unsigned>(tiles.blocks));
+  const auto tile = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles.blocks));
   const auto rank = static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles.blocks));
-  const int64_t first_channel = tile * tiles.channels;
+  const int first_channel = tile * tiles.channels;
 
-  const int64_t begin = rank * tiles.of_block;
-  const int64_t end = begin + tiles.of_block < tiles.places ? begin + tiles.of_block : tiles.places;
+  const int begin = rank * tiles.of_block;
+  const int end = begin + tiles.of_block < tiles.places ? begin + tiles.of_block : tiles.places;
   TilePlace first;
   first.place = thread < tiles.turn && begin + thread < end ? begin + thread : end;
-  const int64_t row = first.place / tiles.width;
+  const int row = first.place / tiles.width;
   first.slot = first.place - row * tiles.width;
-  first.element = row * tiles.row_elements + first_channel * extents.inner + first.slot * kOctet;
+  first.element = row * tiles.row_elements + first_channel * static_cast<int>(extents.inner) +
+                  first.slot * kOctet;
   const LaneChannels<kChannels> lanes(first.slot, extents.inner);
   // What this thread keeps of a place that lies d places behind its first one: kept + d * kOctet.
   Element* const kept = reinterpret_cast<Element*>(kept_words) + thread * kOctet;
-  const int64_t kept_stride = tiles.of_block * kOctet;
+  const int kept_stride = tiles.of_block * kOctet;
 
   typename Finish::Inputs inputs{};
   {
@@ -244,11 +283,17 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
             policy.sums.constant(first_channel + lanes.of(i), first.element + lanes.begin(i));
       }
     }
+    if constexpr (kAcrossGrid) {  // one constant of a column for the warp: that of its first row
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        constants[i] = __shfl_sync(kFullWarp, constants[i], thread % tiles.width);
+      }
+    }
     for (TilePlace at = first; at.place < end;) {
       typename Sums::template Operands<kOctet> operands[kInFlight] = {};
       bool live[kInFlight];
-      int64_t element[kInFlight];
-      const int64_t behind = at.place - first.place;
+      int element[kInFlight];
+      const int behind = at.place - first.place;
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         live[k] = at.place < end;
@@ -282,7 +327,7 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
     }
     cooperative_groups::this_grid().sync();
     const int pair = thread % kPairs;
-    const Sum* const of_tile = partial + tile * tiles.blocks * kPairs + pair;
+    const Sum* const of_tile = partial + int64_t{tile} * tiles.blocks * kPairs + pair;
     Sum sum{0};
 #pragma unroll 4
     for (int other = thread / kPairs; other < tiles.blocks; other += kGroups) {
@@ -321,7 +366,7 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
   }
 
   if constexpr (Policy::kKept > 0) {
-    constexpr int kInFlight = Map::kInFlight;
+    constexpr int kInFlight = Policy::kMapInFlight;
     __syncthreads();
     float constants[Map::kTables][kOctet] = {};
     if (first.place < end) {
@@ -334,8 +379,8 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
     for (TilePlace at = first; at.place < end;) {
       typename Map::Operands operands[kInFlight] = {};
       bool live[kInFlight];
-      int64_t element[kInFlight];
-      const int64_t behind = at.place - first.place;
+      int element[kInFlight];
+      const int behind = at.place - first.place;
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         live[k] = at.place < end;
@@ -363,9 +408,9 @@ void launch_channel_tiles_of(CudaContext& context, const Policy& policy,
   using Sum = typename Policy::Sums::Sum;
   constexpr int64_t kPairBytes =
       Policy::Sums::kQuantities * kMostTileChannels * static_cast<int64_t>(sizeof(Sum));
-  const int64_t bytes = tiles.of_block * Policy::kKept * kOctet *
+  const int64_t bytes = int64_t{tiles.of_block} * Policy::kKept * kOctet *
                         static_cast<int64_t>(sizeof(typename Policy::Element));
-  const int64_t blocks = tiles.tiles * tiles.blocks;
+  const int64_t blocks = int64_t{tiles.tiles} * tiles.blocks;
   Sum* partial = nullptr;
   auto* const kernel = channel_tile_kernel<Policy, kChannels, kBeside>;
   allow_shared_bytes(kernel, bytes);

@@ -92,6 +92,12 @@ __device__ __forceinline__ void channel_values(const T* table, const ChannelPlac
   }
 }
 
+/// Sum of an octet's eight numbers, in pairs.
+__device__ __forceinline__ float octet_sum(const float (&values)[kOctet]) {
+  return ((values[0] + values[1]) + (values[2] + values[3])) +
+         ((values[4] + values[5]) + (values[6] + values[7]));
+}
+
 /// Which kernel; `table_aligned` says whether all tables of channels begin at multiples of 16
 /// bytes. work(std::integral_constant<OctetChannels, ..>).
 template <class Work>
