@@ -138,6 +138,16 @@ class HeldRows {
       work(p, v);
     }
   }
+  /// The largest of the thread's elements of the first input, of which NaN is none; minus infinity
+  /// where there are none.
+  __device__ __forceinline__ float largest() const {
+    uint32_t most = Raw::least_pair();
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (has(p)) most = pack(0, p).larger(most);
+    }
+    return Raw::larger_of_pair(most);
+  }
   /// work(p) for the thread's packs.
   template <class Work>
   __device__ __forceinline__ void for_own_packs(const Work& work) const {

@@ -19,6 +19,10 @@ struct RawPack {
       word[1] = words.y;
       word[2] = words.z;
       word[3] = words.w;
+    } else if constexpr (N == 4) {
+      const uint2 words = *reinterpret_cast<const uint2*>(from);
+      word[0] = words.x;
+      word[1] = words.y;
     } else if constexpr (N == 2) {
       word[0] = *reinterpret_cast<const uint32_t*>(from);
     } else {
@@ -38,6 +42,8 @@ struct RawPack {
   __device__ __forceinline__ void store(T* to) const {
     if constexpr (N == 8) {
       *reinterpret_cast<uint4*>(to) = make_uint4(word[0], word[1], word[2], word[3]);
+    } else if constexpr (N == 4) {
+      *reinterpret_cast<uint2*>(to) = make_uint2(word[0], word[1]);
     } else if constexpr (N == 2) {
       *reinterpret_cast<uint32_t*>(to) = word[0];
     } else {
@@ -62,6 +68,19 @@ struct RawPack {
       for (int i = 0; i < kWords; ++i) word[i] = pair_of(from[2 * i], from[2 * i + 1]);
     }
   }
+  /// The larger of each pair, with the pairs of `most` in a register; NaN loses.
+  __device__ __forceinline__ uint32_t larger(uint32_t most) const {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) most = larger_pair(most, word[i]);
+    return most;
+  }
+  /// Minus infinity twice, and the larger of a pair; of N == 1 the pair has one element.
+  __device__ __forceinline__ static uint32_t least_pair() {
+    return std::is_same_v<T, __nv_bfloat16> ? 0xff80ff80u : 0xfc00fc00u;
+  }
+  __device__ __forceinline__ static float larger_of_pair(uint32_t pair) {
+    return N == 1 ? half_of(pair, 0) : fmaxf(half_of(pair, 0), half_of(pair, 1));
+  }
   /// As keep_packed.
   __device__ __forceinline__ void keep() {
 #pragma unroll
@@ -69,6 +88,15 @@ struct RawPack {
   }
 
  private:
+  __device__ __forceinline__ static uint32_t larger_pair(uint32_t a, uint32_t b) {
+    uint32_t larger;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      asm("max.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+    } else {
+      asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+    }
+    return larger;
+  }
   __device__ __forceinline__ static float half_of(uint32_t bits, int high) {
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
       return __uint_as_float(high == 0 ? bits << 16 : bits & 0xffff0000u);

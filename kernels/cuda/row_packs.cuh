@@ -14,12 +14,10 @@ struct Add {
     return a + b;
   }
 };
-/// NaN as second operand loses.
+/// NaN loses.
 struct Larger {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return b > a ? b : a;
-  }
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
 /// Which elements of a pack are the row's: all, or at the edges of shifted rows some.

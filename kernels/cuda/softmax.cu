@@ -4,14 +4,15 @@
 // 2 U, with dropout 3 U and a bit per element; backward 3 U. At 3,686 x 30,522 bf16 a row stays in
 // 61 KiB of shared memory (backward 122 KiB), so that it crosses the memory bus once: 105 us
 // forward, 158 us backward. What is fused is in the Load and the Store of rows of
-// generic_rows.cuh; plain 16-bit rows that are wide, or begin between the 16-byte words of memory,
-// are those of held_rows.cuh.
+// generic_rows.cuh; plain 16-bit rows that are narrow are those of narrow_rows.cuh, and such that
+// are wide or begin between the 16-byte words of memory those of held_rows.cuh.
 //
 // Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/generic_rows.cuh"
 #include "kernels/cuda/held_softmax.cuh"
+#include "kernels/cuda/narrow_softmax.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/row_broadcast.h"
 
@@ -272,12 +273,7 @@ struct SoftmaxBackward {
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        if constexpr (kIsLog) {
-          const bool is_out = v[1][i] == minus_infinity<Number>();
-          gradient[i] = is_out ? Number(0) : scale * (v[0][i] - exponential<T>(v[1][i]) * sum[r]);
-        } else {
-          gradient[i] = scale * v[1][i] * (v[0][i] - sum[r]);
-        }
+        gradient[i] = gradient_of<T, kIsLog>(v[0][i], v[1][i], sum[r], scale);
       }
       store_lanes(dx + rows.row(r) * rows.columns() + column, gradient, lanes);
     });
@@ -286,16 +282,90 @@ struct SoftmaxBackward {
 
 // --- launchers ----------------------------------------------------------------------------------
 
+/// Widest rows that two blocks of a multiprocessor hold, in words of 4 bytes.
+constexpr int64_t kMostPairedColumns = int64_t{512} * 30 * 2;
+
 /// Whether rows of 16 bits are held: those between words, and forward wide ones, which in shared
-/// memory take an exponential more than in registers. Where one multiprocessor has registers for a
-/// row alone, shared memory is as fast; log-softmax has that exponential once anyway.
+/// memory take an exponential more than in registers. log-softmax has that exponential once anyway.
 bool holds_forward(int64_t columns, int pack, bool is_log) {
-  if (pack == 8) return !is_log && columns > 1024 && columns < 16384;
+  if (pack == 8) return !is_log && columns > 1024 && columns <= 16384;
   return columns > kFewElements * kWarpThreads &&
-         columns <= (pack == 2 ? 16384 : most_held_columns(pack));
+         columns <= (pack == 2 ? kMostPairedColumns : most_held_columns(pack));
 }
 bool holds_backward(int64_t columns, int pack) {
   return pack < 8 && columns > kFewElements * kWarpThreads && columns <= most_held_columns(pack);
+}
+
+/// Where a row would fill the registers of a multiprocessor as numbers, it stays in words, so that a
+/// second one is on its way meanwhile.
+template <class Held>
+void hold_forward(const CudaContext& context, const Held& held, int64_t rows, int64_t columns,
+                  int pack) {
+  if (pack == 2 && columns > 16384) {
+    return launch_held_rows<2, 30, Ahead::kNowhere, 512, 2>(context, held, rows, columns, 0,
+                                                            [](Held&, unsigned) {});
+  }
+  hold_rows(context, held, rows, columns, pack);
+}
+
+/// Runs an operation of narrow_softmax.cuh, where there is one for the width; address_bits as in
+/// generic_rows.cuh.
+template <class Operation>
+bool run_narrow(const CudaContext& context, const Operation& operation, int64_t rows,
+                int64_t columns, uintptr_t address_bits) {
+  if (columns > 1024) return false;
+  if (columns % 8 == 0 && address_bits % 16 == 0) {
+    if (columns <= 256) {
+      launch_narrow_rows<4, 8, 1, 2, false>(context, operation, rows, columns);
+    } else if (columns <= 512) {
+      launch_narrow_rows<32, 8, 2, 1, false>(context, operation, rows, columns);
+    } else {
+      launch_narrow_rows<32, 8, 4, 1, false>(context, operation, rows, columns);
+    }
+    return true;
+  }
+  if (columns % 4 == 0 && address_bits % 8 == 0 && columns <= 512) {
+    launch_narrow_rows<4, 4, 4, 1, false>(context, operation, rows, columns);
+    return true;
+  }
+  if (columns % 2 == 0 || address_bits % 4 != 0 || columns >= 2 * 9 * kWarpThreads) return false;
+  if (columns < 2 * 3 * kWarpThreads) {
+    launch_narrow_rows<4, 2, 3, 2, true>(context, operation, rows, columns);
+  } else if (columns < 2 * 5 * kWarpThreads) {
+    launch_narrow_rows<32, 2, 5, 1, true>(context, operation, rows, columns);
+  } else {
+    launch_narrow_rows<32, 2, 9, 1, true>(context, operation, rows, columns);
+  }
+  return true;
+}
+
+/// Plain rows of 16 bits, where they are narrow or held.
+template <class T, SoftmaxKind kKind>
+bool run_plain_forward(const CudaContext& context, const T* x, T* y, int64_t rows, int64_t columns,
+                       uintptr_t address_bits) {
+  if (run_narrow(context, NarrowSoftmax<T, kKind>{{x}, y}, rows, columns, address_bits))
+    return true;
+  const int pack = held_pack(columns, address_bits);
+  if (!holds_forward(columns, pack, kKind == SoftmaxKind::kLogSoftmax)) return false;
+  hold_forward(context, HeldSoftmax<T, kKind>(x, y), rows, columns, pack);
+  return true;
+}
+
+template <class T>
+struct GradientInputs {
+  const T* dy;
+  const T* y;
+};
+
+template <class T, SoftmaxKind kKind>
+bool run_plain_backward(const CudaContext& context, const GradientInputs<T>& in, T* dx, float scale,
+                        int64_t rows, int64_t columns, uintptr_t address_bits) {
+  const NarrowSoftmaxGradient<T, kKind> narrow{{in.dy, in.y}, dx, scale};
+  if (run_narrow(context, narrow, rows, columns, address_bits)) return true;
+  const int pack = held_pack(columns, address_bits);
+  if (!holds_backward(columns, pack)) return false;
+  hold_rows(context, HeldSoftmaxGradient<T, kKind>(in.dy, in.y, dx, scale), rows, columns, pack);
+  return true;
 }
 
 RowBroadcast broadcast_of(const View& operand, const View& x) {
@@ -352,13 +422,8 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
     const T* x = elements<T>(args.x);
     T* y = elements<T>(args.y);
     if constexpr (sizeof(T) == 2) {
-      const int pack = held_pack(columns, bits);
-      if (is_plain && holds_forward(columns, pack, is_log)) {
-        if (is_log) {
-          return hold_rows(context, HeldSoftmax<T, kLog>(x, y), rows, columns, pack);
-        }
-        return hold_rows(context, HeldSoftmax<T, kSoft>(x, y), rows, columns, pack);
-      }
+      const auto run_plain = is_log ? &run_plain_forward<T, kLog> : &run_plain_forward<T, kSoft>;
+      if (is_plain && run_plain(context, x, y, rows, columns, bits)) return;
     }
     if (is_plain && is_log) {
       launch(SoftmaxForward<T, kLog, DirectLoad<T>, DirectStore<T>>{{x}, {}, {y}});
@@ -391,14 +456,11 @@ void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
     T* dx = elements<T>(args.dx);
     const auto scale = static_cast<Compute<T>>(args.scale);
     if constexpr (sizeof(T) == 2) {
-      const int pack = held_pack(columns, bits);
-      if (args.dropout.probability == 0.0f && holds_backward(columns, pack)) {
-        if (args.kind == SoftmaxKind::kLogSoftmax) {
-          return hold_rows(context, HeldSoftmaxGradient<T, kLog>(dy, y, dx, scale), rows, columns,
-                           pack);
-        }
-        return hold_rows(context, HeldSoftmaxGradient<T, kSoft>(dy, y, dx, scale), rows, columns,
-                         pack);
+      const auto run_plain = args.kind == SoftmaxKind::kLogSoftmax ? &run_plain_backward<T, kLog>
+                                                                   : &run_plain_backward<T, kSoft>;
+      if (args.dropout.probability == 0.0f &&
+          run_plain(context, {dy, y}, dx, scale, rows, columns, bits)) {
+        return;
       }
     }
     if (args.kind == SoftmaxKind::kLogSoftmax) {

@@ -132,7 +132,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
 
 TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns : {1, 2, 31, 32, 33, 100, 257, 264, 513, 1025}) {
+    for (const int64_t columns : {1, 2, 31, 32, 33, 100, 191, 257, 264, 319, 508, 513, 575, 577, 1025}) {
       for (const int64_t batch : {0, 1, 3}) {
         for (const Fusion& fusion : kFusions) {
           expect_same_as_cpu(io, random_tensor({batch, 2, 3, columns}, 1), fusion);
@@ -158,6 +158,7 @@ TEST(CudaSoftmax, ManyRowsMatchTheCpu) {
   // More than the 64 blocks of each of 132 multiprocessors take in one turn: 8 or 4 rows a block.
   expect_same_as_cpu(DType::kBF16, random_tensor({1, 1, 70'001, 200}, 1), {.probability = 0.1f});
   expect_same_as_cpu(DType::kF32, random_tensor({3, 1, 15'001, 264}, 1), {.has_mask = true});
+  expect_same_as_cpu(DType::kF16, random_tensor({1, 1, 40'001, 257}, 1), {});
 }
 
 TEST(CudaSoftmax, AddressesNeedNoAlignment) {
