@@ -27,6 +27,10 @@ struct CudaOptions {
   /// what the second can serve, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
+  /// Forward products with a bias and a GELU: the library's, or our own kernel wherever it can
+  /// serve; auto: where it is faster too (gelu_product.h).
+  enum class GeluProducts { kAuto, kLibrary, kOwn };
+  GeluProducts gelu_products = GeluProducts::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a cut one, is left out with a warning.
   std::string gemm_plans_path = {};

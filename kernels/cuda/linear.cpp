@@ -5,7 +5,8 @@
 //     epilogue                 327   <- taken for halves
 //     plain product            306   + own pass 217 = 484; at copy speed (600 MB, 141 us) 447
 //   bias and gelu in the forward product, T = 24,576, K = 1,024, N = 4,096
-//     epilogue, stores z too   378   <- taken for halves
+//     own kernel               gelu_product.cu has its figures; taken for halves and many rows
+//     epilogue, stores z too   378   <- taken for other halves
 //     bias in the epilogue     362   + own pass 170 = 466
 //   bias gradient              QKV    FFN1   decoder  transform
 //     T x N                    24,576 24,576  3,712   3,712
@@ -22,6 +23,7 @@
 //           product and then the sum: round(round(product) + old), element for element.
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gelu_product.h"
 #include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/operations.h"
@@ -85,6 +87,7 @@ GemmKey gemm_key(const GemmShape& shape, int multiprocessors) {
 
 void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
+  if (gelu_product_serves(context, args)) return run_gelu_product(context, args);
   GemmPlans& plans = *context.gemm;
   GemmKey key = gemm_key({.product = GemmProduct::kForward,
                           .dtype = args.x.dtype,

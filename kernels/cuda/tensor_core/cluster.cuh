@@ -1,0 +1,45 @@
+#pragma once
+
+// Thread blocks of a cluster: neighbours that run at the same time and reach into each other's
+// shared memory. Facts from the PTX ISA, "barrier.cluster", "mapa", "cp.async.bulk.tensor".
+
+#include "kernels/cuda/tensor_core/barrier.cuh"
+
+namespace bertha {
+
+/// Place of this thread block in its cluster.
+__device__ __forceinline__ int cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+
+/// Waits for all threads of the cluster, whole warps. What they wrote to shared memory is seen.
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/// Arrives at the barrier that lies at this address in the shared memory of block `rank`, which must
+/// not have ended. Releases what this block's threads see, no more: for that the stage of a ring
+/// may be overwritten it is enough, and the release to the cluster is compiled to a fence of all
+/// memory, some 500 clocks.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank) {
+  asm volatile(
+      "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+      "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+/// copy_box_async to the same address `to` in each block of the cluster whose bit in `ranks` is set;
+/// the bytes complete on the barrier that lies there at the address `barrier`.
+__device__ __forceinline__ void copy_box_to_cluster(uint32_t to, const CUtensorMap& map, int column,
+                                                    int row, uint32_t barrier, uint16_t ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(ranks)
+      : "memory");
+}
+
+}  // namespace bertha

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/ops/linear.h"
+#include "tests/cuda/gpu.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+
+struct Shape {
+  int64_t rows, inputs, outputs;
+};
+
+inline std::string text(const Shape& shape, DType dtype) {
+  return concat(name(dtype), " T=", shape.rows, " K=", shape.inputs, " N=", shape.outputs);
+}
+
+/// |actual - want| <= bound, element by element.
+inline void expect_within(const HostTensor<float>& actual, const HostTensor<float>& want,
+                          const std::vector<double>& bound, const std::string& what) {
+  ASSERT_EQ(actual.elements(), want.elements()) << what;
+  for (int64_t i = 0; i < actual.elements(); ++i) {
+    const double error = std::abs(static_cast<double>(actual[i]) - static_cast<double>(want[i]));
+    if (error <= bound[static_cast<size_t>(i)]) continue;  // false for NaN
+    ADD_FAILURE() << what << "[" << i << "] = " << actual[i] << ", want " << want[i] << " within "
+                  << bound[static_cast<size_t>(i)];
+    return;
+  }
+}
+
+inline HostTensor<float> scaled(HostTensor<float> tensor, float factor) {
+  for (float& value : tensor.values) value *= factor;
+  return tensor;
+}
+
+/// The f32 reference and the device get the same operands. Values are of order one: |x| <= 2,
+/// |weight| <= 1/2, so that a sum over k has magnitude at most k.
+struct Case {
+  Case(const Shape& shape_in, DType dtype_in)
+      : shape(shape_in),
+        dtype(dtype_in),
+        x(rounded_to(dtype, random_tensor({shape.rows, shape.inputs}, 1))),
+        weight(rounded_to(dtype, scaled(random_tensor({shape.outputs, shape.inputs}, 2), 0.25f))),
+        bias(rounded_to(dtype, random_tensor({shape.outputs}, 3))),
+        dy(rounded_to(dtype, random_tensor({shape.rows, shape.outputs}, 4))) {}
+
+  HostTensor<float> outputs() const { return garbage_tensor({shape.rows, shape.outputs}); }
+  HostTensor<float> inputs() const { return garbage_tensor({shape.rows, shape.inputs}); }
+
+  /// Error of one product of length k with magnitudes up to `largest` per term, before rounding.
+  static double product_error(int64_t k, double largest) {
+    return 2 * tolerance::product_f32(k) * static_cast<double>(k) * largest;
+  }
+
+  Shape shape;
+  DType dtype;
+  HostTensor<float> x, weight, bias, dy;
+};
+
+/// y and the pre-activation of one forward pass.
+struct Forward {
+  HostTensor<float> y, z;
+};
+
+inline Forward forward(const TestBackend& backend, const Case& c, DType dtype, bool with_bias,
+                       Activation activation) {
+  const DeviceTensor x(backend, dtype, c.x);
+  const DeviceTensor weight(backend, dtype, c.weight);
+  const DeviceTensor bias(backend, dtype, c.bias);
+  const DeviceTensor y(backend, dtype, c.outputs());
+  const DeviceTensor z(backend, dtype, c.outputs());
+  backend.ops->linear_fwd({.x = x.view(),
+                           .weight = weight.view(),
+                           .bias = with_bias ? bias.view() : View(),
+                           .y = y.view(),
+                           .pre_activation = keeps_pre_activation(activation) ? z.view() : View(),
+                           .activation = activation});
+  return {.y = y.floats(), .z = z.floats()};
+}
+
+inline void expect_forward(const Case& c, bool with_bias, Activation activation,
+                           const TestBackend& on) {
+  const Forward got = forward(on, c, c.dtype, with_bias, activation);
+  const Forward want = forward(cpu(), c, DType::kF32, with_bias, activation);
+  // Without an activation y is z.
+  const HostTensor<float> z = forward(cpu(), c, DType::kF32, with_bias, Activation::kNone).y;
+  const double unit = rounding(c.dtype);
+  const bool gelu = keeps_pre_activation(activation);
+  std::vector<double> z_bound, y_bound;
+  for (int64_t i = 0; i < z.elements(); ++i) {
+    // z is rounded once in the product's epilogue, or a second time where the bias (up to 2) is
+    // added to the rounded product.
+    const double size = std::abs(static_cast<double>(z[i]));
+    const double error = Case::product_error(c.shape.inputs, 1.0) + 4 * tolerance::kRoundF32 +
+                         unit * (2 * size + (with_bias ? 2.0 : 0.0));
+    z_bound.push_back(error);
+    const double instruction =
+        c.dtype == DType::kF32 ? tolerance::kGeluF32 : tolerance::kGeluInstruction;
+    const double function = gelu                              ? instruction * std::max(1.0, size)
+                            : activation == Activation::kTanh ? 4 * tolerance::kRoundF32
+                                                              : 0.0;
+    y_bound.push_back(tolerance::kGeluSlope * error + function +
+                      unit * std::abs(static_cast<double>(want.y[i])));
+  }
+  const std::string what = concat(text(c.shape, c.dtype), with_bias ? " bias" : " no bias",
+                                  " activation ", static_cast<int>(activation));
+  expect_within(got.y, want.y, y_bound, "y " + what);
+  if (gelu) expect_within(got.z, want.z, z_bound, "pre_activation " + what);
+}
+
+}  // namespace bertha::testing
