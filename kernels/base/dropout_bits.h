@@ -6,56 +6,59 @@ namespace bertha {
 
 // Which elements a dropout drops: 32 decisions at a time, from few random words.
 //
-// An element is dropped when a 32-bit random number of its own is below probability * 2^32. The
-// numbers of 32 neighbours lie across the words: bit b of word k is the k-th highest digit of the
-// number of neighbour b. Comparing from the highest digit down settles all 32 after about
-// log2(32) + 1.3 words where a word per element would take 32, and the rate is as exact.
+// An element is dropped when a random number of its own, 24 binary digits, is below
+// probability * 2^24. The numbers of 32 neighbours lie across the words of one Philox block, where a
+// word per element would take eight blocks. Digits come in fours, the highest first: the first four
+// of neighbour b are bit b of words 0, 1, 2, 3. Those of four f behind it are bit b + turn(1) + ...
+// + turn(f) of the mixed words 0, 1, 2, 3 for odd f and 3, 2, 1, 0 for even f, where mixed word w
+// is word w plus (exclusive or) word w + 1 turned by mix(w). Bits and words count around.
+//
+// Exact     The 24 digits of a number are independent. Of two neighbours' numbers, so are the first k
+//           and l digits together wherever k + l <= 16; each dependence behind them changes how
+//           often the two are dropped together by at most 2^-17. mix and turn were searched for
+//           this; tests/kernels/dropout_test.cpp proves it.
 
 /// The fewest rounds with which Philox4x32 passes BigCrush (Salmon et al. 2011, table 2).
 constexpr int kDropoutRounds = 7;
 constexpr int kDropoutGroup = 32;  // elements decided together
+constexpr int kDropoutDigits = 24;
+constexpr int kDropoutFours = kDropoutDigits / 4;
 
-/// An element is dropped when its number is below this: the realized rate is exact to 2^-32.
-BERTHA_HOST_DEVICE inline uint32_t drop_threshold(float probability) {
-  return static_cast<uint32_t>(static_cast<double>(probability) * 4294967296.0);
+/// mix(word) of the above.
+BERTHA_HOST_DEVICE constexpr int dropout_mix(int word) {
+  constexpr int kMix[] = {5, 19, 28, 26};
+  return kMix[word];
+}
+/// turn(four), four from 1.
+BERTHA_HOST_DEVICE constexpr int dropout_turn(int four) {
+  constexpr int kTurn[] = {0, 25, 10, 6, 27, 12};
+  return kTurn[four];
+}
+/// The mixed word of digit 4 * four + place, four from 1.
+BERTHA_HOST_DEVICE constexpr int dropout_word(int four, int place) {
+  return four % 2 == 1 ? place : 3 - place;
 }
 
-/// 32 comparisons in progress. Bit b of each field belongs to element b of the group.
-struct DropoutDecision {
-  uint32_t dropped = 0;
-  uint32_t undecided = ~0u;
+/// An element is dropped when its number is below this: the realized rate is exact to 2^-25.
+BERTHA_HOST_DEVICE inline uint32_t drop_threshold(float probability) {
+  return static_cast<uint32_t>(static_cast<double>(probability) * (1 << kDropoutDigits) + 0.5);
+}
 
-  /// The next digit of the 32 numbers, and that of the threshold.
-  BERTHA_HOST_DEVICE void compare(uint32_t digits, bool threshold_digit) {
-    if (threshold_digit) {
-      dropped |= undecided & ~digits;
-      undecided &= digits;
-    } else {
-      undecided &= ~digits;
-    }
-  }
-};
+/// Whether digit `digit` of the threshold is 1.
+BERTHA_HOST_DEVICE constexpr bool threshold_digit(uint32_t threshold, int digit) {
+  return ((threshold >> (kDropoutDigits - 1 - digit)) & 1u) != 0;
+}
 
-/// What Philox makes dropout_digits() from.
-BERTHA_HOST_DEVICE inline PhiloxWords dropout_counter(uint64_t step, uint32_t site, int64_t group,
-                                                      int block) {
-  const uint64_t index = static_cast<uint64_t>(group) * 8 + static_cast<uint64_t>(block);
+/// What Philox makes the words of a group from.
+BERTHA_HOST_DEVICE inline PhiloxWords dropout_counter(uint64_t step, uint32_t site, int64_t group) {
+  const uint64_t index = static_cast<uint64_t>(group);
   return PhiloxWords{{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), site,
                       static_cast<uint32_t>(step)}};
 }
 
-/// Digits 4 * block .. 4 * block + 3 of the numbers of group `group`.
-BERTHA_HOST_DEVICE inline PhiloxWords dropout_digits(uint64_t seed, uint64_t step, uint32_t site,
-                                                     int64_t group, int block) {
-  return philox4x32<kDropoutRounds>(dropout_counter(step, site, group, block), seed);
-}
-
-/// Compares block `block` of the digits with those of the threshold.
-BERTHA_HOST_DEVICE inline void compare_digits(DropoutDecision& decision, const PhiloxWords& digits,
-                                              int block, uint32_t threshold) {
-  for (int lane = 0; lane < 4; ++lane) {
-    decision.compare(digits.lane[lane], ((threshold >> (31 - 4 * block - lane)) & 1u) != 0);
-  }
+/// The word whose bit b is bit (b + by) % 32 of `word`; by in 1..31.
+BERTHA_HOST_DEVICE constexpr uint32_t turned(uint32_t word, int by) {
+  return word >> by | word << (32 - by);
 }
 
 /// Bit b: whether element 32 * group + b is KEPT, at (seed, step, site).
@@ -63,11 +66,21 @@ BERTHA_HOST_DEVICE inline void compare_digits(DropoutDecision& decision, const P
 /// Exact     bit for bit the same everywhere. Numbers equal to the threshold are kept.
 BERTHA_HOST_DEVICE inline uint32_t kept_bits(uint64_t seed, uint64_t step, uint32_t site,
                                              int64_t group, uint32_t threshold) {
-  DropoutDecision decision;
-  for (int block = 0; block < 8 && decision.undecided != 0; ++block) {
-    compare_digits(decision, dropout_digits(seed, step, site, group, block), block, threshold);
+  const PhiloxWords words = philox4x32<kDropoutRounds>(dropout_counter(step, site, group), seed);
+  uint32_t below = 0;  // from the lowest digit up: below the threshold in the digits so far
+  const auto compare = [&](uint32_t digits, int digit) {
+    below = threshold_digit(threshold, digit) ? ~digits | below : ~digits & below;
+  };
+  for (int four = kDropoutFours - 1; four > 0; --four) {
+    for (int place = 3; place >= 0; --place) {
+      const int word = dropout_word(four, place);
+      compare(words.lane[word] ^ turned(words.lane[(word + 1) % 4], dropout_mix(word)),
+              4 * four + place);
+    }
+    below = turned(below, dropout_turn(four));
   }
-  return ~decision.dropped;
+  for (int digit = 3; digit >= 0; --digit) compare(words.lane[digit], digit);
+  return ~below;
 }
 
 BERTHA_HOST_DEVICE inline bool is_kept(uint64_t seed, uint64_t step, uint32_t site, int64_t element,

@@ -17,66 +17,66 @@ class GroupTile {
  public:
   GroupTile(uint64_t seed, uint64_t step, uint32_t site, uint32_t threshold,
             const int64_t (&groups)[kTileGroups]) {
-    std::fill_n(undecided_, kTileGroups, ~0u);
-    for (int block = 0; block < 8; ++block) {
-      digits_of(seed, step, site, groups, block);
-      compare(block, threshold);
-      if (!is_any_undecided()) break;
+    draw_words(seed, step, site, groups);
+    uint32_t mixed[4][kTileGroups];
+    for (int word = 0; word < 4; ++word) {
+#pragma omp simd
+      for (int i = 0; i < kTileGroups; ++i) {
+        mixed[word][i] = words_[word][i] ^ turned(words_[(word + 1) % 4][i], dropout_mix(word));
+      }
     }
+    for (int four = kDropoutFours - 1; four > 0; --four) {
+      for (int place = 3; place >= 0; --place) {
+        compare(mixed[dropout_word(four, place)], threshold_digit(threshold, 4 * four + place));
+      }
+      turn_below(dropout_turn(four));
+    }
+    for (int word = 3; word >= 0; --word) compare(words_[word], threshold_digit(threshold, word));
   }
 
-  uint32_t kept(int64_t i) const { return ~dropped_[i]; }
+  uint32_t kept(int64_t i) const { return ~below_[i]; }
 
  private:
-  /// dropout_digits of every group.
-  void digits_of(uint64_t seed, uint64_t step, uint32_t site, const int64_t (&groups)[kTileGroups],
-                 int block) {
+  /// The words of every group.
+  void draw_words(uint64_t seed, uint64_t step, uint32_t site,
+                  const int64_t (&groups)[kTileGroups]) {
     for (int i = 0; i < kTileGroups; ++i) {
-      const uint64_t index = static_cast<uint64_t>(groups[i]) * 8 + static_cast<uint64_t>(block);
-      lane_[0][i] = static_cast<uint32_t>(index);
-      lane_[1][i] = static_cast<uint32_t>(index >> 32);
-      lane_[2][i] = site;
-      lane_[3][i] = static_cast<uint32_t>(step);
+      const PhiloxWords counter = dropout_counter(step, site, groups[i]);
+      for (int word = 0; word < 4; ++word) words_[word][i] = counter.lane[word];
     }
     uint32_t key_low = static_cast<uint32_t>(seed);
     uint32_t key_high = static_cast<uint32_t>(seed >> 32);
     for (int round = 0; round < kDropoutRounds; ++round) {
 #pragma omp simd
       for (int i = 0; i < kTileGroups; ++i) {
-        const PhiloxWords mixed = philox_round(
-            PhiloxWords{{lane_[0][i], lane_[1][i], lane_[2][i], lane_[3][i]}}, key_low, key_high);
-        lane_[0][i] = mixed.lane[0];
-        lane_[1][i] = mixed.lane[1];
-        lane_[2][i] = mixed.lane[2];
-        lane_[3][i] = mixed.lane[3];
+        const PhiloxWords mixed =
+            philox_round(PhiloxWords{{words_[0][i], words_[1][i], words_[2][i], words_[3][i]}},
+                         key_low, key_high);
+        words_[0][i] = mixed.lane[0];
+        words_[1][i] = mixed.lane[1];
+        words_[2][i] = mixed.lane[2];
+        words_[3][i] = mixed.lane[3];
       }
       key_low += kPhiloxKeyStepLow;
       key_high += kPhiloxKeyStepHigh;
     }
   }
 
-  void compare(int block, uint32_t threshold) {
-    for (int word = 0; word < 4; ++word) {
-      const uint32_t digit = (threshold >> (31 - 4 * block - word)) & 1u;
-      const uint32_t below = digit == 0 ? 0u : ~0u;
+  void compare(const uint32_t (&digits)[kTileGroups], bool threshold_digit) {
+    const uint32_t limit = threshold_digit ? ~0u : 0u;
 #pragma omp simd
-      for (int i = 0; i < kTileGroups; ++i) {
-        const uint32_t digits = lane_[word][i];
-        dropped_[i] |= undecided_[i] & below & ~digits;
-        undecided_[i] &= ~(digits ^ below);
-      }
+    for (int i = 0; i < kTileGroups; ++i) {
+      below_[i] = (limit & (~digits[i] | below_[i])) | (~digits[i] & below_[i]);
     }
   }
 
-  bool is_any_undecided() const {
-    uint32_t any = 0;
-    for (int i = 0; i < kTileGroups; ++i) any |= undecided_[i];
-    return any != 0;
+  void turn_below(int by) {
+#pragma omp simd
+    for (int i = 0; i < kTileGroups; ++i) below_[i] = turned(below_[i], by);
   }
 
-  uint32_t lane_[4][kTileGroups];
-  uint32_t dropped_[kTileGroups] = {};
-  uint32_t undecided_[kTileGroups];
+  uint32_t words_[4][kTileGroups];
+  uint32_t below_[kTileGroups] = {};  // in the digits compared so far
 };
 
 }  // namespace

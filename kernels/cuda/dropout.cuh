@@ -33,34 +33,61 @@ __device__ __forceinline__ uint32_t logic_of_three(uint32_t a, uint32_t b, uint3
   return result;
 }
 
-/// kept_bits of kernels/base/dropout_bits.h, bit for bit, for a thread of a full warp.
+/// Keys of the rounds of Philox, made of the seed where they are wanted.
+struct SeedKeys {
+  uint64_t seed;
+
+  __device__ __forceinline__ uint32_t low(int round) const {
+    return static_cast<uint32_t>(seed) + static_cast<uint32_t>(round) * kPhiloxKeyStepLow;
+  }
+  __device__ __forceinline__ uint32_t high(int round) const {
+    return static_cast<uint32_t>(seed >> 32) + static_cast<uint32_t>(round) * kPhiloxKeyStepHigh;
+  }
+};
+
+/// kept_bits of kernels/base/dropout_bits.h, bit for bit. `keys`: as SeedKeys. `limit(digit)`: all
+/// ones where that digit of the threshold is 1, else 0.
 ///
-/// Twelve digits are drawn without asking: after eight some lane of a warp is still undecided
-/// nearly always, after twelve once in five times. From the lowest digit up, "below the threshold"
-/// is the majority of (digit is 0, threshold's digit is 1, below it in the digits underneath): one
-/// instruction per digit.
-__device__ __forceinline__ uint32_t drawn_bits(uint64_t seed, uint64_t step, uint32_t site,
-                                               int64_t group, uint32_t threshold) {
-  constexpr int kBlocksAtOnce = 3;
-  PhiloxWords digits[kBlocksAtOnce];
+/// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's digit
+/// is 1, below it in the digits underneath): one instruction per digit, and no branch.
+template <class Keys, class Limit>
+__device__ __forceinline__ uint32_t drawn_bits(const Keys& keys, uint64_t step, uint32_t site,
+                                               int64_t group, const Limit& limit) {
+  PhiloxWords words = dropout_counter(step, site, group);
 #pragma unroll
-  for (int block = 0; block < kBlocksAtOnce; ++block) {
-    digits[block] = dropout_digits(seed, step, site, group, block);
+  for (int round = 0; round < kDropoutRounds; ++round) {
+    words = philox_round(words, keys.low(round), keys.high(round));
+  }
+  uint32_t mixed[4];
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    const uint32_t next = words.lane[(word + 1) % 4];
+    mixed[word] = words.lane[word] ^ __funnelshift_r(next, next, dropout_mix(word));
   }
   uint32_t below = 0;
-  uint32_t equal = ~0u;
+  const auto compare = [&](uint32_t digits, int digit) {
+    // limit ? ~digits | below : ~digits & below
+    below = logic_of_three<0x8E>(digits, limit(digit), below);
+  };
 #pragma unroll
-  for (int digit = 4 * kBlocksAtOnce - 1; digit >= 0; --digit) {
-    const uint32_t drawn = digits[digit / 4].lane[digit % 4];
-    const uint32_t wanted = static_cast<uint32_t>(static_cast<int32_t>(threshold << digit) >> 31);
-    below = logic_of_three<0x8E>(drawn, wanted, below);  // wanted ? ~drawn | below : ~drawn & below
-    equal = logic_of_three<0x82>(drawn, wanted, equal);  // equal & ~(drawn ^ wanted)
+  for (int four = kDropoutFours - 1; four > 0; --four) {
+#pragma unroll
+    for (int place = 3; place >= 0; --place) {
+      compare(mixed[dropout_word(four, place)], 4 * four + place);
+    }
+    below = __funnelshift_r(below, below, dropout_turn(four));
   }
-  DropoutDecision decision{.dropped = below, .undecided = equal};
-  for (int block = kBlocksAtOnce; block < 8 && decision.undecided != 0; ++block) {
-    compare_digits(decision, dropout_digits(seed, step, site, group, block), block, threshold);
-  }
-  return ~decision.dropped;
+#pragma unroll
+  for (int digit = 3; digit >= 0; --digit) compare(words.lane[digit], digit);
+  return ~below;
+}
+
+__device__ __forceinline__ uint32_t drawn_bits(uint64_t seed, uint64_t step, uint32_t site,
+                                               int64_t group, uint32_t threshold) {
+  return drawn_bits(SeedKeys{seed}, step, site, group, [threshold](int digit) {
+    constexpr int kUnused = 32 - kDropoutDigits;  // bits above the threshold
+    return static_cast<uint32_t>(static_cast<int32_t>(threshold << (kUnused + digit)) >> 31);
+  });
 }
 
 }  // namespace bertha

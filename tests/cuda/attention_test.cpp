@@ -298,6 +298,30 @@ TEST_P(CudaAttention, LargeNegativeScoresStayFinite) {
   }
 }
 
+/// Each 64 keys outweigh all before them by e^60, for every third query.
+TEST_P(CudaAttention, ScoresThatGrowAlongTheKeysMatchF64) {
+  for (const DType dtype : dtypes(GetParam())) {
+    for (const float probability : {0.0f, 0.1f}) {
+      const Case c{.lengths = {300, 129}, .padding = 1, .dtype = dtype, .probability = probability};
+      Inputs inputs(c);
+      int64_t token = 0;
+      for (const int64_t length : c.lengths) {
+        for (int64_t row = 0; row < length; ++row, ++token) {
+          inputs.qkv[token * 3 * 64] = row % 3 == 0 ? 8.0f : 0.125f;
+          inputs.qkv[token * 3 * 64 + 64] = 60.0f * static_cast<float>(row / 64);
+        }
+      }
+      const Reference want = reference_of(c, inputs.qkv, inputs.dout);
+      const Results got = run(kernels(GetParam()), c, inputs);
+      // Inner products near 2,000, as above.
+      const double u = rounding(c.dtype) + std::ldexp(1.0, -12);
+      expect_close(got.out.values, want.out, tolerance::attention_out(u), c.text() + ": out");
+      expect_close(got.lse.values, want.lse, tolerance::kAttentionF32, c.text() + ": lse");
+      for (const float value : got.dqkv.values) ASSERT_TRUE(std::isfinite(value)) << c.text();
+    }
+  }
+}
+
 /// Any number of sequences: more of them than the persistent kernel is asked to sum on the way, and
 /// so many that each of its thread blocks has many items; empty ones first, last and in between.
 TEST_P(CudaAttention, BiasGradientIsTheSumOfTheRows) {

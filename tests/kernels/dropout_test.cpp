@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <bitset>
 #include <cmath>
+#include <vector>
 
 #include "kernels/base/dropout_bits.h"
 #include "tests/support/host_tensor.h"
@@ -15,31 +17,121 @@ constexpr uint64_t kSeed = 0xFEDCBA9876543210u;
 constexpr uint64_t kStep = 0x100000007u;
 constexpr float kProbability = 0.3f;
 
+/// Which bits of a Philox block (32 * word + bit) digit k of neighbour b is the sum of, as
+/// dropout_bits.h says it.
+std::vector<int> bits_of_digit(int b, int k) {
+  if (k < 4) return {32 * k + b};
+  const int four = k / 4;
+  int bit = b;
+  for (int f = 1; f <= four; ++f) bit += dropout_turn(f);
+  const int word = four % 2 == 1 ? k % 4 : 3 - k % 4;
+  const int next = (word + 1) % 4;
+  return {32 * word + bit % 32, 32 * next + (bit + dropout_mix(word)) % 32};
+}
+
+/// The number of neighbour b of a group, digit by digit.
+uint32_t number_of(int64_t group, int b) {
+  const PhiloxWords words = philox4x32<7>(dropout_counter(kStep, 9, group), kSeed);
+  uint32_t number = 0;
+  for (int k = 0; k < 24; ++k) {
+    uint32_t digit = 0;
+    for (const int bit : bits_of_digit(b, k)) digit ^= words.lane[bit / 32] >> (bit % 32) & 1u;
+    number = number << 1 | digit;
+  }
+  return number;
+}
+
+using Bits = std::bitset<128>;
+
+/// Whether no sum of some of the rows is zero, so that independent bits make independent digits.
+bool are_independent(std::vector<Bits> rows) {
+  for (size_t done = 0; done < rows.size(); ++done) {
+    if (rows[done].none()) return false;
+    int pivot = 0;
+    while (!rows[done][pivot]) ++pivot;
+    for (size_t row = done + 1; row < rows.size(); ++row) {
+      if (rows[row][pivot]) rows[row] ^= rows[done];
+    }
+  }
+  return true;
+}
+
+void add_digits(std::vector<Bits>& rows, int b, int digits) {
+  for (int k = 0; k < digits; ++k) {
+    Bits row;
+    for (const int bit : bits_of_digit(b, k)) row.flip(bit);
+    rows.push_back(row);
+  }
+}
+
+TEST(DropoutBits, DigitsOfANumberAreIndependent) {
+  std::vector<Bits> rows;
+  add_digits(rows, 0, kDropoutDigits);
+  EXPECT_TRUE(are_independent(rows));
+}
+
+TEST(DropoutBits, SixteenDigitsOfTwoNeighboursAreIndependent) {
+  for (int b = 1; b < kDropoutGroup; ++b) {
+    for (int digits = 0; digits <= 16; ++digits) {
+      std::vector<Bits> rows;
+      add_digits(rows, 0, digits);
+      add_digits(rows, b, 16 - digits);
+      EXPECT_TRUE(are_independent(rows)) << digits << " of 0, " << 16 - digits << " of " << b;
+    }
+  }
+}
+
 TEST(DropoutBits, CompareANumberOfEachElementWithTheThreshold) {
-  // The digits of each element's number, put together without the early end.
   for (const float probability : {0.1f, 0.3f, 0.5f, 0.984375f}) {
     for (const int64_t group : {int64_t{0}, int64_t{5}, int64_t{1} << 33}) {
-      uint32_t number[kDropoutGroup] = {};
-      for (int block = 0; block < 8; ++block) {
-        const PhiloxWords digits = dropout_digits(kSeed, kStep, 9, group, block);
-        for (const uint32_t word : digits.lane) {
-          for (int b = 0; b < kDropoutGroup; ++b) number[b] = number[b] << 1 | (word >> b & 1u);
-        }
-      }
       for (int b = 0; b < kDropoutGroup; ++b) {
         EXPECT_EQ(is_kept(kSeed, kStep, 9, group * kDropoutGroup + b, probability),
-                  number[b] >= drop_threshold(probability))
+                  number_of(group, b) >= drop_threshold(probability))
             << probability << ", element " << b << " of group " << group;
       }
     }
   }
 }
 
-TEST(DropoutBits, ThresholdIsTheProbabilityIn32Bits) {
+TEST(DropoutBits, DecideByTheLowestDigitToo) {
+  // Thresholds that differ from an element's number in the last digit only.
+  for (int b = 0; b < kDropoutGroup; ++b) {
+    const uint32_t number = number_of(3, b);
+    const auto keeps = [&](uint32_t threshold) {
+      return (kept_bits(kSeed, kStep, 9, 3, threshold) >> b & 1u) != 0;
+    };
+    EXPECT_TRUE(keeps(number)) << b;
+    EXPECT_FALSE(keeps(number + 1)) << b;
+  }
+}
+
+TEST(DropoutBits, ThresholdIsTheProbabilityIn24Bits) {
   EXPECT_EQ(drop_threshold(0.0f), 0u);
-  EXPECT_EQ(drop_threshold(0.5f), 0x80000000u);
-  EXPECT_EQ(drop_threshold(0.75f), 0xC0000000u);
-  EXPECT_EQ(drop_threshold(0x1.fffffep-1f), 0xFFFFFF00u);  // the largest f32 below 1
+  EXPECT_EQ(drop_threshold(0.1f), 1677722u);  // 1677721.6
+  EXPECT_EQ(drop_threshold(0.5f), 0x800000u);
+  EXPECT_EQ(drop_threshold(0.75f), 0xC00000u);
+  EXPECT_EQ(drop_threshold(0x1.fffffep-1f), 0xFFFFFFu);  // the largest f32 below 1
+}
+
+TEST(DropoutBits, NeighboursAreDroppedIndependently) {
+  // Pairs of neighbours of all groups at each distance: digits are shared between some.
+  constexpr int64_t kGroups = 100'000;
+  const uint32_t threshold = drop_threshold(0.1f);
+  int64_t together[kDropoutGroup] = {};
+  for (int64_t group = 0; group < kGroups; ++group) {
+    const uint32_t dropped = ~kept_bits(kSeed, kStep, 9, group, threshold);
+    for (int distance = 0; distance < kDropoutGroup; ++distance) {
+      together[distance] += std::popcount(dropped & std::rotr(dropped, distance));
+    }
+  }
+  const double pairs = 32.0 * kGroups;
+  EXPECT_NEAR(static_cast<double>(together[0]), 0.1 * pairs, 5 * std::sqrt(0.09 * pairs));
+  for (int distance = 1; distance < kDropoutGroup; ++distance) {
+    // Five standard deviations; each pair is counted twice at distance 16.
+    EXPECT_NEAR(static_cast<double>(together[distance]), 0.01 * pairs,
+                5 * std::sqrt(2 * 0.0099 * pairs))
+        << distance;
+  }
 }
 
 TEST(DropoutBits, ChangeWithSeedStepSiteAndGroup) {

@@ -69,8 +69,8 @@ AttentionDropout dropout_of(const Dropout& dropout) {
                       .digits = {},
                       .site = dropout.site,
                       .keep = 1.0f - dropout.probability};
-  for (int digit = 0; digit < kSureDigits; ++digit) {
-    of.digits[digit] = (of.threshold >> (31 - digit) & 1u) != 0 ? ~0u : 0u;
+  for (int digit = 0; digit < kDropoutDigits; ++digit) {
+    of.digits[digit] = threshold_digit(of.threshold, digit) ? ~0u : 0u;
   }
   return of;
 }

@@ -47,7 +47,7 @@ struct MaskDraw {
   int64_t first_word;  // the same as an index
   int live_words = 0;  // that hold keys of the sequence, counted like `words`
   int tile = 0;
-  LaneDraw draw;
+  WarpMask mask;
 
   __device__ __forceinline__ MaskDraw(const AttentionFwdParams& params, const HeadOfSequence& at,
                                       int warp, int lane)
@@ -64,10 +64,9 @@ struct MaskDraw {
   }
 
   __device__ __forceinline__ void start() {
-    draw.start(seed, step, first_word + 2 * tile, dropout);
+    mask.word = drawn_word(SeedKeys{seed}, step, first_word + 2 * tile, dropout);
   }
   __device__ __forceinline__ WarpMask finish() {
-    const WarpMask mask{draw.finish(seed, step, first_word + 2 * tile, dropout)};
     if (2 * tile < live_words) words[2 * tile] = mask.word;
     return mask;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/base/dropout_bits.h"
 #include "kernels/base/dtype.h"
 
 namespace bertha {
@@ -24,14 +25,10 @@ struct AttentionBatch {
   int tiles_per_head = 0;  // set by the launcher: thread blocks along a sequence
 };
 
-/// Digits of 32 random numbers that a lane draws before it asks whether more are needed. Some lane
-/// of a warp nearly always needs nine or more, 1 - (7/8)^32, and seldom more than twelve, 22 %.
-inline constexpr int kSureDigits = 12;
-
 struct AttentionDropout {
   const uint64_t* random = nullptr;  // {seed, step}; null: no dropout
   uint32_t threshold = 0;
-  uint32_t digits[kSureDigits] =
+  uint32_t digits[kDropoutDigits] =
       {};  // all ones where the digit of the threshold is 1, highest first
   uint32_t site = 0;
   float keep = 1.0f;  // 1 - probability

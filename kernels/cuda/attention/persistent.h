@@ -14,7 +14,8 @@ struct PersistentLaunch {
 
 /// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
 /// out at multiples of 16 bytes. Zeroes padding rows too. `params.batch` covers all sequences:
-/// first_seq is 0; longest and tiles_per_head are not used. live_tokens: of all sequences.
+/// first_seq is 0; longest and tiles_per_head are not used. live_tokens: of all sequences. Error
+/// (kInternal) when there is dropout and its mask has 2^32 words or more.
 void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params,
                                int64_t live_tokens);
 

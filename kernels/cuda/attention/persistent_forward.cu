@@ -15,32 +15,42 @@
 // In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
 // together, and the exponentials of the next scores need only the first. Random bits are drawn
 // between the exponentials, which leave issue slots.
+// There is no running maximum: weights are exp2(score - maximum over the first 64 keys). A warp whose
+// weights have outgrown what sums and products hold, 2^64 in bf16, multiplies the tile once more,
+// alone, and moves the reference.
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
 //           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 50 % of the issue slots are in use with dropout, 47 % without, tensor cores and
-//           exp 39 % each. Without dropout a step of a warp takes some 1,600 clocks, 26 % of them
-//           until the last product is started, 17 % for the maximum, 36 % on exp; and what stands
-//           around the steps of a walk (next tile of queries, logarithm, results) 1.7 steps more,
-//           22 % of the whole. Random bits are 200 instructions a tile and warp.
+// Limits    latencies: 50 % of the issue slots are in use with dropout, the logic pipe 42 %, tensor
+//           cores and exp 30 % each. A step of a warp takes some 1,900 clocks, half of them on exp
+//           and random bits, a fourth until the last product is started; what stands around the
+//           steps of a walk (next tile of queries, logarithm, results) is a fourth of the whole.
+//           Scores with a standard deviation of 33 are multiplied twice so often that it costs 28
+//           us; with 5 it costs nothing.
 // Measured  microseconds, median of 40 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
 //           2026-11-22; in brackets the grouped kernels by `bertha bench attention`:
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563     118 (164)     179 (225)
-//             48 x 512                      134 (192)     208 (265)
-//             192 x 128                      62  (78)      81  (90)
+//             Wikipedia, 96, T = 24,563     104 (164)     139 (225)
+//             48 x 512                      118 (192)     164 (265)
+//             192 x 128                      59  (78)      79  (90)
 // Tried     at Wikipedia. Random bits drawn beside the products: 13 more. Random bits from a kernel
-//           of their own, read again here: 64 and 146 together. Random bits from the idle warps, a
-//           fourth of each tile's for each: 350, because a warp needs 800 clocks of latencies for a
-//           draw; four draws side by side: 245. First scores of the next walk started before the
+//           of their own, read again here: 35 (of one Philox block each 32) and some 134. Random
+//           bits from three idle warps by way of shared memory, one for each consumer, four draws
+//           side by side: 18 more than drawn here; a fourth of each tile's for each of four: 210
+//           more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead of 24: no
+//           difference. Round keys made for each draw: 4 more. The 8 descriptors of a step made
+//           with 20 instructions fewer: no difference. A producer that sleeps between looks at its
+//           barriers: no difference. Products of a warpgroup started under a lock, so that those
+//           of two do not share the tensor cores: 4 more. A running maximum by FMNMX: 6 more with
+//           dropout, 5 without; by VIMNMX3 on differences from the reference: 4 and 9 more. Results
+//           written by ordinary stores: 2 more. First scores of the next walk started before the
 //           results of this one leave: no difference. Warps whose rows are all behind the sequence
 //           skip the softmax: 6 more without dropout, 14 with.
 //           4 consumers of 112 registers, queries in shared memory, the sum over the values
-//           awaited before the next softmax: 4 more without dropout, 23 more with. Queries in
-//           shared memory and 3 consumers: 5 and 3 more. Without a maximum behind the first tile
-//           (scores multiplied once more where a weight outgrew 2^12): 5 less without dropout and 2
-//           more with, 192 x 128 4 more. 3 consumers that leave the sum over the values running
-//           while the next scores start: the trap of wgmma.cuh, wrong scores.
+//           awaited before the next softmax: 4 more without dropout, 23 more with; of 120 registers
+//           with queries in them: ptxas serializes all products. Queries in shared memory and 3
+//           consumers: 5 and 3 more. 3 consumers that leave the sum over the values running while
+//           the next scores start: the trap of wgmma.cuh, wrong scores.
 
 #include <algorithm>
 
@@ -191,12 +201,12 @@ __device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, 
 /// One consuming warpgroup.
 template <class T, bool kDropout>
 __device__ __forceinline__ void consume(const Params& params, int group, int warp, int lane,
-                                        Memory& shared) {
+                                        const CUtensorMap& out_map, Memory& shared) {
   const AttentionFwdParams& call = params.call;
   const float scale = call.scale * kLog2E;
   MaskDraw draw(call.dropout);
   if constexpr (kDropout) {
-    draw.seed = call.dropout.random[0];
+    draw.keys.hold(SeedKeys{call.dropout.random[0]});
     draw.step = call.dropout.random[1];
   }
   const auto release = [&](Place place) {
@@ -210,7 +220,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
   for (;;) {
     barrier_wait(at(shared.keys_full[first.slot]), first.parity);
     const AttentionItem item = shared.items[first.slot];
-    if (item.length == 0) return;
+    if (item.length == 0) break;
     bool is_first = true;  // walk over the item, so that it waits for what comes
     const int tiles = item.tiles();
     if (turn >= tiles) release_unused(first, tiles, lane, shared);
@@ -227,14 +237,27 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       float score[32];
       float factor[2];
       uint32_t probability[kSteps][4];
-      const auto weigh = [&](int tile) {
+      /// True when the sums are to be rescaled.
+      const auto weigh = [&](int tile, Place place) {
         const int live = item.length - tile * kTileRows;
         if (live < kTileRows) hide_tail(score, live, lane);
-        const bool raised = queries.raise(score, scale, factor);
+        if (tile == 0) queries.raise(score, scale, factor);
         if constexpr (kDropout) draw.start();
-        queries.exponentiate(score, scale);
+        float fresh[2];
+        queries.exponentiate(score, scale, fresh);
         if constexpr (kDropout) draw.hold();
-        return raised;
+        // Where the scores have outgrown their references, or a weight is NaN.
+        const bool again =
+            tile > 0 && __any_sync(kFullWarp, !(fresh[0] + fresh[1] < kMostWeight<T>));
+        if (again) {
+          queries.score_again(score, at(shared.keys[place.slot]), lane);
+          if (live < kTileRows) hide_tail(score, live, lane);
+          queries.raise(score, scale, factor);
+          queries.exponentiate(score, scale, fresh);
+        }
+        queries.total[0] += fresh[0];
+        queries.total[1] += fresh[1];
+        return again;
       };
       const auto pack = [&]() {
         WarpMask mask;
@@ -245,7 +268,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       queries.start_scores(score, at(shared.keys[first.slot]));
       wgmma_wait<0>();
       hold_registers(score);
-      weigh(0);  // nothing is summed up yet that would have to be rescaled
+      weigh(0, first);  // nothing is summed up yet that would have to be rescaled
       pack();
       Place place = first;
       for (int tile = 1; tile < tiles; ++tile) {
@@ -256,7 +279,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         queries.start_sums(probability, at(shared.values[place.slot]));
         wgmma_wait<1>();  // the scores
         hold_registers(score);
-        const bool raised = weigh(tile);
+        const bool raised = weigh(tile, next);
         wgmma_wait<0>();  // the sums
         hold_registers(queries.sum);
         if (is_last) release(place);
@@ -270,23 +293,26 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       hold_registers(queries.sum);
       if (is_last) release(place);
       is_first = false;
-      queries.store(call, item, first_row, at(shared.results[group]), warp, lane);
+      queries.store(call, item, first_row, at(shared.results[group]), out_map, warp, lane);
     }
     turn -= tiles;
     first = first.after(tiles);
   }
+  if (lane == 0) wait_for_stores();
 }
 
 template <class T, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_forward(const __grid_constant__ Params params,
-                       const __grid_constant__ CUtensorMap map) {
+                       const __grid_constant__ CUtensorMap map,
+                       const __grid_constant__ CUtensorMap out_map) {
   extern __shared__ __align__(1024) unsigned char raw[];
   Memory& shared = *reinterpret_cast<Memory*>(raw);
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   if (threadIdx.x == 0) {
     prefetch_tensor_map(map);
+    prefetch_tensor_map(out_map);
     for (int slot = 0; slot < kSlots; ++slot) {
       barrier_init(at(shared.keys_full[slot]), 1);
       barrier_init(at(shared.values_full[slot]), 1);
@@ -314,17 +340,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<kConsumerRegisters>();
-    consume<T, kDropout>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, shared);
+    consume<T, kDropout>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, out_map,
+                         shared);
   }
 }
 
 template <class T, bool kDropout>
-void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map) {
+void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map,
+            const CUtensorMap& out_map) {
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
   const int items = params.call.batch.seqs * params.call.batch.heads;
   const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.multiprocessors)));
-  persistent_forward<T, kDropout><<<blocks, kThreads, kBytes, on.stream>>>(params, map);
+  persistent_forward<T, kDropout><<<blocks, kThreads, kBytes, on.stream>>>(params, map, out_map);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -335,16 +363,22 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
                                int64_t live_tokens) {
   using namespace forward;
   const AttentionBatch& batch = call.batch;
+  BERTHA_CHECK(call.dropout.random == nullptr ||
+                   batch.tokens * batch.heads * batch.mask_words < int64_t{1} << 32,
+               "the mask of ", batch.tokens, " tokens, ", batch.heads, " heads and ",
+               batch.mask_words, " words has no 32-bit index");
   // Rows behind the last sequence are not in the map and come as zeros: their probabilities are 0,
   // but 0 times what stands there may be NaN. Values of the next sequence do come, so that NaN or
   // infinity in it may spread to this one: such a batch has no loss and no update anyway.
   const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
+  const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
+                                                int64_t{batch.heads} * kHeadSize, kWarpRows);
   const Params params{call, on.counter};
   const auto with_type = [&](auto type) {
     using T = typename decltype(type)::Type;
-    if (call.dropout.random != nullptr) return launch<T, true>(on, params, map);
-    launch<T, false>(on, params, map);
+    if (call.dropout.random != nullptr) return launch<T, true>(on, params, map, out_map);
+    launch<T, false>(on, params, map, out_map);
   };
   if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
   with_type(TypeTag<__nv_bfloat16>{});

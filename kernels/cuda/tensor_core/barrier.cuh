@@ -68,6 +68,20 @@ __device__ __forceinline__ void copy_box_async(uint32_t to, const CUtensorMap& m
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
+/// The other way round: starts copying `from` to the box of `map` at (column, row). One thread, after
+/// fence_proxy_async() in those that wrote `from` and a barrier.
+__device__ __forceinline__ void store_box_async(const CUtensorMap& map, int column, int row,
+                                                uint32_t from) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(column), "r"(row), "r"(from)
+      : "memory");
+}
+/// Waits until all copies that this thread started with store_box_async() have read their source.
+__device__ __forceinline__ void wait_for_stores() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -113,6 +113,20 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   return y;
 }
 
+/// log2(x), x not denormal.
+__device__ __forceinline__ float log2_approximate(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 1 / x to 1 unit in the last place; x up to 2^126.
+__device__ __forceinline__ float reciprocal_approximate(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// Bytes of `low` (0 to 3) and `high` (4 to 7) as the nibbles of `selector` say; a nibble with its
 /// highest bit set spreads the highest bit of that byte over the whole byte.
 __device__ __forceinline__ uint32_t permuted_bytes(uint32_t low, uint32_t high, uint32_t selector) {
