@@ -20,9 +20,8 @@ __device__ __forceinline__ void cluster_barrier() {
 }
 
 /// Arrives at the barrier that lies at this address in the shared memory of block `rank`, which must
-/// not have ended. Releases what this block's threads see, no more: for that the stage of a ring
-/// may be overwritten it is enough, and the release to the cluster is compiled to a fence of all
-/// memory, some 500 clocks.
+/// not have ended. Enough to give a stage of a ring back, but nothing that this block wrote is shown
+/// to the other: a release to the cluster would, and is compiled to a fence of all memory.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank) {
   asm volatile(
       "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
