@@ -60,7 +60,7 @@ std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend
 /// Times the library's algorithms for each product and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.
 ///
-/// Blocks    about a second per product.
+/// Blocks    about three seconds per product.
 /// Errors    Error(kUsage) on the CPU, where there is nothing to tune.
 void tune_products(const BackendChoice& choice, const Backend& backend,
                    std::span<const GemmShape> products, const std::string& path,

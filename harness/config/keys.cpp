@@ -211,7 +211,7 @@ std::vector<Key> make_keys() {
       {"cuda.gemm_plans", cuda<&U::gemm_plans>, Unit::kNone, {}, {},
        "File of tuned matrix products, of this GPU model and library version; empty = the library's first choice."},
       {"cuda.tune_gemms", cuda<&U::tune_gemms>, Unit::kNone, {}, {},
-       "Tune at first use each product that cuda.gemm_plans does not have, and add it to the file: about a second each."},
+       "Tune at first use each product that cuda.gemm_plans does not have, and add it to the file: about three seconds each."},
       {"cuda.gemm_multiprocessors", cuda<&U::gemm_multiprocessors>, Unit::kNone, {0, 1024}, {},
        "Multiprocessors that products plan for where communication holds the others; 0 = all."},
       {"cuda.nccl_max_ctas", cuda<&U::nccl_max_ctas>, Unit::kNone, {0, 64}, {},

@@ -190,6 +190,10 @@ const TunedGemm* GemmPlans::nearest(const GemmKey& key) const {
 bool GemmPlans::use(const TunedGemm& tuned, GemmPlan& plan) const {
   static_assert(sizeof(GemmAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
   std::memcpy(&plan.algorithm, tuned.algorithm.data(), sizeof(plan.algorithm));
+  return serves(plan);
+}
+
+bool GemmPlans::serves(const GemmPlan& plan) const {
   cublasLtMatmulHeuristicResult_t checked{};
   const cublasStatus_t status =
       cublasLtMatmulAlgoCheck(handle_.get(), plan.operation.get(), plan.a.get(), plan.b.get(),

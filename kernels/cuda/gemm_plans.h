@@ -76,7 +76,8 @@ class GemmPlans {
   /// Enqueues the product.
   void run(const GemmPlan& plan, const GemmOperands& operands);
 
-  /// Blocks: times the library's algorithms and keeps the fastest that computes the product.
+  /// Blocks: times the library's algorithms and keeps the fastest that computes the product, which
+  /// takes some seconds where the product is large.
   GemmTuning tune(const GemmKey& key);
 
   void save(const std::string& path) const { save_tuned_gemms(path, origin_, tuned_); }
@@ -85,9 +86,13 @@ class GemmPlans {
   std::optional<GemmPlan> make(const GemmKey& key);
   const TunedGemm* nearest(const GemmKey& key) const;
   bool use(const TunedGemm& tuned, GemmPlan& plan) const;
+  /// Whether the library runs the plan's algorithm in the workspace there is.
+  bool serves(const GemmPlan& plan) const;
   /// The library's choices, best guess first.
   std::vector<cublasLtMatmulAlgo_t> heuristics(const GemmPlan& plan, int most) const;
-  bool try_run(const GemmPlan& plan, const GemmOperands& operands);
+  /// What differs from the plan's algorithm in its tile, its cluster of thread blocks, its order of
+  /// tiles or the library's own option, one at a time, and can be run.
+  std::vector<cublasLtMatmulAlgo_t> neighbors(const GemmPlan& plan) const;
 
   CudaDevice& device_;
   cudaStream_t stream_;
