@@ -34,21 +34,37 @@ def philox(counter, key):
     return c0, c1, c2, c3
 
 
+def turned(word, by):
+    """Bit b is bit b + by of `word`, counted around."""
+    by %= 32
+    return (word >> by | word << (32 - by)) & WORD
+
+
+def dropout_digits(words):
+    """The 24 digits of 32 numbers each, the highest first: bit b is of number b."""
+    yield from words
+    turn = 0
+    for four in range(1, 6):
+        turn += (25, 10, 6, 27, 12)[four - 1]
+        for place in range(4):
+            word = place if four % 2 else 3 - place
+            mixed = words[word] ^ turned(words[(word + 1) % 4], (5, 19, 28, 26)[word])
+            yield turned(mixed, turn)
+
+
 def kept_words(seed, step, site, groups, probability):
     """32 decisions for each of `groups` (int64): bit b is element 32 * group + b."""
-    threshold = int(probability * 4294967296.0)
+    threshold = int(probability * 2.0**24 + 0.5)
     dropped = torch.zeros_like(groups)
     undecided = torch.full_like(groups, WORD)
-    for block in range(8):
-        index = groups * 8 + block
-        words = philox((index & WORD, (index >> 32) & WORD, torch.full_like(groups, site),
-                        torch.full_like(groups, step & WORD)), seed)
-        for lane, digits in enumerate(words):
-            if threshold >> (31 - 4 * block - lane) & 1:
-                dropped |= undecided & ~digits
-                undecided &= digits
-            else:
-                undecided &= ~digits
+    words = philox((groups & WORD, (groups >> 32) & WORD, torch.full_like(groups, site),
+                    torch.full_like(groups, step & WORD)), seed)
+    for place, digits in enumerate(dropout_digits(words)):
+        if threshold >> (23 - place) & 1:
+            dropped |= undecided & ~digits
+            undecided &= digits
+        else:
+            undecided &= ~digits
     return ~dropped & WORD
 
 
