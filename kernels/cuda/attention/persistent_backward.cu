@@ -31,7 +31,9 @@
 // Barriers  (mbarriers; "full" by the copy engine, "empty" by all threads of the consumers). Each
 //           thread arrives for itself: as fast as one for its warp behind a __syncwarp, and
 //           racecheck of compute-sanitizer sees what it orders.
-//   keys_full, keys_empty              K and V of a block of keys
+//   keys_full[2], values_full[2]       K and V of a block of keys, for each warpgroup by itself
+//   values_empty[2]                    V is in registers: K of the next block may come there
+//   keys_empty[2]                      the block is done: V of the next may come where K was
 //   stage_full[2], stage_empty[2]      Q, dO, mask words of a tile
 //   announced[2], released[2]          an item and its statistics, in two slots by turns
 //   statistics_full[2][8]              those of one tile; 4 groups of 16 rows arrive
@@ -43,26 +45,34 @@
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,576: 97 GFLOP in 5 products, 130 us at the
 //           750 TFLOP/s of large products; 430 MB once each, 101 us. Of shared memory a tile of 64
 //           x 64 takes 88 KiB, 704 clocks, where its products take 640.
-// Limits    not profiled yet: 1.8 us a step of two warpgroups (3,100 clocks for two such tiles) and
-//           2.8 us between items, found from lengths of 512 and 128. Sequences with an odd number
-//           of tiles leave warpgroup 1 idle in their last block.
-// Measured  microseconds, median of 30, NVIDIA H200, bf16, 16 heads x 64, T = 24,576, 2026-11-21;
-//           in brackets the grouped kernels (query_gradient_mma.cu) on the same lengths, and
-//           PyTorch 2.11's variable-length FlashAttention-2:
+// Limits    latency. A warp's step takes some 2,900 clocks for 510 instructions (ncu): 740 of them
+//           exponentials, 280 waiting for dQ, 250 adding to it, 180 for the other warpgroup's turn, 140
+//           to show dS to the tensor cores. Tensor cores 34 % busy, issue slots 38 %. A tile of
+//           keys costs some 2,500 more: writing dK and dV, reading K and V. Sequences with an odd
+//           number of tiles leave warpgroup 1 idle in their last block.
+// Measured  microseconds, median of 30, NVIDIA H200, bf16, 16 heads x 64, T = 24,563 or 24,576, by a
+//           program of its own, 2026-11-22; then with the column sums and the kernel that adds them up,
+//           where a pass over dqkv takes 45; in brackets the kernel before, in the same run; the
+//           last two with dropout before delta was loaded later. Grouped kernels and PyTorch:
+//           kernels/README.md.
 //             lengths                       no dropout          dropout 0.1
-//             Wikipedia, 96                 308 (477, 685)      327 (570, 760)
-//             48 x 512                      348 (570, 685)      370 (683, 764)
-//             192 x 128                     150 (229, 351)      157 (274, 371)
-//           Wikipedia with column sums: 3 more, and 6 for the kernel that adds them up; a pass over
-//           dqkv takes 45 (2026-11-22).
+//             Wikipedia, 96                 280, 295 (306)      314, 328 (324)
+//             48 x 512                      318, 332 (345)      357, 371 (366)
+//             192 x 128                     140, 145 (149)      143, 150 (154)
 // Tried     at Wikipedia with dropout: K and V as left operands from shared memory 4 us more. dK
-//           before dS is stored 4 more. Adding to dQ a tile later, beside the products of the next
-//           scores: 1 less with V from shared memory, which its registers want. Starting the next
-//           scores before dQ is complete: ptxas serializes all products.
+//           before dS is stored 4 more; after dQ 2 more. dQ so far as what its product adds to: 8
+//           more. Adding to dQ a tile later, beside the products of the next scores: 1 less with V
+//           from shared memory, which its registers want. Scores on their way over the end of the
+//           loop, also such as begin when dQ is complete: ptxas serializes all products. Mask words
+//           before the scores are there: 7 more. 232 and 40 registers: 4 less, but statistics take
+//           so long then that 192 x 128 takes 191.
+
+#include <cmath>
 
 #include "kernels/cuda/attention/persistent_backward_consumer.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
@@ -75,8 +85,12 @@ constexpr int kProducerRegisters = 56;
 
 __device__ __forceinline__ void init_barriers(Shared& shared) {
   constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
-  barrier_init(at(shared.keys_full), 1);
-  barrier_init(at(shared.keys_empty), kConsumerThreads);
+  for (int i = 0; i < kConsumers; ++i) {
+    barrier_init(at(shared.keys_full[i]), 1);
+    barrier_init(at(shared.values_full[i]), 1);
+    barrier_init(at(shared.keys_empty[i]), kWarpgroupThreads);
+    barrier_init(at(shared.values_empty[i]), kWarpgroupThreads);
+  }
   for (int i = 0; i < kStages; ++i) {
     barrier_init(at(shared.stage_full[i]), 1);
     barrier_init(at(shared.stage_empty[i]), kConsumerThreads);
@@ -101,6 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   // The same in all lanes, and known to be so.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
+  begin_next_kernel();
   if (threadIdx.x == 0) init_barriers(shared);
   for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
        i += kThreads) {
@@ -150,7 +165,8 @@ void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdPa
       .mask = {},
       .params = params,
       .counter = on.counter,
-      .live_tokens = live_tokens};
+      .live_tokens = live_tokens,
+      .log2_keep = std::log2(params.dropout.keep)};
   const bool has_dropout = params.dropout.random != nullptr;
   if (has_dropout) {
     arguments.mask = words_tensor_map(

@@ -37,30 +37,39 @@ inline constexpr int kGroupsOfTile = kTileRows / kGroupRows;
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
-/// What a query brings to its column of scores.
-struct Statistics {
-  float lse;    // in units of log2; infinity behind the sequence: its probabilities are 0
-  float delta;  // keep * rowsum(dO * O)
-};
+// Queries of a tile that are a consumer lane's columns: 8 n + 2 (lane % 4), and the next.
+inline constexpr int kLaneQueries = 16;
+
+/// Where the statistics of query `row` of a sequence are: those of a lane lie together.
+__device__ __forceinline__ int place_of_query(int row) {
+  const int in_tile = row % kTileRows;
+  return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
+}
 
 /// Shared memory of a thread block. Whose barriers are for what: header of persistent_backward.cu.
 struct alignas(1024) Shared {
   float4 dquery[kMostTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
-  unsigned char keys[kConsumers][kTileBytes];
-  unsigned char values[kConsumers][kTileBytes];
+  // Of a warpgroup, K and V of a block by turns: V is read into registers at once, and K of the next
+  // block takes its place; V of the next block follows where K was.
+  unsigned char keys_values[kConsumers][2][kTileBytes];
   struct {
     unsigned char query[kTileBytes];
     unsigned char dout[kTileBytes];
   } stage[kStages];
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
-  Statistics statistics[kSlots][kMostTiles * kTileRows];
+  // Of queries, at place_of_query(). lse: in units of log2, plus that of keep, so that exp2 gives
+  // P / keep; infinity behind the sequence: its probabilities are 0. delta: keep * rowsum(dO * O).
+  float lse[kSlots][kMostTiles * kTileRows];
+  float delta[kSlots][kMostTiles * kTileRows];
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kSlots];
   WorkOrder order;
-  uint64_t keys_full;
-  uint64_t keys_empty;
+  uint64_t keys_full[kConsumers];
+  uint64_t keys_empty[kConsumers];
+  uint64_t values_full[kConsumers];
+  uint64_t values_empty[kConsumers];
   uint64_t stage_full[kStages];
   uint64_t stage_empty[kStages];
   uint64_t announced[kSlots];
@@ -79,6 +88,7 @@ struct Arguments {
   AttentionBwdParams params;
   uint32_t* counter;    // of work_list.cuh
   int64_t live_tokens;  // of all sequences
+  float log2_keep;      // of 1 - the probability of dropout
 
   __device__ __forceinline__ int items() const { return params.batch.seqs * params.batch.heads; }
 };

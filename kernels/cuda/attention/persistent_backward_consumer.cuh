@@ -41,7 +41,7 @@ __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4)
 template <class T>
 __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
   const auto by_rows = rows_first<kHeadSize>(lane);
-  float sum[2][4] = {};
+  float sum[2][4] = {{sums.x, 0.0f, sums.y, 0.0f}};
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     uint32_t blocks[4];
@@ -50,33 +50,30 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
     const uint32_t right = lane / 4 == 2 * step ? packed<T>(1.0f, 1.0f) : 0u;
     multiply_add<T>(sum[step % 2], left, right, right);
   }
-  sums.x += sum[0][0] + sum[1][0];
-  sums.y += sum[0][2] + sum[1][2];
+  sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Writes a warp's rows, times `factor`, to rows [first, first + 16) of `to` below `length`, by way
+/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less), by way
 /// of 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums of
-/// their columns, of the values as they are stored; rows from `length` on are 0.
+/// their columns, of the values as they are stored; rows that the sequence has not are 0.
 template <class T>
-__device__ __forceinline__ void write_rows(const float (&sum)[32], float factor, unsigned char* own,
-                                           T* to, int64_t stride, int first, int length, int lane,
+__device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], unsigned char* own,
+                                           T* to, int stride, int rows_left, int lane,
                                            float2* sums) {
-  uint32_t rows[kSteps][4];
-  pack<T>(rows, sum, factor);
   __syncwarp();
   store_rows(shared_address(own), rows, lane);
   __syncwarp();
+  const int row = lane / 8;
+  const int chunk = lane % 8;
+  T* const to_lane = to + (row * stride + chunk * 8);
 #pragma unroll
   for (int i = 0; i < kWarpRows / 4; ++i) {
-    const int row = 4 * i + lane / 8;
-    const int chunk = lane % 8;
-    if (first + row < length) {
-      *reinterpret_cast<uint4*>(to + (first + row) * stride + chunk * 8) =
-          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
+    if (4 * i + row < rows_left) {
+      *reinterpret_cast<uint4*>(to_lane + 4 * i * stride) =
+          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(4 * i + row, chunk));
     }
   }
   if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
-  __syncwarp();
 }
 
 /// One of the two warpgroups that compute.
@@ -101,8 +98,6 @@ class Consumer {
       const int tiles = item().tiles();
       if (tiles == 0) return;
       for (int first = 0; first < tiles; first += kConsumers) {
-        barrier_wait(at(shared_.keys_full), parity_of(key_blocks_, 1));
-        ++key_blocks_;
         if (first + warpgroup_ < tiles) {
           walk_queries(first + warpgroup_, tiles);
         } else {
@@ -129,18 +124,29 @@ class Consumer {
     const int behind = warpgroup_ == 0 ? 1 : 0;
     barrier_wait(at(shared_.added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
   }
+  /// Asks early, so that the answer has come when it is wanted.
+  __device__ __forceinline__ bool is_turn() {
+    const int behind = warpgroup_ == 0 ? 1 : 0;
+    return barrier_is_complete(at(shared_.added[1 - warpgroup_][warp_]),
+                               parity_of(stages_ + behind, 1));
+  }
   __device__ __forceinline__ void give_turn() {
     barrier_arrive(at(shared_.added[warpgroup_][warp_]));
   }
 
-  /// Part `part` of dqkv, at the first token of the item.
-  __device__ __forceinline__ T* gradient(int part) const {
-    const int64_t row = item().begin;
-    return static_cast<T*>(params_.dqkv) +
-           ((3 * row + part) * params_.batch.heads + item().head) * kHeadSize;
-  }
-  __device__ __forceinline__ int64_t gradient_stride() const {
-    return int64_t{3} * params_.batch.heads * kHeadSize;
+  /// Rows of a tile that are this warp's go to part `part` of dqkv.
+  __device__ __forceinline__ void write_gradient(int part, const float (&sum)[32], float factor,
+                                                 unsigned char* own, int tile) {
+    const AttentionItem of_item = item();
+    const int heads = params_.batch.heads;
+    const int first_row = tile * kTileRows + warp_ * kWarpRows;
+    const int64_t token = of_item.begin + first_row;
+    T* const to =
+        static_cast<T*>(params_.dqkv) + ((3 * token + part) * heads + of_item.head) * kHeadSize;
+    uint32_t rows[kSteps][4];
+    pack<T>(rows, sum, factor);
+    write_rows(rows, own, to, 3 * heads * kHeadSize, of_item.length - first_row, lane_,
+               column_sums(part));
   }
 
   /// Of part `part`, of this warp; null when nobody wants them.
@@ -176,29 +182,39 @@ class Consumer {
       give_turn();
       ++stages_;
     }
-    barrier_arrive(at(shared_.keys_empty));
   }
 
   /// All queries against a tile of keys.
   __device__ __forceinline__ void walk_queries(int key_tile, int tiles) {
-    const uint32_t keys = at(shared_.keys[warpgroup_]);
+    const uint32_t keys = at(shared_.keys_values[warpgroup_][key_blocks_ % 2]);
+    const uint32_t values = at(shared_.keys_values[warpgroup_][(key_blocks_ + 1) % 2]);
+    const uint32_t key_parity = parity_of(key_blocks_, 1);
+    ++key_blocks_;
     const uint32_t dscore_tile = at(shared_.dscores[warpgroup_]);
     const int keys_left = item().length - key_tile * kTileRows;
     constexpr Inner kColumns = Inner::kColumns;
     constexpr Inner kRows = Inner::kRows;
     const uint64_t dscore_rows = wgmma_tile<kRows>(dscore_tile, 0);
     const uint64_t key_tile_rows = wgmma_tile<kRows>(keys, 0);
-    float dkey[32] = {};    // of keep / scale * dS^T Q
-    float dvalue[32] = {};  // of keep * P^T dO
+    float dkey[32] = {};  // of dS^T Q / scale
+    float dvalue[32] = {};
     uint32_t key_rows[kSteps][4];
     uint32_t value_rows[kSteps][4];
     const auto by_rows = rows_first<kHeadSize>(lane_);
+    barrier_wait(at(shared_.keys_full[warpgroup_]), key_parity);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       load_matrices(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
-      load_matrices(value_rows[step],
-                    by_rows.at(at(shared_.values[warpgroup_]), warp_ * kWarpRows, step));
     }
+    barrier_wait(at(shared_.values_full[warpgroup_]), key_parity);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      load_matrices(value_rows[step], by_rows.at(values, warp_ * kWarpRows, step));
+    }
+    // ldmatrix has read before the arrival lets the copy engine write.
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) hold_registers(value_rows[step]);
+    barrier_arrive(at(shared_.values_empty[warpgroup_]));
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
       const int stage = stages_ % kStages;
@@ -228,21 +244,27 @@ class Consumer {
                                     wgmma_step<kColumns>(dout_columns, step), step > 0);
       }
       wgmma_commit();
+      float lse[kLaneQueries];
+      load_statistics(lse, shared_.lse[slot_], tile);
       wgmma_wait<1>();
       hold_registers(scores);
 
       uint32_t kept[kSteps][4];
-      exponentiate(scores, kept, tile, stage, keys_left);
+      exponentiate(scores, kept, lse, stage, keys_left);
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_rows, step), 1);
       }
       wgmma_commit();
+      float delta[kLaneQueries];
+      // With dropout there are no registers for them while dP is on its way.
+      if constexpr (!kDropout) load_statistics(delta, shared_.delta[slot_], tile);
       wgmma_wait<1>();
       hold_registers(slopes);
+      if constexpr (kDropout) load_statistics(delta, shared_.delta[slot_], tile);
 
-      differentiate(slopes, scores, tile);
+      differentiate(slopes, scores, delta);
       uint32_t dscores[kSteps][4];
       pack<T>(dscores, slopes, 1.0f);
       sync_warpgroup();  // nobody reads the dS of the tile before any more
@@ -263,29 +285,43 @@ class Consumer {
                                         wgmma_step<kRows>(key_tile_rows, step), step > 0);
       }
       wgmma_commit();
+      const bool turn_has_come = is_turn();
       wgmma_wait<0>();
       hold_registers(dquery);
       hold_registers(dkey);
       hold_registers(dvalue);
       barrier_arrive(at(shared_.stage_empty[stage]));
-      wait_for_turn();
+      if (!turn_has_come) wait_for_turn();
       add_queries(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
       give_turn();
       ++stages_;
     }
-    barrier_arrive(at(shared_.keys_empty));
+    barrier_arrive(at(shared_.keys_empty[warpgroup_]));
     sync_warpgroup();  // nobody reads dS any more
     unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
-    const int first_row = key_tile * kTileRows + warp_ * kWarpRows;
-    write_rows(dkey, params_.scale / params_.dropout.keep, own, gradient(1), gradient_stride(),
-               first_row, item().length, lane_, column_sums(1));
-    write_rows(dvalue, 1.0f / params_.dropout.keep, own, gradient(2), gradient_stride(), first_row,
-               item().length, lane_, column_sums(2));
+    write_gradient(1, dkey, params_.scale, own, key_tile);
+    write_gradient(2, dvalue, 1.0f, own, key_tile);
   }
 
-  /// Scores become probabilities, negative where they are dropped; kept: the others, packed.
+  /// Those of a tile's queries that are this lane's columns.
+  __device__ __forceinline__ void load_statistics(float (&to)[kLaneQueries], const float* from,
+                                                  int tile) {
+    const float* of_lane = from + tile * kTileRows + lane_ % 4 * kLaneQueries;
+#pragma unroll
+    for (int i = 0; i < kLaneQueries / 4; ++i) {
+      const float4 four = *reinterpret_cast<const float4*>(of_lane + 4 * i);
+      to[4 * i] = four.x;
+      to[4 * i + 1] = four.y;
+      to[4 * i + 2] = four.z;
+      to[4 * i + 3] = four.w;
+    }
+  }
+
+  /// Scores become probabilities over keep, negative where they are dropped; kept: the others,
+  /// packed.
   __device__ __forceinline__ void exponentiate(float (&scores)[32], uint32_t (&kept)[kSteps][4],
-                                               int tile, int stage, int keys_left) {
+                                               const float (&lse)[kLaneQueries], int stage,
+                                               int keys_left) {
     if (keys_left < kTileRows) {
       const int row = warp_ * kWarpRows + lane_ / 4;
 #pragma unroll
@@ -293,12 +329,9 @@ class Consumer {
         if (row + i / 2 % 2 * 8 >= keys_left) scores[i] = -kInfinity;
       }
     }
-    const int query = lane_ % 4 * 2;
-    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + query];
-    const uint32_t* mask = &shared_.mask[stage][query][2 * warpgroup_ + warp_ / 2];
+    const uint32_t* mask = &shared_.mask[stage][lane_ % 4 * 2][2 * warpgroup_ + warp_ / 2];
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
-      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
       uint32_t words[2][2];  // [query][key], the decision in the highest bit
       if constexpr (kDropout) {
 #pragma unroll
@@ -311,7 +344,7 @@ class Consumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& p = scores[4 * column + i];
-        p = exp2_approximate(p * scale_ - (i % 2 == 0 ? two.x : two.z));
+        p = exp2_approximate(p * scale_ - lse[2 * column + i % 2]);
         positive[i] = p;
         if constexpr (kDropout) {
           constexpr uint32_t kSign = 0x80000000u;
@@ -326,16 +359,14 @@ class Consumer {
 
   /// Slopes of kept probabilities become those of the scores: P (mask dP - delta).
   __device__ __forceinline__ void differentiate(float (&slopes)[32], const float (&signed_p)[32],
-                                                int tile) {
-    const Statistics* statistics = &shared_.statistics[slot_][tile * kTileRows + lane_ % 4 * 2];
+                                                const float (&deltas)[kLaneQueries]) {
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
-      const float4 two = *reinterpret_cast<const float4*>(statistics + 8 * column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float p = signed_p[4 * column + i];
         float& slope = slopes[4 * column + i];
-        const float delta = i % 2 == 0 ? two.y : two.w;
+        const float delta = deltas[2 * column + i % 2];
         if constexpr (kDropout) {
           slope = fmaxf(p, 0.0f) * slope - fabsf(p) * delta;
         } else {
@@ -360,9 +391,7 @@ class Consumer {
       }
     }
     if (is_last) {
-      write_rows(sum, params_.scale / params_.dropout.keep, reinterpret_cast<unsigned char*>(&own),
-                 gradient(0), gradient_stride(), tile * kTileRows + warp_ * kWarpRows,
-                 item().length, lane_, column_sums(0));
+      write_gradient(0, sum, params_.scale, reinterpret_cast<unsigned char*>(&own), tile);
       return;
     }
 #pragma unroll
@@ -382,7 +411,7 @@ class Consumer {
   int slot_ = 0;    // of the item
   uint32_t slot_parity_ = 0;
   int stages_ = 0;      // so far
-  int key_blocks_ = 0;  // so far
+  int key_blocks_ = 0;  // so far, of this warpgroup
 };
 
 }  // namespace bertha::backward

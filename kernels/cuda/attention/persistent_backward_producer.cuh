@@ -16,6 +16,7 @@ class Producer {
   __device__ __forceinline__ void run() {
     AttentionItem item = take();
     announce(item);
+    copy_keys(item, 0);
     while (item.length > 0) {
       const int tiles = item.tiles();
       AttentionItem next;
@@ -24,13 +25,25 @@ class Producer {
         for (int tile = 0; tile < tiles; ++tile) {
           copy_queries(item, tile, key_tile);
           // Behind the first queries, because they find room earlier.
-          if (tile == 0) copy_keys(item, key_tile, min(kConsumers, tiles - key_tile));
+          if (tile == 0) copy_values(item, key_tile);
           // From the third step on the consumers are at this item, so that the slot of the one
           // before it is free: the statistics of the next can begin without anybody waiting.
           if (++steps == kStages + 1) announce(next = take());
+          // Likewise they are at this block of keys, and have made room for the next.
+          if (tile == kStages) {
+            if (key_tile + kConsumers < tiles) {
+              copy_keys(item, key_tile + kConsumers);
+            } else {
+              copy_keys(next, 0);
+            }
+          }
         }
       }
-      if (steps <= kStages) announce(next = take());
+      if (steps <= kStages) {
+        static_assert(kStages <= kConsumers);  // this was the only block of keys
+        announce(next = take());
+        copy_keys(next, 0);
+      }
       item = next;
     }
   }
@@ -69,33 +82,46 @@ class Producer {
     ++stages_;
   }
 
-  __device__ __forceinline__ void copy_keys(const AttentionItem& item, int key_tile, int tiles) {
-    const int heads = of_.params.batch.heads;
-    const uint32_t full = at(shared_.keys_full);
-    barrier_wait(at(shared_.keys_empty), parity_of(key_blocks_ + 1, 1));
-    barrier_arrive_expecting(full, static_cast<uint32_t>(2 * tiles * kTileBytes));
-    for (int i = 0; i < tiles; ++i) {
-      const int row = item.begin + (key_tile + i) * kTileRows;
-      copy_box_async(at(shared_.keys[i]), of_.qkv, (heads + item.head) * kHeadSize, row, full);
-      copy_box_async(at(shared_.values[i]), of_.qkv, (2 * heads + item.head) * kHeadSize, row,
-                     full);
+  /// K of a block of keys, where V of the block before it was.
+  __device__ __forceinline__ void copy_keys(const AttentionItem& item, int key_tile) {
+    for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
+      const uint32_t full = at(shared_.keys_full[i]);
+      barrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
+      barrier_arrive_expecting(full, kTileBytes);
+      copy_box_async(at(shared_.keys_values[i][keys_[i] % 2]), of_.qkv,
+                     (of_.params.batch.heads + item.head) * kHeadSize,
+                     item.begin + (key_tile + i) * kTileRows, full);
+      ++keys_[i];
     }
-    ++key_blocks_;
+  }
+  /// V of a block of keys, where K of the block before it was.
+  __device__ __forceinline__ void copy_values(const AttentionItem& item, int key_tile) {
+    for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
+      const uint32_t full = at(shared_.values_full[i]);
+      barrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
+      barrier_arrive_expecting(full, kTileBytes);
+      copy_box_async(at(shared_.keys_values[i][(values_[i] + 1) % 2]), of_.qkv,
+                     (2 * of_.params.batch.heads + item.head) * kHeadSize,
+                     item.begin + (key_tile + i) * kTileRows, full);
+      ++values_[i];
+    }
   }
 
   const Arguments& of_;
   Shared& shared_;
-  int index_;           // of the item to take next
-  int announced_ = 0;   // items
-  int stages_ = 0;      // filled
-  int key_blocks_ = 0;  // copied
+  int index_;                    // of the item to take next
+  int announced_ = 0;            // items
+  int stages_ = 0;               // filled
+  int keys_[kConsumers] = {};    // tiles of K copied, for each warpgroup
+  int values_[kConsumers] = {};  // of V
 };
 
 /// lse and delta of 16 rows, by a warp; 8 lanes read a row of dO and of O.
 template <class T>
-__device__ __forceinline__ void write_statistics(const AttentionBwdParams& params,
-                                                 const AttentionItem& item, int first_row,
-                                                 Statistics* to, int lane) {
+__device__ __forceinline__ void write_statistics(const Arguments& of, const AttentionItem& item,
+                                                 int first_row, float* to_lse, float* to_delta,
+                                                 int lane) {
+  const AttentionBwdParams& params = of.params;
   constexpr int kRowsPerLoad = 4;
   constexpr int kLoads = kGroupRows / kRowsPerLoad;
   const int64_t stride = int64_t{params.batch.heads} * kHeadSize;
@@ -115,7 +141,7 @@ __device__ __forceinline__ void write_statistics(const AttentionBwdParams& param
   }
   float lse = kInfinity;
   if (lane < kGroupRows && first_row + lane < item.length) {
-    lse = kLog2E * params.lse[item.head * params.batch.tokens + item.begin + first_row + lane];
+    lse = params.lse[item.head * params.batch.tokens + item.begin + first_row + lane];
   }
   float delta = 0.0f;  // of row `lane`
 #pragma unroll
@@ -133,7 +159,11 @@ __device__ __forceinline__ void write_statistics(const AttentionBwdParams& param
     const float of_row = __shfl_sync(kFullWarp, sum, lane % kRowsPerLoad * 8);
     if (lane / kRowsPerLoad == i) delta = of_row;
   }
-  if (lane < kGroupRows) to[first_row + lane] = {lse, delta * params.dropout.keep};
+  if (lane < kGroupRows) {
+    const int place = place_of_query(first_row + lane);
+    to_lse[place] = kLog2E * lse + of.log2_keep;  // not before: the load takes long
+    to_delta[place] = delta * params.dropout.keep;
+  }
 }
 
 /// A warp of the statistics, `warp` from 0: those of all items.
@@ -149,7 +179,8 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& of, Shared& 
     // Tiles that the sequence does not have are arrived at too: all have a phase for each item.
     for (int group = warp; group < kMostTiles * kGroupsOfTile; group += kStatisticsWarps) {
       if (group < groups) {
-        write_statistics<T>(of.params, item, group * kGroupRows, shared.statistics[slot], lane);
+        write_statistics<T>(of, item, group * kGroupRows, shared.lse[slot], shared.delta[slot],
+                            lane);
       }
       barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
     }

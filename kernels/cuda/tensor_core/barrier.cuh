@@ -36,6 +36,19 @@ __device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint3
                : "memory");
 }
 
+/// Whether the phase of this parity is complete.
+__device__ __forceinline__ bool barrier_is_complete(uint32_t barrier, uint32_t parity) {
+  uint32_t complete;
+  asm volatile(
+      "{.reg .pred complete; "
+      "mbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2; "
+      "selp.u32 %0, 1, 0, complete;}"
+      : "=r"(complete)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return complete != 0;
+}
+
 /// Waits until the phase of this parity is complete. The loop is in C++ so that no label of it is
 /// made twice.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
