@@ -68,6 +68,10 @@ struct RawPack {
       for (int i = 0; i < kWords; ++i) word[i] = pair_of(from[2 * i], from[2 * i + 1]);
     }
   }
+  __device__ __forceinline__ void fill(uint32_t pair) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) word[i] = pair;
+  }
   /// The larger of each pair, with the pairs of `most` in a register; NaN loses.
   __device__ __forceinline__ uint32_t larger(uint32_t most) const {
 #pragma unroll

@@ -313,30 +313,21 @@ void hold_forward(const CudaContext& context, const Held& held, int64_t rows, in
 template <class Operation>
 bool run_narrow(const CudaContext& context, const Operation& operation, int64_t rows,
                 int64_t columns, uintptr_t address_bits) {
-  if (columns > 1024) return false;
-  if (columns % 8 == 0 && address_bits % 16 == 0) {
+  if (columns % 8 == 0 && address_bits % 16 == 0 && columns <= 1024) {
     if (columns <= 256) {
-      launch_narrow_rows<4, 8, 1, 2, false>(context, operation, rows, columns);
+      launch_narrow_rows<4, 8, 1, 2>(context, operation, rows, columns);
     } else if (columns <= 512) {
-      launch_narrow_rows<32, 8, 2, 1, false>(context, operation, rows, columns);
+      launch_narrow_rows<32, 8, 2, 1>(context, operation, rows, columns);
     } else {
-      launch_narrow_rows<32, 8, 4, 1, false>(context, operation, rows, columns);
+      launch_narrow_rows<32, 8, 4, 1>(context, operation, rows, columns);
     }
     return true;
   }
   if (columns % 4 == 0 && address_bits % 8 == 0 && columns <= 512) {
-    launch_narrow_rows<4, 4, 4, 1, false>(context, operation, rows, columns);
+    launch_narrow_rows<4, 4, 4, 1>(context, operation, rows, columns);
     return true;
   }
-  if (columns % 2 == 0 || address_bits % 4 != 0 || columns >= 2 * 9 * kWarpThreads) return false;
-  if (columns < 2 * 3 * kWarpThreads) {
-    launch_narrow_rows<4, 2, 3, 2, true>(context, operation, rows, columns);
-  } else if (columns < 2 * 5 * kWarpThreads) {
-    launch_narrow_rows<32, 2, 5, 1, true>(context, operation, rows, columns);
-  } else {
-    launch_narrow_rows<32, 2, 9, 1, true>(context, operation, rows, columns);
-  }
-  return true;
+  return false;
 }
 
 /// Plain rows of 16 bits, where they are narrow or held.
