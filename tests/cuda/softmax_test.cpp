@@ -132,7 +132,8 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
 
 TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns : {1, 2, 31, 32, 33, 100, 191, 257, 264, 319, 508, 513, 575, 577, 1025}) {
+    for (const int64_t columns :
+         {1, 2, 31, 32, 33, 100, 191, 257, 264, 319, 508, 513, 575, 577, 1025}) {
       for (const int64_t batch : {0, 1, 3}) {
         for (const Fusion& fusion : kFusions) {
           expect_same_as_cpu(io, random_tensor({batch, 2, 3, columns}, 1), fusion);
