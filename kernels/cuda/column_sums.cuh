@@ -3,6 +3,7 @@
 #include "kernels/cuda/compute.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/row_team.cuh"
 
 namespace bertha {
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
   const int quantity = static_cast<int>(blockIdx.y);
+  wait_for_kernel_before();
   Compute<T> sum = 0;
   if (column < columns) {
 #pragma unroll 8
@@ -101,10 +103,8 @@ template <class T, int kQuantities>
 void finish_column_sums(const CudaContext& context, const Compute<T>* partial, int64_t blocks,
                         int64_t columns, const ColumnSumTargets<T, kQuantities>& targets) {
   const dim3 grid(static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads), kQuantities);
-  finish_column_sums_kernel<T, kQuantities>
-      <<<grid, kColumnSumLanes * kWarpThreads, 0, context.stream>>>(partial, blocks, columns,
-                                                                    targets);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(context.stream, finish_column_sums_kernel<T, kQuantities>, grid,
+                   kColumnSumLanes * kWarpThreads, partial, blocks, columns, targets);
 }
 
 }  // namespace bertha

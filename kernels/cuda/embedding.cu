@@ -24,7 +24,9 @@
 namespace bertha {
 namespace {
 
-// Blocks of 256 threads of one multiprocessor and their batches of rows, as in residual_ln.cu.
+// Threads of a block, blocks of one multiprocessor and their batches of rows, as in residual_ln.cu.
+constexpr int kThreads = 256;
+constexpr int kRowsOfBatch = 4;
 constexpr int kForwardBlocks = 2;
 constexpr int kBackwardBlocks = 2;
 constexpr int kForwardStages = 2;
@@ -109,13 +111,14 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
     beta = load_octet(p.beta + column);
   }
 
+  uint32_t drawn = 0;
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
     request(turn + kForwardStages - 1, first + (kForwardStages - 1) * team.row_stride);
     uint32_t kept[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
-    if (drops) draw_kept(team, first, rows, dropout, seed, step, p.mask, kept);
+    if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
 
     pipeline.wait();
     Octet<T> rounded[kRows];
@@ -330,7 +333,7 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
-    dispatch_team<T>(columns, [&](auto shape) {
+    dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks =
           team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
@@ -344,8 +347,8 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
 void run_cuda(CudaContext& context, const EmbeddingBwd& args) {
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_team<T>(args.dy.extent(1),
-                     [&](auto shape) { run_backward<T, decltype(shape)>(context, args); });
+    dispatch_team<T, kThreads, kRowsOfBatch>(
+        args.dy.extent(1), [&](auto shape) { run_backward<T, decltype(shape)>(context, args); });
   });
 }
 

@@ -1,14 +1,14 @@
 // Stand-alone LayerNorm, forward and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Five files know how rows are passed over; who takes which is what was fastest
+// 2 U, backward 3 U. Six files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
+//   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 256 columns
 //   held_rows.cuh    16-bit rows forward from 513 columns on, and both ways those of more than 256
 //                    columns that begin between the 16-byte words of memory
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on
-//   row_team.cuh     other 16-bit rows of whole octets: forward of 256 and 512 columns, backward
-//                    from 256 on
+//   row_team.cuh     other 16-bit rows of whole octets: forward of 512 columns, backward from 256 on
 //   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
 //                    whole words), up to a cluster of blocks backward
 //   generic_rows.cuh what is left, with a kernel of its own for the column sums
@@ -18,15 +18,18 @@
 #include "kernels/cuda/norm_forward_rows.cuh"
 #include "kernels/cuda/norm_gradient_rows.cuh"
 #include "kernels/cuda/norm_gradient_stream.cuh"
+#include "kernels/cuda/norm_narrow_forward.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/row_norm.cuh"
 
 namespace bertha {
 namespace {
 
-// Blocks of 256 threads of one multiprocessor and their batches of rows, as in residual_ln.cu.
-constexpr int kForwardBlocks = 3;
-constexpr int kBackwardBlocks = 2;
+// Threads of a block, of which a multiprocessor holds one, rows of a batch and batches, as in
+// residual_ln.cu.
+constexpr int kThreads = 512;
+constexpr int kForwardRows = 4;
+constexpr int kBackwardRows = 2;
 constexpr int kStages = 3;
 
 template <class T>
@@ -53,7 +56,7 @@ struct BackwardPointers {
 // --- rows of octets --------------------------------------------------------------------------
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardBlocks : 1)
+__global__ void __launch_bounds__(Shape::kMostThreads, 1)
     team_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
                     float epsilon) {
   using T = typename Shape::Element;
@@ -61,9 +64,10 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  RowPipeline<Shape, 1, kStages> pipeline(slots);
   const T* const streams[1] = {p.x};
-  pipeline.start(team, rows, streams);
+  using Ring = RowRing<Shape, 1, kStages, true>;
+  __shared__ typename Ring::Barriers barriers;
+  Ring ring(slots, barriers, team, rows, streams);
   Octet<T> gamma{};
   Octet<T> beta{};
   if (team.inside) {
@@ -72,42 +76,42 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   }
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kStages - 1, first + (kStages - 1) * team.row_stride, rows,
-                          streams);
-    pipeline.wait();
+    ring.wait();
     float values[kRows][kOctet];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) to_floats(pipeline.read(turn, 0, r), values[r]);
+    for (int r = 0; r < kRows; ++r) to_floats(ring.read(team, 0, r), values[r]);
     RowStatistics statistics[kRows];
     row_statistics(team, values, epsilon, exchange, turn, first, rows, p.mean, p.rstd, statistics);
+    ring.refill(team, first, rows, streams);
     keep_packed(gamma);
     keep_packed(beta);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (!team.has(first, r, rows)) continue;
-      const Octet<T> x = pipeline.read(turn, 0, r);
+    T* const y_at = p.y + team.at(first);
+    const int left = team.rows_left(first, rows);
+    for_rows<kRows>(left, [&](int r) {
+      const Octet<T> x = ring.read(team, 0, r);
+      const float shift = -statistics[r].mean * statistics[r].rstd;
       float y[kOctet];
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
-        const float normalized = (element(x, i) - statistics[r].mean) * statistics[r].rstd;
+        const float normalized = fmaf(element(x, i), statistics[r].rstd, shift);
         y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
       }
-      store_octet(p.y + team.at(first + r), rounded_octet<T>(y));
-    }
+      store_octet_once(y_at + r * team.columns, rounded_octet<T>(y));
+    });
+    ring.advance();
   }
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackwardBlocks : 1)
+__global__ void __launch_bounds__(Shape::kMostThreads, 1)
     team_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  RowPipeline<Shape, 2, kStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.x};
-  pipeline.start(team, rows, streams);
+  OctetRing<Shape, 2, kStages> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, nullptr);
   Octet<T> gamma{};
@@ -116,32 +120,32 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   int turn = 0;
   for (int64_t first = team.first_row; team.block_has(first, rows);
        first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kStages - 1, first + (kStages - 1) * team.row_stride, rows,
-                          streams);
+    ring.refill(team, first, rows, streams);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, nullptr);
-    pipeline.wait();
+    ring.wait();
+    const int left = team.rows_left(first, rows);
     NormGradientSums<Shape> row_sums;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    RowStatistics statistics[kRows];
+    saved.statistics_of_all(statistics);
+    for_rows<kRows>(left, [&](int r) {
       float dy[kOctet];
-      to_floats(pipeline.read(turn, 0, r), dy);
-      row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
-                       sums[1]);
-    }
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
+    });
     row_sums.meet(team, exchange, turn);
     keep_packed(gamma);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const RowStatistics statistics = saved.statistics(r);
-      if (!team.has(first, r, rows)) continue;
+    T* const dx_at = p.dx + team.at(first);
+    for_rows<kRows>(left, [&](int r) {
       float dy[kOctet];
       float dx[kOctet];
-      to_floats(pipeline.read(turn, 0, r), dy);
-      row_sums.gradient(r, dy, pipeline.read(turn, 1, r), gamma, statistics, dx);
-      store_octet(p.dx + team.at(first + r), rounded_octet<T>(dx));
-    }
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
+      store_octet_once(dx_at + r * team.columns, rounded_octet<T>(dx));
+    });
+    ring.advance();
   }
+  begin_next_kernel();
   store_block_sums(team, sums, p.partial);
 }
 
@@ -187,8 +191,8 @@ const float* run_team_backward(CudaContext& context, const LayerNormBwd& args, u
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
   float* partial = take_partial(context, blocks, columns);
-  launch_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
-                                  pointers_of<T>(args, partial), rows, columns);
+  launch_ring_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
+                                       pointers_of<T>(args, partial), rows, columns);
   return partial;
 }
 
@@ -278,11 +282,11 @@ template <class T>
 void run_by_teams(const CudaContext& context, const LayerNormFwd& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
-  dispatch_team<T>(columns, [&](auto shape) {
+  dispatch_team<T, kThreads, kForwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
-    launch_teams<Shape, 1, kStages>(
+    launch_ring_teams<Shape, 1, kStages>(
         context.stream, team_fwd_kernel<Shape>,
-        team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks), columns,
+        team_blocks<Shape>(rows, columns, context.multiprocessors, 1), columns,
         pointers_of<T>(args), rows, columns, args.epsilon);
   });
 }
@@ -292,10 +296,9 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
   const bool add = args.accumulate == Accumulate::kYes;
-  dispatch_team<T>(columns, [&](auto shape) {
+  dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
-    const unsigned blocks =
-        team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
+    const unsigned blocks = team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
     const float* partial = run_team_backward<T, Shape>(context, args, blocks);
     finish_column_sums<T, 2>(
         context, partial, blocks, columns,
@@ -373,6 +376,21 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
                             .rstd = elements<float>(args.rstd),
                             .epsilon = args.epsilon},
                 args.x.extent(0), columns, pack);
+    });
+  }
+  if (size_bytes(args.x.dtype) == 2 && !args.residual.has_data() && pack == kOctet &&
+      columns <= kMostNarrowColumns && address_bits({&args.gamma, &args.beta}) % 16 == 0) {
+    return dispatch_16bit(args.x.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      launch_norm_narrow_forward(context,
+                                 NarrowNorm<T>{.x = elements<T>(args.x),
+                                               .gamma = optional_elements<T>(args.gamma),
+                                               .beta = optional_elements<T>(args.beta),
+                                               .y = elements<T>(args.y),
+                                               .mean = elements<float>(args.mean),
+                                               .rstd = elements<float>(args.rstd),
+                                               .epsilon = args.epsilon},
+                                 args.x.extent(0), columns);
     });
   }
   // Teams subtract the mean as it is stored: in f32 rows far from zero deserve better.

@@ -41,16 +41,6 @@ struct StreamMeeting {
   uint64_t met[2];
 };
 
-/// Starts copying `bytes`, a multiple of 16, between places that are; they complete on `barrier`.
-__device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, uint32_t bytes,
-                                                 uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-
 __device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) {
   uint32_t there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));

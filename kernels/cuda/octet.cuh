@@ -97,6 +97,18 @@ __device__ __forceinline__ void store_octet(T* to, const Octet<T>& octet) {
   }
 }
 
+/// The same to global memory that this kernel does not read: in whole stores of 16 bytes, of which
+/// nvcc sometimes makes four where rows lie at constant distances.
+template <class T>
+__device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
+#pragma unroll
+  for (int i = 0; i < Octet<T>::kWords / 4; ++i) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + i * (16 / sizeof(T))),
+                 "r"(octet.word[4 * i]), "r"(octet.word[4 * i + 1]), "r"(octet.word[4 * i + 2]),
+                 "r"(octet.word[4 * i + 3]));
+  }
+}
+
 template <class T>
 __device__ __forceinline__ void to_floats(const Octet<T>& octet, float (&to)[kOctet]) {
 #pragma unroll

@@ -4,15 +4,19 @@
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
 // the sum and the bits and writes dresidual and dx, 4.06 U.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-22, `bertha bench kernels` at 491cf8f, operands in no cache,
-// medians of 30; backward with the kernel that finishes the column sums. A plain copy of the same
-// bytes takes 54 us.
-//   p      forward us   of floor   of the copy   backward us   of floor   of the copy
-//   0.1    62.7         76 %       87 %          64.6          74 %       83 %
-// Instructions weigh as much as memory: forward's schedulers issue in 71 % of all cycles, and the
-// random bits cost 4 us. Backward's blocks leave 3 MB of partial sums to the finishing kernel.
-// Also tried, us forward / backward at p = 0.1: rows straight into registers instead of through
-// shared memory 64 / 71; two rows of a team at a time instead of four 71 / 82.
+// Measured on an H200, CUDA 13.0, 2026-11-22, by a small program of its own: operands in no cache,
+// medians of 30, the kernels before in the same run; backward with the kernel that finishes the
+// column sums. A plain copy of two tensors, the same bytes, takes 57.5 us there (54 in `bertha bench
+// kernels`, which gave 62.7 and 64.6 for the kernels before, at 491cf8f).
+//   p      forward us   of the copy   before   backward us   of the copy   before
+//   0.1    61.0         94 %          64.0     61.3          94 %          65.1
+// Neither is bound by instructions: ncu saw 43 and 40 % of issue slots in use, L2 at 82 %.
+// What brought it, us: forward, bulk copies and one block of 512 threads on a multiprocessor (three
+// of 256: 67.5; each thread's own copies 63.6). Backward, batches of two rows (of four 65.7), and the
+// finishing kernel placed early (3). Rows of a batch with nothing asked between them: 1.
+// Also tried, us forward / backward: L2 told to forget what was read 65.2 / 65.3, what was stored
+// 62.8 / 65.9; backward in bulk copies, four rows, 66; three stages forward 62; rows straight into
+// registers instead of through shared memory 64 / 71 (the kernels before 62.7 / 64.6).
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/operations.h"
@@ -21,12 +25,13 @@
 namespace bertha {
 namespace {
 
-// Blocks of 256 threads that one multiprocessor holds: they decide how many registers a thread may
-// have. One more would spill.
-constexpr int kForwardBlocks = 3;
-constexpr int kBackwardBlocks = 2;
-// Batches of rows on their way or at work: what the blocks' share of shared memory holds. Two
-// blocks of three batches are as fast forward as three of two.
+// Threads of a block, of which a multiprocessor holds one: half as many teams as registers have room
+// for leave fewer partial sums behind, and fewer rows on their way at once.
+constexpr int kThreads = 512;
+// Rows of a batch. Four give each lane of a warp one word of 32 dropout decisions to draw.
+constexpr int kForwardRows = 4;
+constexpr int kBackwardRows = 2;
+// Batches of rows on their way or at work.
 constexpr int kForwardStages = 2;
 constexpr int kBackwardStages = 3;
 
@@ -45,7 +50,7 @@ struct ForwardPointers {
 };
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardBlocks : 1)
+__global__ void __launch_bounds__(Shape::kMostThreads, 1)
     residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows,
                            int64_t columns, DeviceDropout dropout, float epsilon) {
   using T = typename Shape::Element;
@@ -53,9 +58,10 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  RowPipeline<Shape, 2, kForwardStages> pipeline(slots);
   const T* const streams[2] = {p.x, p.residual};
-  pipeline.start(team, rows, streams);
+  using Ring = RowRing<Shape, 2, kForwardStages, false>;
+  __shared__ typename Ring::Barriers barriers;
+  Ring ring(slots, barriers, team, rows, streams);
   const bool drops = dropout.active();
   const uint64_t seed = drops ? dropout.random[0] : 0;
   const uint64_t step = drops ? dropout.random[1] : 0;
@@ -68,23 +74,23 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
     beta = load_octet(p.beta + team.thread * kOctet);
   }
 
+  uint32_t drawn = 0;
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kForwardStages - 1,
-                          first + (kForwardStages - 1) * team.row_stride, rows, streams);
     uint32_t kept[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
-    if (drops) draw_kept(team, first, rows, dropout, seed, step, p.mask, kept);
+    if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
 
     keep_packed(bias);
-    pipeline.wait();
-    Octet<T> rounded[kRows];
-    float sum[kRows][kOctet];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const Octet<T> x = pipeline.read(turn, 0, r);
-      const Octet<T> residual = pipeline.read(turn, 1, r);
+    ring.wait();
+    T* const sum_at = p.sum + team.at(first);
+    const int left = team.rows_left(first, rows);
+    Octet<T> rounded[kRows] = {};
+    float sum[kRows][kOctet] = {};
+    for_rows<kRows>(left, [&](int r) {
+      const Octet<T> x = ring.read(team, 0, r);
+      const Octet<T> residual = ring.read(team, 1, r);
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
         const float input = element(x, i) + element(bias, i);
@@ -92,26 +98,28 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
         sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual, i));
       }
       rounded[r] = rounded_octet<T>(sum[r]);
-      if (team.has(first, r, rows)) store_octet(p.sum + team.at(first + r), rounded[r]);
+      store_octet_once(sum_at + r * team.columns, rounded[r]);
       to_floats(rounded[r], sum[r]);  // statistics of what backward will read
-    }
+    });
 
     RowStatistics statistics[kRows];
     row_statistics(team, sum, epsilon, exchange, turn, first, rows, p.mean, p.rstd, statistics);
+    ring.refill(team, first, rows, streams);
+    ring.advance();
     keep_packed(gamma);
     keep_packed(beta);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    T* const y_at = p.y + team.at(first);
+    for_rows<kRows>(left, [&](int r) {
       keep_packed(rounded[r]);
-      if (!team.has(first, r, rows)) continue;
+      const float shift = -statistics[r].mean * statistics[r].rstd;
       float y[kOctet];
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
-        const float normalized = (element(rounded[r], i) - statistics[r].mean) * statistics[r].rstd;
+        const float normalized = fmaf(element(rounded[r], i), statistics[r].rstd, shift);
         y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
       }
-      store_octet(p.y + team.at(first + r), rounded_octet<T>(y));
-    }
+      store_octet_once(y_at + r * team.columns, rounded_octet<T>(y));
+    });
   }
 }
 
@@ -129,7 +137,7 @@ struct BackwardPointers {
 };
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackwardBlocks : 1)
+__global__ void __launch_bounds__(Shape::kMostThreads, 1)
     residual_ln_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows,
                            int64_t columns, DeviceDropout dropout) {
   using T = typename Shape::Element;
@@ -137,9 +145,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
-  pipeline.start(team, rows, streams);
+  OctetRing<Shape, 2, kBackwardStages> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   Octet<T> gamma{};
@@ -149,40 +156,43 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   int turn = 0;
   for (int64_t first = team.first_row; team.block_has(first, rows);
        first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kBackwardStages - 1,
-                          first + (kBackwardStages - 1) * team.row_stride, rows, streams);
+    ring.refill(team, first, rows, streams);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
-    pipeline.wait();
+    ring.wait();
+    const int left = team.rows_left(first, rows);
     NormGradientSums<Shape> row_sums;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    RowStatistics statistics[kRows];
+    saved.statistics_of_all(statistics);
+    for_rows<kRows>(left, [&](int r) {
       float dy[kOctet];
-      to_floats(pipeline.read(turn, 0, r), dy);
-      row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
-                       sums[1]);
-    }
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
+    });
     row_sums.meet(team, exchange, turn);
     keep_packed(gamma);
+    T* const dresidual_at = p.dresidual + team.at(first);
+    T* const dx_at = p.dx + team.at(first);
+    uint32_t kept[kRows];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const RowStatistics statistics = saved.statistics(r);
-      const uint32_t kept = saved.kept(team, r);
-      if (!team.has(first, r, rows)) continue;
+    for (int r = 0; r < kRows; ++r) kept[r] = saved.kept(team, r);
+    for_rows<kRows>(left, [&](int r) {
       float dy[kOctet];
       float dresidual[kOctet];
       float dx[kOctet];
-      to_floats(pipeline.read(turn, 0, r), dy);
-      row_sums.gradient(r, dy, pipeline.read(turn, 1, r), gamma, statistics, dresidual);
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dresidual);
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
-        dx[i] = is_set(kept, i) ? dresidual[i] * dropout.keep_factor : 0.0f;
+        dx[i] = is_set(kept[r], i) ? dresidual[i] * dropout.keep_factor : 0.0f;
         sums[2][i] += dx[i];
       }
-      store_octet(p.dresidual + team.at(first + r), rounded_octet<T>(dresidual));
-      store_octet(p.dx + team.at(first + r), rounded_octet<T>(dx));
-    }
+      store_octet_once(dresidual_at + r * team.columns, rounded_octet<T>(dresidual));
+      store_octet_once(dx_at + r * team.columns, rounded_octet<T>(dx));
+    });
+    ring.advance();
   }
+  begin_next_kernel();
   store_block_sums(team, sums, p.partial);
 }
 
@@ -206,13 +216,12 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
-    dispatch_team<T>(columns, [&](auto shape) {
+    dispatch_team<T, kThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const unsigned blocks =
-          team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
-      launch_teams<Shape, 2, kForwardStages>(context.stream, residual_ln_fwd_kernel<Shape>, blocks,
-                                             columns, pointers, rows, columns, dropout,
-                                             args.epsilon);
+      const unsigned blocks = team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
+      launch_ring_teams<Shape, 2, kForwardStages>(context.stream, residual_ln_fwd_kernel<Shape>,
+                                                  blocks, columns, pointers, rows, columns, dropout,
+                                                  args.epsilon);
     });
   });
 }
@@ -224,11 +233,10 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const bool add = args.accumulate == Accumulate::kYes;
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_team<T>(columns, [&](auto shape) {
+    dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks =
-          rows == 0 ? 0
-                    : team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
+          rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
       auto* partial =
           static_cast<float*>(context.scratch.take(column_sum_bytes(blocks, columns, 3)));
       if (blocks > 0) {
@@ -242,8 +250,9 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
             .dresidual = aligned_elements<T>(args.dresidual),
             .dx = aligned_elements<T>(args.dx),
             .partial = partial};
-        launch_teams<Shape, 2, kBackwardStages>(context.stream, residual_ln_bwd_kernel<Shape>,
-                                                blocks, columns, pointers, rows, columns, dropout);
+        launch_ring_teams<Shape, 2, kBackwardStages>(context.stream, residual_ln_bwd_kernel<Shape>,
+                                                     blocks, columns, pointers, rows, columns,
+                                                     dropout);
       }
       finish_column_sums<T, 3>(context, partial, blocks, columns,
                                {{{elements<T>(args.dgamma), add},

@@ -107,15 +107,15 @@ struct NormGradientSums {
   __device__ __forceinline__ void add_row(int r, const float (&dy)[kOctet], const Octet<T>& x,
                                           const Octet<T>& gamma, RowStatistics row,
                                           float (&dgamma)[kOctet], float (&dbeta)[kOctet]) {
+    const float shift = -row.mean * row.rstd;
     float sum_g = 0.0f;
     float sum_gn = 0.0f;
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
-      const float normalized = (element(x, i) - row.mean) * row.rstd;
-      const float g = dy[i] * element(gamma, i);
-      sum_g += g;
-      sum_gn = fmaf(g, normalized, sum_gn);
-      dgamma[i] = fmaf(dy[i], normalized, dgamma[i]);
+      const float of_gamma = dy[i] * fmaf(element(x, i), row.rstd, shift);
+      sum_g = fmaf(dy[i], element(gamma, i), sum_g);
+      sum_gn = fmaf(of_gamma, element(gamma, i), sum_gn);
+      dgamma[i] += of_gamma;
       dbeta[i] += dy[i];
     }
     values[2 * r] = sum_g;
@@ -131,46 +131,51 @@ struct NormGradientSums {
   __device__ __forceinline__ void gradient(int r, const float (&dy)[kOctet], const Octet<T>& x,
                                            const Octet<T>& gamma, RowStatistics row,
                                            float (&dx)[kOctet]) const {
-    const float of_g = row.rstd * values[2 * r];
-    const float of_gn = row.rstd * values[2 * r + 1];
+    const float slope = -row.rstd * row.rstd * values[2 * r + 1];
+    const float constant = -fmaf(row.mean, slope, row.rstd * values[2 * r]);
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
-      const float normalized = (element(x, i) - row.mean) * row.rstd;
       const float g = dy[i] * element(gamma, i);
-      dx[i] = fmaf(row.rstd, g, -fmaf(normalized, of_gn, of_g));
+      dx[i] = fmaf(g, row.rstd, fmaf(element(x, i), slope, constant));
     }
   }
 
-  float values[2 * kRows];
+  float values[2 * kRows] = {};
 };
 
 /// Draws the dropout of the team's rows, saves it in `mask` (u8 [rows, columns / 8]) and leaves in
-/// kept[r] the thread's eight bits.
+/// kept[r] the thread's eight bits. `drawn` is the thread's from turn to turn: a warp draws for as
+/// many batches at once as give each lane a word.
 template <class Shape>
-__device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int64_t first_row,
+__device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int64_t first_row,
                                           int64_t rows, const DeviceDropout& dropout, uint64_t seed,
-                                          uint64_t step, uint8_t* mask,
+                                          uint64_t step, uint8_t* mask, uint32_t& drawn,
                                           uint32_t (&kept)[Shape::kRows]) {
+  constexpr int kRows = Shape::kRows;
   constexpr int kGroups = kOctetWarpColumns / kDropoutGroup;  // of a warp in a row
   constexpr int kOctets = kDropoutGroup / kOctet;             // of a group
   if constexpr (Shape::kFixed) {
-    const int64_t row = first_row + team.lane / kGroups;
-    uint32_t bits = 0;
-    if (team.lane < Shape::kRows * kGroups && row < rows) {
-      const int64_t group =
-          row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
-      bits = drawn_bits(seed, step, dropout.site, group, dropout.threshold);
-      reinterpret_cast<uint32_t*>(mask)[group] = bits;
+    constexpr int kBatches = kWarpThreads / (kRows * kGroups);
+    const int batch = turn % kBatches;
+    if (batch == 0) {
+      const int own = team.lane / kGroups;
+      const int64_t row = first_row + own / kRows * team.row_stride + own % kRows;
+      if (row < rows) {
+        const int64_t group =
+            row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
+        drawn = drawn_bits(seed, step, dropout.site, group, dropout.threshold);
+        reinterpret_cast<uint32_t*>(mask)[group] = drawn;
+      }
     }
 #pragma unroll
-    for (int r = 0; r < Shape::kRows; ++r) {
-      const uint32_t word = __shfl_sync(kFullWarp, bits, r * kGroups + team.lane / kOctets);
-      kept[r] = word >> (team.lane % kOctets * kOctet);
+    for (int r = 0; r < kRows; ++r) {
+      const int from = (batch * kRows + r) * kGroups + team.lane / kOctets;
+      kept[r] = __shfl_sync(kFullWarp, drawn, from) >> (team.lane % kOctets * kOctet);
     }
   } else {
     // Groups may begin in one row and end in the next: each octet's thread draws for itself.
 #pragma unroll
-    for (int r = 0; r < Shape::kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       if (!team.inside || first_row + r >= rows) continue;
       const int64_t octet = team.at(first_row + r) / kOctet;
       const uint32_t word =
@@ -209,6 +214,10 @@ struct SavedRows {
   }
   __device__ __forceinline__ RowStatistics statistics(int r) const {
     return {__shfl_sync(kFullWarp, statistic, r), __shfl_sync(kFullWarp, statistic, kRows + r)};
+  }
+  __device__ __forceinline__ void statistics_of_all(RowStatistics (&to)[kRows]) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) to[r] = statistics(r);
   }
   /// The thread's eight bits of row r.
   __device__ __forceinline__ uint32_t kept(const RowTeam<Shape>& team, int r) const {

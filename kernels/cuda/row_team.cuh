@@ -7,6 +7,7 @@
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
 
 namespace bertha {
 
@@ -19,15 +20,16 @@ inline constexpr int kOctetWarpColumns = kOctet * kWarpThreads;
 inline constexpr int64_t kMostTeamColumns = 1024 * kOctet;
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
-/// block is one team, and its last threads may stand beyond the row.
-template <class T, int kTeamWarps>
+/// block is one team, and its last threads may stand beyond the row. Else a block has at most
+/// kBlockThreads. kBatchRows: of 16 bits.
+template <class T, int kTeamWarps, int kBlockThreads, int kBatchRows>
 struct TeamShape {
   using Element = T;
   static constexpr bool kFixed = kTeamWarps > 0;
   static constexpr int kWarps = kTeamWarps;
-  static constexpr int kTeams = !kFixed ? 1 : (kTeamWarps >= 3 ? 2 : 8 / kTeamWarps);
-  // Four rows give each lane of a warp one word of 32 dropout decisions to draw.
-  static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? 4 : 2);
+  static constexpr int kTeams =
+      !kFixed ? 1 : kBlockThreads / kWarpThreads / (kTeamWarps == 3 ? 4 : kTeamWarps);
+  static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? kBatchRows : 2);
   static constexpr int kMostWarps = kFixed ? kWarps : 32;  // of a team
   static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
 };
@@ -39,20 +41,20 @@ constexpr bool has_fixed_team(int64_t columns) {
 }
 
 /// Calls work(TeamShape) for rows of `columns`.
-template <class T, class Work>
+template <class T, int kBlockThreads, int kBatchRows, class Work>
 void dispatch_team(int64_t columns, const Work& work) {
   BERTHA_CHECK(columns % kOctet == 0 && columns <= kMostTeamColumns, "rows of ", columns,
                " columns on CUDA, want a multiple of ", kOctet, " up to ", kMostTeamColumns);
-  if (!has_fixed_team(columns)) return work(TeamShape<T, 0>{});
+  if (!has_fixed_team(columns)) return work(TeamShape<T, 0, kBlockThreads, kBatchRows>{});
   switch (columns / kOctetWarpColumns) {
     case 1:
-      return work(TeamShape<T, 1>{});
+      return work(TeamShape<T, 1, kBlockThreads, kBatchRows>{});
     case 2:
-      return work(TeamShape<T, 2>{});
+      return work(TeamShape<T, 2, kBlockThreads, kBatchRows>{});
     case 3:
-      return work(TeamShape<T, 3>{});
+      return work(TeamShape<T, 3, kBlockThreads, kBatchRows>{});
     default:
-      return work(TeamShape<T, 4>{});
+      return work(TeamShape<T, 4, kBlockThreads, kBatchRows>{});
   }
 }
 
@@ -81,7 +83,8 @@ template <class Shape>
 struct RowTeam {
   static constexpr int kRows = Shape::kRows;
 
-  __device__ explicit RowTeam(int64_t row_columns) : columns(row_columns) {
+  __device__ explicit RowTeam(int64_t row_columns)
+      : columns(Shape::kFixed ? Shape::kWarps * kOctetWarpColumns : row_columns) {
     const int thread_of_block = static_cast<int>(threadIdx.x);
     warps = Shape::kFixed ? Shape::kWarps : static_cast<int>(blockDim.x) / kWarpThreads;
     team = Shape::kFixed ? thread_of_block / (warps * kWarpThreads) : 0;
@@ -96,6 +99,11 @@ struct RowTeam {
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
   __device__ bool has(int64_t first, int r, int64_t rows) const {
     return inside && first + r < rows;
+  }
+  /// Rows of the batch at `first` in which the thread has columns.
+  __device__ int rows_left(int64_t first, int64_t rows) const {
+    if (!inside || first >= rows) return 0;
+    return rows - first < kRows ? static_cast<int>(rows - first) : kRows;
   }
   /// Whether the block's first team has rows in the turn of this team's batch at `first`: teams
   /// that meet at the end take as many turns as each other.
@@ -134,6 +142,21 @@ struct RowTeam {
   int lane;
   bool inside;  // whether the thread's columns are columns of the matrix
 };
+
+/// work(r) for the first `left` of kRows rows. Where all are there nothing is asked between them, so
+/// that what one row waits for is begun while another is at work.
+template <int kRows, class Work>
+__device__ __forceinline__ void for_rows(int left, const Work& work) {
+  if (left == kRows) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) work(r);
+  } else {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < left) work(r);
+    }
+  }
+}
 
 /// Rows on their way. Each thread copies its own octets asynchronously into slots of shared memory
 /// that nobody else reads, kStages - 1 batches ahead: so many loads in flight cost no registers,
@@ -215,6 +238,156 @@ int pipeline_bytes(int64_t columns) {
   using Pipeline = RowPipeline<Shape, kTensors, kStages>;
   return kStages * kTensors * Shape::kRows * Pipeline::kWords * 16 *
          static_cast<int>(team_threads<Shape>(columns));
+}
+
+/// As RowPipeline for batches of neighbouring rows, which one thread of the team copies in bulk: the
+/// others ask for nothing, and nobody waits for a batch beyond the last row. A slot is filled again
+/// once the team has met over the batch that follows; where kHeld is false, over the batch in it.
+/// What is read of a row beyond the last one is anything.
+template <class Shape, int kTensors, int kStages, bool kHeld>
+class RowRing {
+ public:
+  using T = typename Shape::Element;
+  static constexpr int kRows = Shape::kRows;
+  static constexpr int kAhead = kHeld ? kStages - 1 : kStages;
+  struct Barriers {
+    uint64_t full[Shape::kTeams][kStages];
+  };
+
+  /// All threads of the team, before anything is read.
+  __device__ RowRing(uint4* shared, Barriers& barriers, const RowTeam<Shape>& team, int64_t rows,
+                     const T* const (&from)[kTensors])
+      : slots_(reinterpret_cast<T*>(shared) +
+               team.team * (kStages * kTensors * kRows * team.columns)),
+        full_(shared_address(barriers.full[team.team])) {
+    if (team.thread == 0) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) barrier_init(full_ + 8 * stage, 1);
+      fence_barrier_init();
+    }
+    team.sync();
+#pragma unroll
+    for (int turn = 0; turn < kAhead; ++turn) {
+      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
+    }
+  }
+  /// Waits for the oldest batch.
+  __device__ __forceinline__ void wait() const { barrier_wait(full_ + 8 * stage_, parity_); }
+
+  /// Of the batch at work: the thread's octet of row r.
+  __device__ __forceinline__ Octet<T> read(const RowTeam<Shape>& team, int tensor, int r) const {
+    if (!team.inside) return {};
+    return load_octet(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
+                      team.thread * kOctet);
+  }
+  /// After the team has met over the batch at work, `first`: sends for another.
+  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+                                         const T* const (&from)[kTensors]) const {
+    if constexpr (Shape::kFixed && Shape::kWarps == 1) team.sync();  // its meeting has no barrier
+    const int stage = kHeld ? (stage_ == 0 ? kStages - 1 : stage_ - 1) : stage_;
+    request(team, stage, first + kAhead * team.row_stride, rows, from);
+  }
+  /// To the next batch.
+  __device__ __forceinline__ void advance() {
+    if (++stage_ < kStages) return;
+    stage_ = 0;
+    parity_ ^= 1;
+  }
+
+ private:
+  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
+                                          int64_t rows, const T* const (&from)[kTensors]) const {
+    if (team.thread != 0 || first >= rows) return;
+    const int there = team.rows_left(first, rows);
+    const uint32_t bytes = static_cast<uint32_t>(there * team.columns * sizeof(T));
+    barrier_arrive_expecting(full_ + 8 * stage, kTensors * bytes);
+#pragma unroll
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      copy_bytes_async(shared_address(slots_ + (stage * kTensors + tensor) * kRows * team.columns),
+                       from[tensor] + first * team.columns, bytes, full_ + 8 * stage);
+    }
+  }
+
+  T* slots_;
+  uint32_t full_;
+  int stage_ = 0;
+  uint32_t parity_ = 0;
+};
+
+/// As RowRing, but every thread copies its own octets, which nobody else reads: kStages - 1 batches
+/// are on their way while one is at work. Backward, this is faster than bulk copies.
+template <class Shape, int kTensors, int kStages>
+class OctetRing {
+ public:
+  using T = typename Shape::Element;
+  static constexpr int kRows = Shape::kRows;
+
+  __device__ OctetRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
+                       const T* const (&from)[kTensors])
+      : slots_(reinterpret_cast<T*>(shared) +
+               team.team * (kStages * kTensors * kRows * team.columns)) {
+#pragma unroll
+    for (int turn = 0; turn < kStages - 1; ++turn) {
+      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
+    }
+  }
+  /// Sends for another batch, before the one at work, `first`, is waited for.
+  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+                                         const T* const (&from)[kTensors]) const {
+    request(team, stage_ == 0 ? kStages - 1 : stage_ - 1, first + (kStages - 1) * team.row_stride,
+            rows, from);
+  }
+  __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kStages - 1); }
+  __device__ __forceinline__ Octet<T> read(const RowTeam<Shape>& team, int tensor, int r) const {
+    if (!team.inside) return {};
+    return load_octet(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
+                      team.thread * kOctet);
+  }
+  __device__ __forceinline__ void advance() {
+    if (++stage_ < kStages) return;
+    stage_ = 0;
+  }
+
+ private:
+  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
+                                          int64_t rows, const T* const (&from)[kTensors]) const {
+    const int left = team.rows_left(first, rows);
+#pragma unroll
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      const T* const at = from[tensor] + team.at(first);
+      T* const to =
+          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kOctet;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (r < left) {
+#pragma unroll
+          for (int w = 0; w < Octet<T>::kWords / 4; ++w)
+            __pipeline_memcpy_async(reinterpret_cast<uint4*>(to + r * team.columns) + w,
+                                    reinterpret_cast<const uint4*>(at + r * team.columns) + w, 16);
+        }
+      }
+    }
+    __pipeline_commit();
+  }
+  T* slots_;
+  int stage_ = 0;
+};
+
+template <class Shape, int kTensors, int kStages>
+int ring_bytes(int64_t columns) {
+  return kStages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
+         static_cast<int>(sizeof(typename Shape::Element));
+}
+
+/// Launches a kernel of teams with the dynamic shared memory of its RowRing or OctetRing.
+template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
+void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                       int64_t columns, const Arguments&... arguments) {
+  const int bytes = ring_bytes<Shape, kTensors, kStages>(columns);
+  allow_shared_bytes(kernel, bytes);
+  kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
+      arguments...);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 /// Launches a kernel of teams with the dynamic shared memory of its RowPipeline.

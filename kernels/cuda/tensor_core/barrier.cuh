@@ -95,6 +95,16 @@ __device__ __forceinline__ void store_box_async(const CUtensorMap& map, int colu
 __device__ __forceinline__ void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+/// Starts copying `bytes` in a row, a multiple of 16, between places that are multiples too; they
+/// complete on `barrier`.
+__device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, uint32_t bytes,
+                                                 uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
