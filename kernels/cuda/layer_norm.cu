@@ -7,7 +7,8 @@
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 256 columns
 //   held_rows.cuh    16-bit rows forward from 513 columns on, and both ways those of more than 256
 //                    columns that begin between the 16-byte words of memory
-//   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on
+//   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
+//                    even widths from 8,194 on
 //   row_team.cuh     other 16-bit rows of whole octets: forward of 512 columns, backward from 256 on
 //   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
 //                    whole words), up to a cluster of blocks backward
@@ -311,9 +312,11 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
 bool holds_forward(int64_t columns, int pack) {
   return columns > (pack == 8 ? 512 : 256) && columns <= most_held_columns(pack);
 }
-bool holds_backward(int64_t columns, int pack) {
+constexpr int64_t kMostHeldPairs = 512 * 16;
+bool holds_backward(int64_t columns, int pack, uintptr_t bits) {
   if (pack == 8) return columns >= 4096 && columns <= kMostStreamColumns;
-  return columns > 256 && columns <= (pack == 2 ? 512 * 16 : 512 * 20);
+  if (pack == 2 && bits % 16 == 0) return columns > 256 && columns <= kMostStreamColumns;
+  return columns > 256 && columns <= (pack == 2 ? kMostHeldPairs : 512 * 20);
 }
 
 template <class T>
@@ -338,7 +341,9 @@ void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack)
   };
   const int64_t shared = 2 * static_cast<int64_t>(sizeof(float)) * columns;
   if (pack == 8) {
-    launch_norm_gradient_stream<T>(context, norm, rows, columns, take);
+    launch_norm_gradient_stream<8>(context, norm, rows, columns, take);
+  } else if (pack == 2 && columns > kMostHeldPairs) {
+    launch_norm_gradient_stream<2>(context, norm, rows, columns, take);
   } else if (pack == 2 && columns <= 1024) {  // a warp a row
     launch_held_rows<2, 16, Ahead::kNowhere, 128, 3>(context, norm, rows, columns, shared,
                                                      with_blocks);
@@ -407,8 +412,10 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
 
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
   const int64_t columns = args.dy.extent(1);
-  const int pack = held_pack(columns, address_bits({&args.dy, &args.x, &args.dx}));
-  if (args.dy.extent(0) > 0 && size_bytes(args.dy.dtype) == 2 && holds_backward(columns, pack)) {
+  const uintptr_t bits = address_bits({&args.dy, &args.x, &args.dx});
+  const int pack = held_pack(columns, bits);
+  if (args.dy.extent(0) > 0 && size_bytes(args.dy.dtype) == 2 &&
+      holds_backward(columns, pack, bits)) {
     return dispatch_16bit(args.dy.dtype, [&](auto tag) {
       run_held_backward<typename decltype(tag)::Type>(context, args, pack);
     });

@@ -3,6 +3,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/held_norm.cuh"
+#include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 
@@ -20,12 +21,17 @@ namespace bertha {
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kStreamPacks = 4;  // octets of a thread
-inline constexpr int kMostStreamPart =
-    kStreamThreads * kStreamPacks * kOctet;  // columns of a block
+inline constexpr int kStreamElements = 32;                                // of a thread
+inline constexpr int kMostStreamPart = kStreamThreads * kStreamElements;  // columns of a block
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+
+/// Columns of a row's place in the ring.
+template <int N>
+__host__ __device__ constexpr int slot_columns(int part) {
+  return N == kOctet ? part : part + kOctet;
+}
 
 struct StreamPlan {
   int cluster;  // blocks of a row
@@ -38,8 +44,17 @@ struct StreamMeeting {
   static constexpr int kTurns = 4;
   float2 parts[kTurns][kMostStreamCluster * kWarpThreads];
   uint64_t full[kStreamStages];
-  uint64_t met[2];
+  uint64_t met[kTurns];
 };
+
+/// Stores a pair of numbers to shared memory of the cluster, which counts as 8 bytes of `barrier` there.
+__device__ __forceinline__ void store_async(uint32_t to, float2 value, uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          to),
+      "f"(value.x), "f"(value.y), "r"(barrier)
+      : "memory");
+}
 
 __device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) {
   uint32_t there;
@@ -47,30 +62,16 @@ __device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) 
   return there;
 }
 
-/// As barrier_wait, for arrivals from the whole cluster.
-__device__ __forceinline__ void barrier_wait_for_cluster(uint32_t barrier, uint32_t parity) {
-  uint32_t complete = 0;
-  do {
-    asm volatile(
-        "{.reg .pred complete; "
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%1], %2; "
-        "selp.u32 %0, 1, 0, complete;}"
-        : "=r"(complete)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } while (complete == 0);
-}
-
 __device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-template <class T, bool kClusters>
+/// N: elements of a pack, 8 where rows begin at 16-byte words of memory, else 2.
+template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     norm_gradient_stream_kernel(const __grid_constant__ HeldNormGradient<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
-  constexpr int N = kOctet;
-  constexpr int kPacks = kStreamPacks;
+  constexpr int kPacks = kStreamElements / N;
   using Raw = RawPack<T, N>;
   extern __shared__ uint4 ring[];
   __shared__ StreamMeeting meeting;
@@ -87,13 +88,22 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
   const int first_column = (warp * kPacks * kWarpThreads + lane) * N;
   const auto has = [&](int k) { return first_column + k * (kWarpThreads * N) < own_columns; };
-  const int slot = plan.part / N;  // in words of 16 bytes
+  T* const slots = reinterpret_cast<T*>(ring);
+  const int slot = slot_columns<N>(plan.part);
+  // Elements of a row's first word of 16 bytes that are the row's before: they are copied with it.
+  const auto shift_of = [&](int64_t row) {
+    return N == kOctet ? 0 : static_cast<int>(row * columns % kOctet);
+  };
   const auto full = [&](int stage) { return shared_address(&meeting.full[stage]); };
-  const auto met = [&](int turn) { return shared_address(&meeting.met[turn & 1]); };
+  const auto met = [&](int turn) {
+    return shared_address(&meeting.met[turn % StreamMeeting::kTurns]);
+  };
 
   if (thread == 0) {
     for (int s = 0; s < plan.stages; ++s) barrier_init(full(s), 1);
-    for (int turn = 0; turn < 2; ++turn) barrier_init(met(turn), warps * cluster);
+    for (int turn = 0; turn < StreamMeeting::kTurns; ++turn) {
+      barrier_init(met(turn), kClusters ? 1 : warps);
+    }
     fence_barrier_init();
   }
   if constexpr (kClusters) {
@@ -105,12 +115,28 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
     const int stage = turn % plan.stages;
-    const uint32_t bytes = static_cast<uint32_t>(own_columns) * 2;
+    const int shift = shift_of(row);
+    const int64_t from = row * columns + begin - shift;
+    int copied = shift + own_columns;
+    if constexpr (N < kOctet) {
+      // Whole words; the matrix's last ones, behind which nothing is anybody's, by hand.
+      const int there = copied;
+      copied = (copied + kOctet - 1) / kOctet * kOctet;
+      if (from + copied > rows * columns) {
+        copied -= kOctet;
+        for (int k = 0; k < 2; ++k) {
+          for (int i = copied; i < there; ++i) {
+            slots[(2 * stage + k) * slot + i] = p.inputs[k][from + i];
+          }
+        }
+      }
+    }
+    const uint32_t bytes = static_cast<uint32_t>(copied) * 2;
     barrier_arrive_expecting(full(stage), 2 * bytes);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      copy_bytes_async(shared_address(ring + (2 * stage + k) * slot),
-                       p.inputs[k] + row * columns + begin, bytes, full(stage));
+      copy_bytes_async(shared_address(slots + (2 * stage + k) * slot), p.inputs[k] + from, bytes,
+                       full(stage));
     }
   };
   if (thread == 0) {
@@ -120,7 +146,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   Raw gamma[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    const float ones[N] = {1, 1, 1, 1, 1, 1, 1, 1};
+    float ones[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) ones[i] = 1.0f;
     gamma[k].pack(ones);
     if (p.gamma != nullptr && has(k)) {
       gamma[k].load_anywhere(p.gamma + begin + first_column + k * (kWarpThreads * N));
@@ -130,12 +158,12 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   float dbeta[kPacks][N] = {};
   const float per_column = 1.0f / static_cast<float>(columns);
   // A thread's pack of dy and x in the ring, and of gamma.
-  const auto unpack = [&](int stage, int k, float(&dy)[N], float(&x)[N], float(&factor)[N]) {
-    const uint4* const at = ring + 2 * stage * slot + first_column / N + k * kWarpThreads;
+  const auto unpack = [&](int place, int k, float(&dy)[N], float(&x)[N], float(&factor)[N]) {
+    const T* const at = slots + (place + k * (kWarpThreads * N));
     Raw raw;
-    raw.load(reinterpret_cast<const T*>(at));
+    raw.load(at);
     raw.unpack(dy);
-    raw.load(reinterpret_cast<const T*>(at + slot));
+    raw.load(at + slot);
     raw.unpack(x);
     gamma[k].keep();
     gamma[k].unpack(factor);
@@ -145,11 +173,12 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   auto next = p.of_row(team, rows);
   auto before = next;
   int stage = 0;
-  int stage_before = 0;
+  int place_before = 0;
   uint32_t parity = 0;
   for (int turn = 0; turn <= turns; ++turn) {
     const auto row = next;
-    const int own_stage = stage;
+    const int place =
+        2 * stage * slot + first_column + shift_of(team + static_cast<int64_t>(turn) * teams);
     if (turn < turns) {
       next = p.of_row(team + static_cast<int64_t>(turn + 1) * teams, rows);
       barrier_wait(full(stage), parity);
@@ -160,7 +189,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         float dy[N];
         float x[N];
         float factor[N];
-        unpack(stage, k, dy, x, factor);
+        unpack(place, k, dy, x, factor);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           const float normalized = (x[i] - row.mean) * row.rstd;
@@ -174,14 +203,13 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       reduce_lanes(sums, kWarpThreads, Add());
       float2* const left = &meeting.parts[turn % StreamMeeting::kTurns][rank * warps + warp];
       if constexpr (kClusters) {
+        // Not by arrivals that release: those wait for the stores of dx.
+        if (thread == 0) {
+          barrier_arrive_expecting(met(turn), warps * cluster * static_cast<int>(sizeof(float2)));
+        }
         if (lane < cluster) {
-          asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(
-                           address_in_rank(shared_address(left), lane)),
-                       "f"(sums[0]), "f"(sums[1])
-                       : "memory");
-          asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                           address_in_rank(met(turn), lane))
-                       : "memory");
+          store_async(address_in_rank(shared_address(left), lane), make_float2(sums[0], sums[1]),
+                      address_in_rank(met(turn), lane));
         }
       } else if (lane == 0) {
         *left = make_float2(sums[0], sums[1]);
@@ -194,12 +222,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     }
     if (turn > 0) {
       const int old = turn - 1;
-      const uint32_t old_parity = static_cast<uint32_t>(old >> 1) & 1;
-      if constexpr (kClusters) {
-        barrier_wait_for_cluster(met(old), old_parity);
-      } else {
-        barrier_wait(met(old), old_parity);
-      }
+      barrier_wait(met(old), static_cast<uint32_t>(old / StreamMeeting::kTurns) & 1);
       if (thread == 0 && old >= 2) request(old - 2 + plan.stages);
       float sums[2] = {};
       for (int other = lane; other < cluster * warps; other += kWarpThreads) {
@@ -218,7 +241,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         float dy[N];
         float x[N];
         float factor[N];
-        unpack(stage_before, k, dy, x, factor);
+        unpack(place_before, k, dy, x, factor);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           dy[i] = fmaf(x[i] - before.mean, slope, fmaf(dy[i] * factor[i], before.rstd, constant));
@@ -229,7 +252,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       }
     }
     before = row;
-    stage_before = own_stage;
+    place_before = place;
   }
 
   float* const to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
@@ -246,18 +269,19 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   if constexpr (kClusters) wait_for_cluster();  // none leaves while it is written to
 }
 
-template <bool kClusters, class T, class TakePartial>
+template <int N, bool kClusters, class T, class TakePartial>
 void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t rows,
                    int64_t columns, int cluster, const TakePartial& take_partial) {
-  constexpr int kWarpColumns = kOctet * kStreamPacks * kWarpThreads;
-  const auto kernel = &norm_gradient_stream_kernel<T, kClusters>;
-  const int64_t octets = columns / kOctet;
+  constexpr int kWarpColumns = kStreamElements * kWarpThreads;
+  const auto kernel = &norm_gradient_stream_kernel<T, N, kClusters>;
+  const int64_t octets = (columns + kOctet - 1) / kOctet;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((octets + cluster - 1) / cluster * kOctet),
                   .stages = kStreamStages};
   const unsigned threads =
       kWarpThreads * blocks_for(plan.part, kWarpColumns, kStreamThreads / kWarpThreads);
-  const int64_t row_bytes = int64_t{2} * 2 * plan.part;  // at most a sixth of the ring
+  const int64_t row_bytes =
+      int64_t{2} * 2 * slot_columns<N>(plan.part);  // at most a sixth of the ring
   int blocks = 1;
   BERTHA_CUDA_CHECK(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));
@@ -293,17 +317,17 @@ void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, norm, rows, columns, plan));
 }
 
-/// Rows of whole octets, at most kMostStreamColumns; there is at least one. take_partial(groups)
-/// makes room for as many partial sums.
-template <class T, class TakePartial>
+/// Rows at 16-byte words of at most kMostStreamColumns; of whole octets where N is 8, else of an even
+/// number. There is at least one. take_partial(groups) makes room for as many partial sums.
+template <int N, class T, class TakePartial>
 void launch_norm_gradient_stream(const CudaContext& context, const HeldNormGradient<T>& norm,
                                  int64_t rows, int64_t columns, const TakePartial& take_partial) {
   int cluster = 1;
   while (columns > int64_t{cluster} * kMostStreamPart) cluster *= 2;
   if (cluster == 1) {
-    launch_stream<false>(context, norm, rows, columns, cluster, take_partial);
+    launch_stream<N, false>(context, norm, rows, columns, cluster, take_partial);
   } else {
-    launch_stream<true>(context, norm, rows, columns, cluster, take_partial);
+    launch_stream<N, true>(context, norm, rows, columns, cluster, take_partial);
   }
 }
 
