@@ -39,7 +39,7 @@ struct LayerCall {
   const LayerActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View x;                                    // io [T, H]  input of the layer
+  View x;  // io [T, H]  input of the layer
   LayerSettings settings;
   Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };
