@@ -151,8 +151,10 @@ struct Bert::State {
   DeviceState on_device;
   BertParams weights;
   BertParams gradients;
-  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them.
+  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them. Only
+  // the first step zeroes the buffer, for the gaps between tensors.
   Accumulate accumulate = Accumulate::kNo;
+  View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;
   uint64_t seed = 0;
 
@@ -173,8 +175,8 @@ Bert::~Bert() = default;
 void Bert::bind(const View& weights, const View& gradients, WeightsNeeded weights_needed) {
   state_->weights = view_params(state_->table, state_->dims, weights);
   state_->gradients = view_params(state_->table, state_->dims, gradients);
+  state_->fresh_gradients = gradients;
   state_->weights_needed = std::move(weights_needed);
-  state_->parts.ops->fill({.values = gradients});  // the gaps between tensors, for good
 }
 
 void Bert::set_random(uint64_t seed, uint64_t micro_step) {
@@ -190,7 +192,10 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
 }
 
 void Bert::begin_step() {
-  state_->accumulate = Accumulate::kNo;
+  State& s = *state_;
+  if (s.fresh_gradients.has_data()) s.parts.ops->fill({.values = s.fresh_gradients});
+  s.fresh_gradients = View();
+  s.accumulate = Accumulate::kNo;
   reset_stats();
 }
 

@@ -63,7 +63,8 @@ class Bert {
   ~Bert();
 
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
-  /// `weights_needed` part by part, in the order of the flat buffer. Zeroes the gradients.
+  /// `weights_needed` part by part, in the order of the flat buffer. The gradients are
+  /// not touched before the first begin_step.
   void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {});
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
