@@ -5,7 +5,7 @@
 #include "kernels/cuda/held_norm.cuh"
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/shared_memory.cuh"
-#include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/cluster.cuh"
 
 namespace bertha {
 
@@ -46,21 +46,6 @@ struct StreamMeeting {
   uint64_t full[kStreamStages];
   uint64_t met[kTurns];
 };
-
-/// Stores a pair of numbers to shared memory of the cluster, which counts as 8 bytes of `barrier` there.
-__device__ __forceinline__ void store_async(uint32_t to, float2 value, uint32_t barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-          to),
-      "f"(value.x), "f"(value.y), "r"(barrier)
-      : "memory");
-}
-
-__device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) {
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
 
 __device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");

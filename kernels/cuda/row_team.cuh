@@ -379,26 +379,29 @@ int ring_bytes(int64_t columns) {
          static_cast<int>(sizeof(typename Shape::Element));
 }
 
-/// Launches a kernel of teams with the dynamic shared memory of its RowRing or OctetRing.
-template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
-void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                       int64_t columns, const Arguments&... arguments) {
-  const int bytes = ring_bytes<Shape, kTensors, kStages>(columns);
+template <class Shape, class... Parameters, class... Arguments>
+void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                        int64_t columns, int bytes, const Arguments&... arguments) {
   allow_shared_bytes(kernel, bytes);
   kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
       arguments...);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+/// Launches a kernel of teams with the dynamic shared memory of its RowRing or OctetRing.
+template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
+void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                       int64_t columns, const Arguments&... arguments) {
+  launch_with_shared<Shape>(stream, kernel, blocks, columns,
+                            ring_bytes<Shape, kTensors, kStages>(columns), arguments...);
+}
+
 /// Launches a kernel of teams with the dynamic shared memory of its RowPipeline.
 template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
 void launch_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
                   int64_t columns, const Arguments&... arguments) {
-  const int bytes = pipeline_bytes<Shape, kTensors, kStages>(columns);
-  allow_shared_bytes(kernel, bytes);
-  kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
-      arguments...);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_with_shared<Shape>(stream, kernel, blocks, columns,
+                            pipeline_bytes<Shape, kTensors, kStages>(columns), arguments...);
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:

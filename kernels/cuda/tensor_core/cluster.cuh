@@ -1,7 +1,8 @@
 #pragma once
 
 // Thread blocks of a cluster: neighbours that run at the same time and reach into each other's
-// shared memory. Facts from the PTX ISA, "barrier.cluster", "mapa", "cp.async.bulk.tensor".
+// shared memory. Facts from the PTX ISA, "barrier.cluster", "mapa", "st.async",
+// "cp.async.bulk.tensor".
 
 #include "kernels/cuda/tensor_core/barrier.cuh"
 
@@ -39,6 +40,22 @@ __device__ __forceinline__ void copy_box_to_cluster(uint32_t to, const CUtensorM
       ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(ranks)
       : "memory");
+}
+
+/// Stores a pair of numbers to shared memory of the cluster, which counts as 8 bytes of `barrier` there.
+__device__ __forceinline__ void store_async(uint32_t to, float2 value, uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          to),
+      "f"(value.x), "f"(value.y), "r"(barrier)
+      : "memory");
+}
+
+/// The same place in the shared memory of block `rank`.
+__device__ __forceinline__ uint32_t address_in_rank(uint32_t address, int rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
 }
 
 }  // namespace bertha
