@@ -4,12 +4,12 @@
 // 2 U, backward 3 U. Six files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
-//   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 256 columns
-//   held_rows.cuh    16-bit rows forward from 513 columns on, and both ways those of more than 256
-//                    columns that begin between the 16-byte words of memory
+//   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
+//   held_rows.cuh    wider 16-bit rows forward, and both ways those of more than 256 columns that
+//                    begin between the 16-byte words of memory
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
 //                    even widths from 8,194 on
-//   row_team.cuh     other 16-bit rows of whole octets: forward of 512 columns, backward from 256 on
+//   row_team.cuh     other 16-bit rows of whole octets, backward from 256 columns on
 //   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
 //                    whole words), up to a cluster of blocks backward
 //   generic_rows.cuh what is left, with a kernel of its own for the column sums
@@ -29,19 +29,8 @@ namespace {
 // Threads of a block, of which a multiprocessor holds one, rows of a batch and batches, as in
 // residual_ln.cu.
 constexpr int kThreads = 512;
-constexpr int kForwardRows = 4;
 constexpr int kBackwardRows = 2;
 constexpr int kStages = 3;
-
-template <class T>
-struct ForwardPointers {
-  const T* x;
-  const T* gamma;
-  const T* beta;
-  T* y;
-  float* mean;
-  float* rstd;
-};
 
 template <class T>
 struct BackwardPointers {
@@ -55,53 +44,6 @@ struct BackwardPointers {
 };
 
 // --- rows of octets --------------------------------------------------------------------------
-
-template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    team_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
-                    float epsilon) {
-  using T = typename Shape::Element;
-  constexpr int kRows = Shape::kRows;
-  extern __shared__ uint4 slots[];
-  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
-  const RowTeam<Shape> team(columns);
-  const T* const streams[1] = {p.x};
-  using Ring = RowRing<Shape, 1, kStages, true>;
-  __shared__ typename Ring::Barriers barriers;
-  Ring ring(slots, barriers, team, rows, streams);
-  Octet<T> gamma{};
-  Octet<T> beta{};
-  if (team.inside) {
-    gamma = load_octet(p.gamma + team.thread * kOctet);
-    beta = load_octet(p.beta + team.thread * kOctet);
-  }
-  int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    ring.wait();
-    float values[kRows][kOctet];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) to_floats(ring.read(team, 0, r), values[r]);
-    RowStatistics statistics[kRows];
-    row_statistics(team, values, epsilon, exchange, turn, first, rows, p.mean, p.rstd, statistics);
-    ring.refill(team, first, rows, streams);
-    keep_packed(gamma);
-    keep_packed(beta);
-    T* const y_at = p.y + team.at(first);
-    const int left = team.rows_left(first, rows);
-    for_rows<kRows>(left, [&](int r) {
-      const Octet<T> x = ring.read(team, 0, r);
-      const float shift = -statistics[r].mean * statistics[r].rstd;
-      float y[kOctet];
-#pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        const float normalized = fmaf(element(x, i), statistics[r].rstd, shift);
-        y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
-      }
-      store_octet_once(y_at + r * team.columns, rounded_octet<T>(y));
-    });
-    ring.advance();
-  }
-}
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
@@ -159,16 +101,6 @@ bool fits_team(int64_t columns, std::initializer_list<const View*> views) {
   return is_there && size_bytes(views.begin()[0]->dtype) == 2 && columns % kOctet == 0 &&
          columns >= kOctetWarpColumns && columns <= kMostTeamColumns &&
          address_bits(views) % 16 == 0;
-}
-
-template <class T>
-ForwardPointers<T> pointers_of(const LayerNormFwd& args) {
-  return {.x = elements<T>(args.x),
-          .gamma = elements<T>(args.gamma),
-          .beta = elements<T>(args.beta),
-          .y = elements<T>(args.y),
-          .mean = elements<float>(args.mean),
-          .rstd = elements<float>(args.rstd)};
 }
 
 template <class T>
@@ -280,19 +212,6 @@ void run_generic_backward(CudaContext& context, const LayerNormBwd& args) {
 }
 
 template <class T>
-void run_by_teams(const CudaContext& context, const LayerNormFwd& args) {
-  const int64_t rows = args.x.extent(0);
-  const int64_t columns = args.x.extent(1);
-  dispatch_team<T, kThreads, kForwardRows>(columns, [&](auto shape) {
-    using Shape = decltype(shape);
-    launch_ring_teams<Shape, 1, kStages>(
-        context.stream, team_fwd_kernel<Shape>,
-        team_blocks<Shape>(rows, columns, context.multiprocessors, 1), columns,
-        pointers_of<T>(args), rows, columns, args.epsilon);
-  });
-}
-
-template <class T>
 void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
@@ -307,10 +226,9 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   });
 }
 
-/// Whether rows of 16 bits are held: wider ones than a warp's lanes hold elsewhere, and than teams
-/// are as fast for.
+/// Whether rows of 16 bits are held: wider ones than a warp's lanes hold elsewhere.
 bool holds_forward(int64_t columns, int pack) {
-  return columns > (pack == 8 ? 512 : 256) && columns <= most_held_columns(pack);
+  return columns > 256 && columns <= most_held_columns(pack);
 }
 constexpr int64_t kMostHeldPairs = 512 * 16;
 bool holds_backward(int64_t columns, int pack, uintptr_t bits) {
@@ -366,25 +284,13 @@ void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack)
 }  // namespace
 
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
+  const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
-  if (args.x.extent(0) == 0) return;
+  if (rows == 0) return;
   const int pack = held_pack(columns, address_bits({&args.x, &args.y}));
-  if (size_bytes(args.x.dtype) == 2 && !args.residual.has_data() && holds_forward(columns, pack)) {
-    return dispatch_16bit(args.x.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      hold_rows(context,
-                HeldNorm<T>{.inputs = {elements<T>(args.x)},
-                            .output = elements<T>(args.y),
-                            .gamma = optional_elements<T>(args.gamma),
-                            .beta = optional_elements<T>(args.beta),
-                            .mean = elements<float>(args.mean),
-                            .rstd = elements<float>(args.rstd),
-                            .epsilon = args.epsilon},
-                args.x.extent(0), columns, pack);
-    });
-  }
-  if (size_bytes(args.x.dtype) == 2 && !args.residual.has_data() && pack == kOctet &&
-      columns <= kMostNarrowColumns && address_bits({&args.gamma, &args.beta}) % 16 == 0) {
+  const bool is_plain = size_bytes(args.x.dtype) == 2 && !args.residual.has_data();
+  if (is_plain && pack == kOctet && columns <= kMostNarrowColumns &&
+      address_bits({&args.gamma, &args.beta}) % 16 == 0) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       launch_norm_narrow_forward(context,
@@ -395,19 +301,26 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
                                                .mean = elements<float>(args.mean),
                                                .rstd = elements<float>(args.rstd),
                                                .epsilon = args.epsilon},
-                                 args.x.extent(0), columns);
+                                 rows, columns);
     });
   }
-  // Teams subtract the mean as it is stored: in f32 rows far from zero deserve better.
-  if (has_fixed_team(columns) && !args.residual.has_data() &&
-      fits_team(columns, {&args.x, &args.gamma, &args.beta, &args.y})) {
-    dispatch_16bit(args.x.dtype,
-                   [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
-  } else {
-    dispatch_floating(args.x.dtype, [&](auto tag) {
-      run_generic_forward<typename decltype(tag)::Type>(context, args);
+  if (is_plain && holds_forward(columns, pack)) {
+    return dispatch_16bit(args.x.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      hold_rows(context,
+                HeldNorm<T>{.inputs = {elements<T>(args.x)},
+                            .output = elements<T>(args.y),
+                            .gamma = optional_elements<T>(args.gamma),
+                            .beta = optional_elements<T>(args.beta),
+                            .mean = elements<float>(args.mean),
+                            .rstd = elements<float>(args.rstd),
+                            .epsilon = args.epsilon},
+                rows, columns, pack);
     });
   }
+  dispatch_floating(args.x.dtype, [&](auto tag) {
+    run_generic_forward<typename decltype(tag)::Type>(context, args);
+  });
 }
 
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {

@@ -122,7 +122,7 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
 
 TEST(CudaGenericLayerNorm, SmallShapesMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns : {1, 2, 8, 31, 33, 40, 100, 128, 256, 257, 513, 1000}) {
+    for (const int64_t columns : {1, 2, 8, 31, 33, 40, 100, 128, 256, 257, 320, 513, 1000}) {
       for (const int64_t rows : {0, 1, 7, 33}) {
         for (const Variant& variant : kVariants) expect_same_as_cpu(io, rows, columns, variant);
       }
