@@ -27,10 +27,11 @@ inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
 
-/// Columns of a row's place in the ring.
+/// Columns of a row's place in the ring, where it lies as far behind a line as in memory.
 template <int N>
 __host__ __device__ constexpr int slot_columns(int part) {
-  return N == kOctet ? part : part + kOctet;
+  const int words = N == kOctet ? part : part + kOctet;  // with the rest of its last 16 bytes
+  return (words + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
 }
 
 struct StreamPlan {
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
                                 int64_t columns, StreamPlan plan) {
   constexpr int kPacks = kStreamElements / N;
   using Raw = RawPack<T, N>;
-  extern __shared__ uint4 ring[];
+  extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ StreamMeeting meeting;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarpThreads;
@@ -75,9 +76,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const auto has = [&](int k) { return first_column + k * (kWarpThreads * N) < own_columns; };
   T* const slots = reinterpret_cast<T*>(ring);
   const int slot = slot_columns<N>(plan.part);
-  // Elements of a row's first word of 16 bytes that are the row's before: they are copied with it.
+  // Where the block's part of a row begins in its place.
   const auto shift_of = [&](int64_t row) {
-    return N == kOctet ? 0 : static_cast<int>(row * columns % kOctet);
+    return static_cast<int>((row * columns + begin) % kCopyLineElements);
   };
   const auto full = [&](int stage) { return shared_address(&meeting.full[stage]); };
   const auto met = [&](int turn) {
@@ -100,9 +101,11 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
     const int stage = turn % plan.stages;
-    const int shift = shift_of(row);
-    const int64_t from = row * columns + begin - shift;
-    int copied = shift + own_columns;
+    // Elements of the first word of 16 bytes that are not the part's are copied with it.
+    const int others = shift_of(row) % kOctet;
+    const int64_t from = row * columns + begin - others;
+    T* const to = slots + 2 * stage * slot + shift_of(row) - others;
+    int copied = others + own_columns;
     if constexpr (N < kOctet) {
       // Whole words; the matrix's last ones, behind which nothing is anybody's, by hand.
       const int there = copied;
@@ -111,7 +114,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         copied -= kOctet;
         for (int k = 0; k < 2; ++k) {
           for (int i = copied; i < there; ++i) {
-            slots[(2 * stage + k) * slot + i] = p.inputs[k][from + i];
+            to[k * slot + i] = p.inputs[k][from + i];
           }
         }
       }
@@ -120,38 +123,51 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     barrier_arrive_expecting(full(stage), 2 * bytes);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      copy_bytes_async(shared_address(slots + (2 * stage + k) * slot), p.inputs[k] + from, bytes,
-                       full(stage));
+      copy_bytes_async(shared_address(to + k * slot), p.inputs[k] + from, bytes, full(stage));
     }
   };
   if (thread == 0) {
     for (int turn = 0; turn < plan.stages; ++turn) request(turn);
   }
 
-  Raw gamma[kPacks];
+  float gamma[kPacks][N];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    float ones[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) ones[i] = 1.0f;
-    gamma[k].pack(ones);
+    for (int i = 0; i < N; ++i) gamma[k][i] = 1.0f;
     if (p.gamma != nullptr && has(k)) {
-      gamma[k].load_anywhere(p.gamma + begin + first_column + k * (kWarpThreads * N));
+      Raw raw;
+      raw.load_anywhere(p.gamma + begin + first_column + k * (kWarpThreads * N));
+      raw.unpack(gamma[k]);
     }
   }
   float dgamma[kPacks][N] = {};
   float dbeta[kPacks][N] = {};
   const float per_column = 1.0f / static_cast<float>(columns);
-  // A thread's pack of dy and x in the ring, and of gamma.
-  const auto unpack = [&](int place, int k, float(&dy)[N], float(&x)[N], float(&factor)[N]) {
-    const T* const at = slots + (place + k * (kWarpThreads * N));
-    Raw raw;
-    raw.load(at);
-    raw.unpack(dy);
-    raw.load(at + slot);
-    raw.unpack(x);
-    gamma[k].keep();
-    gamma[k].unpack(factor);
+  // work(k, dy, x) for the thread's packs, from its first column on in the ring. Where a warp has all
+  // of its columns nothing is asked between them.
+  const bool has_all = (warp + 1) * (kStreamElements * kWarpThreads) <= own_columns;
+  const auto for_packs = [&](int place, const auto& work) {
+    const auto pass = [&](int k) {
+      const T* const at = slots + (place + k * (kWarpThreads * N));
+      Raw raw[2];
+      raw[0].load(at);
+      raw[1].load(at + slot);
+      float dy[N];
+      float x[N];
+      raw[0].unpack(dy);
+      raw[1].unpack(x);
+      work(k, dy, x);
+    };
+    if (has_all) {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) pass(k);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+        if (has(k)) pass(k);
+      }
+    }
   };
 
   const int turns = static_cast<int>((rows - team + teams - 1) / teams);
@@ -168,23 +184,16 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       next = p.of_row(team + static_cast<int64_t>(turn + 1) * teams, rows);
       barrier_wait(full(stage), parity);
       float sums[2] = {};  // of g = dy * gamma, and of g * normalized
-#pragma unroll
-      for (int k = 0; k < kPacks; ++k) {
-        if (!has(k)) continue;
-        float dy[N];
-        float x[N];
-        float factor[N];
-        unpack(place, k, dy, x, factor);
+      for_packs(place, [&](int k, const float(&dy)[N], const float(&x)[N]) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const float normalized = (x[i] - row.mean) * row.rstd;
-          const float g = dy[i] * factor[i];
-          sums[0] += g;
-          sums[1] = fmaf(g, normalized, sums[1]);
-          dgamma[k][i] = fmaf(dy[i], normalized, dgamma[k][i]);
+          const float of_gamma = dy[i] * ((x[i] - row.mean) * row.rstd);
+          sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
+          sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
+          dgamma[k][i] += of_gamma;
           dbeta[k][i] += dy[i];
         }
-      }
+      });
       reduce_lanes(sums, kWarpThreads, Add());
       float2* const left = &meeting.parts[turn % StreamMeeting::kTurns][rank * warps + warp];
       if constexpr (kClusters) {
@@ -220,21 +229,17 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       const float constant = -before.rstd * sums[0] * per_column;
       const float slope = -before.rstd * before.rstd * sums[1] * per_column;
       T* const to = p.output + (team + static_cast<int64_t>(old) * teams) * columns + begin;
-#pragma unroll
-      for (int k = 0; k < kPacks; ++k) {
-        if (!has(k)) continue;
-        float dy[N];
-        float x[N];
-        float factor[N];
-        unpack(place_before, k, dy, x, factor);
+      for_packs(place_before, [&](int k, const float(&dy)[N], const float(&x)[N]) {
+        float gradient[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          dy[i] = fmaf(x[i] - before.mean, slope, fmaf(dy[i] * factor[i], before.rstd, constant));
+          gradient[i] =
+              fmaf(x[i] - before.mean, slope, fmaf(dy[i] * gamma[k][i], before.rstd, constant));
         }
-        Raw raw;
-        raw.pack(dy);
-        raw.store(to + first_column + k * (kWarpThreads * N));
-      }
+        Raw rounded;
+        rounded.pack(gradient);
+        rounded.store(to + first_column + k * (kWarpThreads * N));
+      });
     }
     before = row;
     place_before = place;

@@ -91,10 +91,16 @@ __device__ __forceinline__ void store_box_async(const CUtensorMap& map, int colu
       "r"(column), "r"(row), "r"(from)
       : "memory");
 }
-/// Waits until all copies that this thread started with store_box_async() have read their source.
+/// Waits until all copies out of shared memory that this thread started have read their source.
 __device__ __forceinline__ void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+/// Bulk copies of bytes in a row are fast where both ends are equally far behind a line of so many
+/// bytes. To places 16 bytes off, LayerNorm backward took 722 us instead of 617 at 8,192 columns
+/// (f16, 49,152 rows, H200).
+inline constexpr int kCopyLineBytes = 128;
+inline constexpr int kCopyLineElements = kCopyLineBytes / 2;  // of 16 bits
+
 /// Starts copying `bytes` in a row, a multiple of 16, between places that are multiples too; they
 /// complete on `barrier`.
 __device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, uint32_t bytes,
@@ -103,6 +109,14 @@ __device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, 
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+/// The other way round: wait_for_stores() tells when `from` has been read.
+__device__ __forceinline__ void store_bytes_async(void* to, uint32_t from, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;" ::"l"(to),
+      "r"(from), "r"(bytes)
       : "memory");
 }
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
