@@ -35,34 +35,33 @@ template <class Shape, int kQuantities>
 __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
                                                  const float (&sums)[kQuantities][kOctet],
                                                  float* partial) {
-  constexpr int kTeamThreads = Shape::kMostWarps * kWarpThreads;
-  constexpr int kOthers = Shape::kTeams > 1 ? Shape::kTeams - 1 : 1;
-  // By element first, so that the threads of a warp meet no bank twice.
-  __shared__ float others[Shape::kFixed ? kOthers : 1][kOctet][Shape::kFixed ? kTeamThreads : 1];
+  float* const to = partial + static_cast<int64_t>(blockIdx.x) * kQuantities * team.columns;
+  if constexpr (Shape::kTeams > 1) {
+    constexpr int kColumns = Shape::kWarps * kOctetWarpColumns;
+    __shared__ alignas(16) float teams[Shape::kTeams][kColumns];
 #pragma unroll
-  for (int q = 0; q < kQuantities; ++q) {
-    float total[kOctet];
-#pragma unroll
-    for (int i = 0; i < kOctet; ++i) total[i] = sums[q][i];
-    if constexpr (Shape::kTeams > 1) {
+    for (int q = 0; q < kQuantities; ++q) {
       __syncthreads();
-      if (team.team > 0) {
-#pragma unroll
-        for (int i = 0; i < kOctet; ++i) others[team.team - 1][i][team.thread] = sums[q][i];
-      }
+      store_octet(&teams[team.team][team.thread * kOctet], rounded_octet<float>(sums[q]));
       __syncthreads();
-      for (int other = 0; other < Shape::kTeams - 1; ++other) {
+      for (int column = static_cast<int>(threadIdx.x); column < kColumns;
+           column += Shape::kMostThreads) {
+        float total = teams[0][column];
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i) total[i] += others[other][i][team.thread];
+        for (int other = 1; other < Shape::kTeams; ++other) total += teams[other][column];
+        to[q * kColumns + column] = total;
       }
     }
-    if (team.team != 0 || !team.inside) continue;
-    const int64_t slot = static_cast<int64_t>(blockIdx.x) * kQuantities + q;
-    store_octet(partial + slot * team.columns + team.thread * kOctet, rounded_octet<float>(total));
+  } else if (team.inside) {
+#pragma unroll
+    for (int q = 0; q < kQuantities; ++q) {
+      store_octet(to + q * team.columns + team.thread * kOctet, rounded_octet<float>(sums[q]));
+    }
   }
 }
 
 inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
+inline constexpr int kColumnSumLoads = 8;   // of a thread at once
 
 /// One column per lane of a warp, the blocks dealt to the warps: few loads behind each other.
 template <class T, int kQuantities>
@@ -77,9 +76,15 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
   wait_for_kernel_before();
   Compute<T> sum = 0;
   if (column < columns) {
-#pragma unroll 8
-    for (int64_t block = warp; block < blocks; block += kColumnSumLanes) {
-      sum += partial[(block * kQuantities + quantity) * columns + column];
+    for (int64_t first = warp; first < blocks; first += kColumnSumLoads * kColumnSumLanes) {
+      Compute<T> sums[kColumnSumLoads];
+#pragma unroll
+      for (int i = 0; i < kColumnSumLoads; ++i) {
+        const int64_t block = first + i * kColumnSumLanes;
+        sums[i] = block < blocks ? partial[(block * kQuantities + quantity) * columns + column] : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kColumnSumLoads; ++i) sum += sums[i];
     }
   }
   shared[warp][lane] = sum;
