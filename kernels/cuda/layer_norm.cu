@@ -1,7 +1,7 @@
 // Stand-alone LayerNorm, forward and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Six files know how rows are passed over; who takes which is what was fastest
+// 2 U, backward 3 U. Seven files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
@@ -9,6 +9,7 @@
 //                    begin between the 16-byte words of memory
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
 //                    even widths from 8,194 on
+//   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 513 to 543
 //   row_team.cuh     other 16-bit rows of whole octets, backward from 256 columns on
 //   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
 //                    whole words), up to a cluster of blocks backward
@@ -17,6 +18,7 @@
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_block_rows.cuh"
 #include "kernels/cuda/norm_forward_rows.cuh"
+#include "kernels/cuda/norm_gradient_batches.cuh"
 #include "kernels/cuda/norm_gradient_rows.cuh"
 #include "kernels/cuda/norm_gradient_stream.cuh"
 #include "kernels/cuda/norm_narrow_forward.cuh"
@@ -268,6 +270,9 @@ void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack)
   } else if (pack == 2) {
     launch_held_rows<2, 8, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
                                                     with_blocks);
+  } else if (has_gradient_batches(columns) &&
+             address_bits({&args.dy, &args.x, &args.dx}) % 16 == 0) {
+    launch_norm_gradient_batches(context, norm, rows, columns, take);
   } else if (columns <= 544) {
     launch_held_rows<1, 17, Ahead::kNowhere, 128, 4>(context, norm, rows, columns, shared,
                                                      with_blocks);
