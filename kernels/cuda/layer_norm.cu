@@ -9,7 +9,7 @@
 //                    begin between the 16-byte words of memory
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
 //                    even widths from 8,194 on
-//   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 513 to 543
+//   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 257 to 543
 //   row_team.cuh     other 16-bit rows of whole octets, backward from 256 columns on
 //   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
 //                    whole words), up to a cluster of blocks backward

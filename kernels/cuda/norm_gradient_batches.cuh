@@ -17,11 +17,13 @@ namespace bertha {
 inline constexpr int kBatchRows = 8;    // of a block, one for each warp
 inline constexpr int kBatchStages = 4;  // batches in shared memory
 inline constexpr int kBatchThreads = kBatchRows * kWarpThreads;
-inline constexpr int kBatchElements = 17;  // of a thread
+inline constexpr int kFewBatchElements = 9;  // of a thread
+inline constexpr int kMostBatchElements = 17;
 
-/// Whether a warp's lanes have all of their elements but the last in rows of `columns`.
+/// Whether rows of `columns` are compiled in.
 constexpr bool has_gradient_batches(int64_t columns) {
-  return columns > (kBatchElements - 1) * kWarpThreads && columns <= kBatchElements * kWarpThreads;
+  return columns > (kFewBatchElements - 1) * kWarpThreads &&
+         columns <= kMostBatchElements * kWarpThreads;
 }
 
 /// Elements of a batch's place, where it lies as far behind a line as in memory.
@@ -30,17 +32,17 @@ __host__ __device__ constexpr int batch_slot(int columns) {
          kCopyLineElements;
 }
 
-template <class T>
+/// kElements: of a thread, of which it has all but perhaps the last two.
+template <class T, int kElements>
 __global__ void __launch_bounds__(kBatchThreads, 2)
     norm_gradient_batches_kernel(const __grid_constant__ HeldNormGradient<T> p, int64_t rows,
                                  int columns) {
-  constexpr int kElements = kBatchElements;
   extern __shared__ __align__(kCopyLineBytes) uint4 batches[];
   __shared__ uint64_t barriers[2 * kBatchStages];
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarpThreads;
   const int warp = thread / kWarpThreads;
-  const auto has = [&](int k) { return k < kElements - 1 || k * kWarpThreads + lane < columns; };
+  const auto has = [&](int k) { return k < kElements - 2 || k * kWarpThreads + lane < columns; };
   T* const slots = reinterpret_cast<T*>(batches);
   const int slot = batch_slot(columns);
   const auto full = [&](int stage) { return shared_address(&barriers[stage]); };
@@ -189,12 +191,10 @@ __global__ void __launch_bounds__(kBatchThreads, 2)
   }
 }
 
-/// Matrices at 16-byte words, of at least one row and widths of has_gradient_batches().
-/// take_partial(blocks) makes room for as many partial sums.
-template <class T, class TakePartial>
-void launch_norm_gradient_batches(const CudaContext& context, HeldNormGradient<T> norm,
-                                  int64_t rows, int64_t columns, const TakePartial& take_partial) {
-  const auto kernel = &norm_gradient_batches_kernel<T>;
+template <int kElements, class T, class TakePartial>
+void launch_batches(const CudaContext& context, HeldNormGradient<T> norm, int64_t rows,
+                    int64_t columns, const TakePartial& take_partial) {
+  const auto kernel = &norm_gradient_batches_kernel<T, kElements>;
   // Batches have dy and x, 2 bytes an element; then the sums of the warps, of 4 bytes.
   static_assert(kBatchStages * 2 * 2 >= 2 * 4);
   const int64_t bytes = int64_t{kBatchStages} * 2 * 2 * batch_slot(static_cast<int>(columns));
@@ -207,6 +207,28 @@ void launch_norm_gradient_batches(const CudaContext& context, HeldNormGradient<T
   kernel<<<blocks, kBatchThreads, static_cast<size_t>(bytes), context.stream>>>(
       norm, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+/// Matrices at 16-byte words, of at least one row and widths of has_gradient_batches().
+/// take_partial(blocks) makes room for as many partial sums.
+template <class T, class TakePartial>
+void launch_norm_gradient_batches(const CudaContext& context, const HeldNormGradient<T>& norm,
+                                  int64_t rows, int64_t columns, const TakePartial& take_partial) {
+  switch ((columns + kWarpThreads - 1) / kWarpThreads) {
+    case 9:
+      return launch_batches<9>(context, norm, rows, columns, take_partial);
+    case 10:
+    case 11:
+      return launch_batches<11>(context, norm, rows, columns, take_partial);
+    case 12:
+    case 13:
+      return launch_batches<13>(context, norm, rows, columns, take_partial);
+    case 14:
+    case 15:
+      return launch_batches<15>(context, norm, rows, columns, take_partial);
+    default:
+      return launch_batches<17>(context, norm, rows, columns, take_partial);
+  }
 }
 
 }  // namespace bertha
