@@ -113,11 +113,13 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                        .weight = w.ff_out_weight,
                        .saved = a.ff_pre,
                        .dx = s.d_ff,
-                       .activation = call.settings.gelu});
+                       .dbias_below = g.ff_in_bias,
+                       .activation = call.settings.gelu,
+                       .accumulate_dbias = call.accumulate});
   ops.linear_bwd_weight({.dy = s.d_ff,
                          .x = a.attention_y,
                          .dweight = g.ff_in_weight,
-                         .dbias = g.ff_in_bias,
+                         .dbias = kNoView,
                          .accumulate = call.accumulate});
   ops.linear_bwd_data({.dy = s.d_ff,
                        .weight = w.ff_in_weight,

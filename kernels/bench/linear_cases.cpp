@@ -17,7 +17,8 @@ struct Layer {
   Activation activation = Activation::kNone;
   Activation below = Activation::kNone;  // whose gradient the data gradient takes along
   Accumulate adds_dx = Accumulate::kNo;
-  bool bias_gradient = true;
+  bool bias_gradient = true;  // by the weight gradient
+  bool bias_below = false;    // of the layer below, by the data gradient
 };
 
 std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
@@ -30,9 +31,9 @@ std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
       {"projection", t, part.tokens, m.hidden, m.hidden, false, Activation::kNone,
        Activation::kNone, Accumulate::kNo, false},
       {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGelu,
-       Activation::kNone, kAdd},
+       Activation::kNone, kAdd, false},
       {"FF out", t, part.tokens, m.feed_forward, m.hidden, false, Activation::kNone,
-       Activation::kGelu, Accumulate::kNo, false},
+       Activation::kGelu, Accumulate::kNo, false, true},
       {"MLM transform", p, part.masked, m.hidden, m.hidden, true, Activation::kGelu},
       {"MLM decoder", p, part.masked, m.hidden, m.vocab_rows, true},
       {"pooler", batch.seqs(), part.seqs, m.hidden, m.hidden, true, Activation::kTanh},
@@ -99,13 +100,15 @@ OpCase linear_bwd_data(const Layer& l) {
   const bool saved = l.below != Activation::kNone;
   const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
   return {.operation = "linear_bwd_data",
-          .shape = shape_text(l, concat(with(l.below), l.adds_dx == kAdd ? ", adds" : "")),
+          .shape = shape_text(l, concat(with(l.below), l.bias_below ? ", bias below" : "",
+                                        l.adds_dx == kAdd ? ", adds" : "")),
           .tensors =
               {{.name = "dy",
                 .extents = {l.rows, l.outputs},
                 .checked = {l.checked, l.outputs},
                 .scale = 1,
-                .passes = 1},
+                .passes = 1,
+                .is_empty_beyond = l.bias_below},
                {.name = "weight", .extents = {l.outputs, l.inputs}, .scale = spread, .passes = 1},
                {.name = "dx",
                 .extents = {l.rows, l.inputs},
@@ -118,15 +121,23 @@ OpCase linear_bwd_data(const Layer& l) {
                 .extents = {saved ? l.rows : 1, l.inputs},
                 .checked = {saved ? l.checked : 1, l.inputs},
                 .scale = 1,
-                .passes = saved ? 1.0 : 0.0}},
+                .passes = saved ? 1.0 : 0.0},
+               {.name = "dbias_below",
+                .extents = {l.inputs},
+                .scale = 1,
+                .passes = l.bias_below ? 2.0 : 0.0,
+                .is_result = l.bias_below,
+                .terms = l.checked}},
           .call =
               [l, saved](const OpCall& c) {
                 c.ops.linear_bwd_data({.dy = c.tensors[0],
                                        .weight = c.tensors[1],
                                        .saved = saved ? c.tensors[3] : View(),
                                        .dx = c.tensors[2],
+                                       .dbias_below = l.bias_below ? c.tensors[4] : View(),
                                        .activation = l.below,
-                                       .accumulate = l.adds_dx});
+                                       .accumulate = l.adds_dx,
+                                       .accumulate_dbias = kAdd});
               },
           .flops = flops_of(l)};
 }

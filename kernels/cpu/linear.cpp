@@ -104,6 +104,9 @@ void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
     differentiate(args.activation, dx + at, args.saved.as<float>() + at, (end - begin) * inputs,
                   dx + at);
   });
+  if (args.dbias_below.has_data()) {
+    sum_columns(pool, args.dx, args.accumulate_dbias, args.dbias_below);
+  }
 }
 
 void run_cpu(WorkerPool& pool, const LinearBwdWeight& args) {

@@ -27,8 +27,9 @@ struct CudaOptions {
   /// what the second can serve, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward products with a bias and a GELU: the library's, or our own kernel wherever it can
-  /// serve; auto: where it is faster too (gelu_product.h).
+  /// Forward products with a bias and a GELU, and data gradients with a GELU's: the library's, or
+  /// our own kernels wherever they can serve; auto: where they are faster too (gelu_product.h,
+  /// gelu_gradient.h).
   enum class GeluProducts { kAuto, kLibrary, kOwn };
   GeluProducts gelu_products = GeluProducts::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file

@@ -1,8 +1,8 @@
 #pragma once
 
-// The GELU of gelu_product.cu, with the tanh of the hardware: three warps take it of all that a
-// multiprocessor's tensor cores make. Of 2^x and 1 / x, which are exact to some units, it would be
-// two such instructions instead of one, and half as many again around them.
+// The GELU of gelu_product.cu and gelu_gradient.cu, with the tanh of the hardware: few warps take it
+// of all that a multiprocessor's tensor cores make. Of 2^x and 1 / x, which are exact to some units,
+// it would be two such instructions instead of one, and half as many again around them.
 
 #include "kernels/cuda/tensor_core/mma.cuh"
 
@@ -26,6 +26,15 @@ __device__ __forceinline__ float gelu(float z) {
   return fmaf(half, t, half);
 }
 
+/// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u', where z u' = 3 u - 2 a z. |z| <= 10.
+__device__ __forceinline__ float gelu_slope(float z) {
+  constexpr float kRatio = kCubic / (kLinear * kLinear * kLinear);
+  const float az = kLinear * z;
+  const float u = az * fmaf(kRatio, az * az, 1.0f);
+  const float t = tanh_approximate(u);
+  return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
+}
+
 /// Two neighbours out of one register, the opposite of packed().
 template <class T>
 __device__ __forceinline__ float2 unpacked(uint32_t pair) {
@@ -34,6 +43,25 @@ __device__ __forceinline__ float2 unpacked(uint32_t pair) {
   } else {
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
   }
+}
+
+/// Two neighbours of a size of at most 10, where tanh is +-1. NaN stays NaN.
+template <class T>
+__device__ __forceinline__ uint32_t clamped(uint32_t pair) {
+  uint32_t within;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x49004900));
+  } else {
+    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41204120));
+  }
+  return within;
+}
+
+/// gelu' of two neighbours, as f16.
+template <class T>
+__device__ __forceinline__ uint32_t gelu_slopes(uint32_t pair) {
+  const float2 z = unpacked<T>(clamped<T>(pair));
+  return packed<__half>(gelu_slope(z.x), gelu_slope(z.y));
 }
 
 /// 8 neighbours, 16 bytes.

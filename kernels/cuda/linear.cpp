@@ -2,7 +2,9 @@
 // NVIDIA H200, cublasLt 13.1, bf16, us, tuned algorithms at the power limit, 2026-11-21.
 //
 //   gelu' in the data gradient, T = 24,576, N = 1,024, K = 4,096
-//     epilogue                 327   <- taken for halves
+//     own kernel               gelu_gradient.cu has its figures; with a bias gradient below, taken
+//                              for halves and many rows
+//     epilogue                 327   <- taken for other halves
 //     plain product            306   + own pass 217 = 484; at copy speed (600 MB, 141 us) 447
 //   bias and gelu in the forward product, T = 24,576, K = 1,024, N = 4,096
 //     own kernel               gelu_product.cu has its figures; taken for halves and many rows
@@ -15,7 +17,8 @@
 //     column sums alone         45     55      66       9.3   3.3 to 3.7 TB/s
 //     one after the other      257    351     473      23.8  <- taken
 //     epilogue (overwrites)    284    378     484      23.7   and a pass that adds, ~3
-//   In training that of QKV comes from attention backward, which has the columns at hand.
+//   In training that of QKV comes from attention backward, which has the columns at hand, and that
+//   of FFN1 from the data gradient above it.
 //
 // The epilogue that sums the bias gradient of the layer below while it takes gelu' falls onto a
 // product four times slower, and is not used.
@@ -24,6 +27,7 @@
 //           product and then the sum: round(round(product) + old), element for element.
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gelu_gradient.h"
 #include "kernels/cuda/gelu_product.h"
 #include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/linear_kernels.h"
@@ -128,8 +132,9 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   }
 }
 
-void run_cuda(CudaContext& context, const LinearBwdData& args) {
-  if (args.dy.extent(0) == 0) return;
+namespace {
+
+void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   GemmPlans& plans = *context.gemm;
   GemmKey key = gemm_key({.product = GemmProduct::kDataGradient,
                           .dtype = args.dy.dtype,
@@ -157,14 +162,31 @@ void run_cuda(CudaContext& context, const LinearBwdData& args) {
   }
 }
 
+/// A sum of nothing; `gradient` may have no data.
+void add_nothing(const CudaContext& context, Accumulate accumulate, const View& gradient) {
+  if (accumulate == Accumulate::kYes || !gradient.has_data()) return;
+  BERTHA_CUDA_CHECK(
+      cudaMemsetAsync(gradient.data, 0, static_cast<size_t>(gradient.bytes()), context.stream));
+}
+
+}  // namespace
+
+void run_cuda(CudaContext& context, const LinearBwdData& args) {
+  if (args.dy.extent(0) == 0) {
+    add_nothing(context, args.accumulate_dbias, args.dbias_below);
+    return;
+  }
+  if (gelu_gradient_serves(context, args)) return run_gelu_gradient(context, args);
+  run_data_gradient(context, args);
+  if (args.dbias_below.has_data()) {
+    sum_columns(context, args.dx, args.accumulate_dbias, args.dbias_below);
+  }
+}
+
 void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
-  if (args.dy.extent(0) == 0) {  // sums of nothing
-    if (args.accumulate == Accumulate::kYes) return;
-    for (const View& gradient : {args.dweight, args.dbias}) {
-      if (!gradient.has_data()) continue;
-      BERTHA_CUDA_CHECK(
-          cudaMemsetAsync(gradient.data, 0, static_cast<size_t>(gradient.bytes()), context.stream));
-    }
+  if (args.dy.extent(0) == 0) {
+    add_nothing(context, args.accumulate, args.dweight);
+    add_nothing(context, args.accumulate, args.dbias);
     return;
   }
   GemmPlans& plans = *context.gemm;

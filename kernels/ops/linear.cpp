@@ -53,6 +53,7 @@ void validate(const LinearBwdData& args) {
   check.view("dy", args.dy, io, {rows, outputs});
   check.view("weight", args.weight, io, {outputs, inputs});
   check.view("dx", args.dx, io, {rows, inputs});
+  check.optional_view("dbias_below", args.dbias_below, io, {inputs});
   check_saved(check, args.saved, args.activation, io, {rows, inputs});
   if (args.activation != Activation::kNone && args.accumulate == Accumulate::kYes) {
     check.refuse("accumulate", "is yes with an activation, want no: it adds only with kNone");

@@ -31,16 +31,21 @@ struct LinearFwd {
 };
 
 /// dx (+)= (dy * w) elementwise-times activation'(saved) of the layer BELOW: fuses the gradient of
-/// the activation that produced this layer's input.
+/// the activation that produced this layer's input, and the bias gradient of that layer:
+/// dbias_below (+)= column sums of dx.
 ///
 /// Writes    dx as `accumulate` says; kYes adds into a residual gradient, with kNone only.
+///           dbias_below as `accumulate_dbias` says; without data it is left out. It sums what dx
+///           holds in the end, rounded to io.
 struct LinearBwdData {
   View dy;      // io [T, N]
   View weight;  // io [N, K]
   View saved;   // io [T, K]  GELUs: the pre-activation below; kTanh: its output; kNone: no data
   View dx;      // io [T, K]  out
+  View dbias_below = {};  // io [K]  out
   Activation activation = Activation::kNone;
   Accumulate accumulate = Accumulate::kNo;
+  Accumulate accumulate_dbias = Accumulate::kNo;
 };
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.

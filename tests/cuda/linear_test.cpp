@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "kernels/base/log.h"
-#include "tests/cuda/linear_case.h"
+#include "tests/cuda/data_gradient_case.h"
 
 namespace bertha::testing {
 namespace {
@@ -38,53 +38,11 @@ TEST(CudaLinear, ForwardMatchesTheReference) {
   }
 }
 
-/// dx of one pass; `before` is what it adds to.
-HostTensor<float> data_gradient(const TestBackend& backend, const Case& c, DType dtype,
-                                const HostTensor<float>& saved, const HostTensor<float>& before,
-                                Activation activation, Accumulate accumulate) {
-  const DeviceTensor dy(backend, dtype, c.dy);
-  const DeviceTensor weight(backend, dtype, c.weight);
-  const DeviceTensor at(backend, dtype, saved);
-  const DeviceTensor dx(backend, dtype, before);
-  backend.ops->linear_bwd_data({.dy = dy.view(),
-                                .weight = weight.view(),
-                                .saved = activation == Activation::kNone ? View() : at.view(),
-                                .dx = dx.view(),
-                                .activation = activation,
-                                .accumulate = accumulate});
-  return dx.floats();
-}
-
 TEST(CudaLinear, DataGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {
       const Case c(shape, dtype);
-      const double unit = rounding(dtype);
-      for (const Activation activation : kActivations) {
-        // Outputs of tanh are below 1.
-        const float reach = activation == Activation::kTanh ? 0.49f : 1.5f;
-        const HostTensor<float> saved =
-            rounded_to(dtype, scaled(random_tensor({shape.rows, shape.inputs}, 5), reach));
-        const auto run = [&](const TestBackend& backend, DType type, Activation below) {
-          return data_gradient(backend, c, type, saved, c.inputs(), below, Accumulate::kNo);
-        };
-        const HostTensor<float> want = run(cpu(), DType::kF32, activation);
-        const HostTensor<float> plain = run(cpu(), DType::kF32, Activation::kNone);
-        std::vector<double> bound;
-        for (int64_t i = 0; i < want.elements(); ++i) {
-          // The product may be rounded before it meets the slope, whose own error is that of its
-          // function.
-          const double size = std::abs(static_cast<double>(plain[i]));
-          const double function = activation == Activation::kNone ? 0.0
-                                  : dtype == DType::kF32          ? 4 * tolerance::kGeluF32 * size
-                                                         : tolerance::kGeluInstruction * 4 * size;
-          bound.push_back(tolerance::kGeluSlope *
-                              (Case::product_error(shape.outputs, 1.0) + unit * size) +
-                          function + unit * std::abs(static_cast<double>(want[i])));
-        }
-        expect_within(run(gpu(), dtype, activation), want, bound,
-                      concat("dx ", text(shape, dtype), " ", static_cast<int>(activation)));
-      }
+      for (const Activation activation : kActivations) expect_data_gradient(c, activation, gpu());
     }
   }
 }
@@ -105,6 +63,15 @@ TEST(CudaLinear, DataGradientAddsInPlace) {
                         sum_rounding(dtype, want[i], before[i]));
       }
       expect_within(run(gpu(), dtype), want, bound, "dx " + text(shape, dtype));
+    }
+  }
+}
+
+TEST(CudaLinear, BiasGradientBelowIsTheSumOfTheDataGradient) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      for (const Activation activation : kActivations) expect_bias_below(c, activation, gpu());
     }
   }
 }

@@ -230,6 +230,40 @@ TEST(Linear, BackwardDataFusesTheActivationBelow) {
   }
 }
 
+TEST(Linear, BackwardDataSumsTheBiasGradientBelow) {
+  for (const int64_t rows : {0, 1, 33, 511}) {
+    for (const Activation activation : kActivations) {
+      for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+        Case c(rows, 24, 40, activation);
+        HostTensor<float> saved = random_tensor({rows, 24}, 8);
+        for (float& value : saved.values) value *= 0.49f;  // a possible output of tanh
+        const bool adds = accumulate == Accumulate::kYes;
+        const HostTensor<float> before = adds ? random_tensor({24}, 9) : garbage_tensor({24});
+        HostTensor<float> dbias = before;
+        WorkerPool pool(1);
+        const LinearBwdData args{.dy = c.dy.view(),
+                                 .weight = c.weight.view(),
+                                 .saved = activation == Activation::kNone ? View() : saved.view(),
+                                 .dx = c.dx.view(),
+                                 .dbias_below = dbias.view(),
+                                 .activation = activation,
+                                 .accumulate_dbias = accumulate};
+        validate(args);
+        run_cpu(pool, args);
+        Doubles want;
+        for (int64_t k = 0; k < 24; ++k) {
+          double sum = adds ? c.at(before, k) : 0.0;
+          for (int64_t t = 0; t < rows; ++t) sum += c.at(c.dx, t * 24 + k);
+          want.push_back(sum);
+        }
+        expect_close(dbias.values, want, tolerance::kRowF32,
+                     concat("dbias_below of ", rows, " rows, activation ",
+                            static_cast<int>(activation), adds ? ", adds" : ""));
+      }
+    }
+  }
+}
+
 TEST(Linear, BackwardMatchesFiniteDifferences) {
   for (const Activation activation : kActivations) {
     Case c(5, 9, 11, activation);

@@ -136,6 +136,12 @@ TEST(Validation, LinearBackward) {
                                 {"linear_bwd_data", "accumulate"});
   expect_refused<LinearBwdData>(data, [](auto& a) { a.activation = Activation::kNone; },
                                 {"saved", "want no data"});
+  LinearBwdData with_bias = data;
+  with_bias.dbias_below = f32({7});
+  with_bias.accumulate_dbias = Accumulate::kYes;
+  expect_accepted(with_bias);
+  expect_refused<LinearBwdData>(with_bias, [](auto& a) { a.dbias_below = f32({3}); },
+                                {"linear_bwd_data", "dbias_below", "[3]", "want f32 [7]"});
   const LinearBwdWeight weight{
       .dy = f32({kTokens, 3}), .x = f32({kTokens, 7}), .dweight = f32({3, 7}), .dbias = View()};
   expect_accepted(weight);

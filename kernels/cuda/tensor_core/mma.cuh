@@ -55,6 +55,14 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
                : "memory");
 }
 
+/// The same, each matrix transposed.
+__device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&from)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+      : "memory");
+}
+
 /// 16 bytes of shared memory.
 __device__ __forceinline__ uint4 load_16(uint32_t address) {
   uint4 value;

@@ -6,11 +6,12 @@
 
 namespace bertha {
 
-/// sum[64 x 256] = a[64 x 16] b[16 x 256] (+ sum when `add` is not 0), the inner index along the
-/// columns of both: b is a tile of 256 rows.
-template <class T>
+/// sum[64 x 256] = a[64 x 16] b[16 x 256] (+ sum when `add` is not 0), the inner index of b along its
+/// columns: b is a tile of 256 rows.
+template <class T, Inner kInnerA = Inner::kColumns>
 __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, uint64_t b,
                                                 int add) {
+  constexpr int kTransposedA = kInnerA == Inner::kRows ? 1 : 0;
   if constexpr (std::is_same_v<T, __half>) {
     asm volatile(
         "{.reg .pred add; setp.ne.b32 add, %130, 0; "
@@ -25,7 +26,7 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
         "%111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
         "%127}, "
-        "%128, %129, add, 1, 1, 0, 0;}"
+        "%128, %129, add, 1, 1, %131, 0;}"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
           "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
           "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
@@ -49,7 +50,7 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
           "+f"(sum[116]), "+f"(sum[117]), "+f"(sum[118]), "+f"(sum[119]), "+f"(sum[120]),
           "+f"(sum[121]), "+f"(sum[122]), "+f"(sum[123]), "+f"(sum[124]), "+f"(sum[125]),
           "+f"(sum[126]), "+f"(sum[127])
-        : "l"(a), "l"(b), "r"(add));
+        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA));
   } else {
     asm volatile(
         "{.reg .pred add; setp.ne.b32 add, %130, 0; "
@@ -64,7 +65,7 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
         "%111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
         "%127}, "
-        "%128, %129, add, 1, 1, 0, 0;}"
+        "%128, %129, add, 1, 1, %131, 0;}"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
           "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
           "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
@@ -88,7 +89,7 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
           "+f"(sum[116]), "+f"(sum[117]), "+f"(sum[118]), "+f"(sum[119]), "+f"(sum[120]),
           "+f"(sum[121]), "+f"(sum[122]), "+f"(sum[123]), "+f"(sum[124]), "+f"(sum[125]),
           "+f"(sum[126]), "+f"(sum[127])
-        : "l"(a), "l"(b), "r"(add));
+        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA));
   }
 }
 

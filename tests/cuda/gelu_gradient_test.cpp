@@ -1,0 +1,90 @@
+#include "tests/cuda/data_gradient_case.h"
+
+namespace bertha::testing {
+namespace {
+
+// By default it takes larger products only. Ragged and whole tiles of 256 rows and 128 columns; few
+// multiprocessors give each several tiles in turn.
+constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 256, 320},
+                                     {255, 256, 128},  {256, 512, 64}, {257, 768, 192},
+                                     {511, 256, 1024}, {2500, 256, 64}};
+
+const TestBackend& own_gelu(int multiprocessors) {
+  using Choice = CudaOptions::GeluProducts;
+  static const TestBackend all = make_gpu({.gelu_products = Choice::kOwn});
+  static const TestBackend few =
+      make_gpu({.gelu_products = Choice::kOwn, .gemm_multiprocessors = 6});
+  return multiprocessors == 0 ? all : few;
+}
+
+TEST(CudaGeluGradient, MatchesTheReference) {
+  for (const int multiprocessors : {0, 6}) {
+    for (const Shape& shape : kGradientShapes) {
+      for (const DType dtype : {DType::kF16, DType::kBF16}) {
+        const Case c(shape, dtype);
+        expect_data_gradient(c, Activation::kGelu, own_gelu(multiprocessors));
+        expect_bias_below(c, Activation::kGelu, own_gelu(multiprocessors));
+      }
+    }
+  }
+}
+
+TEST(CudaGeluGradient, SlopesBeyondTheBendAreOneAndZero) {
+  // At any size of the pre-activation: dx is the product, or 0.
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Case c({300, 256, 64}, dtype);
+    HostTensor<float> saved = random_tensor({300, 256}, 5);
+    const float largest = dtype == DType::kF16 ? 6e4f : 3e38f;
+    for (int64_t i = 0; i < saved.elements(); ++i) {
+      const float size = i % 3 == 0 ? 11.0f : i % 3 == 1 ? 1000.0f : largest;
+      saved.values[static_cast<size_t>(i)] = saved[i] < 0.0f ? -size : size;
+    }
+    saved = rounded_to(dtype, saved);
+    const HostTensor<float> plain =
+        data_gradient(own_gelu(0), c, dtype, saved, c.inputs(), Activation::kNone, Accumulate::kNo);
+    const HostTensor<float> got =
+        data_gradient(own_gelu(0), c, dtype, saved, c.inputs(), Activation::kGelu, Accumulate::kNo);
+    std::vector<double> bound;
+    HostTensor<float> want({300, 256}, 0.0f);
+    for (int64_t i = 0; i < got.elements(); ++i) {
+      want[i] = saved[i] > 0.0f ? plain[i] : 0.0f;
+      // Sums of another order, each rounded once.
+      bound.push_back(saved[i] > 0.0f
+                          ? Case::product_error(64, 1.0) + 2 * rounding(dtype) * std::abs(want[i])
+                          : 0.0);
+    }
+    expect_within(got, want, bound, concat("far ", name(dtype)));
+  }
+}
+
+TEST(CudaGeluGradient, IsTheSameOnAnyNumberOfMultiprocessors) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Case c({2500, 512, 256}, dtype);
+    const HostTensor<float> saved = rounded_to(dtype, scaled(random_tensor({2500, 512}, 5), 3.0f));
+    const auto backward = [&](int multiprocessors) {
+      return data_and_bias_gradient(own_gelu(multiprocessors), c, saved, garbage_tensor({512}),
+                                    Activation::kGelu, Accumulate::kNo);
+    };
+    const DataAndBias all = backward(0);
+    const DataAndBias few = backward(6);
+    EXPECT_EQ(few.dx.values, all.dx.values);
+    for (int run = 0; run < 3; ++run) {  // the sums' order depends on their number
+      EXPECT_EQ(backward(0).dx.values, all.dx.values);
+      EXPECT_EQ(backward(0).dbias.values, all.dbias.values);
+      EXPECT_EQ(backward(6).dbias.values, few.dbias.values);
+    }
+  }
+}
+
+TEST(CudaGeluGradient, WhatItCannotServeTheLibraryDoes) {
+  // Columns, inner indices, f32.
+  for (const Shape& shape : {Shape{129, 136, 64}, Shape{129, 256, 72}}) {
+    const Case c(shape, DType::kBF16);
+    expect_data_gradient(c, Activation::kGelu, own_gelu(0));
+    expect_bias_below(c, Activation::kGelu, own_gelu(0));
+  }
+  expect_data_gradient(Case({129, 256, 64}, DType::kF32), Activation::kGelu, own_gelu(0));
+}
+
+}  // namespace
+}  // namespace bertha::testing
