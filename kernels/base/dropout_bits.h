@@ -40,7 +40,7 @@ BERTHA_HOST_DEVICE constexpr int dropout_word(int four, int place) {
 }
 
 /// An element is dropped when its number is below this: the realized rate is exact to 2^-25.
-BERTHA_HOST_DEVICE inline uint32_t drop_threshold(float probability) {
+BERTHA_HOST_DEVICE constexpr uint32_t drop_threshold(float probability) {
   return static_cast<uint32_t>(static_cast<double>(probability) * (1 << kDropoutDigits) + 0.5);
 }
 

@@ -18,6 +18,8 @@ struct PhiloxWords {
 };
 
 constexpr int kPhiloxRounds = 10;
+constexpr uint32_t kPhiloxFactor0 = 0xD2511F53u;
+constexpr uint32_t kPhiloxFactor1 = 0xCD9E8D57u;
 constexpr uint32_t kPhiloxKeyStepLow = 0x9E3779B9u;
 constexpr uint32_t kPhiloxKeyStepHigh = 0xBB67AE85u;
 
@@ -35,8 +37,8 @@ BERTHA_HOST_DEVICE inline uint64_t multiply_wide(uint32_t a, uint32_t b) {
 /// One round, under the round's own key.
 BERTHA_HOST_DEVICE inline PhiloxWords philox_round(PhiloxWords counter, uint32_t key_low,
                                                    uint32_t key_high) {
-  const uint64_t product_0 = multiply_wide(0xD2511F53u, counter.lane[0]);
-  const uint64_t product_1 = multiply_wide(0xCD9E8D57u, counter.lane[2]);
+  const uint64_t product_0 = multiply_wide(kPhiloxFactor0, counter.lane[0]);
+  const uint64_t product_1 = multiply_wide(kPhiloxFactor1, counter.lane[2]);
   const uint32_t high_0 = static_cast<uint32_t>(product_0 >> 32);
   const uint32_t high_1 = static_cast<uint32_t>(product_1 >> 32);
   return PhiloxWords{{high_1 ^ counter.lane[1] ^ key_low, static_cast<uint32_t>(product_1),

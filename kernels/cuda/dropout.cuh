@@ -45,25 +45,24 @@ struct SeedKeys {
   }
 };
 
-/// kept_bits of kernels/base/dropout_bits.h, bit for bit. `keys`: as SeedKeys. `limit(digit)`: all
-/// ones where that digit of the threshold is 1, else 0.
-///
-/// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's digit
-/// is 1, below it in the digits underneath): one instruction per digit, and no branch.
-template <class Keys, class Limit>
-__device__ __forceinline__ uint32_t drawn_bits(const Keys& keys, uint64_t step, uint32_t site,
-                                               int64_t group, const Limit& limit) {
-  PhiloxWords words = dropout_counter(step, site, group);
-#pragma unroll
-  for (int round = 0; round < kDropoutRounds; ++round) {
-    words = philox_round(words, keys.low(round), keys.high(round));
-  }
-  uint32_t mixed[4];
+/// The mixed words of kernels/base/dropout_bits.h.
+__device__ __forceinline__ void mix_words(uint32_t (&mixed)[4], const PhiloxWords& words) {
 #pragma unroll
   for (int word = 0; word < 4; ++word) {
     const uint32_t next = words.lane[(word + 1) % 4];
     mixed[word] = words.lane[word] ^ __funnelshift_r(next, next, dropout_mix(word));
   }
+}
+
+/// kept_bits of kernels/base/dropout_bits.h, bit for bit, from the words of the group. `limit(digit)`:
+/// all ones where that digit of the threshold is 1, else 0.
+///
+/// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's digit
+/// is 1, below it in the digits underneath): one instruction per digit, and no branch.
+template <class Limit>
+__device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words, const Limit& limit) {
+  uint32_t mixed[4];
+  mix_words(mixed, words);
   uint32_t below = 0;
   const auto compare = [&](uint32_t digits, int digit) {
     // limit ? ~digits | below : ~digits & below
@@ -80,6 +79,55 @@ __device__ __forceinline__ uint32_t drawn_bits(const Keys& keys, uint64_t step, 
 #pragma unroll
   for (int digit = 3; digit >= 0; --digit) compare(words.lane[digit], digit);
   return ~below;
+}
+
+/// As a table of logic_of_three(): below the threshold from digit `digit` down, of that digit, the
+/// one behind it, and "below it in the digits underneath".
+constexpr uint32_t below_of_two(uint32_t threshold, int digit) {
+  uint32_t table = 0;
+  for (uint32_t at = 0; at < 8; ++at) {
+    bool below = (at & 1) != 0;
+    below = threshold_digit(threshold, digit + 1) ? (at & 2) == 0 || below : (at & 2) == 0 && below;
+    below = threshold_digit(threshold, digit) ? (at & 4) == 0 || below : (at & 4) == 0 && below;
+    if (below) table |= 1u << at;
+  }
+  return table;
+}
+
+template <uint32_t kThreshold, int kFour>
+__device__ __forceinline__ uint32_t below_of_four(const uint32_t (&mixed)[4], uint32_t below) {
+  below = logic_of_three<below_of_two(kThreshold, 4 * kFour + 2)>(
+      mixed[dropout_word(kFour, 2)], mixed[dropout_word(kFour, 3)], below);
+  below = logic_of_three<below_of_two(kThreshold, 4 * kFour)>(mixed[dropout_word(kFour, 0)],
+                                                              mixed[dropout_word(kFour, 1)], below);
+  return __funnelshift_r(below, below, dropout_turn(kFour));
+}
+
+/// The same for a threshold that the compiler knows: two digits an instruction.
+template <uint32_t kThreshold>
+__device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words) {
+  static_assert(kDropoutFours == 6);
+  uint32_t mixed[4];
+  mix_words(mixed, words);
+  uint32_t below = below_of_four<kThreshold, 5>(mixed, 0);
+  below = below_of_four<kThreshold, 4>(mixed, below);
+  below = below_of_four<kThreshold, 3>(mixed, below);
+  below = below_of_four<kThreshold, 2>(mixed, below);
+  below = below_of_four<kThreshold, 1>(mixed, below);
+  below = logic_of_three<below_of_two(kThreshold, 2)>(words.lane[2], words.lane[3], below);
+  return logic_of_three<~below_of_two(kThreshold, 0) & 0xFF>(words.lane[0], words.lane[1], below);
+}
+
+/// kept_bits of kernels/base/dropout_bits.h. `keys`: as SeedKeys. `limit`: as in kept_of_words().
+template <class Keys, class Limit>
+__device__ __forceinline__ uint32_t drawn_bits(const Keys& keys, uint64_t step, uint32_t site,
+                                               int64_t group, const Limit& limit) {
+  PhiloxWords words = dropout_counter(step, site, group);
+#pragma unroll
+  for (int round = 0; round < kDropoutRounds; ++round) {
+    words = philox_round(words, keys.low(round), keys.high(round));
+  }
+  return kept_of_words(words, limit);
 }
 
 __device__ __forceinline__ uint32_t drawn_bits(uint64_t seed, uint64_t step, uint32_t site,

@@ -13,6 +13,49 @@ __device__ __forceinline__ uint32_t drawn_word(const Keys& keys, uint64_t step, 
                     [&dropout](int digit) { return dropout.digits[digit]; });
 }
 
+/// The words that Philox makes of groups below 2^32 at one (seed, step, site). What all groups have in
+/// common is made once and held, by way of a shuffle, or the compiler would make it anew for every
+/// draw.
+class HeldPhilox {
+ public:
+  /// All lanes call it.
+  __device__ __forceinline__ void hold(const SeedKeys& keys, uint64_t step, uint32_t site) {
+    const PhiloxWords once =
+        philox_round(dropout_counter(step, site, 0), keys.low(0), keys.high(0));
+    const uint64_t twice = multiply_wide(kPhiloxFactor0, once.lane[0]);
+    step_ = same_in_all(static_cast<uint32_t>(step) ^ keys.high(0));
+    low_[1] = same_in_all(once.lane[1] ^ keys.low(1));
+    high_[1] = same_in_all(static_cast<uint32_t>(twice >> 32) ^ keys.high(1));
+    high_[2] = same_in_all(static_cast<uint32_t>(twice) ^ keys.high(2));
+#pragma unroll
+    for (int round = 2; round < kDropoutRounds; ++round) {
+      low_[round] = same_in_all(keys.low(round));
+      if (round > 2) high_[round] = same_in_all(keys.high(round));
+    }
+  }
+  __device__ __forceinline__ PhiloxWords words(uint32_t group) const {
+    const uint64_t first = multiply_wide(kPhiloxFactor0, group);
+    const uint64_t second =
+        multiply_wide(kPhiloxFactor1, static_cast<uint32_t>(first >> 32) ^ step_);
+    PhiloxWords words{{static_cast<uint32_t>(second >> 32) ^ low_[1], static_cast<uint32_t>(second),
+                       static_cast<uint32_t>(first) ^ high_[1], 0}};  // 0: it is in high_[2]
+#pragma unroll
+    for (int round = 2; round < kDropoutRounds; ++round) {
+      words = philox_round(words, low_[round], high_[round]);
+    }
+    return words;
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t same_in_all(uint32_t word) {
+    return __shfl_sync(kFullWarp, word, 0);
+  }
+
+  uint32_t step_ = 0;
+  uint32_t low_[kDropoutRounds] = {};   // keys, and what the first two rounds add to them
+  uint32_t high_[kDropoutRounds] = {};  // likewise
+};
+
 /// The mask words of a warp's 16 rows for 64 keys: lane r + 16 w holds word w of row r.
 struct WarpMask {
   uint32_t word = 0;

@@ -50,21 +50,21 @@
 //           to show dS to the tensor cores. Tensor cores 34 % busy, issue slots 38 %. A tile of
 //           keys costs some 2,500 more: writing dK and dV, reading K and V. Sequences with an odd
 //           number of tiles leave warpgroup 1 idle in their last block.
-// Measured  microseconds, median of 30, NVIDIA H200, bf16, 16 heads x 64, T = 24,563 or 24,576, by a
-//           program of its own, 2026-11-22; then with the column sums and the kernel that adds them up,
-//           where a pass over dqkv takes 45; in brackets the kernel before, in the same run; the
-//           last two with dropout before delta was loaded later. Grouped kernels and PyTorch:
+// Measured  microseconds, median of 31, NVIDIA H200, bf16, 16 heads x 64, T = 24,563 or 24,576, by a
+//           program of its own, 2026-11-22; in brackets the kernel before, in the same run. The
+//           column sums and the kernel that adds them up take 13 to 15 more, 5 to 7 of short
+//           sequences, where a pass over dqkv takes 45. Grouped kernels and PyTorch:
 //           kernels/README.md.
-//             lengths                       no dropout          dropout 0.1
-//             Wikipedia, 96                 280, 295 (306)      314, 328 (324)
-//             48 x 512                      318, 332 (345)      357, 371 (366)
-//             192 x 128                     140, 145 (149)      143, 150 (154)
+//             lengths                       no dropout    dropout 0.1
+//             Wikipedia, 96                 280 (283)     306 (316)
+//             48 x 512                      318 (319)     343 (356)
+//             192 x 128                     141 (142)     145 (145)
 // Tried     at Wikipedia with dropout: K and V as left operands from shared memory 4 us more. dK
 //           before dS is stored 4 more; after dQ 2 more. dQ so far as what its product adds to: 8
 //           more. Adding to dQ a tile later, beside the products of the next scores: 1 less with V
 //           from shared memory, which its registers want. Scores on their way over the end of the
 //           loop, also such as begin when dQ is complete: ptxas serializes all products. Mask words
-//           before the scores are there: 7 more. 232 and 40 registers: 4 less, but statistics take
+//           before the scores are there: 7 more; shifted by multiplying: no difference. 232 and 40 registers: 4 less, but statistics take
 //           so long then that 192 x 128 takes 191.
 
 #include <cmath>

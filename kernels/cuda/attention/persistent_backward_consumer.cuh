@@ -173,6 +173,11 @@ class Consumer {
     to[8] = total.y;
   }
 
+  /// Descriptor of the queries of stage number `count`; dO lies behind them.
+  __device__ __forceinline__ uint64_t query_tile_of_stage(int count) {
+    return uniform_wgmma_tile(at(shared_.stage[count % kStages].query));
+  }
+
   /// Without keys of its own.
   __device__ __forceinline__ void watch_queries(int tiles) {
     for (int tile = 0; tile < tiles; ++tile) {
@@ -194,8 +199,9 @@ class Consumer {
     const int keys_left = item().length - key_tile * kTileRows;
     constexpr Inner kColumns = Inner::kColumns;
     constexpr Inner kRows = Inner::kRows;
-    const uint64_t dscore_rows = wgmma_tile<kRows>(dscore_tile, 0);
-    const uint64_t key_tile_rows = wgmma_tile<kRows>(keys, 0);
+    const uint64_t dscore_rows = uniform_wgmma_tile(dscore_tile);
+    const uint64_t key_tile_rows = uniform_wgmma_tile(keys);
+    uint64_t query_tile = query_tile_of_stage(stages_);
     float dkey[32] = {};  // of dS^T Q / scale
     float dvalue[32] = {};
     uint32_t key_rows[kSteps][4];
@@ -218,12 +224,7 @@ class Consumer {
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
       const int stage = stages_ % kStages;
-      const uint32_t queries = at(shared_.stage[stage].query);
-      const uint32_t douts = at(shared_.stage[stage].dout);
-      const uint64_t query_columns = wgmma_tile<kColumns>(queries, 0);
-      const uint64_t query_rows = wgmma_tile<kRows>(queries, 0);
-      const uint64_t dout_columns = wgmma_tile<kColumns>(douts, 0);
-      const uint64_t dout_rows = wgmma_tile<kRows>(douts, 0);
+      const uint64_t dout_tile = wgmma_behind(query_tile, sizeof(shared_.stage[0].query));
       wait_for_stage();
       // Later blocks of keys find all there.
       if (key_tile < kConsumers) {
@@ -234,14 +235,14 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(scores, key_rows[step],
-                                    wgmma_step<kColumns>(query_columns, step), step > 0);
+        wgmma_64x64x16<T, kColumns>(scores, key_rows[step], wgmma_step<kColumns>(query_tile, step),
+                                    step > 0);
       }
       wgmma_commit();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step],
-                                    wgmma_step<kColumns>(dout_columns, step), step > 0);
+        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step], wgmma_step<kColumns>(dout_tile, step),
+                                    step > 0);
       }
       wgmma_commit();
       float lse[kLaneQueries];
@@ -254,7 +255,7 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_rows, step), 1);
+        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_tile, step), 1);
       }
       wgmma_commit();
       float delta[kLaneQueries];
@@ -273,7 +274,7 @@ class Consumer {
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_rows, step), 1);
+        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_tile, step), 1);
       }
       wgmma_commit();
       sync_warpgroup();  // dS is there
@@ -286,6 +287,7 @@ class Consumer {
       }
       wgmma_commit();
       const bool turn_has_come = is_turn();
+      query_tile = query_tile_of_stage(stages_ + 1);
       wgmma_wait<0>();
       hold_registers(dquery);
       hold_registers(dkey);
@@ -340,20 +342,18 @@ class Consumer {
           words[i][0] = words[i][1] << 8;
         }
       }
-      float positive[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& p = scores[4 * column + i];
         p = exp2_approximate(p * scale_ - lse[2 * column + i % 2]);
-        positive[i] = p;
         if constexpr (kDropout) {
           constexpr uint32_t kSign = 0x80000000u;
           p = __uint_as_float(logic_of_three<0xAE>(words[i % 2][i / 2], kSign, __float_as_uint(p)));
-          positive[i] = fmaxf(p, 0.0f);
         }
       }
-      kept[column / 2][column % 2 * 2] = packed<T>(positive[0], positive[1]);
-      kept[column / 2][column % 2 * 2 + 1] = packed<T>(positive[2], positive[3]);
+      const float* p = &scores[4 * column];
+      kept[column / 2][column % 2 * 2] = packed_positive<T>(p[0], p[1]);
+      kept[column / 2][column % 2 * 2 + 1] = packed_positive<T>(p[2], p[3]);
     }
   }
 

@@ -21,20 +21,23 @@
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
 //           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 50 % of the issue slots are in use with dropout, the logic pipe 42 %, tensor
-//           cores and exp 30 % each. A step of a warp takes some 1,900 clocks, half of them on exp
-//           and random bits, a fourth until the last product is started; what stands around the
-//           steps of a walk (next tile of queries, logarithm, results) is a fourth of the whole.
+// Limits    latencies: 47 % of the issue slots are in use with dropout, the logic pipe 37 %, tensor
+//           cores and exp 30 % each. A step of a warp takes some 1,650 clocks for 290 instructions: 350
+//           until its products are under way, 900 on exp and random bits, 12 of them for each wide
+//           multiplication; what stands around the steps of a walk (next tile of queries,
+//           logarithm, results) is a fourth of the whole.
 //           Scores with a standard deviation of 33 are multiplied twice so often that it costs 28
 //           us; with 5 it costs nothing.
-// Measured  microseconds, median of 40 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
-//           2026-11-22; in brackets the grouped kernels by `bertha bench attention`:
+// Measured  microseconds, median of 41 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
+//           2026-11-22; in brackets the kernel before, in the same run. With a probability other than
+//           0.1 some 5 more.
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563     104 (164)     139 (225)
-//             48 x 512                      118 (192)     164 (265)
-//             192 x 128                      59  (78)      79  (90)
-// Tried     at Wikipedia. Random bits drawn beside the products: 13 more. Random bits from a kernel
-//           of their own, read again here: 35 (of one Philox block each 32) and some 134. Random
+//             Wikipedia, 96, T = 24,563     102 (102)     130 (138)
+//             48 x 512                      118 (118)     154 (162)
+//             192 x 128                      59  (59)      77  (78)
+// Tried     at Wikipedia. Random bits drawn between the products: 2 more; beside them: 13. Random bits
+//           from a kernel of their own, read again here: 35 (of one Philox block each 32) and some
+//           134. Masks made of the bits before the weights are checked: 3 more. Random
 //           bits from three idle warps by way of shared memory, one for each consumer, four draws
 //           side by side: 18 more than drawn here; a fourth of each tile's for each of four: 210
 //           more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead of 24: no
@@ -199,30 +202,28 @@ __device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, 
 }
 
 /// One consuming warpgroup.
-template <class T, bool kDropout>
+template <class T, Drop kDrop>
 __device__ __forceinline__ void consume(const Params& params, int group, int warp, int lane,
                                         const CUtensorMap& out_map, Memory& shared) {
   const AttentionFwdParams& call = params.call;
   const float scale = call.scale * kLog2E;
-  MaskDraw draw(call.dropout);
-  if constexpr (kDropout) {
-    draw.keys.hold(SeedKeys{call.dropout.random[0]});
-    draw.step = call.dropout.random[1];
-  }
+  MaskDraw<kDrop> draw(call);
+  constexpr bool kDrops = kDrop != Drop::kNothing;
   const auto release = [&](Place place) {
     if (lane == 0) barrier_arrive(at(shared.empty[place.slot]));
   };
 
-  Queries<T, kDropout> queries;
+  Queries<T, kDrop> queries;
   Place first;
   int turn = group;             // tiles of queries until this warpgroup's next
   uint32_t queries_parity = 0;  // of "full"
   for (;;) {
     barrier_wait(at(shared.keys_full[first.slot]), first.parity);
-    const AttentionItem item = shared.items[first.slot];
+    const AttentionItem item = shared.items[first.slot].same_in_all();
     if (item.length == 0) break;
     bool is_first = true;  // walk over the item, so that it waits for what comes
     const int tiles = item.tiles();
+    const int ragged = item.length % kTileRows == 0 ? tiles : tiles - 1;
     if (turn >= tiles) release_unused(first, tiles, lane, shared);
     for (; turn < tiles; turn += kConsumers) {
       const bool is_last = turn + kConsumers >= tiles;  // of this warpgroup in this item
@@ -232,63 +233,76 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       queries.begin(at(shared.queries[group]), warp, lane);
       __syncwarp();
       if (lane == 0) barrier_arrive(at(shared.queries_empty[group]));
-      if constexpr (kDropout) draw.begin(call, item, first_row, lane);
+      if constexpr (kDrops) draw.begin(call.batch, item, first_row, lane);
 
       float score[32];
-      float factor[2];
       uint32_t probability[kSteps][4];
-      /// True when the sums are to be rescaled.
-      const auto weigh = [&](int tile, Place place) {
-        const int live = item.length - tile * kTileRows;
-        if (live < kTileRows) hide_tail(score, live, lane);
-        if (tile == 0) queries.raise(score, scale, factor);
-        if constexpr (kDropout) draw.start();
-        float fresh[2];
-        queries.exponentiate(score, scale, fresh);
-        if constexpr (kDropout) draw.hold();
-        // Where the scores have outgrown their references, or a weight is NaN.
-        const bool again =
-            tile > 0 && __any_sync(kFullWarp, !(fresh[0] + fresh[1] < kMostWeight<T>));
-        if (again) {
-          queries.score_again(score, at(shared.keys[place.slot]), lane);
-          if (live < kTileRows) hide_tail(score, live, lane);
-          queries.raise(score, scale, factor);
-          queries.exponentiate(score, scale, fresh);
-        }
-        queries.total[0] += fresh[0];
-        queries.total[1] += fresh[1];
-        return again;
+      uint32_t kept[kSteps][4];
+      Place place = first;
+      Place next = first.after(1);
+      uint64_t values = 0;  // of `place`
+      uint64_t keys = 0;    // of `next`
+      /// Early: here the lanes of the warp are together, and there is time.
+      const auto describe = [&]() {
+        values = uniform_wgmma_tile(at(shared.values[place.slot]));
+        keys = uniform_wgmma_tile(at(shared.keys[next.slot]));
+      };
+      const auto hide = [&](int tile) {
+        if (tile == ragged) hide_tail(score, item.length - tile * kTileRows, lane);
+      };
+      float sums[2];
+      const auto weigh = [&]() {
+        if constexpr (kDrops) draw.start();
+        describe();
+        queries.exponentiate(score, scale, sums);
+        if constexpr (kDrops) draw.hold();
       };
       const auto pack = [&]() {
-        WarpMask mask;
-        if constexpr (kDropout) mask = draw.finish();
-        queries.pack(probability, score, mask, lane);
+        if constexpr (kDrops) draw.finish(kept, lane);
+        queries.pack(probability, score, kept);
+      };
+      /// The weights of the tile at `place`, with references that have moved to them.
+      const auto weigh_again = [&](int tile) {
+        queries.score_again(score, at(shared.keys[place.slot]), lane);
+        hide(tile);
+        queries.raise(score, scale);
+        queries.exponentiate(score, scale, sums);
+        queries.pack(probability, score, kept);
       };
 
-      queries.start_scores(score, at(shared.keys[first.slot]));
+      queries.start_scores(score, uniform_wgmma_tile(at(shared.keys[first.slot])));
       wgmma_wait<0>();
       hold_registers(score);
-      weigh(0, first);  // nothing is summed up yet that would have to be rescaled
+      hide(0);
+      queries.refer(score, scale);
+      weigh();
       pack();
-      Place place = first;
+      queries.total[0] = sums[0];
+      queries.total[1] = sums[1];
       for (int tile = 1; tile < tiles; ++tile) {
-        const Place next = place.after(1);
         if (is_first) barrier_wait(at(shared.keys_full[next.slot]), next.parity);
-        queries.start_scores(score, at(shared.keys[next.slot]));
+        queries.start_scores(score, keys);
         if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
-        queries.start_sums(probability, at(shared.values[place.slot]));
+        queries.start_sums(probability, values);
+        const Place summed = place;
+        place = next;
+        next = next.after(1);
         wgmma_wait<1>();  // the scores
         hold_registers(score);
-        const bool raised = weigh(tile, next);
+        hide(tile);
+        weigh();
+        // Where the scores have outgrown their references, or a weight is NaN.
+        const bool again = __any_sync(kFullWarp, !(sums[0] + sums[1] < kMostWeight<T>));
         wgmma_wait<0>();  // the sums
         hold_registers(queries.sum);
-        if (is_last) release(place);
-        if (raised) queries.rescale(factor);
+        if (is_last) release(summed);
         pack();
-        place = next;
+        if (again) weigh_again(tile);
+        queries.total[0] = sums[0];
+        queries.total[1] = sums[1];
       }
       if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
-      queries.start_sums(probability, at(shared.values[place.slot]));
+      queries.start_sums(probability, values);
       wgmma_wait<0>();
       hold_registers(queries.sum);
       if (is_last) release(place);
@@ -301,7 +315,7 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
   if (lane == 0) wait_for_stores();
 }
 
-template <class T, bool kDropout>
+template <class T, Drop kDrop>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_forward(const __grid_constant__ Params params,
                        const __grid_constant__ CUtensorMap map,
@@ -340,19 +354,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<kConsumerRegisters>();
-    consume<T, kDropout>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, out_map,
-                         shared);
+    consume<T, kDrop>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, out_map, shared);
   }
 }
 
-template <class T, bool kDropout>
+template <class T, Drop kDrop>
 void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map,
             const CUtensorMap& out_map) {
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
-  allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
+  allow_shared_bytes(persistent_forward<T, kDrop>, kBytes);
   const int items = params.call.batch.seqs * params.call.batch.heads;
   const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.multiprocessors)));
-  persistent_forward<T, kDropout><<<blocks, kThreads, kBytes, on.stream>>>(params, map, out_map);
+  persistent_forward<T, kDrop><<<blocks, kThreads, kBytes, on.stream>>>(params, map, out_map);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -377,8 +390,13 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
   const Params params{call, on.counter};
   const auto with_type = [&](auto type) {
     using T = typename decltype(type)::Type;
-    if (call.dropout.random != nullptr) return launch<T, true>(on, params, map, out_map);
-    launch<T, false>(on, params, map, out_map);
+    if (call.dropout.random == nullptr) {
+      return launch<T, Drop::kNothing>(on, params, map, out_map);
+    }
+    if (call.dropout.threshold == kUsualThreshold) {
+      return launch<T, Drop::kUsual>(on, params, map, out_map);
+    }
+    launch<T, Drop::kAny>(on, params, map, out_map);
   };
   if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
   with_type(TypeTag<__nv_bfloat16>{});

@@ -23,46 +23,40 @@ inline constexpr float kInfinity = __builtin_huge_valf();
 template <class T>
 inline constexpr float kMostWeight = std::is_same_v<T, __half> ? 65504.0f : 0x1p64f;
 
-/// The keys of Philox's rounds in registers. By way of a shuffle, or the compiler would make them anew
-/// for every draw.
-struct HeldKeys {
-  uint32_t lows[kDropoutRounds] = {};
-  uint32_t highs[kDropoutRounds] = {};
-
-  __device__ __forceinline__ void hold(const SeedKeys& keys) {
-#pragma unroll
-    for (int round = 0; round < kDropoutRounds; ++round) {
-      lows[round] = __shfl_sync(kFullWarp, keys.low(round), 0);
-      highs[round] = __shfl_sync(kFullWarp, keys.high(round), 0);
-    }
-  }
-  __device__ __forceinline__ uint32_t low(int round) const { return lows[round]; }
-  __device__ __forceinline__ uint32_t high(int round) const { return highs[round]; }
-};
+/// Which elements a kernel drops. With the usual threshold its comparisons take half the instructions.
+enum class Drop { kNothing, kUsual, kAny };
+inline constexpr uint32_t kUsualThreshold = drop_threshold(0.1f);
 
 /// Draws the decisions of a warp's 16 rows for the 64 keys of a tile, and stores them: a word a
-/// lane.
+/// lane. Lane 4 g + c has row g + c % 2 * 8 and word c / 2: the four that its own rows of a product
+/// take are those of its neighbours.
+template <Drop kDrop>
 struct MaskDraw {
   const AttentionDropout& dropout;
-  HeldKeys keys;
-  uint64_t step = 0;
-  uint32_t* words = nullptr;  // this lane's of the next tile
-  uint32_t index = 0;         // of that word
-  int live_words = 0;         // from it on, those that hold keys of the sequence
-  WarpMask mask;              // of the tile
+  uint32_t* words;
+  HeldPhilox philox;
+  uint32_t index = 0;  // in `words`, of the tile that is drawn next
+  uint32_t end = 0;    // of the words that hold keys of the sequence
+  uint32_t word = 0;
 
-  __device__ __forceinline__ explicit MaskDraw(const AttentionDropout& of) : dropout(of) {}
+  __device__ __forceinline__ explicit MaskDraw(const AttentionFwdParams& of)
+      : dropout(of.dropout), words(of.mask) {
+    if constexpr (kDrop != Drop::kNothing) {
+      philox.hold(SeedKeys{dropout.random[0]}, dropout.random[1], dropout.site);
+    }
+  }
 
-  __device__ __forceinline__ void begin(const AttentionFwdParams& params, const AttentionItem& item,
+  __device__ __forceinline__ void begin(const AttentionBatch& batch, const AttentionItem& item,
                                         int first_row, int lane) {
-    const int row = first_row + WarpMask::row_of(lane);
+    const int row = first_row + lane / 4 + lane % 2 * 8;
+    const int first_word = lane % 4 / 2;
     const auto token = static_cast<uint32_t>(item.begin + row);
-    const auto heads = static_cast<uint32_t>(params.batch.heads);
-    const auto row_words = static_cast<uint32_t>(params.batch.mask_words);
+    const auto heads = static_cast<uint32_t>(batch.heads);
+    const auto row_words = static_cast<uint32_t>(batch.mask_words);
     index = (token * heads + static_cast<uint32_t>(item.head)) * row_words +
-            static_cast<uint32_t>(WarpMask::word_of(lane));
-    words = params.mask + index;
-    live_words = row < item.length ? (item.length + 31) / 32 - WarpMask::word_of(lane) : 0;
+            static_cast<uint32_t>(first_word);
+    const int live = row < item.length ? (item.length + 31) / 32 - first_word : 0;
+    end = index + static_cast<uint32_t>(max(live, 0));
   }
   /// Draws for the next tile, between here and hold(), for the compiler to mix into what stands
   /// there: exponentials leave it room. Elsewhere it would put it between products, which would
@@ -70,33 +64,54 @@ struct MaskDraw {
   __device__ __forceinline__ void start() {
     uint32_t from_here = index;
     asm volatile("" : "+r"(from_here));
-    mask.word = drawn_word(keys, step, from_here, dropout);
+    const PhiloxWords random = philox.words(from_here);
+    if constexpr (kDrop == Drop::kUsual) {
+      word = kept_of_words<kUsualThreshold>(random);
+    } else {
+      word = kept_of_words(random, [this](int digit) { return dropout.digits[digit]; });
+    }
   }
-  __device__ __forceinline__ void hold() { asm volatile("" : "+r"(mask.word)); }
-  __device__ __forceinline__ WarpMask finish() {
-    if (live_words > 0) *words = mask.word;
-    words += 2;
+  __device__ __forceinline__ void hold() { asm volatile("" : "+r"(word)); }
+  /// Stores what was drawn. Gives the masks of this lane's probabilities, two to a word.
+  ///
+  /// Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c + 1 of a word: shifted so that they
+  /// top byte n, they become masks with one instruction. Shifted by multiplying, which other pipes
+  /// do than all the logic here.
+  __device__ __forceinline__ void finish(uint32_t (&kept)[kSteps][4], int lane) {
+    if (index < end) words[index] = word;
     index += 2;
-    live_words -= 2;
-    return mask;
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t of_row = __shfl_sync(kFullWarp, word, half + 2 * which, 4);
+        const uint32_t even = of_row * (128u >> (lane % 4 * 2));
+        const uint32_t odd = of_row * (64u >> (lane % 4 * 2));
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          kept[2 * which + n / 2][half + n % 2 * 2] = masks_of_byte(even, odd, n);
+        }
+      }
+    }
   }
 };
 
 /// Scores of keys behind the sequence, of which the tile has `live`, become -infinity.
 __device__ __forceinline__ void hide_tail(float (&score)[32], int live, int lane) {
+  const int of_lane = live - lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
-    if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= live) score[i] = -kInfinity;
+    if (i / 4 * 8 + i % 2 >= of_lane) score[i] = -kInfinity;
   }
 }
 
 /// A warp's 16 queries, its part of the warpgroup's 64, while they walk over the keys.
-template <class T, bool kDropout>
+template <class T, Drop kDrop>
 struct Queries {
   uint32_t query[kSteps][4];
   float sum[32];       // of exp2(score - reference) * kept * value
   float reference[2];  // in units of log2
-  float total[2];      // of exp2(score - reference), this lane's columns
+  float total[2];      // of exp2(score - reference), this lane's columns, of the tiles before
 
   __device__ __forceinline__ void begin(uint32_t tile, int warp, int lane) {
     const auto offset = rows_first<kHeadSize>(lane);
@@ -106,32 +121,28 @@ struct Queries {
     }
 #pragma unroll
     for (int i = 0; i < 32; ++i) sum[i] = 0.0f;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      reference[half] = -kInfinity;
-      total[half] = 0.0f;
-    }
+    total[0] = 0.0f;
+    total[1] = 0.0f;
   }
 
-  __device__ __forceinline__ void start_scores(float (&score)[32], uint32_t keys) const {
-    const uint64_t tile = wgmma_tile<Inner::kColumns>(keys, 0);
+  /// `keys`, and `values` below: descriptors of tiles.
+  __device__ __forceinline__ void start_scores(float (&score)[32], uint64_t keys) const {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       wgmma_64x64x16<T, Inner::kColumns>(score, query[step],
-                                         wgmma_step<Inner::kColumns>(tile, step), step > 0);
+                                         wgmma_step<Inner::kColumns>(keys, step), step > 0);
     }
     wgmma_commit();
   }
 
   __device__ __forceinline__ void start_sums(const uint32_t (&probability)[kSteps][4],
-                                             uint32_t values) {
-    const uint64_t tile = wgmma_tile<Inner::kRows>(values, 0);
+                                             uint64_t values) {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step], wgmma_step<Inner::kRows>(tile, step),
-                                      1);
+      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step],
+                                      wgmma_step<Inner::kRows>(values, step), 1);
     }
     wgmma_commit();
   }
@@ -154,70 +165,59 @@ struct Queries {
     }
   }
 
-  /// Moves the references up to the maxima of the scores. What is in `sum` is to be multiplied by
-  /// `factor`.
-  __device__ __forceinline__ void raise(const float (&score)[32], float scale, float (&factor)[2]) {
+  /// Maximum of the scores of a row, times scale.
+  __device__ __forceinline__ static float maximum(const float (&score)[32], int half, float scale) {
+    float top = fmaxf(score[2 * half], score[2 * half + 1]);
+#pragma unroll
+    for (int column = 1; column < 8; ++column) {
+      const float* pair = &score[4 * column + 2 * half];
+      top = fmaxf(top, fmaxf(pair[0], pair[1]));
+    }
+    top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, 2));
+    return top * scale;
+  }
+  /// The first references: the maxima of the first scores.
+  __device__ __forceinline__ void refer(const float (&score)[32], float scale) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) reference[half] = maximum(score, half, scale);
+  }
+  /// Moves the references up to the maxima of the scores, and the sums with them.
+  __device__ __forceinline__ void raise(const float (&score)[32], float scale) {
+    float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float top = fmaxf(score[2 * half], score[2 * half + 1]);
-#pragma unroll
-      for (int column = 1; column < 8; ++column) {
-        const float* pair = &score[4 * column + 2 * half];
-        top = fmaxf(top, fmaxf(pair[0], pair[1]));
-      }
-      top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, 2));
-      const float raised = fmaxf(reference[half], top * scale);
+      const float raised = fmaxf(reference[half], maximum(score, half, scale));
       factor[half] = exp2_approximate(reference[half] - raised);
       reference[half] = raised;
       total[half] *= factor[half];
     }
-  }
-
-  /// From scores to weights exp2(score - reference), and this lane's sums of these.
-  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale,
-                                               float (&fresh)[2]) const {
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int half = i / 2 % 2;
-      score[i] = exp2_approximate(score[i] * scale - reference[half]);
-      fresh[half] = i == 2 * half ? score[i] : fresh[half] + score[i];
-    }
-  }
-
-  __device__ __forceinline__ void rescale(const float (&factor)[2]) {
 #pragma unroll
     for (int i = 0; i < 32; ++i) sum[i] *= factor[i / 2 % 2];
   }
 
-  /// The left operand of the product with the values.
-  __device__ __forceinline__ static void pack(uint32_t (&probability)[kSteps][4],
-                                              const float (&weight)[32], const WarpMask& mask,
-                                              int lane) {
+  /// From scores to weights exp2(score - reference). `sums`: `total` with those of this lane.
+  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale,
+                                               float (&sums)[2]) const {
+    sums[0] = total[0];
+    sums[1] = total[1];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      probability[i / 4][i % 4] = packed<T>(weight[2 * i], weight[2 * i + 1]);
+    for (int i = 0; i < 32; ++i) {
+      const int half = i / 2 % 2;
+      score[i] = exp2_approximate(score[i] * scale - reference[half]);
+      sums[half] += score[i];
     }
-    if constexpr (kDropout) drop(probability, mask, lane);
   }
 
-  /// Zeroes the dropped probabilities. Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c
-  /// + 1 of a word of the mask: shifted so that they top byte n, they become masks with one
-  /// instruction. Shifted by multiplying, which other pipes do than all the logic here.
-  __device__ __forceinline__ static void drop(uint32_t (&probability)[kSteps][4],
-                                              const WarpMask& mask, int lane) {
+  /// The left operand of the product with the values. `kept`: as MaskDraw gives it.
+  __device__ __forceinline__ static void pack(uint32_t (&probability)[kSteps][4],
+                                              const float (&weight)[32],
+                                              const uint32_t (&kept)[kSteps][4]) {
 #pragma unroll
-    for (int which = 0; which < 2; ++which) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t word = mask.of(half * 8 + lane / 4, which);
-        const uint32_t even = word * (128u >> (lane % 4 * 2));
-        const uint32_t odd = word * (64u >> (lane % 4 * 2));
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          probability[2 * which + n / 2][half + n % 2 * 2] &= masks_of_byte(even, odd, n);
-        }
-      }
+    for (int i = 0; i < 16; ++i) {
+      uint32_t& pair = probability[i / 4][i % 4];
+      pair = packed<T>(weight[2 * i], weight[2 * i + 1]);
+      if constexpr (kDrop != Drop::kNothing) pair &= kept[i / 4][i % 4];
     }
   }
 

@@ -5,6 +5,7 @@
 // counter, so that the short ones at its end fill the gaps that the long ones left.
 
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/reduce.cuh"
 
 namespace bertha {
 
@@ -22,6 +23,15 @@ struct alignas(16) AttentionItem {
   int seq = 0;
 
   __device__ __forceinline__ int tiles() const { return (length + kTileRows - 1) / kTileRows; }
+
+  /// As it is, known to the compiler to be the same in all lanes: what is made of it may then be too.
+  /// All lanes call it.
+  __device__ __forceinline__ AttentionItem same_in_all() const {
+    return {.begin = __shfl_sync(kFullWarp, begin, 0),
+            .length = __shfl_sync(kFullWarp, length, 0),
+            .head = __shfl_sync(kFullWarp, head, 0),
+            .seq = __shfl_sync(kFullWarp, seq, 0)};
+  }
 };
 
 /// Shared memory of one thread block's list.

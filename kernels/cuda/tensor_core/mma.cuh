@@ -104,6 +104,18 @@ __device__ __forceinline__ uint32_t packed(float low, float high) {
   }
 }
 
+/// packed(max(low, 0), max(high, 0)), in one instruction.
+template <class T>
+__device__ __forceinline__ uint32_t packed_positive(float low, float high) {
+  uint32_t pair;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
 /// The left operand of 16 rows and 16 columns out of two accumulators of 8 columns.
 template <class T>
 __device__ __forceinline__ void as_left_operand(uint32_t (&a)[4], const float (&left)[4],
