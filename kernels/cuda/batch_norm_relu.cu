@@ -73,7 +73,7 @@ template <class T>
 struct ForwardMap {
   static constexpr int kTables = 3;
   static constexpr int kBlocks = 3;
-  static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
+  static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
     Octet<T> x;
     Octet<T> addend;
@@ -116,7 +116,7 @@ struct ForwardTile {
   using Map = ForwardMap<T>;
   static constexpr int kKept = 1;  // x
   // The addend comes from far away: twice as many of it are on their way.
-  static constexpr int kMapInFlight = kAdds ? 2 * Map::kInFlight : Map::kInFlight;
+  static constexpr int kMapInFlight = kAdds ? 2 * Map::kPacks : Map::kPacks;
 
   Sums sums;
   Finish finish;
@@ -137,7 +137,7 @@ struct BackwardMap {
   static constexpr bool kIsBatch = kStatistics == NormStatistics::kBatch;
   static constexpr int kTables = kIsBatch ? 4 : 1;
   static constexpr int kBlocks = 3;
-  static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
+  static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
     Octet<T> dy;
     Octet<T> x;  // with kBatch
@@ -183,7 +183,7 @@ struct BackwardTile {
   using Finish = GradientFinish;
   using Map = BackwardMap<T, NormStatistics::kBatch>;
   static constexpr int kKept = 2;  // g, x
-  static constexpr int kMapInFlight = Map::kInFlight;
+  static constexpr int kMapInFlight = Map::kPacks;
 
   Sums sums;
   Finish finish;
@@ -259,7 +259,7 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
     return;
   } else {
     const bool x_aligned = is_aligned({map.x});
-    const ChannelSumPlan plan = plan_channel_sums(context, extents, x_aligned);
+    const ChannelSumPlan plan = plan_channel_sums<MomentSums<T>>(context, extents, x_aligned);
     const ChannelScratch<MomentFinish<T>> scratch(context, plan.splits, channels);
     launch_channel_sums(context, moments, extents, plan, x_aligned, scratch.partial);
     map.tables = scratch.tables;
@@ -305,7 +305,7 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelE
     }
   }
   const bool aligned = is_aligned({gradient.dy, gradient.x});
-  const ChannelSumPlan plan = plan_channel_sums(context, extents, aligned);
+  const ChannelSumPlan plan = plan_channel_sums<GradientSums<T>>(context, extents, aligned);
   const ChannelScratch<GradientFinish> scratch(context, plan.splits, channels);
   launch_channel_sums(context, gradient, extents, plan, aligned, scratch.partial);
   const NormTables tables = scratch.tables;

@@ -17,6 +17,10 @@ namespace bertha {
 
 inline constexpr int kFinishThreads = 256;
 inline constexpr int kFinishChannels = 8;  // of a block: a sector of 32 bytes at least
+// Splits of a thread on their way at once. Measured: 16, of which most threads have fewer, are 4 us
+// slower at 2,048 x 7 x 7 channels-last backward: their registers keep the kernel from being placed
+// beside the one before.
+inline constexpr int kFinishInFlight = 4;
 
 /// Room for the constants of a channel; an array has an element at least.
 template <class Finish>
@@ -41,12 +45,23 @@ __global__ void __launch_bounds__(kFinishThreads)
   wait_for_kernel_before();
   Sum sums[kQuantities] = {};
   if (channel < channels) {
-#pragma unroll 8
+    constexpr int kBeside = kFinishThreads / kFinishChannels;
     for (int64_t split = thread / kFinishChannels; split < splits;
-         split += kFinishThreads / kFinishChannels) {
+         split += kFinishInFlight * kBeside) {
+      Sum of_split[kFinishInFlight][kQuantities];
 #pragma unroll
-      for (int q = 0; q < kQuantities; ++q) {
-        sums[q] += partial[(split * kQuantities + q) * channels + channel];
+      for (int k = 0; k < kFinishInFlight; ++k) {
+        const int64_t of = split + k * kBeside;
+#pragma unroll
+        for (int q = 0; q < kQuantities; ++q) {
+          of_split[k][q] =
+              of < splits ? partial[(of * kQuantities + q) * channels + channel] : Sum{0};
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kFinishInFlight; ++k) {
+#pragma unroll
+        for (int q = 0; q < kQuantities; ++q) sums[q] += of_split[k][q];
       }
     }
   }

@@ -276,6 +276,21 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
     float sums[kQuantities][kOctet] = {};
     float constants[kOctet] = {};
     int octets = 0;
+    typename Sums::template Operands<kOctet> operands[kInFlight];
+    bool live[kInFlight];
+    int element[kInFlight];
+    TilePlace at = first;
+    const auto load = [&] {
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) {
+        live[k] = at.place < end;
+        element[k] = at.element;
+        if (live[k]) operands[k] = policy.sums.template load<kOctet>(element[k], kAll, true);
+        at.advance(tiles);
+      }
+    };
+    int behind = 0;
+    load();  // before the constants, which are on their way as long
     if (first.place < end) {
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
@@ -289,18 +304,7 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
         constants[i] = __shfl_sync(kFullWarp, constants[i], thread % tiles.width);
       }
     }
-    for (TilePlace at = first; at.place < end;) {
-      typename Sums::template Operands<kOctet> operands[kInFlight] = {};
-      bool live[kInFlight];
-      int element[kInFlight];
-      const int behind = at.place - first.place;
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        live[k] = at.place < end;
-        element[k] = at.element;
-        if (live[k]) operands[k] = policy.sums.template load<kOctet>(element[k], kAll, true);
-        at.advance(tiles);
-      }
+    while (live[0]) {
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         if (!live[k]) continue;
@@ -310,6 +314,8 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
         }
         ++octets;
       }
+      behind = at.place - first.place;
+      load();
     }
     if (thread < tiles.channels) inputs = policy.finish.load(first_channel + thread);
     sum_block<kThreads>(policy.sums, sums, constants, lanes, octets, first_channel, extents, tiles,

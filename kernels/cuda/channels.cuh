@@ -11,8 +11,7 @@ namespace bertha {
 
 // Tensors of channels [N, C, S] in octets of the flat element index, so that rows of any length
 // move in full 16-byte packs and an octet is a byte of a bit mask. Which channels an octet meets
-// depends on S and C alone; a thread that walks in steps of constant size knows its channel by
-// adding, without dividing.
+// depends on S and C alone.
 
 BERTHA_HOST_DEVICE inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,16 +49,13 @@ BERTHA_HOST_DEVICE inline ChannelPlace place_of(int64_t element, const ChannelEx
   return {plane % extents.channels, element - plane * extents.inner};
 }
 
-/// `place`, moved on by a number of elements whose own place is `step`.
-__device__ __forceinline__ ChannelPlace moved(ChannelPlace place, const ChannelPlace& step,
-                                              const ChannelExtents& extents) {
-  place.inner += step.inner;
-  place.channel += step.channel;
-  if (place.inner >= extents.inner) {
-    place.inner -= extents.inner;
-    ++place.channel;
+/// The place of the element behind the one at `place`.
+__device__ __forceinline__ ChannelPlace place_behind(ChannelPlace place,
+                                                     const ChannelExtents& extents) {
+  if (++place.inner == extents.inner) {
+    place.inner = 0;
+    if (++place.channel == extents.channels) place.channel = 0;
   }
-  if (place.channel >= extents.channels) place.channel -= extents.channels;
   return place;
 }
 
@@ -87,7 +83,7 @@ __device__ __forceinline__ void channel_values(const T* table, const ChannelPlac
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       values[i] = to_float(table[at.channel]);
-      at = moved(at, {0, 1}, extents);
+      at = place_behind(at, extents);
     }
   }
 }

@@ -2,8 +2,8 @@
 //
 // Bytes at [128, 64, 112 * 112] bf16 (U = 205.5 MB, 48.1 us at the 4.27 TB/s of a large copy):
 // forward 2 U, backward 3 U: the gradient of the slopes is summed in the pass that writes dx, and
-// its partials are a few KiB, or stay in a cluster of blocks. Limited by memory. Channels are found
-// by adding (channels.cuh); rows and planes of any length move in whole octets but for their edges.
+// its partials are a few KiB, or stay in a cluster of blocks. Limited by memory. Rows and planes of
+// any length move in whole octets but for their edges.
 //
 // Measured: kernels/measured/rows.md.
 
@@ -24,7 +24,7 @@ template <class T>
 struct ForwardMap {
   static constexpr int kTables = 1;
   static constexpr int kBlocks = 4;
-  static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
+  static constexpr int kPacks = 1;
   struct Operands {
     Octet<T> x;
   };
@@ -155,11 +155,13 @@ void run_cuda(CudaContext& context, const PreluBwd& args) {
       return;
     }
     const bool aligned = is_aligned({sums.dy, sums.x, sums.dx});
-    if (const auto tiles = plan_plane_tiles(context, extents, 0, aligned)) {
-      launch_plane_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
-      return;
+    const auto plan = plan_channel_sums<BackwardSums<T>>(context, extents, aligned);
+    if (plan.chunks == 0) {
+      if (const auto tiles = plan_plane_tiles(context, extents, 0, aligned)) {
+        launch_plane_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
+        return;
+      }
     }
-    const ChannelSumPlan plan = plan_channel_sums(context, extents, aligned);
     auto* const partial = static_cast<float*>(
         context.scratch.take(plan.splits * extents.channels * static_cast<int64_t>(sizeof(float))));
     launch_channel_sums(context, sums, extents, plan, aligned, partial);

@@ -10,12 +10,16 @@ namespace bertha::testing {
 // Tensors of channels that may begin anywhere: `offset` elements behind an aligned address.
 
 /// For kernels that cut aligned tensors into tiles of channels: one block to a tile and more, tiles
-/// of a plane, of octets in two channels, and of columns.
+/// of a plane, of octets in two channels, and of columns; enough tiles to occupy the device, whole
+/// octets and shared ones, and columns that several blocks share.
 inline const std::vector<ChannelsExtents> kTiledExtents = {
-    {14, 2, 1024}, {70, 8, 49}, {37, 4, 12}, {50, 4, 10},   {3, 8, 9},
-    {2, 268, 12},  {2, 140, 8}, {9, 800, 1}, {1100, 16, 1}, {530, 64, 1}};
-/// Too long for tiles.
-inline const std::vector<ChannelsExtents> kLongExtents = {{17, 8456, 1}, {1, 1, 200000}};
+    {14, 2, 1024}, {70, 8, 49},   {37, 4, 12},    {50, 4, 10},   {3, 8, 9},
+    {2, 268, 12},  {2, 140, 8},   {9, 800, 1},    {1100, 16, 1}, {530, 64, 1},
+    {70, 128, 48}, {37, 132, 50}, {450, 104, 9},  {9, 264, 15},  {3, 512, 9},
+    {40, 128, 98}, {250, 192, 1}, {1100, 128, 1}, {1, 128, 1}};
+/// Too long for tiles: many columns, chunks of one plane, the same chunk of several.
+inline const std::vector<ChannelsExtents> kLongExtents = {
+    {17, 8456, 1}, {1, 1, 200000}, {1030, 2, 2056}};
 
 inline HostTensor<float> garbage_like(const ChannelsExtents& e) {
   return garbage_tensor({e.outer, e.channels, e.inner});

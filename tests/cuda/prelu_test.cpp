@@ -73,8 +73,13 @@ TEST(CudaPrelu, TilesAndLongTensorsMatchTheDefinition) {
 
 TEST(CudaPrelu, TwoRunsGiveTheSameBits) {
   const DType io = DType::kBF16;
-  for (const ChannelsExtents& e :
-       {ChannelsExtents{14, 2, 1024}, {70, 8, 49}, {7500, 8, 1}, {17, 8456, 1}}) {
+  for (const ChannelsExtents& e : {ChannelsExtents{14, 2, 1024},
+                                   {70, 8, 49},
+                                   {37, 132, 50},
+                                   {3, 4, 8192},
+                                   {7500, 8, 1},
+                                   {1100, 128, 1},
+                                   {17, 8456, 1}}) {
     const DeviceTensor x(gpu(), io, random_tensor({e.outer, e.channels, e.inner}, 1));
     const DeviceTensor dy(gpu(), io, random_tensor({e.outer, e.channels, e.inner}, 2));
     const DeviceTensor slope(gpu(), io, random_tensor({e.channels}, 3));
