@@ -28,6 +28,16 @@ ArrivalCounter::ArrivalCounter(cudaStream_t stream) : stream_(stream) {
 
 ArrivalCounter::~ArrivalCounter() { cudaFreeAsync(count_, stream_); }
 
+Mailbox::Mailbox(cudaStream_t stream, int64_t words) : stream_(stream) {
+  const auto bytes = static_cast<size_t>(words) * sizeof(uint64_t);
+  void* data = nullptr;
+  BERTHA_CUDA_CHECK(cudaMallocAsync(&data, bytes, stream));
+  words_ = static_cast<uint64_t*>(data);
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(words_, 0, bytes, stream));
+}
+
+Mailbox::~Mailbox() { cudaFreeAsync(words_, stream_); }
+
 CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
                          const CudaOptions& cuda_options)
     : device(cuda_device),
@@ -37,6 +47,7 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       scratch(cuda_stream),
       gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
       arrivals(cuda_stream),
+      mailbox(cuda_stream, int64_t{kMailboxWords} * multiprocessors),
       lamb_chunks(cuda_stream),
       attention_lanes(cuda_device.ordinal(), cuda_stream) {}
 

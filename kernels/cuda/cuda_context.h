@@ -12,6 +12,8 @@ namespace bertha {
 
 class GemmPlans;
 
+inline constexpr int kMailboxWords = 64;
+
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
 /// stream order, without waiting; after the first step it no longer grows.
 class ScratchMemory {
@@ -46,6 +48,22 @@ class ArrivalCounter {
   uint32_t* count_ = nullptr;
 };
 
+/// Words of 64 bits by which blocks of a kernel hand numbers to another block: zero between kernels,
+/// because whoever takes a number leaves zero in its place.
+class Mailbox {
+ public:
+  Mailbox(cudaStream_t stream, int64_t words);
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  uint64_t* get() const { return words_; }
+
+ private:
+  cudaStream_t stream_;
+  uint64_t* words_ = nullptr;
+};
+
 /// What every operation of one Ops object shares.
 struct CudaContext {
   CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream, const CudaOptions& cuda_options);
@@ -58,6 +76,7 @@ struct CudaContext {
   ScratchMemory scratch;
   std::unique_ptr<GemmPlans> gemm;
   ArrivalCounter arrivals;
+  Mailbox mailbox;  // kMailboxWords per multiprocessor
   LambChunkTables lamb_chunks;
   AttentionLanes attention_lanes;
 };

@@ -2,8 +2,9 @@
 //
 // Bytes at [128, 64, 112 * 112] bf16 (U = 205.5 MB, 48.1 us at the 4.27 TB/s of a large copy):
 // forward 2 U, backward 3 U: the gradient of the slopes is summed in the pass that writes dx, and
-// its partials are a few KiB, or stay in a cluster of blocks. Limited by memory. Rows and planes of
-// any length move in whole octets but for their edges.
+// its partials are a few KiB, or stay in a block or a cluster of blocks. Limited by memory; small
+// tensors by starting and ending (prelu_tiles.cuh). Rows and planes of any length move in whole octets
+// but for their edges.
 //
 // Measured: kernels/measured/rows.md.
 
@@ -11,6 +12,7 @@
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/channel_tiles.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/prelu_tiles.cuh"
 
 namespace bertha {
 namespace {
@@ -77,11 +79,9 @@ struct BackwardSums {
     float values[kLanes];
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      const float selector = element(in.x, i);
-      const float gradient = element(in.dy, i);
-      values[i] = prelu(selector, gradient, slopes[i]);
       // An octet at the edge of a plane holds other channels' elements too.
-      if (lanes.has(i) && !(selector > 0.0f)) sums[0][i] = fmaf(gradient, selector, sums[0][i]);
+      values[i] =
+          gradient(element(in.dy, i), element(in.x, i), slopes[i], lanes.has(i), sums[0][i]);
     }
     if constexpr (kLanes == 1) {
       dx[at] = from_float<T>(values[0]);
@@ -89,8 +89,27 @@ struct BackwardSums {
       store_lanes(dx + at, values, lanes, wide && lanes.is_whole());
     }
   }
+  /// dx of a whole octet, for a kernel that stores it itself.
+  __device__ __forceinline__ Octet<T> gradients(const Operands<kOctet>& in,
+                                                const float (&slopes)[kOctet],
+                                                float (&sums)[kOctet]) const {
+    float values[kOctet];
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      values[i] = gradient(element(in.dy, i), element(in.x, i), slopes[i], true, sums[i]);
+    }
+    return rounded_octet<T>(values);
+  }
   __device__ float total(int quantity, const float (&sums)[1], int64_t, float, int64_t) const {
     return sums[quantity];
+  }
+
+ private:
+  /// dx of an element, which adds to `sum` if it `counts`.
+  __device__ __forceinline__ static float gradient(float dy, float selector, float slope,
+                                                   bool counts, float& sum) {
+    if (counts && !(selector > 0.0f)) sum = fmaf(dy, selector, sum);
+    return prelu(selector, dy, slope);
   }
 };
 
@@ -157,6 +176,14 @@ void run_cuda(CudaContext& context, const PreluBwd& args) {
     const bool aligned = is_aligned({sums.dy, sums.x, sums.dx});
     const auto plan = plan_channel_sums<BackwardSums<T>>(context, extents, aligned);
     if (plan.chunks == 0) {
+      if (const auto planes = plan_prelu_planes(context, sums, extents, aligned)) {
+        launch_prelu_planes(context, sums, finish, extents, *planes);
+        return;
+      }
+      if (const auto columns = plan_prelu_columns(context, extents, aligned)) {
+        launch_prelu_columns(context, sums, finish, extents, *columns);
+        return;
+      }
       if (const auto tiles = plan_plane_tiles(context, extents, 0, aligned)) {
         launch_plane_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
         return;
