@@ -5,43 +5,47 @@
 // weights of a stage to both.
 //
 //     warpgroup 0                     shared memory                 2 consuming warpgroups
-//     warp 3     copies the operands    3 stages of 64 inner          each has 64 of the 128 rows
-//                of a stage             indices, 48 KiB each          and 128 accumulators a thread:
-//     warps 0-2  take z out, store it,  z, 128 x 256, 64 KiB          products, bias, rounding, z
-//                take GELU, store y     bias                          to shared memory
-//     barriers   of a stage: full, empty; of a half of z: computed, taken
+//     one thread copies the           4 stages of 64 inner          each has 64 of the 128 rows
+//     operands of a stage             indices, 48 KiB each          and 128 accumulators a thread
+//                                     bias
+//     barriers   of a stage: full, empty
 //
-// What a tile costs besides its products, the three warps do while the next one is computed, 8
-// columns a lane. Only from accumulators to shared memory the consumers go themselves; they are as
-// far apart as the stages allow, so that the tensor cores have one's products meanwhile.
+// A finished tile, with bias and rounded, is moved to 64 registers of each thread. From there z is
+// stored and GELU taken, piece by piece, while the tensor cores compute the next tile: a consumer
+// would otherwise wait for them.
+//
+// Stores    go from registers to memory, past shared memory, which has nothing left to give: of its
+//           128 bytes a clock the products read 80, and copies of operands write 48. For that,
+//           neighbouring columns have to meet in one thread. Of each n-block of 8 columns lane c of a
+//           quad has 2 c and 2 c + 1 (wgmma.cuh), so the weights' rows lie in shared memory in
+//           another order: row 2 c + i of n-block 8 p + m is row 32 m + 8 c + 2 p + i. Then lane c
+//           has, out of n-blocks m, 8 + m, 16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7:
+//           16 bytes, and a quad 64 bytes of a row.
 //
 // Floor     T = 24,576, K = 1,024, N = 4,096: 206 GFLOP, 261 us at 790 TFLOP/s, and 461 MB, 108 us.
 // Measured  NVIDIA H200, bf16, that size, us, 2026-11-22; "loop": 350 launches behind 250, at the
-//           power limit, where repeated loops differ by up to 5 %
-//                                          5 launches   loop         in a training step
-//             cublasLt, product alone        269         307 to 322
-//             cublasLt, GELU_AUX_BIAS        356         403 to 411   384
-//             this kernel                    350         355 to 362   338 to 348
-//               without a cluster            319         353 to 398
-//               without its stores           317         307 to 317
-//           A whole step of BERT-large: 93.7 ms instead of 94.3.
-//           Loops of 250, cublasLt's best of 8 / this kernel / without a cluster:
-//             K = 1,024, N = 4,096                     K = 768, N = 3,072
-//             24,577   412 to 427 / 378 to 405 / 367   24,576   241 to 248 / 235 to 243 / 222 to 227
-//             16,384   271 / 242 to 249 / 240          16,384   167 to 171 / 157 to 159 / 155
-//              8,192   136 / 132 / 125                  8,192    87 / 84 to 86 / 75 to 79
-//              4,096    68 to 72 / 61 / 60              4,096    45 / 51 / 40   <- cublasLt's
-// Tried     in the loop. With GELU by 2^x and 1 / x, which takes the three warps longer: 384 to 416
-//           without a cluster; with stages of 32 inner indices, 6 of them, 396; in a cluster, where a
-//           stage was given back with a release to the cluster, which is compiled to a fence of all
-//           memory, 439 to 462. With tanh: a stage given back as soon as its own products are
-//           complete 375 to 378; so only where the next stage is not there yet 370 to 387; z stored
-//           like y 367 to 376; without the GELU's instructions 351 to 361.
-//           The data gradient in the same way (w as it is, gelu'(z) put into shared memory ahead by
-//           the three warps, column sums of the result in their registers): right, but 473 us in a
-//           step, beside 361 + 55 of cublasLt and a pass for the sums. Without the instructions of
-//           gelu' 378 to 381 in the loop instead of 472 to 476: the three warps are too slow, and
-//           registers are left for no more of them.
+//           power limit, where repeated loops differ by up to 5 %; "chain": behind a copy and before
+//           the block's second product, 130 rounds
+//                                          5 launches   loop         chain   in a training step
+//             cublasLt, product alone        264 to 285   308 to 333
+//             cublasLt, GELU_AUX_BIAS        355 to 371   404 to 415   408     384
+//             three warps finish (below)     306 to 308   350 to 360   351     345
+//             this kernel                    290          339 to 347   337     318
+//               without a cluster            290          357          336
+//               without its stores           298          300
+//           A tile takes 17,650 cycles; its products alone would take 16,384.
+//           In the loop the clock falls until the power is there: 1.3 to 1.5 GHz. What is stored costs
+//           25 us for each of z and y, about what a copy of as many bytes takes out of the power.
+// Tried     Three warps that finish what consumers leave in shared memory (z, 64 KiB, 3 stages; or
+//           32 KiB, taken into 88 registers of a lane at once, 4 stages), y and z stored by them: all
+//           350 to 360 in the loop, with or without a cluster, z by the copy engine or not, tanh of
+//           pairs of f16 or not, evict-first or not, the last tile by consumers or not. Seven such
+//           warps: 128 registers at launch are too few for a product of 256 columns.
+//           z and y by the copy engine, 64 columns at a time through 16 KiB of each consumer: 343 in
+//           the chain, 335 to 339 with z evict-first. Other cache hints of this kernel: within 1 %.
+//           Clusters of 4 and 8: only 30 and 15 of them fit, the rest takes a second turn, 550.
+//           Rows from the end to the beginning, to meet in the L2 cache what the kernel before left
+//           there: nothing. Pieces stored sooner, two in each of 8 inner blocks: 359 instead of 341.
 
 #include "kernels/cuda/gelu_product.h"
 
@@ -63,29 +67,34 @@ constexpr int kTileRows = 128;
 constexpr int kHalfRows = 64;  // of a consumer
 constexpr int kTileColumns = 256;
 constexpr int kInnerBlock = 64;
-constexpr int kStages = 3;
+constexpr int kStages = 4;
 constexpr int kXBytes = kTileRows * kInnerBlock * 2;
 constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
 
 constexpr int kThreads = 3 * kWarpgroupThreads;
-constexpr int kHelpers = 3;  // warps
 // A thread block has the registers of its launch, 3 x 168 for a thread of each warpgroup.
-constexpr int kConsumerRegisters = 184;
-constexpr int kHelperRegisters = 136;
+constexpr int kConsumerRegisters = 240;
+constexpr int kProducerRegisters = 24;
 
 /// Thread blocks side by side, with the same columns and so the same weights.
 constexpr int kCluster = 2;
 constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
 
+/// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
+constexpr int kParts = 4;
+constexpr int kPartBytes = kWeightBytes / kParts;
+
+/// What a thread has of a tile: 2 rows, of each 8 pieces of 8 columns.
+constexpr int kPieces = 16;
+constexpr int kPieceColumns = 8;
+constexpr int kPieceStride = 32;  // columns
+
 struct alignas(1024) Memory {
   unsigned char x[kStages][kXBytes];
   unsigned char weight[kStages][kWeightBytes];
-  unsigned char z[2][kHalfRows * kTileColumns * 2];  // of each consumer, see z_at()
   float bias[kTileColumns];
   uint64_t full[kStages];
   uint64_t empty[kStages];
-  uint64_t computed[2];  // a consumer has written its half of z
-  uint64_t taken[2];     // and may write it again
 };
 
 struct Params {
@@ -103,12 +112,6 @@ __device__ __forceinline__ uint32_t at(const T& in_shared) {
   return shared_address(&in_shared);
 }
 
-/// Where the 16 bytes `chunk` of a row lie in a half of z: rows of 512 bytes, swizzled so that
-/// 8 rows of a chunk meet no bank twice.
-__device__ __forceinline__ uint32_t z_at(uint32_t half, int row, int chunk) {
-  return half + static_cast<uint32_t>(row * kTileColumns * 2 + ((chunk ^ (row % 8)) * 16));
-}
-
 /// A stage of the ring, and the phase of its barriers.
 struct Place {
   int stage = 0;
@@ -124,10 +127,9 @@ struct Place {
 /// Copies the operands of all tiles. One thread.
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& x,
                                         const CUtensorMap& weight, Memory& shared) {
-  constexpr int kPartRows = kTileColumns / kCluster;  // of the weights, this block's
-  constexpr int kPartBytes = kWeightBytes / kCluster;
-  const int rank = cluster_rank();
-  const int first_row = static_cast<int>(blockIdx.y) * kTileColumns + rank * kPartRows;
+  constexpr int kOwnParts = kParts / kCluster;
+  const int first_part = cluster_rank() * kOwnParts;
+  const int octet = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
   Place place;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
@@ -136,147 +138,122 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
       barrier_wait(at(shared.empty[place.stage]), place.parity ^ 1);
       barrier_arrive_expecting(full, kXBytes + kWeightBytes);
       copy_box_async(at(shared.x[place.stage]), x, k * kInnerBlock, tile * kTileRows, full);
-      copy_box_to_cluster(at(shared.weight[place.stage][rank * kPartBytes]), weight,
-                          k * kInnerBlock, first_row, full, kAllRanks);
+#pragma unroll
+      for (int part = first_part; part < first_part + kOwnParts; ++part) {
+        copy_pairs_to_cluster(at(shared.weight[place.stage][part * kPartBytes]), weight,
+                              k * kInnerBlock, 2 * part, octet, full, kAllRanks);
+      }
       place.advance();
     }
   }
 }
 
-/// A helper's rows of a half are helper, helper + 3 and so on, four of them in a batch for the
-/// latencies' sake; of the last batch some are behind the half.
-struct HelperRows {
-  static constexpr int kBatch = 4;
-  static constexpr int kBatches = (kHalfRows + kBatch * kHelpers - 1) / (kBatch * kHelpers);
-  int helper;
+/// A thread's pieces of a finished tile: 2 m of its row, 2 m + 1 of the row 8 further down, both of
+/// columns 32 m to 32 m + 7.
+template <class T>
+struct Leaving {
+  Pairs z[kPieces];
+  T* z_out;  // of piece 0
+  T* y_out;
+  int64_t columns;
+  int rows = 0;  // from the thread's row to the end of the matrix
 
-  __device__ __forceinline__ int row(int batch, int i) const {
-    return helper + kHelpers * (batch * kBatch + i);
+  __device__ __forceinline__ void store(int piece) const {
+    Pairs y;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      const float2 value = unpacked<T>(z[piece].of[pair]);
+      y.of[pair] = packed<T>(gelu(value.x), gelu(value.y));
+    }
+    const int row = piece % 2 * 8;
+    const int64_t offset = row * columns + piece / 2 * kPieceStride;
+    if (row < rows) {
+      stream_pairs(z_out + offset, z[piece]);
+      write_pairs(y_out + offset, y);
+    }
   }
 };
 
+/// Accumulators with bias, rounded, in the order of columns. bias: of the thread's first column.
 template <class T>
-__device__ __forceinline__ void finish(const Params& params, int helper, int lane, Memory& shared) {
-  constexpr int kBatch = HelperRows::kBatch;
-  const HelperRows rows{helper};
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * kTileColumns + lane * 8;
-  T* z_out = static_cast<T*>(params.z) + column;
-  T* y_out = static_cast<T*>(params.y) + column;
-  uint32_t parity = 0;
-  for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
-       tile += static_cast<int>(gridDim.x)) {
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t from = at(shared.z[half]);
-      const int64_t first_row = static_cast<int64_t>(tile) * kTileRows + half * kHalfRows;
-      barrier_wait(at(shared.computed[half]), parity);
-#pragma unroll 1
-      for (int batch = 0; batch < HelperRows::kBatches; ++batch) {
-        Pairs z[kBatch], y[kBatch];
+__device__ __forceinline__ void keep(const float (&sum)[128], const float* bias,
+                                     Pairs (&z)[kPieces]) {
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {  // behind the half: its last row, for nothing
-          z[i] = load_pairs(z_at(from, min(rows.row(batch, i), kHalfRows - 1), lane));
-        }
-        if (batch == HelperRows::kBatches - 1) {
-          __syncwarp();
-          if (lane == 0) barrier_arrive(at(shared.taken[half]));
-        }
+  for (int m = 0; m < kPieces / 2; ++m) {
+    const float4* of = reinterpret_cast<const float4*>(bias + m * kPieceStride);
+    const float4 low = of[0];
+    const float4 high = of[1];
+    const float2 added[kParts] = {
+        {low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-          for (int pair = 0; pair < 4; ++pair) {
-            const float2 value = unpacked<T>(z[i].of[pair]);
-            y[i].of[pair] = packed<T>(gelu(value.x), gelu(value.y));
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int row = rows.row(batch, i);
-          const int64_t offset = (first_row + row) * params.columns;
-          if (row < kHalfRows && first_row + row < params.rows) {
-            stream_pairs(z_out + offset, z[i]);
-            write_pairs(y_out + offset, y[i]);
-          }
-        }
-      }
-    }
-    parity ^= 1;
-  }
-}
-
-/// A consumer's accumulators, with bias and rounded, to its half of z: 16 rows of each warp, 64
-/// columns at a time.
-template <class T>
-__device__ __forceinline__ void store_z(const float (&sum)[128], int half, int warp, int lane,
-                                        Memory& shared) {
-  constexpr int kTogether = 4;  // times 16 columns, so that loads need not wait for one another
-  const int row = warp * 16 + lane % 16;
-  const uint32_t z = at(shared.z[half]);
-#pragma unroll
-  for (int first = 0; first < kTileColumns / 16; first += kTogether) {
-    float2 bias[kTogether][2];
-#pragma unroll
-    for (int i = 0; i < 2 * kTogether; ++i) {
-      const float* pair = &shared.bias[first * 16 + i * 8 + lane % 4 * 2];
-      bias[i / 2][i % 2] = *reinterpret_cast<const float2*>(pair);
-    }
-    uint32_t word[kTogether][4];
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float* two = &sum[8 * (first + i) + 2 * j];
-        const float2 added = bias[i][j / 2];
-        word[i][j] = packed<T>(two[0] + added.x, two[1] + added.y);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-      store_matrices(z_at(z, row, (first + i) * 2 + lane / 16), word[i]);
+    for (int part = 0; part < kParts; ++part) {
+      const float* block = &sum[4 * (8 * part + m)];
+      const float2 more = added[part];
+      z[2 * m].of[part] = packed<T>(block[0] + more.x, block[1] + more.y);
+      z[2 * m + 1].of[part] = packed<T>(block[2] + more.x, block[3] + more.y);
     }
   }
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) hold_registers(z[piece].of);
 }
 
-/// The products of 64 rows. One warpgroup.
+/// The products of 64 rows of each tile, and what becomes of them. One warpgroup.
 template <class T>
 __device__ __forceinline__ void multiply(const Params& params, int half, int warp, int lane,
                                          Memory& shared) {
   const auto release = [&](int stage) {
     if (warp == 0 && lane < kCluster) barrier_arrive_at(at(shared.empty[stage]), lane);
   };
+  const int own_row = half * kHalfRows + warp * 16 + lane / 4;
+  const int own_column = lane % 4 * kPieceColumns;
   Place place;
-  uint32_t parity = 1;  // a fresh half of z may be written
   float sum[128];
+  Leaving<T> leaving{};
+  leaving.columns = params.columns;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
     int before = 0;  // stage whose products may still run
+    int k = 0;
+    const auto multiply_until = [&](int end) {
 #pragma unroll 1
-    for (int k = 0; k < params.inner_blocks; ++k) {
-      barrier_wait(at(shared.full[place.stage]), place.parity);
-      const uint32_t rows = at(shared.x[place.stage][half * (kXBytes / 2)]);
-      const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
-      const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[place.stage]), 0);
-      wgmma_fence();
+      for (; k < end; ++k) {
+        barrier_wait(at(shared.full[place.stage]), place.parity);
+        const uint32_t rows = at(shared.x[place.stage][half * (kXBytes / 2)]);
+        const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
+        const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[place.stage]), 0);
+        wgmma_fence();
 #pragma unroll
-      for (int step = 0; step < kInnerBlock / 16; ++step) {
-        wgmma_64x256x16<T>(sum, wgmma_step<Inner::kColumns>(x, step),
-                           wgmma_step<Inner::kColumns>(weight, step), k + step);
+        for (int step = 0; step < kInnerBlock / 16; ++step) {
+          wgmma_64x256x16<T>(sum, wgmma_step<Inner::kColumns>(x, step),
+                             wgmma_step<Inner::kColumns>(weight, step), k + step);
+        }
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (k > 0) release(before);
+        before = place.stage;
+        place.advance();
       }
-      wgmma_commit();
-      wgmma_wait<1>();
-      if (k > 0) release(before);
-      before = place.stage;
-      place.advance();
+    };
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      multiply_until(1 + params.inner_blocks * piece / kPieces);
+      leaving.store(piece);
     }
+    multiply_until(params.inner_blocks);
     wgmma_wait<0>();
     hold_registers(sum);
     release(before);
-    barrier_wait(at(shared.taken[half]), parity);
-    store_z<T>(sum, half, warp, lane, shared);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(at(shared.computed[half]));
-    parity ^= 1;
+
+    keep<T>(sum, shared.bias + own_column, leaving.z);
+    const int64_t row = static_cast<int64_t>(tile) * kTileRows + own_row;
+    const int64_t offset =
+        row * params.columns + static_cast<int64_t>(blockIdx.y) * kTileColumns + own_column;
+    leaving.z_out = static_cast<T*>(params.z) + offset;
+    leaving.y_out = static_cast<T*>(params.y) + offset;
+    leaving.rows = static_cast<int>(params.rows - row);
   }
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) leaving.store(piece);
 }
 
 /// grid: row tiles side by side, in clusters; columns / 256.
@@ -296,10 +273,6 @@ __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(at(shared.full[stage]), 1);
       barrier_init(at(shared.empty[stage]), 2 * kCluster);
     }
-    for (int half = 0; half < 2; ++half) {
-      barrier_init(at(shared.computed[half]), kWarpgroupThreads / kWarpThreads);
-      barrier_init(at(shared.taken[half]), kHelpers);
-    }
     fence_barrier_init();
   }
   if (threadIdx.x < kTileColumns) {
@@ -309,13 +282,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   cluster_barrier();  // a neighbour's copies and arrivals find the barriers made
 
-  if (warp < 4) {
-    give_registers<kHelperRegisters>();
-    if (warp == kHelpers) {
-      if (lane == 0) produce(params, x, weight, shared);
-    } else {
-      finish<T>(params, warp, lane, shared);
-    }
+  if (warp < kWarpgroupThreads / kWarpThreads) {
+    give_registers<kProducerRegisters>();
+    if (warp == 0 && lane == 0) produce(params, x, weight, shared);
   } else {
     take_registers<kConsumerRegisters>();
     multiply<T>(params, warp / 4 - 1, warp % 4, lane, shared);
@@ -363,7 +332,8 @@ bool aligned(std::initializer_list<const void*> pointers) {
   return bits % 16 == 0;
 }
 
-/// Rounds of tiles from which on this kernel was faster at all shapes above.
+/// Rounds of tiles from which on the kernel with three warps was faster than cublasLt at K = 1,024,
+/// N = 4,096 and K = 768, N = 3,072, 1,024 to 24,577 rows.
 constexpr int kLeastRounds = 4;
 
 }  // namespace
@@ -392,7 +362,7 @@ void run_gelu_product(CudaContext& context, const LinearFwd& args) {
   const int64_t outputs = args.weight.extent(0);
   const CUtensorMap x = matrix_tensor_map(dtype, args.x.data, rows, inputs, kTileRows);
   const CUtensorMap weight =
-      matrix_tensor_map(dtype, args.weight.data, outputs, inputs, kTileColumns / kCluster);
+      row_pairs_tensor_map(dtype, args.weight.data, outputs, inputs, kTileColumns / 8);
   const Params params{.bias = args.bias.data,
                       .z = args.pre_activation.data,
                       .y = args.y.data,

@@ -69,10 +69,6 @@ struct Pairs {
   uint32_t of[4];
 };
 
-__device__ __forceinline__ Pairs load_pairs(uint32_t shared) {
-  const uint4 four = load_16(shared);
-  return {{four.x, four.y, four.z, four.w}};
-}
 // By intrinsics: nvcc stored a plain uint4, whose words are used one by one, in four pieces.
 
 /// To memory that is not used again soon.

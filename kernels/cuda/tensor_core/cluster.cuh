@@ -42,6 +42,17 @@ __device__ __forceinline__ void copy_box_to_cluster(uint32_t to, const CUtensorM
       : "memory");
 }
 
+/// The same of a row_pairs_tensor_map.
+__device__ __forceinline__ void copy_pairs_to_cluster(uint32_t to, const CUtensorMap& map,
+                                                      int column, int first, int octet,
+                                                      uint32_t barrier, uint16_t ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(first), "r"(octet), "r"(barrier), "h"(ranks)
+      : "memory");
+}
+
 /// Stores a pair of numbers to shared memory of the cluster, which counts as 8 bytes of `barrier` there.
 __device__ __forceinline__ void store_async(uint32_t to, float2 value, uint32_t barrier) {
   asm volatile(

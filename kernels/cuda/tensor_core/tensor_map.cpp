@@ -23,7 +23,7 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
-/// The map of a row-major matrix in boxes.
+/// The map of a row-major matrix in boxes of rows in one piece, or of some out of each group.
 struct Matrix {
   CUtensorMapDataType type;
   const void* data;
@@ -31,37 +31,47 @@ struct Matrix {
   int64_t columns;
   int64_t element_bytes;
   int box_columns;
-  int box_rows;
+  int box_rows;  // in each group
   CUtensorMapSwizzle swizzle;
+  int group_rows = 0;  // 0: the matrix is one group
+  int box_groups = 1;
 };
 
 CUtensorMap tensor_map(const Matrix& of) {
   static const Encode encode = find_encode();
+  const bool grouped = of.group_rows > 0;
+  const int64_t group_rows = grouped ? of.group_rows : of.rows;
+  const auto row_bytes = static_cast<cuuint64_t>(of.columns * of.element_bytes);
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(of.columns),
-                                static_cast<cuuint64_t>(of.rows)};
-  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(of.columns * of.element_bytes)};
+                                static_cast<cuuint64_t>(group_rows),
+                                static_cast<cuuint64_t>(of.rows / group_rows)};
+  const cuuint64_t strides[] = {row_bytes, row_bytes * static_cast<cuuint64_t>(group_rows)};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(of.box_columns),
-                            static_cast<cuuint32_t>(of.box_rows)};
-  const cuuint32_t steps[] = {1, 1};
+                            static_cast<cuuint32_t>(of.box_rows),
+                            static_cast<cuuint32_t>(of.box_groups)};
+  const cuuint32_t steps[] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result =
-      encode(&map, of.type, 2, const_cast<void*>(of.data), extents, row_bytes, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, of.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      encode(&map, of.type, grouped ? 3 : 2, const_cast<void*>(of.data), extents, strides, box,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, of.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of [", of.rows, ", ", of.columns,
-               "] in boxes of [", of.box_rows, ", ", of.box_columns, "]: the driver answers ",
-               static_cast<int>(result));
+               "] in boxes of [", of.box_groups, " x ", of.box_rows, ", ", of.box_columns,
+               "]: the driver answers ", static_cast<int>(result));
   return map;
+}
+
+CUtensorMapDataType type_of(DType dtype) {
+  BERTHA_CHECK(dtype == DType::kF16 || dtype == DType::kBF16, "tensor map of ", name(dtype),
+               ", want f16 or bf16");
+  return dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 
 }  // namespace
 
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows) {
-  BERTHA_CHECK(dtype == DType::kF16 || dtype == DType::kBF16, "tensor map of ", name(dtype),
-               ", want f16 or bf16");
-  return tensor_map({.type = dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+  return tensor_map({.type = type_of(dtype),
                      .data = data,
                      .rows = rows,
                      .columns = columns,
@@ -69,6 +79,21 @@ CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64
                      .box_columns = kBoxColumns,
                      .box_rows = box_rows,
                      .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
+                                 int octets) {
+  BERTHA_CHECK(rows % 8 == 0, "pairs of ", rows, " rows, want a multiple of 8");
+  return tensor_map({.type = type_of(dtype),
+                     .data = data,
+                     .rows = rows,
+                     .columns = columns,
+                     .element_bytes = 2,
+                     .box_columns = kBoxColumns,
+                     .box_rows = 2,
+                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+                     .group_rows = 8,
+                     .box_groups = octets});
 }
 
 CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,

@@ -19,8 +19,16 @@ namespace bertha {
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);
 
-/// The same for a row-major matrix [rows, columns] of u32, in boxes of box_columns columns, not
-/// swizzled.
+/// The same with rows in another order: a box at (column, first, octet) has 64 columns of rows
+/// `first` and first + 1 of `octets` times 8 rows from 8 * octet on: box row 2 j + i is row
+/// 8 (octet + j) + first + i of the matrix.
+///
+/// Needs     rows a multiple of 8; octets at most 256.
+CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
+                                 int octets);
+
+/// Without another order: a row-major matrix [rows, columns] of u32, in boxes of box_columns
+/// columns, not swizzled.
 ///
 /// Needs     data at a multiple of 16 bytes; columns and box_columns multiples of 4, at most 256 of
 ///           a box each way.
