@@ -100,7 +100,7 @@ void map_channels(const CudaContext& context, const Policy& policy, const Channe
   dispatch_octet_channels(extents, table_aligned, [&](auto channels) {
     auto* const kernel = channel_map_kernel<Policy, decltype(channels)::value>;
     if constexpr (decltype(channels)::value == OctetChannels::kNeighbours) {
-      launch_dependent(context.stream, kernel, blocks, kMapThreads, policy, find, aligned);
+      launch_dependent(context.stream, kernel, {blocks, kMapThreads}, policy, find, aligned);
     } else {
       // Measured: blocks of planes that are placed early are slower.
       kernel<<<blocks, kMapThreads, 0, context.stream>>>(policy, find, aligned);

@@ -53,6 +53,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu_product.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/cluster.cuh"
@@ -275,6 +276,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     fence_barrier_init();
   }
+  wait_for_kernel_before();
   if (threadIdx.x < kTileColumns) {
     const T* bias = static_cast<const T*>(params.bias);
     shared.bias[threadIdx.x] = to_float(bias[blockIdx.y * kTileColumns + threadIdx.x]);
@@ -306,9 +308,9 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
             const Params& params) {
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(gelu_product_kernel<T>, kBytes);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config{};
   const int abreast = std::min(tiles_abreast(context, params.columns), params.row_tiles);
   config.gridDim =
@@ -316,8 +318,8 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = kBytes;
   config.stream = context.stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, gelu_product_kernel<T>, x, weight, params));
 }
 

@@ -19,6 +19,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -97,6 +98,8 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksPerMultiprocessor)
     column_partials_kernel(const T* values, int64_t rows, int64_t columns, int64_t rows_per_block,
                            float* partial) {
   __shared__ float of_warp[kWarps][kWarpThreads * kLanes];
+  wait_for_kernel_before();
+  begin_next_kernel();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane) * kLanes;
@@ -145,6 +148,7 @@ __global__ void __launch_bounds__(kThreads)
     column_totals_kernel(const float* partial, int64_t partials, int64_t columns, bool add,
                          T* target) {
   __shared__ float of_warp[kWarps][kWarpThreads];
+  wait_for_kernel_before();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
@@ -208,13 +212,11 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   auto* partial = static_cast<float*>(
       context.scratch.take(partials * columns * static_cast<int64_t>(sizeof(float))));
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
-  column_partials_kernel<T, kLanes><<<grid, kThreads, 0, context.stream>>>(
-      elements<T>(values), rows, columns, rows_per_block, partial);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(context.stream, column_partials_kernel<T, kLanes>, {grid, kThreads},
+                   elements<T>(values), rows, columns, rows_per_block, partial);
   const auto blocks = static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads);
-  column_totals_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
-      partial, partials, columns, accumulate == Accumulate::kYes, elements<T>(target));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(context.stream, column_totals_kernel<T>, {blocks, kThreads}, partial, partials,
+                   columns, accumulate == Accumulate::kYes, elements<T>(target));
 }
 
 }  // namespace

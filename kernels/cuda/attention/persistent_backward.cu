@@ -115,8 +115,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   // The same in all lanes, and known to be so.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
-  begin_next_kernel();
   if (threadIdx.x == 0) init_barriers(shared);
+  wait_for_kernel_before();
+  begin_next_kernel();
   for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
        i += kThreads) {
     (&shared.column_sums[0][0][0][0])[i] = {};
@@ -145,9 +146,8 @@ void launch(const PersistentLaunch& on, const Arguments& arguments) {
   allow_shared_bytes(kernel, sizeof(Shared));
   const AttentionBatch& batch = arguments.params.batch;
   const int64_t items = int64_t{batch.seqs} * batch.heads;
-  kernel<<<blocks_for(items, 1, on.multiprocessors), kThreads, sizeof(Shared), on.stream>>>(
-      arguments);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(on.stream, kernel,
+                   {blocks_for(items, 1, on.multiprocessors), kThreads, sizeof(Shared)}, arguments);
 }
 
 }  // namespace

@@ -60,6 +60,7 @@
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
@@ -338,6 +339,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     fence_barrier_init();
   }
+  wait_for_kernel_before();
   static_assert(sizeof(shared.results) >= kSortedSeqs);
   shared.order.sort(params.call.batch, shared.results[0]);
   __syncthreads();
@@ -365,8 +367,8 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
   allow_shared_bytes(persistent_forward<T, kDrop>, kBytes);
   const int items = params.call.batch.seqs * params.call.batch.heads;
   const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.multiprocessors)));
-  persistent_forward<T, kDrop><<<blocks, kThreads, kBytes, on.stream>>>(params, map, out_map);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(on.stream, persistent_forward<T, kDrop>, {blocks, kThreads, kBytes}, params, map,
+                   out_map);
 }
 
 }  // namespace
