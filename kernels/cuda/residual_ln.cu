@@ -4,36 +4,46 @@
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
 // the sum and the bits and writes dresidual and dx, 4.06 U.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-22, by a small program of its own: operands in no cache,
-// medians of 30, the kernels before in the same run; backward with the kernel that finishes the
-// column sums. A plain copy of two tensors, the same bytes, takes 57.5 us there (54 in `bertha bench
-// kernels`, which gave 62.7 and 64.6 for the kernels before, at 491cf8f).
-//   p      forward us   of the copy   before   backward us   of the copy   before
-//   0.1    61.0         94 %          64.0     61.3          94 %          65.1
-// Neither is bound by instructions: ncu saw 43 and 40 % of issue slots in use, L2 at 82 %.
-// What brought it, us: forward, bulk copies and one block of 512 threads on a multiprocessor (three
-// of 256: 67.5; each thread's own copies 63.6). Backward, batches of two rows (of four 65.7), and the
-// finishing kernel placed early (3). Rows of a batch with nothing asked between them: 1.
-// Also tried, us forward / backward: L2 told to forget what was read 65.2 / 65.3, what was stored
-// 62.8 / 65.9; backward in bulk copies, four rows, 66; three stages forward 62; rows straight into
-// registers instead of through shared memory 64 / 71 (the kernels before 62.7 / 64.6).
+// Measured on an H200, CUDA 13.0, 2026-11-22, by a small program that enqueues launches as `bertha
+// bench kernels` does: operands in no cache, medians of 60, the kernels before in the same run;
+// backward with the kernel that finishes the column sums. A plain copy of as many bytes takes 51.7
+// us, one of two tensors side by side by blocks that leave 52.7 to 55.4.
+//   p      forward us   before   backward us   before
+//   0.1    55.5         60.4     60.2          62.6
+//   0      54.1
+// Forward, blocks that stay do not come below 59: a row a warp in bulk copies 59.3, written in
+// bulk too 60.0, rows of a block next to each other 61.5. Blocks that leave: a row a warp 56.3,
+// 256 threads 56.9, two batches behind each other 57.2, read past the caches 58.4, two teams that
+// wait at barriers of their own 61.7 (each block takes 16 barriers then).
+// Backward, batches dealt to the blocks instead of to their teams: 1; the blocks still end between
+// 46.7 and 51.2 us. The finishing kernel: 2.3, and as much where all blocks meet at a counter
+// instead. Also tried: 384 threads 61.5, 256 of them 67.8, batches of one row 67.9, of four 65.7;
+// a row a warp, bulk copies 61.2, written in bulk too 62.3; two warps a row 60.0 to 63; what was
+// read first to leave the L2 cache 65.3.
+
+#include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/row_norm.cuh"
 
 namespace bertha {
 namespace {
 
-// Threads of a block, of which a multiprocessor holds one: half as many teams as registers have room
-// for leave fewer partial sums behind, and fewer rows on their way at once.
-constexpr int kThreads = 512;
-// Rows of a batch. Four give each lane of a warp one word of 32 dropout decisions to draw.
-constexpr int kForwardRows = 4;
+// Forward, a block is as small as a team allows.
+constexpr int kForwardThreads = 64;
+constexpr int kForwardRows = 2;
+/// Blocks that a multiprocessor holds: in 16 bits a thread does with 64 registers.
+template <class Shape>
+constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
+                                            Shape::kMostThreads,
+                                        1);
+// Backward, a multiprocessor holds one block: half as many teams as registers have room for leave
+// fewer partial sums behind, and fewer rows on their way at once.
+constexpr int kBackwardThreads = 512;
 constexpr int kBackwardRows = 2;
-// Batches of rows on their way or at work.
-constexpr int kForwardStages = 2;
-constexpr int kBackwardStages = 3;
+constexpr int kBackwardStages = 3;  // batches of rows on their way or at work
 
 template <class T>
 struct ForwardPointers {
@@ -49,78 +59,68 @@ struct ForwardPointers {
   uint8_t* mask;
 };
 
+/// A batch of rows a team, and no second one: its place goes to the next block.
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, 1)
+__global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows,
                            int64_t columns, DeviceDropout dropout, float epsilon) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
-  extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
+  wait_for_kernel_before();
+  begin_next_kernel();
   const RowTeam<Shape> team(columns);
-  const T* const streams[2] = {p.x, p.residual};
-  using Ring = RowRing<Shape, 2, kForwardStages, false>;
-  __shared__ typename Ring::Barriers barriers;
-  Ring ring(slots, barriers, team, rows, streams);
-  const bool drops = dropout.active();
-  const uint64_t seed = drops ? dropout.random[0] : 0;
-  const uint64_t step = drops ? dropout.random[1] : 0;
-  Octet<T> bias{};
-  Octet<T> gamma{};
-  Octet<T> beta{};
-  if (team.inside) {
-    bias = load_octet(p.bias + team.thread * kOctet);
-    gamma = load_octet(p.gamma + team.thread * kOctet);
-    beta = load_octet(p.beta + team.thread * kOctet);
+  const int64_t first = team.first_row;
+  if (first >= rows) return;
+  const int left = team.rows_left(first, rows);
+  const int64_t at = team.at(first);
+  Octet<T> x[kRows] = {};
+  Octet<T> residual[kRows] = {};
+  for_rows<kRows>(left, [&](int r) {
+    x[r] = load_octet(p.x + at + r * team.columns);
+    residual[r] = load_octet(p.residual + at + r * team.columns);
+  });
+  const auto parameter = [&](const T* values) {
+    return team.inside ? load_octet(values + team.thread * kOctet) : Octet<T>{};
+  };
+  const Octet<T> bias = parameter(p.bias);
+
+  uint32_t kept[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
+  if (dropout.active()) {
+    uint32_t drawn = 0;
+    draw_kept(team, 0, first, rows, dropout, dropout.random[0], dropout.random[1], p.mask, drawn,
+              kept);
   }
-
-  uint32_t drawn = 0;
-  int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    uint32_t kept[kRows];
+  float sum[kRows][kOctet] = {};
+  for_rows<kRows>(left, [&](int r) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
-    if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
+    for (int i = 0; i < kOctet; ++i) {
+      const float input = element(x[r], i) + element(bias, i);
+      const float passed = is_set(kept[r], i) ? input : 0.0f;
+      sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual[r], i));
+    }
+    const Octet<T> rounded = rounded_octet<T>(sum[r]);
+    store_octet_once(p.sum + at + r * team.columns, rounded);
+    to_floats(rounded, sum[r]);  // statistics of what backward will read
+  });
 
-    keep_packed(bias);
-    ring.wait();
-    T* const sum_at = p.sum + team.at(first);
-    const int left = team.rows_left(first, rows);
-    Octet<T> rounded[kRows] = {};
-    float sum[kRows][kOctet] = {};
-    for_rows<kRows>(left, [&](int r) {
-      const Octet<T> x = ring.read(team, 0, r);
-      const Octet<T> residual = ring.read(team, 1, r);
+  // On their way while the team meets.
+  const Octet<T> gamma = parameter(p.gamma);
+  const Octet<T> beta = parameter(p.beta);
+  RowStatistics statistics[kRows];
+  row_statistics(team, sum, epsilon, exchange, 0, first, rows, p.mean, p.rstd, statistics);
+  for_rows<kRows>(left, [&](int r) {
+    const float shift = -statistics[r].mean * statistics[r].rstd;
+    float y[kOctet];
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        const float input = element(x, i) + element(bias, i);
-        const float passed = is_set(kept[r], i) ? input : 0.0f;
-        sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual, i));
-      }
-      rounded[r] = rounded_octet<T>(sum[r]);
-      store_octet_once(sum_at + r * team.columns, rounded[r]);
-      to_floats(rounded[r], sum[r]);  // statistics of what backward will read
-    });
-
-    RowStatistics statistics[kRows];
-    row_statistics(team, sum, epsilon, exchange, turn, first, rows, p.mean, p.rstd, statistics);
-    ring.refill(team, first, rows, streams);
-    ring.advance();
-    keep_packed(gamma);
-    keep_packed(beta);
-    T* const y_at = p.y + team.at(first);
-    for_rows<kRows>(left, [&](int r) {
-      keep_packed(rounded[r]);
-      const float shift = -statistics[r].mean * statistics[r].rstd;
-      float y[kOctet];
-#pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        const float normalized = fmaf(element(rounded[r], i), statistics[r].rstd, shift);
-        y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
-      }
-      store_octet_once(y_at + r * team.columns, rounded_octet<T>(y));
-    });
-  }
+    for (int i = 0; i < kOctet; ++i) {
+      const float normalized = fmaf(sum[r][i], statistics[r].rstd, shift);
+      y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
+    }
+    store_octet_once(p.y + at + r * team.columns, rounded_octet<T>(y));
+  });
 }
 
 template <class T>
@@ -144,7 +144,9 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   constexpr int kRows = Shape::kRows;
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
-  const RowTeam<Shape> team(columns);
+  wait_for_kernel_before();
+  RowTeam<Shape> team(columns);
+  team.deal_to_blocks();
   const T* const streams[2] = {p.dy, p.sum};
   OctetRing<Shape, 2, kBackwardStages> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
@@ -154,8 +156,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   float sums[3][kOctet] = {};
 
   int turn = 0;
-  for (int64_t first = team.first_row; team.block_has(first, rows);
-       first += team.row_stride, ++turn) {
+  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
     ring.refill(team, first, rows, streams);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
@@ -216,12 +217,12 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
-    dispatch_team<T, kThreads, kForwardRows>(columns, [&](auto shape) {
+    dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const unsigned blocks = team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
-      launch_ring_teams<Shape, 2, kForwardStages>(context.stream, residual_ln_fwd_kernel<Shape>,
-                                                  blocks, columns, pointers, rows, columns, dropout,
-                                                  args.epsilon);
+      const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows, INT32_MAX);
+      launch_dependent(context.stream, residual_ln_fwd_kernel<Shape>,
+                       {blocks, static_cast<int>(team_threads<Shape>(columns))}, pointers, rows,
+                       columns, dropout, args.epsilon);
     });
   });
 }
@@ -233,7 +234,7 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const bool add = args.accumulate == Accumulate::kYes;
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
+    dispatch_team<T, kBackwardThreads, kBackwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks =
           rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
@@ -250,9 +251,11 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
             .dresidual = aligned_elements<T>(args.dresidual),
             .dx = aligned_elements<T>(args.dx),
             .partial = partial};
-        launch_ring_teams<Shape, 2, kBackwardStages>(context.stream, residual_ln_bwd_kernel<Shape>,
-                                                     blocks, columns, pointers, rows, columns,
-                                                     dropout);
+        const int bytes = ring_bytes<Shape, 2, kBackwardStages>(columns);
+        allow_shared_bytes(residual_ln_bwd_kernel<Shape>, bytes);
+        launch_dependent(context.stream, residual_ln_bwd_kernel<Shape>,
+                         {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, pointers,
+                         rows, columns, dropout);
       }
       finish_column_sums<T, 3>(context, partial, blocks, columns,
                                {{{elements<T>(args.dgamma), add},

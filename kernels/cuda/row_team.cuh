@@ -2,12 +2,13 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include <algorithm>
+
 #include "kernels/base/error.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/shared_memory.cuh"
-#include "kernels/cuda/tensor_core/barrier.cuh"
 
 namespace bertha {
 
@@ -21,14 +22,14 @@ inline constexpr int64_t kMostTeamColumns = 1024 * kOctet;
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most
-/// kBlockThreads. kBatchRows: of 16 bits.
+/// kBlockThreads, or one team. kBatchRows: of 16 bits.
 template <class T, int kTeamWarps, int kBlockThreads, int kBatchRows>
 struct TeamShape {
   using Element = T;
   static constexpr bool kFixed = kTeamWarps > 0;
   static constexpr int kWarps = kTeamWarps;
   static constexpr int kTeams =
-      !kFixed ? 1 : kBlockThreads / kWarpThreads / (kTeamWarps == 3 ? 4 : kTeamWarps);
+      !kFixed ? 1 : std::max(kBlockThreads / kWarpThreads / (kTeamWarps == 3 ? 4 : kTeamWarps), 1);
   static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? kBatchRows : 2);
   static constexpr int kMostWarps = kFixed ? kWarps : 32;  // of a team
   static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
@@ -96,6 +97,12 @@ struct RowTeam {
     row_stride = static_cast<int64_t>(gridDim.x) * Shape::kTeams * kRows;
   }
 
+  /// Neighbouring batches to neighbouring blocks instead of to the teams of a block: in the last
+  /// turn, which not all teams have, all blocks have about as many. The teams of a block then take
+  /// different numbers of turns.
+  __device__ void deal_to_blocks() {
+    first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
+  }
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
   __device__ bool has(int64_t first, int r, int64_t rows) const {
     return inside && first + r < rows;
@@ -122,10 +129,10 @@ struct RowTeam {
 
   /// Waits for the team.
   __device__ void sync() const {
-    if constexpr (!Shape::kFixed) {
-      __syncthreads();
-    } else if constexpr (Shape::kWarps == 1) {
+    if constexpr (Shape::kFixed && Shape::kWarps == 1) {
       __syncwarp();
+    } else if constexpr (Shape::kTeams == 1) {
+      __syncthreads();
     } else {
       // Barrier 0 is the block's.
       __barrier_sync_count(static_cast<unsigned>(team) + 1, Shape::kWarps * kWarpThreads);
@@ -240,82 +247,9 @@ int pipeline_bytes(int64_t columns) {
          static_cast<int>(team_threads<Shape>(columns));
 }
 
-/// As RowPipeline for batches of neighbouring rows, which one thread of the team copies in bulk: the
-/// others ask for nothing, and nobody waits for a batch beyond the last row. A slot is filled again
-/// once the team has met over the batch that follows; where kHeld is false, over the batch in it.
-/// What is read of a row beyond the last one is anything.
-template <class Shape, int kTensors, int kStages, bool kHeld>
-class RowRing {
- public:
-  using T = typename Shape::Element;
-  static constexpr int kRows = Shape::kRows;
-  static constexpr int kAhead = kHeld ? kStages - 1 : kStages;
-  struct Barriers {
-    uint64_t full[Shape::kTeams][kStages];
-  };
-
-  /// All threads of the team, before anything is read.
-  __device__ RowRing(uint4* shared, Barriers& barriers, const RowTeam<Shape>& team, int64_t rows,
-                     const T* const (&from)[kTensors])
-      : slots_(reinterpret_cast<T*>(shared) +
-               team.team * (kStages * kTensors * kRows * team.columns)),
-        full_(shared_address(barriers.full[team.team])) {
-    if (team.thread == 0) {
-#pragma unroll
-      for (int stage = 0; stage < kStages; ++stage) barrier_init(full_ + 8 * stage, 1);
-      fence_barrier_init();
-    }
-    team.sync();
-#pragma unroll
-    for (int turn = 0; turn < kAhead; ++turn) {
-      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
-    }
-  }
-  /// Waits for the oldest batch.
-  __device__ __forceinline__ void wait() const { barrier_wait(full_ + 8 * stage_, parity_); }
-
-  /// Of the batch at work: the thread's octet of row r.
-  __device__ __forceinline__ Octet<T> read(const RowTeam<Shape>& team, int tensor, int r) const {
-    if (!team.inside) return {};
-    return load_octet(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
-                      team.thread * kOctet);
-  }
-  /// After the team has met over the batch at work, `first`: sends for another.
-  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
-                                         const T* const (&from)[kTensors]) const {
-    if constexpr (Shape::kFixed && Shape::kWarps == 1) team.sync();  // its meeting has no barrier
-    const int stage = kHeld ? (stage_ == 0 ? kStages - 1 : stage_ - 1) : stage_;
-    request(team, stage, first + kAhead * team.row_stride, rows, from);
-  }
-  /// To the next batch.
-  __device__ __forceinline__ void advance() {
-    if (++stage_ < kStages) return;
-    stage_ = 0;
-    parity_ ^= 1;
-  }
-
- private:
-  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
-                                          int64_t rows, const T* const (&from)[kTensors]) const {
-    if (team.thread != 0 || first >= rows) return;
-    const int there = team.rows_left(first, rows);
-    const uint32_t bytes = static_cast<uint32_t>(there * team.columns * sizeof(T));
-    barrier_arrive_expecting(full_ + 8 * stage, kTensors * bytes);
-#pragma unroll
-    for (int tensor = 0; tensor < kTensors; ++tensor) {
-      copy_bytes_async(shared_address(slots_ + (stage * kTensors + tensor) * kRows * team.columns),
-                       from[tensor] + first * team.columns, bytes, full_ + 8 * stage);
-    }
-  }
-
-  T* slots_;
-  uint32_t full_;
-  int stage_ = 0;
-  uint32_t parity_ = 0;
-};
-
-/// As RowRing, but every thread copies its own octets, which nobody else reads: kStages - 1 batches
-/// are on their way while one is at work. Backward, this is faster than bulk copies.
+/// As RowPipeline for batches of neighbouring rows: kStages - 1 are on their way while one is at
+/// work, and nobody waits for a batch beyond the last row. What is read of a row beyond the last one
+/// is anything. Backward, this is faster than bulk copies.
 template <class Shape, int kTensors, int kStages>
 class OctetRing {
  public:
@@ -388,7 +322,7 @@ void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsi
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// Launches a kernel of teams with the dynamic shared memory of its RowRing or OctetRing.
+/// Launches a kernel of teams with the dynamic shared memory of its OctetRing.
 template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
 void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
                        int64_t columns, const Arguments&... arguments) {
