@@ -14,46 +14,47 @@
 // keys of the next item come while this one is still worked on.
 // In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
 // together, and the exponentials of the next scores need only the first. Random bits are drawn
-// between the exponentials, which leave issue slots.
+// between the exponentials, which leave issue slots, a tile ahead of the weights that they drop.
 // There is no running maximum: weights are exp2(score - maximum over the first 64 keys). A warp whose
 // weights have outgrown what sums and products hold, 2^64 in bf16, multiplies the tile once more,
 // alone, and moves the reference.
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
 //           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 47 % of the issue slots are in use with dropout, the logic pipe 37 %, tensor
-//           cores and exp 30 % each. A step of a warp takes some 1,650 clocks for 290 instructions: 350
-//           until its products are under way, 900 on exp and random bits, 12 of them for each wide
-//           multiplication; what stands around the steps of a walk (next tile of queries,
-//           logarithm, results) is a fourth of the whole.
+// Limits    latencies: 49 % of the issue slots are in use with dropout, the logic pipe 38 %, tensor
+//           cores and exp 30 % each. A step of a warp takes some 1,600 clocks for 290 instructions, 190
+//           without dropout: 350 until its products are under way, 900 on exp and random bits; what
+//           stands around the steps of a walk (next tile of queries, logarithm, results) is a third
+//           of the whole.
 //           Scores with a standard deviation of 33 are multiplied twice so often that it costs 28
 //           us; with 5 it costs nothing.
 // Measured  microseconds, median of 41 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
 //           2026-11-22; in brackets the kernel before, in the same run. With a probability other than
 //           0.1 some 5 more.
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563     102 (102)     130 (138)
-//             48 x 512                      118 (118)     154 (162)
-//             192 x 128                      59  (59)      77  (78)
-// Tried     at Wikipedia. Random bits drawn between the products: 2 more; beside them: 13. Random bits
-//           from a kernel of their own, read again here: 35 (of one Philox block each 32) and some
-//           134. Masks made of the bits before the weights are checked: 3 more. Random
-//           bits from three idle warps by way of shared memory, one for each consumer, four draws
-//           side by side: 18 more than drawn here; a fourth of each tile's for each of four: 210
-//           more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead of 24: no
-//           difference. Round keys made for each draw: 4 more. The 8 descriptors of a step made
-//           with 20 instructions fewer: no difference. A producer that sleeps between looks at its
-//           barriers: no difference. Products of a warpgroup started under a lock, so that those
+//             Wikipedia, 96, T = 24,563      99 (103)     128 (139)
+//             48 x 512                      114 (118)     148 (164)
+//             192 x 128                      59  (59)      78  (80)
+// Tried     at Wikipedia. Random bits drawn between the products: 2 more; beside them: 13. Random
+//           bits from a kernel of their own, read again here: 35 (of one Philox block each 32) and
+//           some 134. Bits of a tile drawn from its first FMA on, between which and the next a wide
+//           multiplication costs 20 clocks: 4 more. The first sums not added to zeros: no
+//           difference. Random bits from three idle warps by way of shared memory, one for each
+//           consumer, four draws side by side: 18 more than drawn here; a fourth of each tile's for
+//           each of four: 210 more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead
+//           of 24: no difference. Round keys made for each draw: 4 more. The 8 descriptors of a step
+//           made with 20 instructions fewer: no difference. A producer that sleeps between looks at
+//           its barriers: no difference. Products of a warpgroup started under a lock, so that those
 //           of two do not share the tensor cores: 4 more. A running maximum by FMNMX: 6 more with
 //           dropout, 5 without; by VIMNMX3 on differences from the reference: 4 and 9 more. Results
 //           written by ordinary stores: 2 more. First scores of the next walk started before the
 //           results of this one leave: no difference. Warps whose rows are all behind the sequence
-//           skip the softmax: 6 more without dropout, 14 with.
-//           4 consumers of 112 registers, queries in shared memory, the sum over the values
-//           awaited before the next softmax: 4 more without dropout, 23 more with; of 120 registers
-//           with queries in them: ptxas serializes all products. Queries in shared memory and 3
-//           consumers: 5 and 3 more. 3 consumers that leave the sum over the values running while
-//           the next scores start: the trap of wgmma.cuh, wrong scores.
+//           skip the softmax: 6 more without dropout, 14 with. 4 consumers of 112 registers, queries
+//           in shared memory, the sum over the values awaited before the next softmax: 4 more
+//           without dropout, 23 more with; of 120 registers with queries in them: ptxas serializes
+//           all products. Queries in shared memory and 3 consumers: 5 and 3 more. 3 consumers that
+//           leave the sum over the values running while the next scores start: the trap of
+//           wgmma.cuh, wrong scores.
 
 #include <algorithm>
 
@@ -118,6 +119,10 @@ struct Place {
       place.parity ^= 1;
     }
     return place;
+  }
+  /// As it is, known to the compiler to be the same in all lanes. All lanes call it.
+  __device__ __forceinline__ Place same_in_all() const {
+    return {__shfl_sync(kFullWarp, slot, 0), __shfl_sync(kFullWarp, parity, 0)};
   }
 };
 
@@ -214,7 +219,13 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
     if (lane == 0) barrier_arrive(at(shared.empty[place.slot]));
   };
 
-  Queries<T, kDrop> queries;
+  const uint64_t keys_of_slots = uniform_wgmma_tile(at(shared.keys));
+  const uint64_t values_of_slots = uniform_wgmma_tile(at(shared.values));
+  const auto in_slot = [](uint64_t slots, Place place) {
+    return wgmma_behind(slots, static_cast<uint32_t>(place.slot) * kTileBytes);
+  };
+
+  Queries<T> queries;
   Place first;
   int turn = group;             // tiles of queries until this warpgroup's next
   uint32_t queries_parity = 0;  // of "full"
@@ -239,47 +250,49 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       float score[32];
       uint32_t probability[kSteps][4];
       uint32_t kept[kSteps][4];
-      Place place = first;
-      Place next = first.after(1);
-      uint64_t values = 0;  // of `place`
-      uint64_t keys = 0;    // of `next`
-      /// Early: here the lanes of the warp are together, and there is time.
-      const auto describe = [&]() {
-        values = uniform_wgmma_tile(at(shared.values[place.slot]));
-        keys = uniform_wgmma_tile(at(shared.keys[next.slot]));
-      };
+      Place place = first.same_in_all();
+      Place next = place.after(1);
       const auto hide = [&](int tile) {
         if (tile == ragged) hide_tail(score, item.length - tile * kTileRows, lane);
       };
       float sums[2];
+      // Bits of the tile were drawn with the one before, so that nothing waits for them.
       const auto weigh = [&]() {
-        if constexpr (kDrops) draw.start();
-        describe();
-        queries.exponentiate(score, scale, sums);
+        if constexpr (kDrops) draw.finish(kept, lane);
+        queries.exponentiate(score, scale, sums, [&](float weight) {
+          if constexpr (kDrops) draw.next(weight);
+        });
         if constexpr (kDrops) draw.hold();
       };
-      const auto pack = [&]() {
-        if constexpr (kDrops) draw.finish(kept, lane);
-        queries.pack(probability, score, kept);
+      const auto drop = [&]() {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) probability[i / 4][i % 4] &= kept[i / 4][i % 4];
+      };
+      const auto await_sums = [&]() {
+        wgmma_wait<0>();
+        hold_registers(queries.sum);
       };
       /// The weights of the tile at `place`, with references that have moved to them.
       const auto weigh_again = [&](int tile) {
         queries.score_again(score, at(shared.keys[place.slot]), lane);
         hide(tile);
         queries.raise(score, scale);
-        queries.exponentiate(score, scale, sums);
-        queries.pack(probability, score, kept);
+        queries.exponentiate(score, scale, sums, [](float) {});
       };
 
-      queries.start_scores(score, uniform_wgmma_tile(at(shared.keys[first.slot])));
+      queries.start_scores(score, in_slot(keys_of_slots, place));
+      if constexpr (kDrops) draw.first();
       wgmma_wait<0>();
       hold_registers(score);
       hide(0);
       queries.refer(score, scale);
       weigh();
-      pack();
+      queries.pack(probability, score);
+      if constexpr (kDrops) drop();
       queries.total[0] = sums[0];
       queries.total[1] = sums[1];
+      uint64_t keys = in_slot(keys_of_slots, next);
+      uint64_t values = in_slot(values_of_slots, place);
       for (int tile = 1; tile < tiles; ++tile) {
         if (is_first) barrier_wait(at(shared.keys_full[next.slot]), next.parity);
         queries.start_scores(score, keys);
@@ -288,24 +301,47 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         const Place summed = place;
         place = next;
         next = next.after(1);
+        keys = in_slot(keys_of_slots, next);
+        values = in_slot(values_of_slots, place);
         wgmma_wait<1>();  // the scores
         hold_registers(score);
         hide(tile);
         weigh();
         // Where the scores have outgrown their references, or a weight is NaN.
         const bool again = __any_sync(kFullWarp, !(sums[0] + sums[1] < kMostWeight<T>));
-        wgmma_wait<0>();  // the sums
-        hold_registers(queries.sum);
+        if constexpr (kDrops) {
+          // The sums are awaited behind the branch, or ptxas does so among the exponentials.
+          uint32_t pairs[kSteps][4];
+          queries.pack(pairs, score);
+#pragma unroll
+          for (int step = 0; step < kSteps; ++step) {
+            hold_registers(pairs[step]);
+            hold_registers(kept[step]);
+          }
+          if (again) {
+            await_sums();
+            weigh_again(tile);
+            queries.pack(pairs, score);
+          }
+          await_sums();
+#pragma unroll
+          for (int i = 0; i < 16; ++i) probability[i / 4][i % 4] = pairs[i / 4][i % 4];
+          drop();
+        } else {
+          await_sums();
+          queries.pack(probability, score);
+          if (again) {
+            weigh_again(tile);
+            queries.pack(probability, score);
+          }
+        }
         if (is_last) release(summed);
-        pack();
-        if (again) weigh_again(tile);
         queries.total[0] = sums[0];
         queries.total[1] = sums[1];
       }
       if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
       queries.start_sums(probability, values);
-      wgmma_wait<0>();
-      hold_registers(queries.sum);
+      await_sums();
       if (is_last) release(place);
       is_first = false;
       queries.store(call, item, first_row, at(shared.results[group]), out_map, warp, lane);

@@ -31,18 +31,12 @@ inline constexpr uint32_t kUsualThreshold = drop_threshold(0.1f);
 /// lane. Lane 4 g + c has row g + c % 2 * 8 and word c / 2: the four that its own rows of a product
 /// take are those of its neighbours.
 template <Drop kDrop>
-struct MaskDraw {
-  const AttentionDropout& dropout;
-  uint32_t* words;
-  HeldPhilox philox;
-  uint32_t index = 0;  // in `words`, of the tile that is drawn next
-  uint32_t end = 0;    // of the words that hold keys of the sequence
-  uint32_t word = 0;
-
+class MaskDraw {
+ public:
   __device__ __forceinline__ explicit MaskDraw(const AttentionFwdParams& of)
-      : dropout(of.dropout), words(of.mask) {
+      : dropout_(of.dropout), words_(of.mask) {
     if constexpr (kDrop != Drop::kNothing) {
-      philox.hold(SeedKeys{dropout.random[0]}, dropout.random[1], dropout.site);
+      philox_.hold(SeedKeys{dropout_.random[0]}, dropout_.random[1], dropout_.site);
     }
   }
 
@@ -53,38 +47,35 @@ struct MaskDraw {
     const auto token = static_cast<uint32_t>(item.begin + row);
     const auto heads = static_cast<uint32_t>(batch.heads);
     const auto row_words = static_cast<uint32_t>(batch.mask_words);
-    index = (token * heads + static_cast<uint32_t>(item.head)) * row_words +
-            static_cast<uint32_t>(first_word);
+    index_ = (token * heads + static_cast<uint32_t>(item.head)) * row_words +
+             static_cast<uint32_t>(first_word);
     const int live = row < item.length ? (item.length + 31) / 32 - first_word : 0;
-    end = index + static_cast<uint32_t>(max(live, 0));
+    end_ = index_ + static_cast<uint32_t>(max(live, 0));
   }
-  /// Draws for the next tile, between here and hold(), for the compiler to mix into what stands
-  /// there: exponentials leave it room. Elsewhere it would put it between products, which would
-  /// start later for it.
-  __device__ __forceinline__ void start() {
-    uint32_t from_here = index;
-    asm volatile("" : "+r"(from_here));
-    const PhiloxWords random = philox.words(from_here);
-    if constexpr (kDrop == Drop::kUsual) {
-      word = kept_of_words<kUsualThreshold>(random);
-    } else {
-      word = kept_of_words(random, [this](int digit) { return dropout.digits[digit]; });
-    }
+  /// Draws for the first tile.
+  __device__ __forceinline__ void first() { word_ = drawn(index_); }
+  /// Draws for the next tile, behind `weight`: its sign, which is 0, goes into the counter. Between the
+  /// exponentials there is time, but before them the FMAs of their arguments want the pipe of the
+  /// wide multiplications, and each takes 20 clocks there. hold() comes behind the exponentials.
+  __device__ __forceinline__ void next(float weight) {
+    constexpr uint32_t kSign = 0x80000000u;
+    word_ = drawn(index_ | (__float_as_uint(weight) & kSign));
   }
-  __device__ __forceinline__ void hold() { asm volatile("" : "+r"(word)); }
-  /// Stores what was drawn. Gives the masks of this lane's probabilities, two to a word.
+  __device__ __forceinline__ void hold() { asm volatile("" : "+r"(word_)); }
+  /// Stores what was drawn and goes to the next tile. Gives the masks of this lane's probabilities,
+  /// two to a word.
   ///
   /// Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c + 1 of a word: shifted so that they
   /// top byte n, they become masks with one instruction. Shifted by multiplying, which other pipes
   /// do than all the logic here.
   __device__ __forceinline__ void finish(uint32_t (&kept)[kSteps][4], int lane) {
-    if (index < end) words[index] = word;
-    index += 2;
+    if (index_ < end_) words_[index_] = word_;
+    index_ += 2;
 #pragma unroll
     for (int which = 0; which < 2; ++which) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint32_t of_row = __shfl_sync(kFullWarp, word, half + 2 * which, 4);
+        const uint32_t of_row = __shfl_sync(kFullWarp, word_, half + 2 * which, 4);
         const uint32_t even = of_row * (128u >> (lane % 4 * 2));
         const uint32_t odd = of_row * (64u >> (lane % 4 * 2));
 #pragma unroll
@@ -94,6 +85,20 @@ struct MaskDraw {
       }
     }
   }
+
+ private:
+  __device__ __forceinline__ uint32_t drawn(uint32_t group) const {
+    const PhiloxWords random = philox_.words(group);
+    if constexpr (kDrop == Drop::kUsual) return kept_of_words<kUsualThreshold>(random);
+    return kept_of_words(random, [this](int digit) { return dropout_.digits[digit]; });
+  }
+
+  const AttentionDropout& dropout_;
+  uint32_t* words_;
+  HeldPhilox philox_;
+  uint32_t index_ = 0;  // in words_, of the next tile
+  uint32_t end_ = 0;    // of the words that hold keys of the sequence
+  uint32_t word_ = 0;   // of the next tile, drawn
 };
 
 /// Scores of keys behind the sequence, of which the tile has `live`, become -infinity.
@@ -106,7 +111,7 @@ __device__ __forceinline__ void hide_tail(float (&score)[32], int live, int lane
 }
 
 /// A warp's 16 queries, its part of the warpgroup's 64, while they walk over the keys.
-template <class T, Drop kDrop>
+template <class T>
 struct Queries {
   uint32_t query[kSteps][4];
   float sum[32];       // of exp2(score - reference) * kept * value
@@ -196,9 +201,12 @@ struct Queries {
     for (int i = 0; i < 32; ++i) sum[i] *= factor[i / 2 % 2];
   }
 
-  /// From scores to weights exp2(score - reference). `sums`: `total` with those of this lane.
-  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale,
-                                               float (&sums)[2]) const {
+  /// From scores to weights exp2(score - reference). `sums`: `total` with those of this lane. Calls
+  /// between(weight) behind the first weights.
+  template <class Between>
+  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale, float (&sums)[2],
+                                               const Between& between) const {
+    constexpr int kFirst = 8;
     sums[0] = total[0];
     sums[1] = total[1];
 #pragma unroll
@@ -206,18 +214,16 @@ struct Queries {
       const int half = i / 2 % 2;
       score[i] = exp2_approximate(score[i] * scale - reference[half]);
       sums[half] += score[i];
+      if (i == kFirst - 1) between(sums[half]);
     }
   }
 
-  /// The left operand of the product with the values. `kept`: as MaskDraw gives it.
+  /// Weights as the left operand of the product with the values.
   __device__ __forceinline__ static void pack(uint32_t (&probability)[kSteps][4],
-                                              const float (&weight)[32],
-                                              const uint32_t (&kept)[kSteps][4]) {
+                                              const float (&weight)[32]) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      uint32_t& pair = probability[i / 4][i % 4];
-      pair = packed<T>(weight[2 * i], weight[2 * i + 1]);
-      if constexpr (kDrop != Drop::kNothing) pair &= kept[i / 4][i % 4];
+      probability[i / 4][i % 4] = packed<T>(weight[2 * i], weight[2 * i + 1]);
     }
   }
 
