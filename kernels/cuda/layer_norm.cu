@@ -1,12 +1,14 @@
 // Stand-alone LayerNorm, forward and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Seven files know how rows are passed over; who takes which is what was fastest
+// 2 U, backward 3 U. Nine files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
-//   held_rows.cuh    wider 16-bit rows forward, and both ways those of more than 256 columns that
-//                    begin between the 16-byte words of memory
+//   norm_chunk_forward.cuh     forward of those up to 1,088 that begin between 16-byte words
+//   norm_wide_forward.cuh      forward of those wider than 10,240 that do
+//   held_rows.cuh    other 16-bit rows forward, and backward those of more than 256 columns that
+//                    begin between 16-byte words
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
 //                    even widths from 8,194 on
 //   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 257 to 543
@@ -17,11 +19,13 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_block_rows.cuh"
+#include "kernels/cuda/norm_chunk_forward.cuh"
 #include "kernels/cuda/norm_forward_rows.cuh"
 #include "kernels/cuda/norm_gradient_batches.cuh"
 #include "kernels/cuda/norm_gradient_rows.cuh"
 #include "kernels/cuda/norm_gradient_stream.cuh"
 #include "kernels/cuda/norm_narrow_forward.cuh"
+#include "kernels/cuda/norm_wide_forward.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/row_norm.cuh"
 
@@ -292,21 +296,30 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   if (rows == 0) return;
-  const int pack = held_pack(columns, address_bits({&args.x, &args.y}));
+  const uintptr_t bits = address_bits({&args.x, &args.y});
+  const int pack = held_pack(columns, bits);
   const bool is_plain = size_bytes(args.x.dtype) == 2 && !args.residual.has_data();
-  if (is_plain && pack == kOctet && columns <= kMostNarrowColumns &&
-      address_bits({&args.gamma, &args.beta}) % 16 == 0) {
+  const bool is_narrow = pack == kOctet && columns <= kMostNarrowColumns &&
+                         address_bits({&args.gamma, &args.beta}) % 16 == 0;
+  const bool has_chunks = pack < kOctet && bits % 16 == 0 && has_norm_chunks(columns);
+  const bool is_wide = pack < kOctet && bits % 16 == 0 && is_wide_norm(columns);
+  if (is_plain && (is_narrow || has_chunks || is_wide)) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
-      launch_norm_narrow_forward(context,
-                                 NarrowNorm<T>{.x = elements<T>(args.x),
-                                               .gamma = optional_elements<T>(args.gamma),
-                                               .beta = optional_elements<T>(args.beta),
-                                               .y = elements<T>(args.y),
-                                               .mean = elements<float>(args.mean),
-                                               .rstd = elements<float>(args.rstd),
-                                               .epsilon = args.epsilon},
-                                 rows, columns);
+      const PlainNorm<T> norm{.x = elements<T>(args.x),
+                              .gamma = optional_elements<T>(args.gamma),
+                              .beta = optional_elements<T>(args.beta),
+                              .y = elements<T>(args.y),
+                              .mean = elements<float>(args.mean),
+                              .rstd = elements<float>(args.rstd),
+                              .epsilon = args.epsilon};
+      if (is_narrow) {
+        launch_norm_narrow_forward(context, norm, rows, columns);
+      } else if (has_chunks) {
+        launch_norm_chunk_forward(context, norm, rows, columns);
+      } else {
+        launch_norm_wide_forward(context, norm, rows, columns);
+      }
     });
   }
   if (is_plain && holds_forward(columns, pack)) {

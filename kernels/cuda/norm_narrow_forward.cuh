@@ -16,7 +16,7 @@ inline constexpr int kNarrowForwardThreads = 128;
 inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
 
 template <class T>
-struct NarrowNorm {
+struct PlainNorm {
   const T* x;
   const T* gamma;  // null: 1
   const T* beta;   // null: 0
@@ -28,7 +28,7 @@ struct NarrowNorm {
 
 template <class T, int kLanes, int kPacks, int kRows>
 __global__ void __launch_bounds__(kNarrowForwardThreads)
-    norm_narrow_forward_kernel(NarrowNorm<T> p, int64_t rows, int columns) {
+    norm_narrow_forward_kernel(PlainNorm<T> p, int64_t rows, int columns) {
   constexpr int kGroups = kNarrowForwardThreads / kLanes;  // rows of a block side by side
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int group = static_cast<int>(threadIdx.x) / kLanes;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kNarrowForwardThreads)
 
 /// Rows of whole octets, at most kMostNarrowColumns columns; there is at least one row.
 template <class T>
-void launch_norm_narrow_forward(const CudaContext& context, const NarrowNorm<T>& p, int64_t rows,
+void launch_norm_narrow_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                 int64_t columns) {
   const auto launch = [&](auto lanes, auto packs, auto rows_of_thread) {
     constexpr int kLanes = decltype(lanes)::value;

@@ -136,17 +136,23 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
       for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
     }
   }
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, 12345, variant);
+  }
 }
 
 /// So many rows that every block takes ten and more, and each place of a ring is filled again.
 TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
   for (const DType io : {DType::kF16, DType::kBF16}) {
     expect_same_as_cpu(io, 20'001, 513, kVariants[0]);
+    expect_same_as_cpu(io, 1'001, 771, kVariants[0]);
     expect_same_as_cpu(io, 10'001, 1026, kVariants[0]);
     expect_same_as_cpu(io, 3'001, 5000, kVariants[0]);
     expect_same_as_cpu(io, 801, 8200, kVariants[0]);
     expect_same_as_cpu(io, 801, 10'002, kVariants[0]);
     expect_same_as_cpu(io, 401, 16'392, kVariants[0]);
+    expect_same_as_cpu(io, 801, 12'345, kVariants[0]);
+    expect_same_as_cpu(io, 401, 30'522, kVariants[0]);
   }
 }
 
