@@ -30,9 +30,18 @@
 //             cublasLt, product alone        264 to 285   308 to 333
 //             cublasLt, GELU_AUX_BIAS        355 to 371   404 to 415   408     384
 //             three warps finish (below)     306 to 308   350 to 360   351     345
-//             this kernel                    290          339 to 347   337     318
-//               without a cluster            290          357          336
+//             this kernel                    290          327 to 354   337     318 to 321
+//               without a cluster            290          339 to 358   336
 //               without its stores           298          300
+//           Loops of 150 to 1,200, cublasLt's best of 8 / this kernel / without a cluster:
+//             K = 1,024, N = 4,096                     K = 768, N = 3,072
+//             24,577   408 to 414 / 342 to 349 / 372   24,576   252 / 208 / 200 to 203
+//             16,384   270 to 280 / 224 / 228 to 231   16,384   176 to 182 / 141 / 139
+//              8,192   144 to 147 / 116 to 119 / 116    8,192   92 / 77 to 82 / 74 to 77
+//              4,096    75 to 77 / 62 / 60 to 63        4,096   47 / 43 / 35 to 36
+//              2,048    40 / 35 / 33                    2,048   24 / 22 / 21
+//              1,024    19 to 20 / 19 / 17              1,024   12 / 15 / 14
+//           Clusters lose multiprocessors where 256 columns get an odd number: 12 of 132 at N = 3,072.
 //           A tile takes 17,650 cycles; its products alone would take 16,384.
 //           In the loop the clock falls until the power is there: 1.3 to 1.5 GHz. What is stored costs
 //           25 us for each of z and y, about what a copy of as many bytes takes out of the power.
@@ -334,9 +343,8 @@ bool aligned(std::initializer_list<const void*> pointers) {
   return bits % 16 == 0;
 }
 
-/// Rounds of tiles from which on the kernel with three warps was faster than cublasLt at K = 1,024,
-/// N = 4,096 and K = 768, N = 3,072, 1,024 to 24,577 rows.
-constexpr int kLeastRounds = 4;
+/// Rounds of tiles from which on this kernel was faster at all shapes above.
+constexpr int kLeastRounds = 2;
 
 }  // namespace
 }  // namespace gelu_product

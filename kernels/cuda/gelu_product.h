@@ -12,7 +12,7 @@ namespace bertha {
 /// every run, tuned or not. It needs
 ///   the tanh form of GELU, f16 or bf16, a bias;
 ///   N a multiple of 256, K of 64, matrices at multiples of 16 bytes;
-///   unless options.gelu_products asks for it, enough rows for 4 tiles of 128 x 256 in turn on each
+///   unless options.gelu_products asks for it, enough rows for 2 tiles of 128 x 256 in turn on each
 ///   multiprocessor, where it was measured to be faster.
 bool gelu_product_serves(const CudaContext& context, const LinearFwd& args);
 
