@@ -22,20 +22,28 @@
 // Floor     T = 24,576, N = 1,024, K = 4,096: 206 GFLOP, 261 us at 790 TFLOP/s, and 461 MB, 108 us.
 // Measured  NVIDIA H200, bf16, that size, us, 2026-11-22; "loop": 350 launches behind 250, at the
 //           power limit, where repeated loops differ by up to 5 %
-//                                          5 launches   loop         thousand clocks
-//             cublasLt, product alone        282         303 to 306
-//             cublasLt, DGELU                341         373 to 402   and 55 for the bias gradient
-//             this kernel                    347         362 to 366   448 to 455 of 393
-//               without gelu' and sums       323         337          422
-//               and without its stores       315         315 to 333   414
+//                                       5 launches   loop         in a step      thousand clocks
+//             cublasLt, product alone     282          303 to 306
+//             cublasLt, DGELU             341          373 to 402   361, and 55 for the sums
+//             this kernel                 347          362 to 366   330 to 337     448 to 455
+//               without gelu' and sums    323          337                         422
+//               and without its stores    315          315 to 333                  414
+//           Tensor cores alone need 393 thousand clocks; shared memory, which moves 128 bytes in
+//           one, needs 442: 80 for the products, 48 for the stages, 16 for z and dx.
 //           A whole step of BERT-large: 90.0 and 90.3 ms instead of 92.3 and 92.4, in turn.
+//           In turn with a plain product, cublasLt without the sums / this kernel with them:
+//             N = 1,024, K = 4,096              N = 768, K = 3,072
+//             24,577   409 / 389                24,576   236 / 220
+//             16,384   264 / 253                16,384   168 / 160
+//              8,192   135 / 118                 8,192    88 / 90
+//              4,096    67 / 64
 // Tried     in the loop. z and dx of a tile in one piece of 32 KiB, where dx left behind the last
 //           products: 385 to 399 (540 thousand clocks). Without a cluster: as fast. gelu' in pairs
-//           of f16, with the tanh of f32: 353 to 369 with an error of 2e-3 instead of 5e-4; with the
+//           of f16, with the tanh of f32: 352 to 369 with an error of 2e-3 instead of 5e-4; with the
 //           tanh of f16 too inexact. The consumers' products in strict turn: 368; a pair of slopes
-//           behind each 16 inner indices: 368 to 372. Sums by the tensor cores and no cluster: a
-//           step of 90.7 ms. In the form of gelu_product.cu, with three warps for gelu': 473 in a
-//           step.
+//           behind each 16 inner indices: 368 to 372. Sums by the tensor cores, one instruction for
+//           16: 408, since it waits for the wgmma that run. In the form of gelu_product.cu of that
+//           day, with three warps for gelu': 473 in a step.
 
 #include "kernels/cuda/gelu_gradient.h"
 
