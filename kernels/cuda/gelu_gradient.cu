@@ -52,6 +52,7 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu_product.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/cluster.cuh"
@@ -365,6 +366,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     fence_barrier_init();
   }
+  wait_for_kernel_before();
+  begin_next_kernel();
   __syncthreads();
   cluster_barrier();  // a neighbour's copies and arrivals find the barriers made
 
@@ -411,17 +414,17 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(gelu_gradient_kernel<T>, kBytes);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim =
       dim3(static_cast<unsigned>(columns / kTileColumns), static_cast<unsigned>(abreast));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = kBytes;
   config.stream = context.stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   const DType dtype = args.dy.dtype;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(
       &config, gelu_gradient_kernel<T>,
