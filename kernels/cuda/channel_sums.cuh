@@ -28,8 +28,9 @@ inline constexpr int kSumThreads = 256;
 inline constexpr int kSumBlocksPerMultiprocessor = 3;
 inline constexpr int kLeastOctets = 4;            // of a thread, where there are that many
 inline constexpr int kMostAcross = kWarpThreads;  // threads of a block next to each other in a row
-// Long planes are cut into chunks, one to a block, which leaves: 160 -> 147 us for PReLU backward at
-// 64 x 112 x 112. Chunks of one octet to a thread take 158 there, and 47 for 42 at 64 x 56 x 56.
+// Long planes are cut into chunks, one to a block, which leaves: 160 -> 148 us for PReLU backward at
+// 64 x 112 x 112. Chunks of one octet to a thread take 158 there, and 47 for 42 at 64 x 56 x 56; four
+// blocks to a multiprocessor, with more registers than five need, 163 and 46.
 inline constexpr int kChunkThreads = 256;
 inline constexpr int kChunkBlocksPerMultiprocessor = 5;
 inline constexpr int64_t kLeastSlotsOfChunks = 256;  // of a plane
