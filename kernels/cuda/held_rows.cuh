@@ -138,24 +138,6 @@ class HeldRows {
       work(p, v);
     }
   }
-  /// The largest of the thread's elements of the first input, of which NaN is none; minus infinity
-  /// where there are none.
-  __device__ __forceinline__ float largest() const {
-    uint32_t most = Raw::least_pair();
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      if (has(p)) most = pack(0, p).larger(most);
-    }
-    return Raw::larger_of_pair(most);
-  }
-  /// work(p) for the thread's packs.
-  template <class Work>
-  __device__ __forceinline__ void for_own_packs(const Work& work) const {
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      if (has(p)) work(p);
-    }
-  }
 
   /// Between passes, where unpacking again is cheaper than the registers of the numbers.
   __device__ __forceinline__ void keep_packed() {
@@ -329,25 +311,23 @@ inline int held_pack(int64_t columns, uintptr_t address_bits) {
 /// Widest rows that an operation without sums of columns holds, by packs.
 constexpr int64_t most_held_columns(int pack) { return pack == 1 ? 512 * 20 : 1024 * 32; }
 
-/// Rows of up to most_held_columns, of an operation that keeps at most two parameters of a column;
-/// with two inputs, in packs of 2 or 1 only.
+/// Rows of up to most_held_columns, of an operation with one input that keeps at most two parameters
+/// of a column.
 template <class Operation>
 void hold_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                int64_t columns, int pack) {
-  constexpr bool kIsSingle = Operation::kInputs == 1;
-  constexpr Ahead kNext = kIsSingle ? Ahead::kRegisters : Ahead::kNowhere;
+  static_assert(Operation::kInputs == 1);
+  constexpr Ahead kNext = Ahead::kRegisters;
   const auto nothing = [](Operation&, unsigned) {};
-  if constexpr (kIsSingle) {
-    if (pack == 8 && columns <= 4096) {
-      return launch_held_rows<8, 2, kNext, 256, 3>(context, operation, rows, columns, 0, nothing);
-    }
-    if (pack == 8 && columns <= 16384) {
-      return launch_held_rows<8, 2, kNext, 1024, 1>(context, operation, rows, columns, 0, nothing);
-    }
-    if (pack == 8) {
-      return launch_held_rows<8, 4, Ahead::kShared, 1024, 1>(context, operation, rows, columns, 0,
-                                                             nothing);
-    }
+  if (pack == 8 && columns <= 4096) {
+    return launch_held_rows<8, 2, kNext, 256, 3>(context, operation, rows, columns, 0, nothing);
+  }
+  if (pack == 8 && columns <= 16384) {
+    return launch_held_rows<8, 2, kNext, 1024, 1>(context, operation, rows, columns, 0, nothing);
+  }
+  if (pack == 8) {
+    return launch_held_rows<8, 4, Ahead::kShared, 1024, 1>(context, operation, rows, columns, 0,
+                                                           nothing);
   }
   if (pack == 2 && columns <= 1024) {  // a warp a row
     return launch_held_rows<2, 16, Ahead::kNowhere, 128, 4>(context, operation, rows, columns, 0,
@@ -361,8 +341,7 @@ void hold_rows(const CudaContext& context, const Operation& operation, int64_t r
                                                              nothing);
   }
   if (columns <= 544) {
-    return launch_held_rows < 1, 17, kNext, 128,
-           kIsSingle ? 5 : 4 > (context, operation, rows, columns, 0, nothing);
+    return launch_held_rows<1, 17, kNext, 128, 5>(context, operation, rows, columns, 0, nothing);
   }
   launch_held_rows<1, 20, kNext, 512, 1>(context, operation, rows, columns, 0, nothing);
 }

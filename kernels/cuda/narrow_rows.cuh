@@ -18,69 +18,47 @@ namespace bertha {
 //
 // Deterministic: every order of summation follows from the width alone.
 
-inline constexpr int kNarrowThreads = 128;
-inline constexpr int kNarrowBlocks = 64;  // of a multiprocessor, in a few waves
-
-/// Rows of at most kLanes * kPacks * N columns, a multiple of N; kRows at a time.
-template <class Operation, int kLanes, int N, int kPacks, int kRows>
-__global__ void __launch_bounds__(kNarrowThreads)
+/// Rows of at most kLanes * kPacks * N columns, a multiple of N.
+template <class Operation, int kLanes, int N, int kPacks, int kThreads>
+__global__ void __launch_bounds__(kThreads)
     narrow_rows_kernel(const __grid_constant__ Operation operation, int64_t rows, int columns) {
-  using Raw = RawPack<typename Operation::Element, N>;
   constexpr int kInputs = Operation::kInputs;
-  constexpr int kGroups = kNarrowThreads / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int group = static_cast<int>(threadIdx.x) / kLanes;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * (kGroups * kRows);
-  // The same number of turns for the whole block: the shuffles are of whole warps.
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * (kGroups * kRows); first < rows;
-       first += step) {
-    Raw packs[kRows][kInputs][kPacks];
-    int64_t at[kRows];
-    int end[kRows];  // 0: there is no such row
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kLanes) +
+                      static_cast<int>(threadIdx.x) / kLanes;
+  // Beyond the last row there are none; the shuffles are of whole warps.
+  const int end = row < rows ? columns : 0;
+  RawPack<typename Operation::Element, N> packs[kInputs][kPacks];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int64_t row = first + r * kGroups + group;
-      at[r] = row * columns;
-      end[r] = row < rows ? columns : 0;
+  for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
-      for (int k = 0; k < kInputs; ++k) {
-#pragma unroll
-        for (int p = 0; p < kPacks; ++p) {
-          const int column = (p * kLanes + lane) * N;
-          packs[r][k][p].fill(operation.absent());
-          const auto* const from = operation.inputs[k] + at[r] + column;
-          if (column < end[r]) packs[r][k][p].load(from);
-        }
-      }
+    for (int p = 0; p < kPacks; ++p) {
+      const int column = (p * kLanes + lane) * N;
+      packs[k][p].fill(operation.absent());
+      if (column < end) packs[k][p].load(operation.inputs[k] + row * columns + column);
     }
+  }
+  operation.template run<kLanes>(packs);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) operation.template run<kLanes>(packs[r]);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        const int column = (p * kLanes + lane) * N;
-        auto* const to = operation.output + at[r] + column;
-        if (column < end[r]) packs[r][0][p].store(to);
-      }
-    }
+  for (int p = 0; p < kPacks; ++p) {
+    const int column = (p * kLanes + lane) * N;
+    if (column < end) packs[0][p].store(operation.output + row * columns + column);
   }
 }
 
-/// With kLanes lanes, or as many more as the columns need.
-template <int kLanes, int N, int kPacks, int kRows, class Operation>
+/// With kLanes lanes, or as many more as the columns need. Blocks do their rows and leave.
+template <int kLanes, int N, int kPacks, int kThreads = 128, class Operation>
 void launch_narrow_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                         int64_t columns) {
   if constexpr (kLanes < kWarpThreads) {
     if (columns > kLanes * kPacks * N) {
-      return launch_narrow_rows<2 * kLanes, N, kPacks, kRows>(context, operation, rows, columns);
+      return launch_narrow_rows<2 * kLanes, N, kPacks, kThreads>(context, operation, rows, columns);
     }
   }
-  constexpr int kRowsOfBlock = kNarrowThreads / kLanes * kRows;
-  const unsigned blocks =
-      blocks_for(rows, kRowsOfBlock, static_cast<int64_t>(context.multiprocessors) * kNarrowBlocks);
-  narrow_rows_kernel<Operation, kLanes, N, kPacks, kRows>
-      <<<blocks, kNarrowThreads, 0, context.stream>>>(operation, rows, static_cast<int>(columns));
+  constexpr int kRows = kThreads / kLanes;
+  const auto blocks = static_cast<unsigned>((rows + kRows - 1) / kRows);
+  narrow_rows_kernel<Operation, kLanes, N, kPacks, kThreads>
+      <<<blocks, kThreads, 0, context.stream>>>(operation, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/held_softmax.cuh"
 #include "kernels/cuda/narrow_rows.cuh"
+#include "kernels/cuda/wide_softmax.cuh"
 
 namespace bertha {
 

@@ -4,16 +4,20 @@
 // 2 U, with dropout 3 U and a bit per element; backward 3 U. At 3,686 x 30,522 bf16 a row stays in
 // 61 KiB of shared memory (backward 122 KiB), so that it crosses the memory bus once: 105 us
 // forward, 158 us backward. What is fused is in the Load and the Store of rows of
-// generic_rows.cuh; plain 16-bit rows that are narrow are those of narrow_rows.cuh, and such that
-// are wide or begin between the 16-byte words of memory those of held_rows.cuh.
+// generic_rows.cuh. Plain 16-bit rows are those of narrow_rows.cuh, or where they begin between the
+// 16-byte words of memory of chunk_rows.cuh; wide ones those of leaving_rows.cuh, or in shared
+// memory of bulk_rows.cuh.
 //
 // Measured: kernels/measured/rows.md.
 
+#include "kernels/cuda/bulk_rows.cuh"
+#include "kernels/cuda/chunk_rows.cuh"
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/generic_rows.cuh"
-#include "kernels/cuda/held_softmax.cuh"
+#include "kernels/cuda/leaving_rows.cuh"
 #include "kernels/cuda/narrow_softmax.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/wide_softmax.cuh"
 #include "kernels/ops/row_broadcast.h"
 
 namespace bertha {
@@ -282,64 +286,82 @@ struct SoftmaxBackward {
 
 // --- launchers ----------------------------------------------------------------------------------
 
-/// Widest rows that two blocks of a multiprocessor hold, in words of 4 bytes.
-constexpr int64_t kMostPairedColumns = int64_t{512} * 30 * 2;
-
-/// Whether rows of 16 bits are held: those between words, and forward wide ones, which in shared
-/// memory take an exponential more than in registers. log-softmax has that exponential once anyway.
-bool holds_forward(int64_t columns, int pack, bool is_log) {
-  if (pack == 8) return !is_log && columns > 1024 && columns <= 16384;
-  return columns > kFewElements * kWarpThreads &&
-         columns <= (pack == 2 ? kMostPairedColumns : most_held_columns(pack));
-}
-bool holds_backward(int64_t columns, int pack) {
-  return pack < 8 && columns > kFewElements * kWarpThreads && columns <= most_held_columns(pack);
-}
-
-/// Where a row would fill the registers of a multiprocessor as numbers, it stays in words, so that a
-/// second one is on its way meanwhile.
-template <class Held>
-void hold_forward(const CudaContext& context, const Held& held, int64_t rows, int64_t columns,
-                  int pack) {
-  if (pack == 2 && columns > 16384) {
-    return launch_held_rows<2, 30, Ahead::kNowhere, 512, 2>(context, held, rows, columns, 0,
-                                                            [](Held&, unsigned) {});
-  }
-  hold_rows(context, held, rows, columns, pack);
-}
-
 /// Runs an operation of narrow_softmax.cuh, where there is one for the width; address_bits as in
 /// generic_rows.cuh.
 template <class Operation>
 bool run_narrow(const CudaContext& context, const Operation& operation, int64_t rows,
                 int64_t columns, uintptr_t address_bits) {
+  constexpr bool kHasTwo = Operation::kInputs == 2;
   if (columns % 8 == 0 && address_bits % 16 == 0 && columns <= 1024) {
     if (columns <= 256) {
-      launch_narrow_rows<4, 8, 1, 2>(context, operation, rows, columns);
+      launch_narrow_rows<4, 8, 1>(context, operation, rows, columns);
     } else if (columns <= 512) {
-      launch_narrow_rows<32, 8, 2, 1>(context, operation, rows, columns);
+      launch_narrow_rows<32, 8, 2>(context, operation, rows, columns);
     } else {
-      launch_narrow_rows<32, 8, 4, 1>(context, operation, rows, columns);
+      launch_narrow_rows<32, 8, 4, 64>(context, operation, rows, columns);
     }
     return true;
   }
   if (columns % 4 == 0 && address_bits % 8 == 0 && columns <= 512) {
-    launch_narrow_rows<4, 4, 4, 1>(context, operation, rows, columns);
+    if (kHasTwo && columns <= 256) {
+      launch_narrow_rows<4, 4, 2>(context, operation, rows, columns);
+    } else {
+      launch_narrow_rows<4, 4, 4>(context, operation, rows, columns);
+    }
+    return true;
+  }
+  if (address_bits % 16 == 0 && columns <= most_chunk_columns(Operation::kInputs)) {
+    run_chunks(context, operation, rows, columns);
     return true;
   }
   return false;
 }
 
-/// Plain rows of 16 bits, where they are narrow or held.
+/// Whether addresses differ by whole words of 16 bytes.
+bool share_words(const void* a, const void* b) {
+  return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
+}
+
+/// Rows of whole 16-byte words of an operation of wide_softmax.cuh in the registers of a block, where
+/// they fit.
+template <class Operation>
+bool run_leaving(const CudaContext& context, const Operation& operation, int64_t rows,
+                 int64_t columns, uintptr_t address_bits) {
+  constexpr bool kHasOne = Operation::kInputs == 1;
+  if (columns % 8 != 0 || address_bits % 16 != 0 || columns > int64_t{512} * 8 * 2) return false;
+  if (!kHasOne && columns <= 4096) {
+    launch_leaving_rows<1, 512, 4>(context, operation, rows, columns);
+  } else {
+    launch_leaving_rows<2, 512, kHasOne ? 4 : 1>(context, operation, rows, columns);
+  }
+  return true;
+}
+
+/// Wide rows of such an operation in shared memory, where they fit.
+template <class Operation>
+bool run_bulk(const CudaContext& context, const Operation& operation, int64_t rows,
+              int64_t columns) {
+  if (columns <= kFewElements * kWarpThreads || bulk_bytes<Operation>(columns) > kMostRowCacheBytes)
+    return false;
+  if (columns <= 2048) {
+    launch_bulk_rows<64, 16>(context, operation, rows, columns);
+  } else if (columns <= 8192) {
+    launch_bulk_rows<128, 8>(context, operation, rows, columns);
+  } else {
+    launch_bulk_rows<512, 3>(context, operation, rows, columns);
+  }
+  return true;
+}
+
+/// Plain rows of 16 bits.
 template <class T, SoftmaxKind kKind>
 bool run_plain_forward(const CudaContext& context, const T* x, T* y, int64_t rows, int64_t columns,
                        uintptr_t address_bits) {
   if (run_narrow(context, NarrowSoftmax<T, kKind>{{x}, y}, rows, columns, address_bits))
     return true;
-  const int pack = held_pack(columns, address_bits);
-  if (!holds_forward(columns, pack, kKind == SoftmaxKind::kLogSoftmax)) return false;
-  hold_forward(context, HeldSoftmax<T, kKind>(x, y), rows, columns, pack);
-  return true;
+  const WideSoftmax<T, kKind> wide{{x}, y};
+  if (run_leaving(context, wide, rows, columns, address_bits)) return true;
+  return share_words(x, y) && run_bulk(context, wide, rows, columns);
 }
 
 template <class T>
@@ -353,10 +375,10 @@ bool run_plain_backward(const CudaContext& context, const GradientInputs<T>& in,
                         int64_t rows, int64_t columns, uintptr_t address_bits) {
   const NarrowSoftmaxGradient<T, kKind> narrow{{in.dy, in.y}, dx, scale};
   if (run_narrow(context, narrow, rows, columns, address_bits)) return true;
-  const int pack = held_pack(columns, address_bits);
-  if (!holds_backward(columns, pack)) return false;
-  hold_rows(context, HeldSoftmaxGradient<T, kKind>(in.dy, in.y, dx, scale), rows, columns, pack);
-  return true;
+  const WideSoftmaxGradient<T, kKind> wide{{in.dy, in.y}, dx, scale};
+  if (run_leaving(context, wide, rows, columns, address_bits)) return true;
+  return share_words(in.dy, in.y) && share_words(in.dy, dx) &&
+         run_bulk(context, wide, rows, columns);
 }
 
 RowBroadcast broadcast_of(const View& operand, const View& x) {
