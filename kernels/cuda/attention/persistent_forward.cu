@@ -14,7 +14,7 @@
 // keys of the next item come while this one is still worked on.
 // In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
 // together, and the exponentials of the next scores need only the first. Random bits are drawn
-// between the exponentials, which leave issue slots, a tile ahead of the weights that they drop.
+// between the exponentials, which leave issue slots.
 // There is no running maximum: weights are exp2(score - maximum over the first 64 keys). A warp whose
 // weights have outgrown what sums and products hold, 2^64 in bf16, multiplies the tile once more,
 // alone, and moves the reference.
@@ -29,32 +29,33 @@
 //           Scores with a standard deviation of 33 are multiplied twice so often that it costs 28
 //           us; with 5 it costs nothing.
 // Measured  microseconds, median of 41 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
-//           2026-11-22; in brackets the kernel before, in the same run. With a probability other than
-//           0.1 some 5 more.
+//           2026-11-22; in brackets the kernel before these steps, in the same run. With a
+//           probability other than 0.1 some 5 more, by an earlier version.
 //             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563      99 (103)     128 (139)
-//             48 x 512                      114 (118)     148 (164)
-//             192 x 128                      59  (59)      78  (80)
+//             Wikipedia, 96, T = 24,563      99 (103)     126 (139)
+//             48 x 512                      113 (118)     144 (163)
+//             192 x 128                      59  (59)      78  (78)
 // Tried     at Wikipedia. Random bits drawn between the products: 2 more; beside them: 13. Random
 //           bits from a kernel of their own, read again here: 35 (of one Philox block each 32) and
-//           some 134. Bits of a tile drawn from its first FMA on, between which and the next a wide
-//           multiplication costs 20 clocks: 4 more. The first sums not added to zeros: no
+//           some 134. Bits drawn from the first FMA of a tile on, between which and the next a wide
+//           multiplication costs 20 clocks: 5 more; behind 8 exponentials instead of 16: 1 more, at
+//           512 tokens 3; a tile ahead of their use: 1 more. The first sums not added to zeros: no
 //           difference. Random bits from three idle warps by way of shared memory, one for each
 //           consumer, four draws side by side: 18 more than drawn here; a fourth of each tile's for
 //           each of four: 210 more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead
-//           of 24: no difference. Round keys made for each draw: 4 more. The 8 descriptors of a step
-//           made with 20 instructions fewer: no difference. A producer that sleeps between looks at
-//           its barriers: no difference. Products of a warpgroup started under a lock, so that those
-//           of two do not share the tensor cores: 4 more. A running maximum by FMNMX: 6 more with
-//           dropout, 5 without; by VIMNMX3 on differences from the reference: 4 and 9 more. Results
-//           written by ordinary stores: 2 more. First scores of the next walk started before the
-//           results of this one leave: no difference. Warps whose rows are all behind the sequence
-//           skip the softmax: 6 more without dropout, 14 with. 4 consumers of 112 registers, queries
-//           in shared memory, the sum over the values awaited before the next softmax: 4 more
-//           without dropout, 23 more with; of 120 registers with queries in them: ptxas serializes
-//           all products. Queries in shared memory and 3 consumers: 5 and 3 more. 3 consumers that
-//           leave the sum over the values running while the next scores start: the trap of
-//           wgmma.cuh, wrong scores.
+//           of 24: no difference. Round keys made for each draw: 4 more. Descriptors shuffled in
+//           each step: 4 more without dropout. A producer that sleeps between looks at its barriers:
+//           no difference. Products of a warpgroup started under a lock, so that those of two do not
+//           share the tensor cores: 4 more. A running maximum by FMNMX: 6 more with dropout, 5
+//           without; by VIMNMX3 on differences from the reference: 4 and 9 more. Results written by
+//           ordinary stores: 2 more. First scores of the next walk started before the results of
+//           this one leave: no difference. Warps whose rows are all behind the sequence skip the
+//           softmax: 6 more without dropout, 14 with. 4 consumers of 112 registers, queries in
+//           shared memory, the sum over the values awaited before the next softmax: 4 more without
+//           dropout, 23 more with; of 120 registers with queries in them: ptxas serializes all
+//           products. Queries in shared memory and 3 consumers: 5 and 3 more. 3 consumers that leave
+//           the sum over the values running while the next scores start: the trap of wgmma.cuh,
+//           wrong scores.
 
 #include <algorithm>
 
@@ -256,11 +257,9 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         if (tile == ragged) hide_tail(score, item.length - tile * kTileRows, lane);
       };
       float sums[2];
-      // Bits of the tile were drawn with the one before, so that nothing waits for them.
       const auto weigh = [&]() {
-        if constexpr (kDrops) draw.finish(kept, lane);
         queries.exponentiate(score, scale, sums, [&](float weight) {
-          if constexpr (kDrops) draw.next(weight);
+          if constexpr (kDrops) draw.draw(weight);
         });
         if constexpr (kDrops) draw.hold();
       };
@@ -281,14 +280,16 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
       };
 
       queries.start_scores(score, in_slot(keys_of_slots, place));
-      if constexpr (kDrops) draw.first();
       wgmma_wait<0>();
       hold_registers(score);
       hide(0);
       queries.refer(score, scale);
       weigh();
       queries.pack(probability, score);
-      if constexpr (kDrops) drop();
+      if constexpr (kDrops) {
+        draw.finish(kept, lane);
+        drop();
+      }
       queries.total[0] = sums[0];
       queries.total[1] = sums[1];
       uint64_t keys = in_slot(keys_of_slots, next);
@@ -311,13 +312,11 @@ __device__ __forceinline__ void consume(const Params& params, int group, int war
         const bool again = __any_sync(kFullWarp, !(sums[0] + sums[1] < kMostWeight<T>));
         if constexpr (kDrops) {
           // The sums are awaited behind the branch, or ptxas does so among the exponentials.
+          draw.finish(kept, lane);
           uint32_t pairs[kSteps][4];
           queries.pack(pairs, score);
 #pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            hold_registers(pairs[step]);
-            hold_registers(kept[step]);
-          }
+          for (int step = 0; step < kSteps; ++step) hold_registers(pairs[step]);
           if (again) {
             await_sums();
             weigh_again(tile);

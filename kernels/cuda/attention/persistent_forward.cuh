@@ -52,12 +52,10 @@ class MaskDraw {
     const int live = row < item.length ? (item.length + 31) / 32 - first_word : 0;
     end_ = index_ + static_cast<uint32_t>(max(live, 0));
   }
-  /// Draws for the first tile.
-  __device__ __forceinline__ void first() { word_ = drawn(index_); }
-  /// Draws for the next tile, behind `weight`: its sign, which is 0, goes into the counter. Between the
+  /// Draws for the tile, behind `weight`: its sign, which is 0, goes into the counter. Between the
   /// exponentials there is time, but before them the FMAs of their arguments want the pipe of the
   /// wide multiplications, and each takes 20 clocks there. hold() comes behind the exponentials.
-  __device__ __forceinline__ void next(float weight) {
+  __device__ __forceinline__ void draw(float weight) {
     constexpr uint32_t kSign = 0x80000000u;
     word_ = drawn(index_ | (__float_as_uint(weight) & kSign));
   }
@@ -96,9 +94,9 @@ class MaskDraw {
   const AttentionDropout& dropout_;
   uint32_t* words_;
   HeldPhilox philox_;
-  uint32_t index_ = 0;  // in words_, of the next tile
+  uint32_t index_ = 0;  // in words_, of the tile
   uint32_t end_ = 0;    // of the words that hold keys of the sequence
-  uint32_t word_ = 0;   // of the next tile, drawn
+  uint32_t word_ = 0;   // of the tile, once drawn
 };
 
 /// Scores of keys behind the sequence, of which the tile has `live`, become -infinity.
@@ -206,7 +204,7 @@ struct Queries {
   template <class Between>
   __device__ __forceinline__ void exponentiate(float (&score)[32], float scale, float (&sums)[2],
                                                const Between& between) const {
-    constexpr int kFirst = 8;
+    constexpr int kFirst = 16;
     sums[0] = total[0];
     sums[1] = total[1];
 #pragma unroll
