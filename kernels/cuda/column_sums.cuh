@@ -60,6 +60,42 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
   }
 }
 
+/// The same, of all quantities at once: `shared` is room for kTeams * kQuantities * columns that no
+/// other thread uses any more once all are here.
+template <class Shape, int kQuantities>
+__device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
+                                                 const float (&sums)[kQuantities][kOctet],
+                                                 float* partial, float* shared) {
+  if constexpr (Shape::kTeams == 1) {
+    store_block_sums(team, sums, partial);
+  } else {
+    constexpr int kColumns = Shape::kWarps * kOctetWarpColumns;
+    constexpr int kPacks = kQuantities * kColumns / 4;  // of a team
+    __syncthreads();
+    float* const own = shared + team.team * kQuantities * kColumns + team.thread * kOctet;
+#pragma unroll
+    for (int q = 0; q < kQuantities; ++q) {
+      store_octet(own + q * kColumns, rounded_octet<float>(sums[q]));
+    }
+    __syncthreads();
+    const float4* const from = reinterpret_cast<const float4*>(shared);
+    float4* const to =
+        reinterpret_cast<float4*>(partial) + static_cast<int64_t>(blockIdx.x) * kPacks;
+    for (int pack = static_cast<int>(threadIdx.x); pack < kPacks; pack += Shape::kMostThreads) {
+      float4 total = from[pack];
+#pragma unroll
+      for (int other = 1; other < Shape::kTeams; ++other) {
+        const float4 more = from[other * kPacks + pack];
+        total.x += more.x;
+        total.y += more.y;
+        total.z += more.z;
+        total.w += more.w;
+      }
+      to[pack] = total;
+    }
+  }
+}
+
 inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
 inline constexpr int kColumnSumLoads = 8;   // of a thread at once
 
@@ -73,7 +109,14 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
   const int quantity = static_cast<int>(blockIdx.y);
+  ColumnSumTarget<T> target = targets.of[0];
+#pragma unroll
+  for (int q = 1; q < kQuantities; ++q) {
+    if (q == quantity) target = targets.of[q];
+  }
+  const bool is_wanted = warp == 0 && column < columns && target.data != nullptr;
   wait_for_kernel_before();
+  const Compute<T> before = is_wanted && target.add ? to_compute(target.data[column]) : 0;
   Compute<T> sum = 0;
   if (column < columns) {
     for (int64_t first = warp; first < blocks; first += kColumnSumLoads * kColumnSumLanes) {
@@ -89,17 +132,10 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
   }
   shared[warp][lane] = sum;
   __syncthreads();
-  if (warp != 0 || column >= columns) return;
+  if (!is_wanted) return;
 #pragma unroll
   for (int other = 1; other < kColumnSumLanes; ++other) sum += shared[other][lane];
-  ColumnSumTarget<T> target = targets.of[0];
-#pragma unroll
-  for (int q = 1; q < kQuantities; ++q) {
-    if (q == quantity) target = targets.of[q];
-  }
-  if (target.data == nullptr) return;
-  if (target.add) sum += to_compute(target.data[column]);
-  target.data[column] = from_compute<T>(sum);
+  target.data[column] = from_compute<T>(sum + before);
 }
 
 /// targets (+)= sums over `blocks` of partial [blocks, kQuantities, columns]; without blocks,

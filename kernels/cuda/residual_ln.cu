@@ -9,17 +9,20 @@
 // backward with the kernel that finishes the column sums. A plain copy of as many bytes takes 51.7
 // us, one of two tensors side by side by blocks that leave 52.7 to 55.4.
 //   p      forward us   before   backward us   before
-//   0.1    55.5         60.4     60.2          62.6
+//   0.1    55.5         60.4     59.6          62.6
 //   0      54.1
 // Forward, blocks that stay do not come below 59: a row a warp in bulk copies 59.3, written in
 // bulk too 60.0, rows of a block next to each other 61.5. Blocks that leave: a row a warp 56.3,
 // 256 threads 56.9, two batches behind each other 57.2, read past the caches 58.4, two teams that
 // wait at barriers of their own 61.7 (each block takes 16 barriers then).
-// Backward, batches dealt to the blocks instead of to their teams: 1; the blocks still end between
-// 46.7 and 51.2 us. The finishing kernel: 2.3, and as much where all blocks meet at a counter
-// instead. Also tried: 384 threads 61.5, 256 of them 67.8, batches of one row 67.9, of four 65.7;
-// a row a warp, bulk copies 61.2, written in bulk too 62.3; two warps a row 60.0 to 63; what was
-// read first to leave the L2 cache 65.3.
+// Backward, batches dealt to the blocks instead of to their teams: 1; four batches on their way
+// instead of three, and all sums of a block at once: 0.9. The blocks still end between 46.7 and
+// 51.2 us, the finishing kernel takes 2.3, and as much where all blocks meet at a counter instead.
+// Also tried: 384 threads 61.5, 256 of them 67.8, 640 and 768 61.5 to 64; five batches on their
+// way 61.3; batches of one row 67.9, of four 65.7; a row a warp, bulk copies 61.2, written in bulk
+// too 62.3; two warps a row 60.0 to 63; what was read first to leave the L2 cache 65.3. In a step,
+// rows from the last one on, which the product before may have left in the L2 cache: no
+// difference, forward neither.
 
 #include <algorithm>
 
@@ -43,7 +46,9 @@ constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 
 // fewer partial sums behind, and fewer rows on their way at once.
 constexpr int kBackwardThreads = 512;
 constexpr int kBackwardRows = 2;
-constexpr int kBackwardStages = 3;  // batches of rows on their way or at work
+/// Batches of rows on their way or at work; more of f32 shared memory does not hold.
+template <class T>
+constexpr int kBackwardStages = sizeof(T) == 2 ? 4 : 3;
 
 template <class T>
 struct ForwardPointers {
@@ -148,7 +153,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   RowTeam<Shape> team(columns);
   team.deal_to_blocks();
   const T* const streams[2] = {p.dy, p.sum};
-  OctetRing<Shape, 2, kBackwardStages> ring(slots, team, rows, streams);
+  OctetRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   Octet<T> gamma{};
@@ -194,7 +199,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     ring.advance();
   }
   begin_next_kernel();
-  store_block_sums(team, sums, p.partial);
+  // Over the rows, of which no more are on their way.
+  store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
 }
 
 }  // namespace
@@ -251,7 +257,7 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
             .dresidual = aligned_elements<T>(args.dresidual),
             .dx = aligned_elements<T>(args.dx),
             .partial = partial};
-        const int bytes = ring_bytes<Shape, 2, kBackwardStages>(columns);
+        const int bytes = ring_bytes<Shape, 2, kBackwardStages<T>>(columns);
         allow_shared_bytes(residual_ln_bwd_kernel<Shape>, bytes);
         launch_dependent(context.stream, residual_ln_bwd_kernel<Shape>,
                          {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, pointers,
