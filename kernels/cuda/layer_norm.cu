@@ -6,7 +6,7 @@
 //
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
 //   norm_chunk_forward.cuh     forward of those up to 1,088 that begin between 16-byte words
-//   norm_wide_forward.cuh      forward of those wider than 10,240 that do
+//   norm_wide_forward.cuh      forward of those wider than 8,192 that do
 //   held_rows.cuh    other 16-bit rows forward, and backward those of more than 256 columns that
 //                    begin between 16-byte words
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of

@@ -100,10 +100,12 @@ __global__ void __launch_bounds__(kNormChunkThreads, kWords > 9 ? 8 : 14)
   for (int turn = 0; turn < block_rows; turn += kGroups) {
     const int row = turn + group;
     const bool is_there = row < here;
+    if (kLanes == kWarpThreads && !is_there) break;  // the whole warp
     uint32_t* const own = reinterpret_cast<uint32_t*>(chunk) + (row * columns - shift) / 2 + lane;
     Pair x[kWords];
 #pragma unroll
-    for (int k = 0; k < kWords; ++k) x[k].word[0] = is_there && has(k) ? own[k * kLanes] : 0;
+    for (int k = 0; k < kWords; ++k)
+      x[k].word[0] = (kLanes == kWarpThreads || is_there) && has(k) ? own[k * kLanes] : 0;
     // Around the low half of the row's second word; what is not the row's is made to equal it.
     Pair pivots;
     pivots.word[0] = __shfl_sync(kFullWarp, x[0].word[0] & 0xffffu, 1, kLanes) * 0x10001u;
@@ -198,7 +200,8 @@ void launch_norm_chunk_forward(const CudaContext& context, const PlainNorm<T>& p
   if (words <= 40) return launch_norm_chunks<8, 5, 20>(context, p, rows, columns);
   if (words <= 80) return launch_norm_chunks<16, 5, 40>(context, p, rows, columns);
   if (words <= 160) return launch_norm_chunks<32, 5, 80>(context, p, rows, columns);
-  if (words <= 288) return launch_norm_chunks<32, 9, 160>(context, p, rows, columns);
+  if (words <= 256) return launch_norm_chunks<32, 9, 160>(context, p, rows, columns);
+  if (words <= 288) return launch_norm_chunks<32, 9, 256>(context, p, rows, columns);
   launch_norm_chunks<32, 17, 288>(context, p, rows, columns);
 }
 

@@ -26,7 +26,7 @@ inline constexpr int kWideForwardStages = 3;
 
 constexpr bool is_wide_norm(int64_t columns) {
   // With the elements beside the first and the last.
-  return columns > 10'240 &&
+  return columns > 8'192 &&
          columns <= int64_t{kWideForwardThreads} * kWideForwardPacks * kOctet - (kOctet - 1);
 }
 
