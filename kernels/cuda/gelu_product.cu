@@ -1,8 +1,8 @@
 // z = x w^T + bias and y = gelu(z) in one kernel: [T, K] x [N, K] -> twice [T, N].
 //
 // A thread block stays on one multiprocessor and on 256 columns of the result, and takes tiles of
-// 128 rows from top to bottom. Blocks of a cluster have the same columns; each copies a half of the
-// weights of a stage to both.
+// 128 rows from top to bottom. Blocks of a cluster, two or one, have the same columns; each copies
+// its part of the weights of a stage to all.
 //
 //     warpgroup 0                     shared memory                 2 consuming warpgroups
 //     one thread copies the           4 stages of 64 inner          each has 64 of the 128 rows
@@ -16,16 +16,16 @@
 //
 // Stores    go from registers to memory, past shared memory, which has nothing left to give: of its
 //           128 bytes a clock the products read 80, and copies of operands write 48. For that,
-//           neighbouring columns have to meet in one thread. Of each n-block of 8 columns lane c of a
-//           quad has 2 c and 2 c + 1 (wgmma.cuh), so the weights' rows lie in shared memory in
+//           neighbouring columns have to meet in one thread. Of each n-block of 8 columns lane c of
+//           a quad has 2 c and 2 c + 1 (wgmma.cuh), so the weights' rows lie in shared memory in
 //           another order: row 2 c + i of n-block 8 p + m is row 32 m + 8 c + 2 p + i. Then lane c
 //           has, out of n-blocks m, 8 + m, 16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7:
 //           16 bytes, and a quad 64 bytes of a row.
 //
 // Floor     T = 24,576, K = 1,024, N = 4,096: 206 GFLOP, 261 us at 790 TFLOP/s, and 461 MB, 108 us.
 // Measured  NVIDIA H200, bf16, that size, us, 2026-11-22; "loop": 350 launches behind 250, at the
-//           power limit, where repeated loops differ by up to 5 %; "chain": behind a copy and before
-//           the block's second product, 130 rounds
+//           power limit, where repeated loops differ by up to 5 %; "chain": behind a copy and
+//           before the block's second product, 130 rounds
 //                                          5 launches   loop         chain   in a training step
 //             cublasLt, product alone        264 to 285   308 to 333
 //             cublasLt, GELU_AUX_BIAS        355 to 371   404 to 415   408     384
@@ -33,28 +33,29 @@
 //             this kernel                    290          327 to 354   337     318 to 321
 //               without a cluster            290          339 to 358   336
 //               without its stores           298          300
-//           Loops of 150 to 1,200, cublasLt's best of 8 / this kernel / without a cluster:
-//             K = 1,024, N = 4,096                     K = 768, N = 3,072
-//             24,577   408 to 414 / 342 to 349 / 372   24,576   252 / 208 / 200 to 203
-//             16,384   270 to 280 / 224 / 228 to 231   16,384   176 to 182 / 141 / 139
-//              8,192   144 to 147 / 116 to 119 / 116    8,192   92 / 77 to 82 / 74 to 77
-//              4,096    75 to 77 / 62 / 60 to 63        4,096   47 / 43 / 35 to 36
-//              2,048    40 / 35 / 33                    2,048   24 / 22 / 21
-//              1,024    19 to 20 / 19 / 17              1,024   12 / 15 / 14
-//           Clusters lose multiprocessors where 256 columns get an odd number: 12 of 132 at N = 3,072.
+//           Loops of 150 to 1,200, cublasLt's best of 8 / in clusters / without:
+//             rows     K = 1,024, N = 4,096                    K = 768, N = 3,072
+//             24,576   397 to 411 / 320 to 354 / 332 to 349    252 / 208 to 217 / 191 to 203
+//             16,384   270 to 280 / 224 / 228 to 231           176 to 182 / 142 / 133 to 139
+//              8,192   144 to 147 / 114 to 119 / 115 to 118    92 / 77 to 84 / 70 to 82
+//              4,096   75 to 77 / 62 / 60 to 63                47 / 43 to 45 / 35 to 37
+//              2,048   40 / 33 to 35 / 33                      24 / 22 to 25 / 21 to 23
+//              1,024   19 to 20 / 17 to 19 / 17 to 19          12 / 15 / 14 to 15
+//           Clusters of two leave multiprocessors idle where 256 columns get an odd number of them:
+//           12 of 132 at N = 3,072. There blocks are alone.
 //           A tile takes 17,650 cycles; its products alone would take 16,384.
-//           In the loop the clock falls until the power is there: 1.3 to 1.5 GHz. What is stored costs
-//           25 us for each of z and y, about what a copy of as many bytes takes out of the power.
+//           In the loop the clock falls until the power is there: 1.3 to 1.5 GHz. What is stored
+//           costs 25 us for each of z and y, about what a copy of as many bytes takes out of it.
 // Tried     Three warps that finish what consumers leave in shared memory (z, 64 KiB, 3 stages; or
-//           32 KiB, taken into 88 registers of a lane at once, 4 stages), y and z stored by them: all
-//           350 to 360 in the loop, with or without a cluster, z by the copy engine or not, tanh of
-//           pairs of f16 or not, evict-first or not, the last tile by consumers or not. Seven such
+//           32 KiB, taken into 88 registers of a lane at once, 4 stages), y and z stored by them:
+//           all 350 to 360 in the loop, with or without a cluster, z by the copy engine or not, tanh
+//           of pairs of f16 or not, evict-first or not, the last tile by consumers or not. Seven such
 //           warps: 128 registers at launch are too few for a product of 256 columns.
-//           z and y by the copy engine, 64 columns at a time through 16 KiB of each consumer: 343 in
-//           the chain, 335 to 339 with z evict-first. Other cache hints of this kernel: within 1 %.
+//           z and y by the copy engine, 64 columns at a time through 16 KiB of each consumer: 343
+//           in the chain, 335 to 339 with z evict-first. Cache hints of this kernel: within 1 %.
 //           Clusters of 4 and 8: only 30 and 15 of them fit, the rest takes a second turn, 550.
 //           Rows from the end to the beginning, to meet in the L2 cache what the kernel before left
-//           there: nothing. Pieces stored sooner, two in each of 8 inner blocks: 359 instead of 341.
+//           there: nothing. Pieces stored sooner, two in each of 8 inner blocks: 359, not 341.
 
 #include "kernels/cuda/gelu_product.h"
 
@@ -85,10 +86,6 @@ constexpr int kThreads = 3 * kWarpgroupThreads;
 // A thread block has the registers of its launch, 3 x 168 for a thread of each warpgroup.
 constexpr int kConsumerRegisters = 240;
 constexpr int kProducerRegisters = 24;
-
-/// Thread blocks side by side, with the same columns and so the same weights.
-constexpr int kCluster = 2;
-constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
 
 /// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
 constexpr int kParts = 4;
@@ -134,10 +131,14 @@ struct Place {
   }
 };
 
+// kCluster: thread blocks side by side, with the same columns and so the same weights, 1 or 2.
+
 /// Copies the operands of all tiles. One thread.
+template <int kCluster>
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& x,
                                         const CUtensorMap& weight, Memory& shared) {
   constexpr int kOwnParts = kParts / kCluster;
+  constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
   const int first_part = cluster_rank() * kOwnParts;
   const int octet = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
   Place place;
@@ -208,7 +209,7 @@ __device__ __forceinline__ void keep(const float (&sum)[128], const float* bias,
 }
 
 /// The products of 64 rows of each tile, and what becomes of them. One warpgroup.
-template <class T>
+template <class T, int kCluster>
 __device__ __forceinline__ void multiply(const Params& params, int half, int warp, int lane,
                                          Memory& shared) {
   const auto release = [&](int stage) {
@@ -267,7 +268,7 @@ __device__ __forceinline__ void multiply(const Params& params, int half, int war
 }
 
 /// grid: row tiles side by side, in clusters; columns / 256.
-template <class T>
+template <class T, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     gelu_product_kernel(const __grid_constant__ CUtensorMap x,
                         const __grid_constant__ CUtensorMap weight,
@@ -295,10 +296,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (warp < kWarpgroupThreads / kWarpThreads) {
     give_registers<kProducerRegisters>();
-    if (warp == 0 && lane == 0) produce(params, x, weight, shared);
+    if (warp == 0 && lane == 0) produce<kCluster>(params, x, weight, shared);
   } else {
     take_registers<kConsumerRegisters>();
-    multiply<T>(params, warp / 4 - 1, warp % 4, lane, shared);
+    multiply<T, kCluster>(params, warp / 4 - 1, warp % 4, lane, shared);
   }
   __syncwarp();
   cluster_barrier();  // and find this block still there
@@ -308,33 +309,30 @@ __global__ void __launch_bounds__(kThreads, 1)
 int tiles_abreast(const CudaContext& context, int64_t columns) {
   const int chosen = context.options.gemm_multiprocessors;
   const int multiprocessors = chosen > 0 ? chosen : context.multiprocessors;
-  const int abreast = static_cast<int>(multiprocessors / (columns / kTileColumns));
-  return std::max(abreast / kCluster, 1) * kCluster;
+  return std::max(static_cast<int>(multiprocessors / (columns / kTileColumns)), 1);
 }
 
-template <class T>
+int row_tiles_of(int64_t rows) { return static_cast<int>((rows + kTileRows - 1) / kTileRows); }
+
+template <class T, int kCluster>
 void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap& weight,
-            const Params& params) {
+            int abreast, Params params) {
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
-  allow_shared_bytes(gelu_product_kernel<T>, kBytes);
+  allow_shared_bytes(gelu_product_kernel<T, kCluster>, kBytes);
+  params.row_tiles = (params.row_tiles + kCluster - 1) / kCluster * kCluster;
   cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config{};
-  const int abreast = std::min(tiles_abreast(context, params.columns), params.row_tiles);
-  config.gridDim =
-      dim3(static_cast<unsigned>(abreast), static_cast<unsigned>(params.columns / kTileColumns));
+  config.gridDim = dim3(static_cast<unsigned>(std::min(abreast, params.row_tiles)),
+                        static_cast<unsigned>(params.columns / kTileColumns));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = kBytes;
   config.stream = context.stream;
   config.attrs = attributes;
   config.numAttrs = 2;
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, gelu_product_kernel<T>, x, weight, params));
-}
-
-int row_tiles_of(int64_t rows) {
-  constexpr int64_t kRows = int64_t{kTileRows} * kCluster;
-  return static_cast<int>((rows + kRows - 1) / kRows) * kCluster;
+  const auto kernel = gelu_product_kernel<T, kCluster>;
+  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, params));
 }
 
 bool aligned(std::initializer_list<const void*> pointers) {
@@ -380,8 +378,16 @@ void run_gelu_product(CudaContext& context, const LinearFwd& args) {
                       .columns = outputs,
                       .inner_blocks = static_cast<int>(inputs / kInnerBlock),
                       .row_tiles = row_tiles_of(rows)};
-  dispatch_16bit(
-      dtype, [&](auto tag) { launch<typename decltype(tag)::Type>(context, x, weight, params); });
+  // Pairs of an odd number would leave multiprocessors without a tile.
+  const int abreast = tiles_abreast(context, outputs);
+  dispatch_16bit(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if (abreast % 2 == 0) {
+      launch<T, 2>(context, x, weight, abreast, params);
+    } else {
+      launch<T, 1>(context, x, weight, abreast, params);
+    }
+  });
 }
 
 }  // namespace bertha
