@@ -2,8 +2,7 @@
 //
 // A thread block stays on one multiprocessor and on 128 columns of the result, and takes tiles of
 // 256 rows from top to bottom. It computes them transposed, dx^T = w^T dy^T, so that a thread has
-// two columns of dx only, and their sums are two registers for all tiles. Blocks of a cluster have
-// the same rows; each copies a half of a stage's dy to both.
+// two columns of dx only, and their sums are two registers for all tiles.
 //
 //     warpgroup 0, a thread of each   shared memory                  2 consuming warpgroups
 //     warp 0     copies the operands    3 stages of 64 inner           each has 64 of the 128
@@ -25,7 +24,7 @@
 //                                       5 launches   loop         in a step      thousand clocks
 //             cublasLt, product alone     282          303 to 306
 //             cublasLt, DGELU             341          373 to 402   361, and 55 for the sums
-//             this kernel                 347          362 to 366   330 to 337     448 to 455
+//             this kernel, in pairs       347          362 to 366   330 to 337     448 to 455
 //               without gelu' and sums    323          337                         422
 //               and without its stores    315          315 to 333                  414
 //           Tensor cores alone need 393 thousand clocks; shared memory, which moves 128 bytes in
@@ -37,13 +36,17 @@
 //             16,384   264 / 253                16,384   168 / 160
 //              8,192   135 / 118                 8,192    88 / 90
 //              4,096    67 / 64
+//           The first table and the last were measured with clusters of two blocks that share dy.
+//           In a chain of a copy, this and a plain product, medians of 24: with a plain product 653,
+//           DGELU 724, this kernel 698; in clusters of two 707; z not evict-first 704, and 709 in
+//           clusters; gelu' in pairs of f16 as below 691 in clusters.
 // Tried     in the loop. z and dx of a tile in one piece of 32 KiB, where dx left behind the last
-//           products: 385 to 399 (540 thousand clocks). Without a cluster: as fast. gelu' in pairs
-//           of f16, with the tanh of f32: 352 to 369 with an error of 2e-3 instead of 5e-4; with the
-//           tanh of f16 too inexact. The consumers' products in strict turn: 368; a pair of slopes
-//           behind each 16 inner indices: 368 to 372. Sums by the tensor cores, one instruction for
-//           16: 408, since it waits for the wgmma that run. In the form of gelu_product.cu of that
-//           day, with three warps for gelu': 473 in a step.
+//           products: 385 to 399 (540 thousand clocks). gelu' in pairs of f16, with the tanh of f32:
+//           352 to 369 with an error of 2e-3 instead of 5e-4; with the tanh of f16 too inexact. The
+//           consumers' products in strict turn: 368; a pair of slopes behind each 16 inner indices:
+//           368 to 372. Sums by the tensor cores, one instruction for 16: 408, since it waits for
+//           the wgmma that run. In the form of gelu_product.cu of that day, with three warps for
+//           gelu': 473 in a step.
 
 #include "kernels/cuda/gelu_gradient.h"
 
@@ -55,7 +58,7 @@
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu_product.cuh"
 #include "kernels/cuda/shared_memory.cuh"
-#include "kernels/cuda/tensor_core/cluster.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 #include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 
@@ -89,10 +92,6 @@ constexpr int kThreads = 3 * kWarpgroupThreads;
 // A thread block has the registers of its launch, 3 x 168 for a thread of each warpgroup.
 constexpr int kConsumerRegisters = 240;
 constexpr int kHelperRegisters = 24;
-
-/// Thread blocks side by side, with the same rows and so the same dy.
-constexpr int kCluster = 2;
-constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
 
 struct alignas(1024) Memory {
   unsigned char dy[kStages][kDyBytes];
@@ -156,17 +155,13 @@ __device__ __forceinline__ void for_each_tile(const Params& params, const Work& 
 /// Copies the operands of all tiles. One thread.
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& dy,
                                         const CUtensorMap& weight, Memory& shared) {
-  constexpr int kPartRows = kTileRows / kCluster;  // of dy, this block's
-  constexpr int kPartBytes = kDyBytes / kCluster;
-  const int rank = cluster_rank();
   Place<kStages> stage;
   for_each_tile(params, [&](int tile) {
     for (int k = 0; k < params.inner_blocks; ++k) {
       const uint32_t full = at(shared.full[stage.index]);
       barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
       barrier_arrive_expecting(full, kDyBytes + kWeightBytes);
-      copy_box_to_cluster(at(shared.dy[stage.index][rank * kPartBytes]), dy, k * kInnerBlock,
-                          tile * kTileRows + rank * kPartRows, full, kAllRanks);
+      copy_box_async(at(shared.dy[stage.index]), dy, k * kInnerBlock, tile * kTileRows, full);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         copy_box_async(at(shared.weight[stage.index][half * (kWeightBytes / 2)]), weight,
@@ -188,8 +183,8 @@ __device__ __forceinline__ void bring_z(const Params& params, const CUtensorMap&
         const uint32_t full = at(shared.z_full[half][place.index]);
         barrier_wait(at(shared.z_empty[half][place.index]), place.parity ^ 1);
         barrier_arrive_expecting(full, kUnitBytes);
-        copy_box_async(at(shared.z[half][place.index]), z, first_column() + half * kHalfColumns,
-                       tile * kTileRows + unit * kUnitRows, full);
+        stream_box_async(at(shared.z[half][place.index]), z, first_column() + half * kHalfColumns,
+                         tile * kTileRows + unit * kUnitRows, full);
       }
       place.advance();
     }
@@ -233,7 +228,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(int of) const {
-    if (warp == 0 && lane < kCluster) barrier_arrive_at(at(shared.empty[of]), lane);
+    if (warp == 0 && lane == 0) barrier_arrive(at(shared.empty[of]));
   }
 
   /// dx of a piece into the sums and to where it is taken away.
@@ -336,7 +331,7 @@ struct Consumer {
   }
 };
 
-/// grid: columns / 128, in clusters; row tiles side by side.
+/// grid: columns / 128; row tiles side by side.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     gelu_gradient_kernel(const __grid_constant__ CUtensorMap dy,
@@ -352,7 +347,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
     for (int i = 0; i < kStages; ++i) {
       barrier_init(at(shared.full[i]), 1);
-      barrier_init(at(shared.empty[i]), 2 * kCluster);
+      barrier_init(at(shared.empty[i]), 2);
     }
     for (int half = 0; half < 2; ++half) {
       for (int i = 0; i < kZUnits; ++i) {
@@ -369,7 +364,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_for_kernel_before();
   begin_next_kernel();
   __syncthreads();
-  cluster_barrier();  // a neighbour's copies and arrivals find the barriers made
 
   if (warp < 4) {
     give_registers<kHelperRegisters>();
@@ -386,8 +380,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     take_registers<kConsumerRegisters>();
     Consumer<T>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
   }
-  __syncwarp();
-  cluster_barrier();  // and find this block still there
 }
 
 /// Row tiles that work side by side.
@@ -414,24 +406,22 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(gelu_gradient_kernel<T>, kBytes);
-  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchAttribute dependent = dependent_attribute();
   cudaLaunchConfig_t config{};
   config.gridDim =
       dim3(static_cast<unsigned>(columns / kTileColumns), static_cast<unsigned>(abreast));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = kBytes;
   config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
+  config.attrs = &dependent;
+  config.numAttrs = 1;
   const DType dtype = args.dy.dtype;
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(
-      &config, gelu_gradient_kernel<T>,
-      matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows / kCluster),
-      matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
-      matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
-      matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params));
+  BERTHA_CUDA_CHECK(
+      cudaLaunchKernelEx(&config, gelu_gradient_kernel<T>,
+                         matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
+                         matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
+                         matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
+                         matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params));
   if (!args.dbias_below.has_data()) return;
   const ColumnSumTarget<T> target{elements<T>(args.dbias_below),
                                   args.accumulate_dbias == Accumulate::kYes};
@@ -458,9 +448,7 @@ bool gelu_gradient_serves(const CudaContext& context, const LinearBwdData& args)
   const int64_t columns = args.weight.extent(1);
   if (choice == Choice::kLibrary || args.dy.dtype == DType::kF32) return false;
   if (args.activation != Activation::kGelu) return false;
-  if (columns % (kCluster * kTileColumns) != 0 || args.dy.extent(1) % kInnerBlock != 0) {
-    return false;
-  }
+  if (columns % kTileColumns != 0 || args.dy.extent(1) % kInnerBlock != 0) return false;
   if (!aligned({args.dy.data, args.weight.data, args.dx.data, args.saved.data})) return false;
   return choice == Choice::kOwn ||
          (args.dbias_below.has_data() &&

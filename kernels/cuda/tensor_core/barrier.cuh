@@ -81,6 +81,17 @@ __device__ __forceinline__ void copy_box_async(uint32_t to, const CUtensorMap& m
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
+/// The same for what is not used again soon: it leaves the L2 cache first.
+__device__ __forceinline__ void stream_box_async(uint32_t to, const CUtensorMap& map, int column,
+                                                 int row, uint32_t barrier) {
+  uint64_t evict_first;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(evict_first));
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(evict_first)
+      : "memory");
+}
 /// The other way round: starts copying `from` to the box of `map` at (column, row). One thread, after
 /// fence_proxy_async() in those that wrote `from` and a barrier.
 __device__ __forceinline__ void store_box_async(const CUtensorMap& map, int column, int row,
