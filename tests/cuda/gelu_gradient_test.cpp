@@ -5,7 +5,7 @@ namespace {
 
 // By default it takes larger products only. Ragged and whole tiles of 256 rows and 128 columns; few
 // multiprocessors give each several tiles in turn.
-constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 256, 320},
+constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 384, 320},
                                      {255, 256, 128},  {256, 512, 64}, {257, 768, 192},
                                      {511, 256, 1024}, {2500, 256, 64}};
 
