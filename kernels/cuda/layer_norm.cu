@@ -238,8 +238,8 @@ bool holds_forward(int64_t columns, int pack) {
 }
 constexpr int64_t kMostHeldPairs = 512 * 16;
 bool holds_backward(int64_t columns, int pack, uintptr_t bits) {
-  if (pack == 8) return columns >= 4096 && columns <= kMostStreamColumns;
-  if (pack == 2 && bits % 16 == 0) return columns > 256 && columns <= kMostStreamColumns;
+  if (pack == 8) return columns >= 4096 && columns <= kMostStreamColumns<8>;
+  if (pack == 2 && bits % 16 == 0) return columns > 256 && columns <= kMostStreamColumns<2>;
   return columns > 256 && columns <= (pack == 2 ? kMostHeldPairs : 512 * 20);
 }
 

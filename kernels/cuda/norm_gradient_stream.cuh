@@ -16,16 +16,23 @@ namespace bertha {
 // A row has two passes and a meeting of its warps between them. The warps do the first pass of the
 // next row before they wait for the meeting: nobody stands still for it, also where it goes through
 // the shared memory of other multiprocessors. A place of the ring is free when everybody has met
-// over the second row after its own.
+// over the second row after its own, or over its own where rows stay in registers.
 
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kStreamElements = 32;                                // of a thread
-inline constexpr int kMostStreamPart = kStreamThreads * kStreamElements;  // columns of a block
 inline constexpr int kMostStreamCluster = 8;
-inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+
+/// Of a thread, in packs of N. 30 is as many as four blocks need for the 30,522 words of BERT: all of
+/// their warps are nearly full.
+template <int N>
+inline constexpr int kStreamElements = N == kOctet ? 32 : 30;
+/// Columns of a block, and of a row.
+template <int N>
+inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<N>;
+template <int N>
+inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart<N>;
 
 /// Columns of a row's place in the ring, where it lies as far behind a line as in memory.
 template <int N>
@@ -57,7 +64,10 @@ template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     norm_gradient_stream_kernel(const __grid_constant__ HeldNormGradient<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
-  constexpr int kPacks = kStreamElements / N;
+  constexpr int kPacks = kStreamElements<N> / N;
+  // Rows that are read in many small packs stay in registers between their passes.
+  constexpr bool kHolds = N < kOctet;
+  constexpr int kHeldAfter = kHolds ? 0 : 2;  // rows that a place is read behind its meeting
   using Raw = RawPack<T, N>;
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ StreamMeeting meeting;
@@ -97,10 +107,11 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   } else {
     __syncthreads();
   }
-  const auto request = [&](int turn) {
+  // One lane of the last warp, which has the fewest columns.
+  const bool sends = lane == 0 && warp == warps - 1;
+  const auto request = [&](int turn, int stage) {
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
-    const int stage = turn % plan.stages;
     // Elements of the first word of 16 bytes that are not the part's are copied with it.
     const int others = shift_of(row) % kOctet;
     const int64_t from = row * columns + begin - others;
@@ -126,8 +137,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       copy_bytes_async(shared_address(to + k * slot), p.inputs[k] + from, bytes, full(stage));
     }
   };
-  if (thread == 0) {
-    for (int turn = 0; turn < plan.stages; ++turn) request(turn);
+  if (sends) {
+    for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
   }
 
   float gamma[kPacks][N];
@@ -144,30 +155,47 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   float dgamma[kPacks][N] = {};
   float dbeta[kPacks][N] = {};
   const float per_column = 1.0f / static_cast<float>(columns);
-  // work(k, dy, x) for the thread's packs, from its first column on in the ring. Where a warp has all
-  // of its columns nothing is asked between them.
-  const bool has_all = (warp + 1) * (kStreamElements * kWarpThreads) <= own_columns;
-  const auto for_packs = [&](int place, const auto& work) {
-    const auto pass = [&](int k) {
-      const T* const at = slots + (place + k * (kWarpThreads * N));
-      Raw raw[2];
-      raw[0].load(at);
-      raw[1].load(at + slot);
-      float dy[N];
-      float x[N];
-      raw[0].unpack(dy);
-      raw[1].unpack(x);
-      work(k, dy, x);
-    };
+  // work(k) for the thread's packs. Where a warp has all of its columns nothing is asked between them.
+  const bool has_all = (warp + 1) * (kStreamElements<N> * kWarpThreads) <= own_columns;
+  const auto for_own = [&](const auto& work) {
     if (has_all) {
 #pragma unroll
-      for (int k = 0; k < kPacks; ++k) pass(k);
+      for (int k = 0; k < kPacks; ++k) work(k);
     } else {
 #pragma unroll
       for (int k = 0; k < kPacks; ++k) {
-        if (has(k)) pass(k);
+        if (has(k)) work(k);
       }
     }
+  };
+  // Rows that stay in registers have zeros beyond their columns, and are passed over without questions.
+  const auto for_kept = [&](const auto& work) {
+    if constexpr (kHolds) {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) work(k);
+    } else {
+      for_own(work);
+    }
+  };
+  const auto load = [&](int place, int k, Raw(&raw)[2]) {
+    const T* const at = slots + (place + k * (kWarpThreads * N));
+    raw[0].load(at);
+    raw[1].load(at + slot);
+  };
+  constexpr int kHeld = kHolds ? kPacks : 1;
+  Raw held[kHeld][2] = {};
+  Raw held_before[kHeld][2] = {};
+  const auto unpack = [&](int k, const Raw(&row)[kHeld][2], int place, float(&dy)[N],
+                          float(&x)[N]) {
+    Raw raw[2];
+    if constexpr (kHolds) {
+      raw[0] = row[k][0];
+      raw[1] = row[k][1];
+    } else {
+      load(place, k, raw);
+    }
+    raw[0].unpack(dy);
+    raw[1].unpack(x);
   };
 
   const int turns = static_cast<int>((rows - team + teams - 1) / teams);
@@ -175,39 +203,55 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   auto before = next;
   int stage = 0;
   int place_before = 0;
+  int shift = shift_of(team);
+  const int shift_step = static_cast<int>(teams * columns % kCopyLineElements);
+  T* to = p.output + team * columns + begin + first_column;
+  const int64_t to_step = teams * columns;
+  int free_stage = 0;
   uint32_t parity = 0;
   for (int turn = 0; turn <= turns; ++turn) {
     const auto row = next;
-    const int place =
-        2 * stage * slot + first_column + shift_of(team + static_cast<int64_t>(turn) * teams);
+    const int place = 2 * stage * slot + first_column + shift;
+    shift = (shift + shift_step) % kCopyLineElements;
     if (turn < turns) {
       next = p.of_row(team + static_cast<int64_t>(turn + 1) * teams, rows);
       barrier_wait(full(stage), parity);
       float sums[2] = {};  // of g = dy * gamma, and of g * normalized
-      for_packs(place, [&](int k, const float(&dy)[N], const float(&x)[N]) {
+      if constexpr (kHolds) {
+#pragma unroll
+        for (int k = 0; k < kPacks; ++k) {
+          if (has(k)) load(place, k, held[k]);
+        }
+      }
+      for_kept([&](int k) {
+        float dy[N];
+        float x[N];
+        unpack(k, held, place, dy, x);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const float of_gamma = dy[i] * ((x[i] - row.mean) * row.rstd);
+          const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
           sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
           sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
-          dgamma[k][i] += of_gamma;
+          dgamma[k][i] = fmaf(of_gamma, row.rstd, dgamma[k][i]);
           dbeta[k][i] += dy[i];
         }
       });
+      sums[1] *= row.rstd;
       reduce_lanes(sums, kWarpThreads, Add());
       float2* const left = &meeting.parts[turn % StreamMeeting::kTurns][rank * warps + warp];
       if constexpr (kClusters) {
         // Not by arrivals that release: those wait for the stores of dx.
-        if (thread == 0) {
+        if (sends) {
           barrier_arrive_expecting(met(turn), warps * cluster * static_cast<int>(sizeof(float2)));
         }
         if (lane < cluster) {
           store_async(address_in_rank(shared_address(left), lane), make_float2(sums[0], sums[1]),
                       address_in_rank(met(turn), lane));
         }
-      } else if (lane == 0) {
-        *left = make_float2(sums[0], sums[1]);
-        barrier_arrive(met(turn));
+      } else {
+        if (lane == 0) *left = make_float2(sums[0], sums[1]);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(met(turn));
       }
       if (++stage == plan.stages) {
         stage = 0;
@@ -217,7 +261,10 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     if (turn > 0) {
       const int old = turn - 1;
       barrier_wait(met(old), static_cast<uint32_t>(old / StreamMeeting::kTurns) & 1);
-      if (thread == 0 && old >= 2) request(old - 2 + plan.stages);
+      if (old >= kHeldAfter) {
+        if (sends) request(old - kHeldAfter + plan.stages, free_stage);
+        if (++free_stage == plan.stages) free_stage = 0;
+      }
       float sums[2] = {};
       for (int other = lane; other < cluster * warps; other += kWarpThreads) {
         const float2 part = meeting.parts[old % StreamMeeting::kTurns][other];
@@ -226,30 +273,39 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       }
       reduce_lanes(sums, kWarpThreads, Add());
       // dx = rstd * (g - mean(g) - normalized * mean(g * normalized))
-      const float constant = -before.rstd * sums[0] * per_column;
       const float slope = -before.rstd * before.rstd * sums[1] * per_column;
-      T* const to = p.output + (team + static_cast<int64_t>(old) * teams) * columns + begin;
-      for_packs(place_before, [&](int k, const float(&dy)[N], const float(&x)[N]) {
+      const float constant = -fmaf(before.mean, slope, before.rstd * sums[0] * per_column);
+      for_kept([&](int k) {
+        float dy[N];
+        float x[N];
+        unpack(k, held_before, place_before, dy, x);
         float gradient[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          gradient[i] =
-              fmaf(x[i] - before.mean, slope, fmaf(dy[i] * gamma[k][i], before.rstd, constant));
+          gradient[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
         Raw rounded;
         rounded.pack(gradient);
-        rounded.store(to + first_column + k * (kWarpThreads * N));
+        if (!kHolds || has(k)) rounded.store(to + k * (kWarpThreads * N));
       });
+      to += to_step;
+    }
+    if constexpr (kHolds) {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+        held_before[k][0] = held[k][0];
+        held_before[k][1] = held[k][1];
+      }
     }
     before = row;
     place_before = place;
   }
 
-  float* const to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
+  float* const sums_to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     if (!has(k)) continue;
-    float* const own = to + first_column + k * (kWarpThreads * N);
+    float* const own = sums_to + first_column + k * (kWarpThreads * N);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       own[i] = dgamma[k][i];
@@ -262,7 +318,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 template <int N, bool kClusters, class T, class TakePartial>
 void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t rows,
                    int64_t columns, int cluster, const TakePartial& take_partial) {
-  constexpr int kWarpColumns = kStreamElements * kWarpThreads;
+  constexpr int kWarpColumns = kStreamElements<N> * kWarpThreads;
   const auto kernel = &norm_gradient_stream_kernel<T, N, kClusters>;
   const int64_t octets = (columns + kOctet - 1) / kOctet;
   StreamPlan plan{.cluster = cluster,
@@ -307,13 +363,13 @@ void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, norm, rows, columns, plan));
 }
 
-/// Rows at 16-byte words of at most kMostStreamColumns; of whole octets where N is 8, else of an even
+/// Rows at 16-byte words of at most kMostStreamColumns<N>; of whole octets where N is 8, else of an even
 /// number. There is at least one. take_partial(groups) makes room for as many partial sums.
 template <int N, class T, class TakePartial>
 void launch_norm_gradient_stream(const CudaContext& context, const HeldNormGradient<T>& norm,
                                  int64_t rows, int64_t columns, const TakePartial& take_partial) {
   int cluster = 1;
-  while (columns > int64_t{cluster} * kMostStreamPart) cluster *= 2;
+  while (columns > int64_t{cluster} * kMostStreamPart<N>) cluster *= 2;
   if (cluster == 1) {
     launch_stream<N, false>(context, norm, rows, columns, cluster, take_partial);
   } else {
