@@ -69,28 +69,30 @@ __global__ void __launch_bounds__(kNormChunkThreads, kWords > 9 ? 8 : 14)
   };
   Pair gamma[kWords];
   Pair beta[kWords];
-  // Where a word is half a neighbour's, anything.
-  const auto parameters = [&](const T* from, float otherwise, int k) {
-    const float values[2] = {otherwise, otherwise};
-    Pair pair;
-    pair.pack(values);
-    if (from == nullptr) return pair;
-    int low = column(k);
-    int high = low + 1;
-    if (k == 0 && low < 0) low = 0;
-    if (k >= kSure) {
-      low = min(low, columns - 1);
-      high = min(high, columns - 1);
+  // Where a word is half a neighbour's, anything. Whether there are parameters is asked once: within
+  // a branch for each, their loads would be waited for one after the other.
+  const auto get_parameters = [&](const T* from, float otherwise, Pair(&to)[kWords]) {
+    if (from == nullptr) {
+      const float values[2] = {otherwise, otherwise};
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) to[k].pack(values);
+      return;
     }
     const auto* const bits = reinterpret_cast<const uint16_t*>(from);
-    pair.word[0] = bits[low] | static_cast<uint32_t>(bits[high]) << 16;
-    return pair;
-  };
 #pragma unroll
-  for (int k = 0; k < kWords; ++k) {
-    gamma[k] = parameters(p.gamma, 1.0f, k);
-    beta[k] = parameters(p.beta, 0.0f, k);
-  }
+    for (int k = 0; k < kWords; ++k) {
+      int low = column(k);
+      int high = low + 1;
+      if (k == 0) low = max(low, 0);
+      if (k >= kSure) {
+        low = min(low, columns - 1);
+        high = min(high, columns - 1);
+      }
+      to[k].word[0] = bits[low] | static_cast<uint32_t>(bits[high]) << 16;
+    }
+  };
+  get_parameters(p.gamma, 1.0f, gamma);
+  get_parameters(p.beta, 0.0f, beta);
   const float per_column = 1.0f / static_cast<float>(columns);
   __syncthreads();
   barrier_wait(shared_address(&full), 0);
