@@ -7,8 +7,9 @@
 
 Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a
 result of Bertha's was wrong or when a bar is missed (--report: only when a result was wrong).
-Measuring needs torch and takes about two minutes, of which --compile-seconds go to torch.compile
-at a few widths; judging and drawing are standard library only.
+Measuring needs torch and takes about two minutes, of which --compile-seconds go to torch.compile,
+for as many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
+Judging and drawing are standard library only.
 
 Bars
   every width       not slower than PyTorch, eager or compiled; 2 % is what two runs differ by
