@@ -16,6 +16,7 @@
 //
 // Measured: kernels/measured/rows.md.
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/batch_norm_sums.cuh"
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
@@ -107,12 +106,6 @@ void dispatch_octet_channels(const ChannelExtents& extents, bool table_aligned, 
   }
   if (extents.inner >= kOctet) return work(std::integral_constant<Kind, Kind::kTwo>{});
   work(std::integral_constant<Kind, Kind::kAny>{});
-}
-
-inline bool is_aligned(std::initializer_list<const void*> pointers) {
-  uintptr_t bits = 0;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<uintptr_t>(pointer);
-  return bits % 16 == 0;
 }
 
 /// The lanes [low, high) of an octet; those of the tensor's last octet, of a plane's first and last

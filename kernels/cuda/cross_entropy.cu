@@ -13,6 +13,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/operations.h"
@@ -231,8 +232,7 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
       static_cast<RowResult*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(RowResult))));
   const int64_t columns = args.logits.extent(1);
   BERTHA_CHECK(columns < (int64_t{1} << 30), "rows of ", columns, " logits, want less than 2^30");
-  const bool aligned =
-      columns % kOctet == 0 && reinterpret_cast<uintptr_t>(args.logits.data) % 16 == 0;
+  const bool aligned = columns % kOctet == 0 && is_aligned({args.logits.data});
   const bool fits = columns * size_bytes(args.logits.dtype) <= kMostCacheBytes;
   dispatch_io(args.logits.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -51,14 +51,15 @@
 #include "kernels/cuda/gelu_gradient.h"
 
 #include <algorithm>
-#include <initializer_list>
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu_product.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/ring.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 #include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 
@@ -118,19 +119,6 @@ __device__ __forceinline__ uint32_t at(const T& in_shared) {
   return shared_address(&in_shared);
 }
 
-/// A place in a ring, and the phase of its barriers.
-template <int kPlaces>
-struct Place {
-  int index = 0;
-  uint32_t parity = 0;  // of "full" in this round; "empty" of the round before has the other
-
-  __device__ __forceinline__ void advance() {
-    if (++index < kPlaces) return;
-    index = 0;
-    parity ^= 1;
-  }
-};
-
 /// The ring of dx has as many uses in a tile as makes its place a matter of the unit alone.
 static_assert(kUnits == 2 * kDxUnits);
 __device__ __forceinline__ constexpr int dx_place(int unit) { return unit % kDxUnits; }
@@ -155,7 +143,7 @@ __device__ __forceinline__ void for_each_tile(const Params& params, const Work& 
 /// Copies the operands of all tiles. One thread.
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& dy,
                                         const CUtensorMap& weight, Memory& shared) {
-  Place<kStages> stage;
+  RingPlace<kStages> stage;
   for_each_tile(params, [&](int tile) {
     for (int k = 0; k < params.inner_blocks; ++k) {
       const uint32_t full = at(shared.full[stage.index]);
@@ -175,7 +163,7 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
 /// Brings z for both halves. One thread.
 __device__ __forceinline__ void bring_z(const Params& params, const CUtensorMap& z,
                                         Memory& shared) {
-  Place<kZUnits> place;
+  RingPlace<kZUnits> place;
   for_each_tile(params, [&](int tile) {
     for (int unit = 0; unit < kUnits; ++unit) {
 #pragma unroll
@@ -215,8 +203,8 @@ struct Consumer {
   int warp;
   int lane;
 
-  Place<kStages> stage = {};
-  Place<kZUnits> z_place = {};
+  RingPlace<kStages> stage = {};
+  RingPlace<kZUnits> z_place = {};
   float total[2] = {};  // of columns lane / 4 and lane / 4 + 8 of the warp
 
   /// Of a piece this warp has 16 x 16 elements, four matrices; where this lane's row of them is.
@@ -428,12 +416,6 @@ void launch(CudaContext& context, const LinearBwdData& args) {
   finish_column_sums<T, 1>(context, partial, abreast, columns, {{target}});
 }
 
-bool aligned(std::initializer_list<const void*> pointers) {
-  uintptr_t bits = 0;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<uintptr_t>(pointer);
-  return bits % 16 == 0;
-}
-
 /// Rounds of tiles from which on the last one, in part empty, weighs little.
 constexpr int kLeastRounds = 4;
 
@@ -449,7 +431,7 @@ bool gelu_gradient_serves(const CudaContext& context, const LinearBwdData& args)
   if (choice == Choice::kLibrary || args.dy.dtype == DType::kF32) return false;
   if (args.activation != Activation::kGelu) return false;
   if (columns % kTileColumns != 0 || args.dy.extent(1) % kInnerBlock != 0) return false;
-  if (!aligned({args.dy.data, args.weight.data, args.dx.data, args.saved.data})) return false;
+  if (!is_aligned({args.dy.data, args.weight.data, args.dx.data, args.saved.data})) return false;
   return choice == Choice::kOwn ||
          (args.dbias_below.has_data() &&
           row_tiles_of(args.dy.extent(0)) >= kLeastRounds * tiles_abreast(context, columns));

@@ -60,13 +60,14 @@
 #include "kernels/cuda/gelu_product.h"
 
 #include <algorithm>
-#include <initializer_list>
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu_product.cuh"
 #include "kernels/cuda/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/cluster.cuh"
+#include "kernels/cuda/tensor_core/ring.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 #include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 
@@ -119,18 +120,6 @@ __device__ __forceinline__ uint32_t at(const T& in_shared) {
   return shared_address(&in_shared);
 }
 
-/// A stage of the ring, and the phase of its barriers.
-struct Place {
-  int stage = 0;
-  uint32_t parity = 0;  // of "full" in this round; "empty" of the round before has the other
-
-  __device__ __forceinline__ void advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
 // kCluster: thread blocks side by side, with the same columns and so the same weights, 1 or 2.
 
 /// Copies the operands of all tiles. One thread.
@@ -141,17 +130,17 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
   const int first_part = cluster_rank() * kOwnParts;
   const int octet = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
-  Place place;
+  RingPlace<kStages> place;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
     for (int k = 0; k < params.inner_blocks; ++k) {
-      const uint32_t full = at(shared.full[place.stage]);
-      barrier_wait(at(shared.empty[place.stage]), place.parity ^ 1);
+      const uint32_t full = at(shared.full[place.index]);
+      barrier_wait(at(shared.empty[place.index]), place.parity ^ 1);
       barrier_arrive_expecting(full, kXBytes + kWeightBytes);
-      copy_box_async(at(shared.x[place.stage]), x, k * kInnerBlock, tile * kTileRows, full);
+      copy_box_async(at(shared.x[place.index]), x, k * kInnerBlock, tile * kTileRows, full);
 #pragma unroll
       for (int part = first_part; part < first_part + kOwnParts; ++part) {
-        copy_pairs_to_cluster(at(shared.weight[place.stage][part * kPartBytes]), weight,
+        copy_pairs_to_cluster(at(shared.weight[place.index][part * kPartBytes]), weight,
                               k * kInnerBlock, 2 * part, octet, full, kAllRanks);
       }
       place.advance();
@@ -217,7 +206,7 @@ __device__ __forceinline__ void multiply(const Params& params, int half, int war
   };
   const int own_row = half * kHalfRows + warp * 16 + lane / 4;
   const int own_column = lane % 4 * kPieceColumns;
-  Place place;
+  RingPlace<kStages> place;
   float sum[128];
   Leaving<T> leaving{};
   leaving.columns = params.columns;
@@ -228,10 +217,10 @@ __device__ __forceinline__ void multiply(const Params& params, int half, int war
     const auto multiply_until = [&](int end) {
 #pragma unroll 1
       for (; k < end; ++k) {
-        barrier_wait(at(shared.full[place.stage]), place.parity);
-        const uint32_t rows = at(shared.x[place.stage][half * (kXBytes / 2)]);
+        barrier_wait(at(shared.full[place.index]), place.parity);
+        const uint32_t rows = at(shared.x[place.index][half * (kXBytes / 2)]);
         const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
-        const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[place.stage]), 0);
+        const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[place.index]), 0);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kInnerBlock / 16; ++step) {
@@ -241,7 +230,7 @@ __device__ __forceinline__ void multiply(const Params& params, int half, int war
         wgmma_commit();
         wgmma_wait<1>();
         if (k > 0) release(before);
-        before = place.stage;
+        before = place.index;
         place.advance();
       }
     };
@@ -335,12 +324,6 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, params));
 }
 
-bool aligned(std::initializer_list<const void*> pointers) {
-  uintptr_t bits = 0;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<uintptr_t>(pointer);
-  return bits % 16 == 0;
-}
-
 /// Rounds of tiles from which on this kernel was faster at all shapes above.
 constexpr int kLeastRounds = 2;
 
@@ -356,7 +339,7 @@ bool gelu_product_serves(const CudaContext& context, const LinearFwd& args) {
   if (choice == Choice::kLibrary || args.x.dtype == DType::kF32) return false;
   if (args.activation != Activation::kGelu || !args.bias.has_data()) return false;
   if (columns % kTileColumns != 0 || args.x.extent(1) % kInnerBlock != 0) return false;
-  if (!aligned({args.x.data, args.weight.data, args.y.data, args.pre_activation.data})) {
+  if (!is_aligned({args.x.data, args.weight.data, args.y.data, args.pre_activation.data})) {
     return false;
   }
   return choice == Choice::kOwn ||

@@ -16,8 +16,7 @@
 
 #include "kernels/cuda/linear_kernels.h"
 
-#include <initializer_list>
-
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/gelu.cuh"
@@ -166,12 +165,6 @@ __global__ void __launch_bounds__(kThreads)
   target[column] = from_float<T>(total);
 }
 
-bool aligned(std::initializer_list<const void*> pointers) {
-  uintptr_t bits = 0;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<uintptr_t>(pointer);
-  return bits % 16 == 0;
-}
-
 unsigned resident_blocks(const CudaContext& context, int64_t packs) {
   return blocks_for(packs, kThreads,
                     static_cast<int64_t>(context.multiprocessors) * kBlocksPerMultiprocessor);
@@ -232,7 +225,7 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
       T* from = elements<T>(z);
       T* to = elements<T>(y);
       const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
-      if (columns % kWide == 0 && aligned({from, to, added})) {
+      if (columns % kWide == 0 && is_aligned({from, to, added})) {
         const int64_t packs = z.elements() / kWide;
         bias_activation_kernel<T, kWide, kActivation>
             <<<resident_blocks(context, packs), kThreads, 0, context.stream>>>(from, added, to,
@@ -258,7 +251,7 @@ void multiply_by_slope(CudaContext& context, const ActivationBwd& args) {
       const T* saved = elements<T>(args.saved);
       T* dx = elements<T>(args.dx);
       const int64_t count = args.dy.elements();
-      const bool wide = count % kWide == 0 && aligned({dy, saved, dx});
+      const bool wide = count % kWide == 0 && is_aligned({dy, saved, dx});
       const int64_t packs = wide ? count / kWide : count;
       const unsigned blocks = resident_blocks(context, packs);
       if (wide) {
@@ -278,7 +271,7 @@ void sum_columns(CudaContext& context, const View& values, Accumulate accumulate
   dispatch_io(values.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int kWide = kPack16<T>;
-    if (values.extent(1) % kWide == 0 && aligned({values.data})) {
+    if (values.extent(1) % kWide == 0 && is_aligned({values.data})) {
       launch_column_sums<T, kWide>(context, values, accumulate, target);
     } else {
       launch_column_sums<T, 1>(context, values, accumulate, target);

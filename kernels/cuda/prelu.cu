@@ -8,6 +8,7 @@
 //
 // Measured: kernels/measured/rows.md.
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/channel_map.cuh"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/channel_tiles.cuh"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/dropout_bits.h"
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
@@ -87,16 +88,10 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   return sorted;
 }
 
-/// The tensor-core kernels copy 16 bytes at a time.
-template <class... Pointers>
-bool are_aligned(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15u) == 0;
-}
-
 /// The tensor copy reads at multiples of 16 bytes only, and a box begins with a head: at any other
 /// address the GPU stops with "illegal instruction". S / 8 is such a multiple for S by 128.
 bool has_aligned_heads(const View& mask) {
-  return are_aligned(mask.data) && mask.extent(2) % 16 == 0;
+  return is_aligned({mask.data}) && mask.extent(2) % 16 == 0;
 }
 
 int64_t live_tokens(std::span<const SequenceGroup> groups) {
@@ -173,8 +168,8 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                             .lse = elements<float>(args.lse),
                             .mask = static_cast<uint32_t*>(args.mask.data),
                             .scale = args.scale};
-  const bool is_aligned = are_aligned(params.qkv, params.out);
-  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, is_aligned);
+  const bool aligned = is_aligned({params.qkv, params.out});
+  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, aligned);
   if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) {
     params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
     return launch_persistent_forward({.stream = context.stream,
@@ -183,7 +178,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                                       .counter = context.arrivals.get()},
                                      params, live_tokens(args.groups));
   }
-  const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
+  const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionFwdParams& of_group) {
@@ -211,10 +206,10 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                             .mask = static_cast<const uint32_t*>(args.mask.data),
                             .dqkv = args.dqkv.data,
                             .scale = args.scale};
-  const bool is_aligned = are_aligned(params.dout, params.qkv, params.out, params.dqkv);
+  const bool aligned = is_aligned({params.dout, params.qkv, params.out, params.dqkv});
   const AttentionKernels kernels =
       kernels_for(context, args.qkv, args.max_seq_tokens,
-                  is_aligned && (params.dropout.random == nullptr || has_aligned_heads(args.mask)));
+                  aligned && (params.dropout.random == nullptr || has_aligned_heads(args.mask)));
   const int64_t live = live_tokens(args.groups);
   if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
     const int64_t seqs = args.cu_seqlens.extent(0) - 1;
@@ -235,7 +230,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
   params.delta =
       static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float))));
-  const bool mma = is_aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
+  const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
       context, args.groups, args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionBwdParams& of_group) {
