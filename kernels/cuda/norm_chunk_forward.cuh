@@ -16,6 +16,9 @@ namespace bertha {
 // piece by a bulk copy, and leave it as one. There a power of two of lanes has a row in words of 4
 // bytes, of which the first and the last may be half a neighbour's. The rows of a lane all begin at
 // the same half of a word, so that gamma and beta of its columns stay in registers.
+//
+// A word that two rows share is loaded whole by both, and stored in halves: what a row loads of its
+// neighbour's half, perhaps while the neighbour stores it, is not used. racecheck names these words.
 
 inline constexpr int kNormChunkThreads = 64;
 
