@@ -2,7 +2,7 @@
 """Registers, shared memory and spills of CUDA kernels, as the compiler reports them.
 
     python3 kernels/bench/kernel_resources.py                     # the kernels of attention
-    python3 kernels/bench/kernel_resources.py kernels/cuda/residual_ln.cu --only backward
+    python3 kernels/bench/kernel_resources.py kernels/cuda/rows/residual_ln.cu --only backward
     nvcc ... -Xptxas -v 2> report.txt; python3 kernels/bench/kernel_resources.py --report report.txt
 
 Compiles each file as the build does, for sm_90a, and prints one Markdown row per kernel:

@@ -13,12 +13,12 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/octet.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/pieces/alignment.h"
+#include "kernels/cuda/pieces/octet.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 namespace {

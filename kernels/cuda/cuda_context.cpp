@@ -1,7 +1,7 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/gemm_plans.h"
+#include "kernels/cuda/products/gemm_plans.h"
 
 namespace bertha {
 

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/pieces/pack.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {

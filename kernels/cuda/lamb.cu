@@ -12,10 +12,10 @@
 // LambPrepare takes 4 us, ClipLocal that much where nothing is clipped.
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/flat_range.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/pieces/flat_range.cuh"
+#include "kernels/cuda/pieces/pack.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {

@@ -2,10 +2,10 @@
 // parts in their order. Floor: 2 (f16, bf16) or 4 bytes per element; limited by memory.
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/flat_range.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/pieces/flat_range.cuh"
+#include "kernels/cuda/pieces/pack.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/pieces/pack.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 namespace {

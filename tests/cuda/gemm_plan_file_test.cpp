@@ -1,4 +1,4 @@
-#include "kernels/cuda/gemm_plan_file.h"
+#include "kernels/cuda/products/gemm_plan_file.h"
 
 #include <gtest/gtest.h>
 

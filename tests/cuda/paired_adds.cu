@@ -1,7 +1,7 @@
 #include "tests/cuda/paired_adds.h"
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/paired_atomic_add.cuh"
+#include "kernels/cuda/embedding/paired_atomic_add.cuh"
 
 namespace bertha::testing {
 namespace {

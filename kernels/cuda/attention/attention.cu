@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/attention/persistent.h"
-#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/pieces/alignment.h"
+#include "kernels/cuda/pieces/column_sums.cuh"
+#include "kernels/cuda/pieces/types.cuh"
+#include "kernels/cuda/products/linear_kernels.h"
 
 namespace bertha {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 

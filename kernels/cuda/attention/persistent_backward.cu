@@ -72,8 +72,8 @@
 #include "kernels/cuda/attention/persistent_backward_consumer.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/dependent_launch.cuh"
-#include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/pieces/dependent_launch.cuh"
+#include "kernels/cuda/pieces/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {

@@ -62,8 +62,8 @@
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/dependent_launch.cuh"
-#include "kernels/cuda/shared_memory.cuh"
+#include "kernels/cuda/pieces/dependent_launch.cuh"
+#include "kernels/cuda/pieces/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 

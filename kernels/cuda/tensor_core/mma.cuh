@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/pieces/types.cuh"
 
 namespace bertha {
 

@@ -1,0 +1,238 @@
+#pragma once
+
+#include "kernels/cuda/channels/channel_sums.cuh"
+
+namespace bertha {
+
+// What batch normalisation sums of each channel, and what follows from the sums; policies of
+// channel_sums.cuh, channel_tiles.cuh and channel_finish.cuh.
+//
+// Statistics take one pass: a thread sums differences to the first element that it sees of a
+// channel, in f32. That element is one of those it sums, so its distance to their mean is at most
+// the root of their squared deviations, and the sum of squares grows by a factor of at most 1 + the
+// elements of a thread (some hundred) over what a mean known beforehand would give, whatever the
+// values are. In tiles of columns the threads of a warp that share a channel sum differences to the
+// first element of all of them, which is the same for some hundred elements. (Where a thread begins
+// behind the end of a ragged plane, the plane's last element takes that place, for one thread per
+// plane.) Threads are merged in f64 around the channel's first element.
+
+/// Sums of x - r and of their squares, r being the channel's first element.
+template <class T>
+struct MomentSums {
+  using Sum = double;
+  static constexpr int kQuantities = 2;
+  static constexpr int kInFlight = 8 / static_cast<int>(sizeof(T));
+  template <int kLanes>
+  struct Operands {
+    LaneGroup<T, kLanes> x;
+  };
+
+  const T* x;
+  int64_t inner;
+
+  /// What a thread measures its differences from.
+  __device__ float constant(int64_t, int64_t at) const { return to_float(x[at]); }
+  template <int kLanes>
+  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
+    return {load_group<kLanes>(x + at, lanes, wide)};
+  }
+  template <int kLanes>
+  __device__ void add(const Operands<kLanes>& in, const float (&pivots)[kLanes], int64_t,
+                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      if (kLanes > 1 && !lanes.has(i)) continue;
+      const float difference = element(in.x, i) - pivots[i];
+      sums[0][i] += difference;
+      sums[1][i] = fmaf(difference, difference, sums[1][i]);
+    }
+  }
+  /// With d = pivot - r: sum (x - r) = sum + n d, sum (x - r)^2 = squares + 2 d sum + n d^2.
+  __device__ double total(int quantity, const float (&sums)[2], int64_t count, float pivot,
+                          int64_t channel) const {
+    const double moved = static_cast<double>(pivot) - static_cast<double>(first(channel));
+    const double sum = static_cast<double>(sums[0]);
+    const double all = static_cast<double>(count) * moved;
+    if (quantity == 0) return sum + all;
+    return static_cast<double>(sums[1]) + moved * (2.0 * sum + all);
+  }
+  __device__ float first(int64_t channel) const { return to_float(x[channel * inner]); }
+};
+
+/// f32 [kTables, stride] in scratch: what the second pass needs of each channel.
+struct NormTables {
+  float* data;
+  int64_t stride;  // channels, rounded up to a multiple of 16 bytes
+
+  __device__ const float* of(int table) const { return data + table * stride; }
+};
+
+struct NormParameters {
+  const float* gamma;
+  const float* beta;
+  float* running_mean;  // null: nobody wants them
+  float* running_var;
+  float* mean;
+  float* rstd;
+  float momentum;
+  float epsilon;
+};
+
+/// running + momentum * (batch - running).
+__device__ __forceinline__ float moved_running(float running, double batch, float momentum) {
+  const auto before = static_cast<double>(running);
+  return static_cast<float>(before + static_cast<double>(momentum) * (batch - before));
+}
+
+/// constants: mean, rstd * gamma, beta.
+__device__ __forceinline__ void finish_channel(const NormParameters& p, int64_t channel,
+                                               float gamma, float beta, double mean,
+                                               double variance, bool writes, float* constants) {
+  const auto rstd = static_cast<float>(rsqrt(variance + static_cast<double>(p.epsilon)));
+  constants[0] = static_cast<float>(mean);
+  constants[1] = rstd * gamma;
+  constants[2] = beta;
+  if (!writes) return;
+  p.mean[channel] = static_cast<float>(mean);
+  p.rstd[channel] = rstd;
+}
+
+template <class T>
+struct MomentFinish {
+  using Sum = double;
+  static constexpr int kQuantities = 2;
+  static constexpr int kTables = 3;
+  struct Inputs {
+    float first;
+    float gamma;
+    float beta;
+    float running_mean;
+    float running_var;
+  };
+
+  MomentSums<T> moments;
+  NormParameters parameters;
+  double per_element;        // 1 / M, M elements of a channel
+  double per_other_element;  // 1 / (M - 1), or 0 where M is 1
+
+  MomentFinish(const MomentSums<T>& sums, const NormParameters& values, double count)
+      : moments(sums),
+        parameters(values),
+        per_element(1.0 / count),
+        per_other_element(count > 1.0 ? 1.0 / (count - 1.0) : 0.0) {}
+
+  __device__ Inputs load(int64_t channel) const {
+    const NormParameters& p = parameters;
+    const bool runs = p.running_mean != nullptr;
+    return {moments.first(channel), p.gamma[channel], p.beta[channel],
+            runs ? p.running_mean[channel] : 0.0f, runs ? p.running_var[channel] : 0.0f};
+  }
+  __device__ void operator()(int64_t channel, const Inputs& in, const double (&sums)[2],
+                             bool writes, float* constants) const {
+    const NormParameters& p = parameters;
+    const double mean_difference = sums[0] * per_element;
+    const double mean = static_cast<double>(in.first) + mean_difference;
+    const double around_mean = sums[1] - sums[0] * mean_difference;
+    const double deviations = around_mean < 0.0 ? 0.0 : around_mean;  // NaN stays
+    finish_channel(p, channel, in.gamma, in.beta, mean, deviations * per_element, writes,
+                   constants);
+    if (!writes || p.running_mean == nullptr) return;
+    p.running_mean[channel] = moved_running(in.running_mean, mean, p.momentum);
+    if (per_other_element > 0.0) {
+      p.running_var[channel] =
+          moved_running(in.running_var, deviations * per_other_element, p.momentum);
+    }
+  }
+};
+
+/// dy where the bit is one, and zero elsewhere whatever dy is.
+template <class Group>
+__device__ __forceinline__ float selected(const Group& dy, uint32_t bits, int i) {
+  return (bits >> i & 1u) != 0 ? element(dy, i) : 0.0f;
+}
+
+/// Sums of g and of g * (x - mean).
+template <class T>
+struct GradientSums {
+  using Sum = float;
+  static constexpr int kQuantities = 2;
+  static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
+  template <int kLanes>
+  struct Operands {
+    LaneGroup<T, kLanes> dy;
+    LaneGroup<T, kLanes> x;
+    uint32_t bits;
+  };
+
+  const T* dy;
+  const T* x;
+  const uint8_t* mask;
+  const float* mean;
+
+  __device__ float constant(int64_t channel, int64_t) const { return mean[channel]; }
+  template <int kLanes>
+  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
+    return {load_group<kLanes>(dy + at, lanes, wide), load_group<kLanes>(x + at, lanes, wide),
+            group_bits<kLanes>(mask, at)};
+  }
+  template <int kLanes>
+  __device__ void add(const Operands<kLanes>& in, const float (&means)[kLanes], int64_t,
+                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      if (kLanes > 1 && !lanes.has(i)) continue;
+      const float g = selected(in.dy, in.bits, i);
+      sums[0][i] += g;
+      sums[1][i] = fmaf(g, element(in.x, i) - means[i], sums[1][i]);
+    }
+  }
+  __device__ float total(int quantity, const float (&sums)[2], int64_t, float, int64_t) const {
+    return sums[quantity];
+  }
+};
+
+struct NormGradients {
+  const float* gamma;
+  const float* mean;
+  const float* rstd;
+  float* dgamma;
+  float* dbeta;
+  bool add;
+};
+
+/// dx = scale * (g - mean_g - (x - mean) * pull). constants: scale = rstd * gamma, mean, mean_g =
+/// sum of g / M, pull = rstd^2 * sum of g (x - mean) / M.
+struct GradientFinish {
+  using Sum = float;
+  static constexpr int kQuantities = 2;
+  static constexpr int kTables = 4;
+  struct Inputs {
+    float gamma;
+    float mean;
+    float rstd;
+    float dgamma;
+    float dbeta;
+  };
+
+  NormGradients parameters;
+  double per_element;  // 1 / M, M elements of a channel
+
+  __device__ Inputs load(int64_t channel) const {
+    const NormGradients& p = parameters;
+    return {p.gamma[channel], p.mean[channel], p.rstd[channel], p.add ? p.dgamma[channel] : 0.0f,
+            p.add ? p.dbeta[channel] : 0.0f};
+  }
+  __device__ void operator()(int64_t channel, const Inputs& in, const float (&sums)[2], bool writes,
+                             float* constants) const {
+    const float sum_gn = sums[1] * in.rstd;
+    constants[0] = in.rstd * in.gamma;
+    constants[1] = in.mean;
+    constants[2] = static_cast<float>(static_cast<double>(sums[0]) * per_element);
+    constants[3] = static_cast<float>(static_cast<double>(sum_gn) * per_element) * in.rstd;
+    if (!writes) return;
+    parameters.dgamma[channel] = in.dgamma + sum_gn;
+    parameters.dbeta[channel] = in.dbeta + sums[0];
+  }
+};
+
+}  // namespace bertha

@@ -1,0 +1,355 @@
+// Embedding: gather of three tables + LayerNorm + dropout, and its gradients.
+//
+// Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy), 6,884
+// distinct words: forward writes the sum, y and the mask, 2.06 U, and reads the distinct word rows,
+// 0.28 U. Backward reads dy and the sum and writes their gradient, 3.06 U; the word and the
+// position table each read it once more, 2 U, and the word rows are read and written, 0.56 U. The
+// segment table's two rows are column sums of the same pass as those of gamma and beta.
+//
+// Measured on an H200, CUDA 13.0, 2026-11-21, p = 0.1, 12 % of the tokens [MASK], the rest by
+// Zipf's law; rotating buffers, median:
+//                            us      floor us   of floor
+//   forward                   48.3   27.6       57 %
+//   backward, sorted         112.7   66.3       59 %   of it words 35.2, positions 27.0
+//   backward, atomic adds    275.8   47.1       17 %
+// Forward is limited by instructions (the schedulers issue in 71 % of all cycles). Atomic adds wait
+// for each other at the rows of frequent words.
+
+#include "kernels/cuda/embedding/embedding_tables.h"
+#include "kernels/cuda/embedding/paired_atomic_add.cuh"
+#include "kernels/cuda/operations.h"
+#include "kernels/cuda/pieces/column_sums.cuh"
+#include "kernels/cuda/rows/row_norm.cuh"
+
+namespace bertha {
+namespace {
+
+// Threads of a block, blocks of one multiprocessor and their batches of rows, as in residual_ln.cu.
+constexpr int kThreads = 256;
+constexpr int kRowsOfBatch = 4;
+constexpr int kForwardBlocks = 2;
+constexpr int kBackwardBlocks = 2;
+constexpr int kForwardStages = 2;
+constexpr int kBackwardStages = 3;
+
+// Segment tables of one or two rows (sentences A and B) are column sums of the main pass.
+constexpr int kSummedSegments = 2;
+
+struct TokenIds {
+  const int32_t* word;
+  const int32_t* position;
+  const int32_t* segment;
+};
+
+template <class T>
+struct ForwardPointers {
+  TokenIds ids;
+  const T* word_table;
+  const T* position_table;
+  const T* segment_table;
+  const T* gamma;
+  const T* beta;
+  T* sum;
+  T* y;
+  float* mean;
+  float* rstd;
+  uint8_t* mask;
+};
+
+/// The ids of a batch, one per lane: words, then positions, then segments.
+template <class Shape>
+__device__ __forceinline__ int32_t load_ids(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+                                            const TokenIds& ids) {
+  constexpr int kRows = Shape::kRows;
+  static_assert(3 * kRows <= kWarpThreads);
+  const int64_t row = first + team.lane % kRows;
+  if (team.lane >= 3 * kRows || row >= rows) return 0;
+  const int table = team.lane / kRows;
+  return (table == 0 ? ids.word : table == 1 ? ids.position : ids.segment)[row];
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardBlocks : 1)
+    embedding_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
+                         DeviceDropout dropout, float epsilon) {
+  using T = typename Shape::Element;
+  constexpr int kRows = Shape::kRows;
+  extern __shared__ uint4 slots[];
+  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
+  const RowTeam<Shape> team(columns);
+  const int column = team.thread * kOctet;
+  RowPipeline<Shape, 3, kForwardStages> pipeline(slots);
+  // The ids of a batch arrive before the batch is asked for.
+  int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
+  const auto request = [&](int turn, int64_t first) {
+    const int32_t ids = next_ids;
+    next_ids = load_ids(team, first + team.row_stride, rows, p.ids);
+    if (first < rows) {
+      pipeline.request(
+          turn,
+          [&](int tensor, int r) {
+            const int64_t id = __shfl_sync(kFullWarp, ids, tensor * kRows + r);
+            const T* table = tensor == 0   ? p.word_table
+                             : tensor == 1 ? p.position_table
+                                           : p.segment_table;
+            return table + (team.has(first, r, rows) ? id * columns + column : 0);
+          },
+          [&](int r) { return team.has(first, r, rows); });
+    }
+    pipeline.commit();
+  };
+  for (int turn = 0; turn < kForwardStages - 1; ++turn) {
+    request(turn, team.first_row + turn * team.row_stride);
+  }
+  const bool drops = dropout.active();
+  const uint64_t seed = drops ? dropout.random[0] : 0;
+  const uint64_t step = drops ? dropout.random[1] : 0;
+  Octet<T> gamma{};
+  Octet<T> beta{};
+  if (team.inside) {
+    gamma = load_octet(p.gamma + column);
+    beta = load_octet(p.beta + column);
+  }
+
+  uint32_t drawn = 0;
+  int turn = 0;
+  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+    request(turn + kForwardStages - 1, first + (kForwardStages - 1) * team.row_stride);
+    uint32_t kept[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
+    if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
+
+    pipeline.wait();
+    Octet<T> rounded[kRows];
+    float sum[kRows][kOctet];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const Octet<T> word = pipeline.read(turn, 0, r);
+      const Octet<T> position = pipeline.read(turn, 1, r);
+      const Octet<T> segment = pipeline.read(turn, 2, r);
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        sum[r][i] = element(word, i) + element(position, i) + element(segment, i);
+      }
+      rounded[r] = rounded_octet<T>(sum[r]);
+      if (team.has(first, r, rows)) store_octet(p.sum + team.at(first + r), rounded[r]);
+      to_floats(rounded[r], sum[r]);  // statistics of what backward will read
+    }
+
+    RowStatistics statistics[kRows];
+    row_statistics(team, sum, epsilon, exchange, turn, first, rows, p.mean, p.rstd, statistics);
+    keep_packed(gamma);
+    keep_packed(beta);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      keep_packed(rounded[r]);
+      if (!team.has(first, r, rows)) continue;
+      float y[kOctet];
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        const float normalized = (element(rounded[r], i) - statistics[r].mean) * statistics[r].rstd;
+        const float scaled = fmaf(normalized, element(gamma, i), element(beta, i));
+        y[i] = is_set(kept[r], i) ? scaled * dropout.keep_factor : 0.0f;
+      }
+      store_octet(p.y + team.at(first + r), rounded_octet<T>(y));
+    }
+  }
+}
+
+template <class T>
+struct BackwardPointers {
+  const T* dy;
+  TokenIds ids;
+  const T* sum;
+  const float* mean;
+  const float* rstd;
+  const uint8_t* mask;
+  const T* gamma;
+  T* dsum;
+  T* dword_table;  // receives atomic adds; null when the sorted sum follows
+  float* partial;  // f32 [blocks, 4, columns]: dgamma, dbeta, segment 0, segment 1
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackwardBlocks : 1)
+    embedding_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
+                         DeviceDropout dropout) {
+  using T = typename Shape::Element;
+  constexpr int kRows = Shape::kRows;
+  extern __shared__ uint4 slots[];
+  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
+  const RowTeam<Shape> team(columns);
+  const int column = team.thread * kOctet;
+  RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
+  const T* const streams[2] = {p.dy, p.sum};
+  pipeline.start(team, rows, streams);
+  SavedRows<Shape> next;
+  next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
+  int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
+  Octet<T> gamma{};
+  if (team.inside) gamma = load_octet(p.gamma + column);
+  float sums[2 + kSummedSegments][kOctet] = {};
+
+  int turn = 0;
+  for (int64_t first = team.first_row; team.block_has(first, rows);
+       first += team.row_stride, ++turn) {
+    pipeline.request_rows(team, turn + kBackwardStages - 1,
+                          first + (kBackwardStages - 1) * team.row_stride, rows, streams);
+    const SavedRows<Shape> saved = next;
+    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
+    const int32_t ids = next_ids;
+    next_ids = load_ids(team, first + team.row_stride, rows, p.ids);
+    pipeline.wait();
+    const auto read_dy = [&](int r, float(&dy)[kOctet]) {
+      const uint32_t kept = saved.kept(team, r);
+      const Octet<T> octet = pipeline.read(turn, 0, r);
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        dy[i] = is_set(kept, i) ? element(octet, i) * dropout.keep_factor : 0.0f;
+      }
+    };
+    NormGradientSums<Shape> row_sums;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float dy[kOctet];
+      read_dy(r, dy);
+      row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
+                       sums[1]);
+    }
+    row_sums.meet(team, exchange, turn);
+    keep_packed(gamma);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float dy[kOctet];
+      float dsum[kOctet];
+      read_dy(r, dy);
+      const RowStatistics statistics = saved.statistics(r);
+      const int64_t word = __shfl_sync(kFullWarp, ids, r);
+      const int32_t segment = __shfl_sync(kFullWarp, ids, 2 * kRows + r);
+      if (!team.has(first, r, rows)) continue;
+      row_sums.gradient(r, dy, pipeline.read(turn, 1, r), gamma, statistics, dsum);
+      store_octet(p.dsum + team.at(first + r), rounded_octet<T>(dsum));
+      if (segment == 0) {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i) sums[2][i] += dsum[i];
+      } else {
+#pragma unroll
+        for (int i = 0; i < kOctet; ++i) sums[3][i] += dsum[i];
+      }
+      if (p.dword_table != nullptr) {
+        add_run_atomically(p.dword_table + word * columns + column, dsum);
+      }
+    }
+  }
+  store_block_sums(team, sums, p.partial);
+}
+
+TokenIds token_ids(const View& words, const View& positions, const View& segments) {
+  return {.word = elements<int32_t>(words),
+          .position = elements<int32_t>(positions),
+          .segment = elements<int32_t>(segments)};
+}
+
+/// Parts of one block of scratch, each aligned to 256 bytes.
+constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class T, class Shape>
+void run_backward(CudaContext& context, const EmbeddingBwd& args) {
+  const int64_t rows = args.dy.extent(0);
+  const int64_t columns = args.dy.extent(1);
+  const DeviceDropout dropout = device_dropout(args.dropout);
+  const bool sorted = args.rows_by_word.has_data() &&
+                      context.options.embedding_gradient == CudaOptions::EmbeddingGradient::kSorted;
+  const unsigned blocks =
+      rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
+  const int64_t partial_bytes =
+      aligned_bytes(column_sum_bytes(blocks, columns, 2 + kSummedSegments));
+  const int64_t dsum_bytes = aligned_bytes(args.dy.bytes());
+  const int64_t sorted_bytes = sorted ? sorted_rows_scratch_bytes(rows, columns) : 0;
+  auto* scratch =
+      static_cast<char*>(context.scratch.take(partial_bytes + dsum_bytes + sorted_bytes));
+  auto* partial = reinterpret_cast<float*>(scratch);
+  const View dsum(scratch + partial_bytes, args.dy.dtype, {rows, columns});
+
+  if (rows > 0) {
+    const BackwardPointers<T> pointers{
+        .dy = aligned_elements<T>(args.dy),
+        .ids = token_ids(args.word_ids, args.position_ids, args.segment_ids),
+        .sum = aligned_elements<T>(args.sum),
+        .mean = elements<float>(args.mean),
+        .rstd = elements<float>(args.rstd),
+        .mask = dropout.active() ? elements<uint8_t>(args.mask) : nullptr,
+        .gamma = aligned_elements<T>(args.gamma),
+        .dsum = elements<T>(dsum),
+        .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
+        .partial = partial};
+    launch_teams<Shape, 2, kBackwardStages>(context.stream, embedding_bwd_kernel<Shape>, blocks,
+                                            columns, pointers, rows, columns, dropout);
+  }
+  const bool add = args.accumulate == Accumulate::kYes;
+  const int64_t segments = args.dsegment_table.extent(0);
+  const bool few_segments = segments <= kSummedSegments;
+  T* first_segment = few_segments ? elements<T>(args.dsegment_table) : nullptr;
+  T* second_segment = segments == 2 ? elements<T>(args.dsegment_table) + columns : nullptr;
+  finish_column_sums<T, 2 + kSummedSegments>(context, partial, blocks, columns,
+                                             {{{elements<T>(args.dgamma), add},
+                                               {elements<T>(args.dbeta), add},
+                                               {first_segment, true},
+                                               {second_segment, true}}});
+  if (sorted) {
+    add_rows_sorted(context, {.rows = dsum,
+                              .ids = args.word_ids,
+                              .order = args.rows_by_word,
+                              .table = args.dword_table,
+                              .scratch = scratch + partial_bytes + dsum_bytes});
+  }
+  add_rows_scanned(context,
+                   {.rows = dsum, .ids = args.position_ids, .table = args.dposition_table});
+  if (!few_segments) {
+    add_rows_scanned(context,
+                     {.rows = dsum, .ids = args.segment_ids, .table = args.dsegment_table});
+  }
+}
+
+}  // namespace
+
+void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
+  const int64_t rows = args.y.extent(0);
+  const int64_t columns = args.y.extent(1);
+  if (rows == 0) return;
+  const DeviceDropout dropout = device_dropout(args.dropout);
+  dispatch_io(args.y.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const ForwardPointers<T> pointers{
+        .ids = token_ids(args.word_ids, args.position_ids, args.segment_ids),
+        .word_table = aligned_elements<T>(args.word_table),
+        .position_table = aligned_elements<T>(args.position_table),
+        .segment_table = aligned_elements<T>(args.segment_table),
+        .gamma = aligned_elements<T>(args.gamma),
+        .beta = aligned_elements<T>(args.beta),
+        .sum = aligned_elements<T>(args.sum),
+        .y = aligned_elements<T>(args.y),
+        .mean = elements<float>(args.mean),
+        .rstd = elements<float>(args.rstd),
+        .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
+    dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
+      using Shape = decltype(shape);
+      const unsigned blocks =
+          team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
+      launch_teams<Shape, 3, kForwardStages>(context.stream, embedding_fwd_kernel<Shape>, blocks,
+                                             columns, pointers, rows, columns, dropout,
+                                             args.epsilon);
+    });
+  });
+}
+
+void run_cuda(CudaContext& context, const EmbeddingBwd& args) {
+  dispatch_io(args.dy.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    dispatch_team<T, kThreads, kRowsOfBatch>(
+        args.dy.extent(1), [&](auto shape) { run_backward<T, decltype(shape)>(context, args); });
+  });
+}
+
+}  // namespace bertha
