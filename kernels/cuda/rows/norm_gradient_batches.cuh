@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/pieces/dependent_launch.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
 #include "kernels/cuda/rows/held_norm.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kBatchThreads, 2)
   if (thread == 0) {
     for (int stage = 0; stage < kBatchStages; ++stage) {
       barrier_init(full(stage), 1);
-      barrier_init(done(stage), kBatchRows);
+      barrier_init(done(stage), kBatchRows * kWarpThreads);
     }
     fence_barrier_init();
   }
@@ -150,8 +151,7 @@ __global__ void __launch_bounds__(kBatchThreads, 2)
       }
     }
     fence_proxy_async();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(done(stage));
+    barrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
     if (thread == 0) {
       // A turn later others seldom have to be waited for.
       if (turn >= 2) {

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   if (thread == 0) {
     for (int s = 0; s < plan.stages; ++s) barrier_init(full(s), 1);
     for (int turn = 0; turn < StreamMeeting::kTurns; ++turn) {
-      barrier_init(met(turn), kClusters ? 1 : warps);
+      barrier_init(met(turn), kClusters ? 1 : warps * kWarpThreads);
     }
     fence_barrier_init();
   }
@@ -250,8 +250,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         }
       } else {
         if (lane == 0) *left = make_float2(sums[0], sums[1]);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(met(turn));
+        barrier_arrive(met(turn));  // every lane: racecheck does not follow one for its warp
       }
       if (++stage == plan.stages) {
         stage = 0;
