@@ -19,6 +19,35 @@ struct RowStatistics {
   T rest = 0;  // what rounding took from the mean: matters where it is far beyond the deviations
 };
 
+/// Sums of differences to a number, and of their squares.
+struct Deviations {
+  double differences = 0.0;
+  double squares = 0.0;
+};
+
+/// Those of x [columns], halves of a long row apart: where elements have few digits and the mean
+/// too, as in rows of 2^k columns, squares end in the same bits, and one long sum rounds each of
+/// them the same way.
+template <class T>
+Deviations deviations(const T* x, int64_t columns, double from) {
+  constexpr int64_t kMostColumns = 256;
+  if (columns > kMostColumns) {
+    const int64_t half = columns / 2;
+    const Deviations low = deviations(x, half, from);
+    const Deviations high = deviations(x + half, columns - half, from);
+    return {low.differences + high.differences, low.squares + high.squares};
+  }
+  double differences = 0.0;
+  double squares = 0.0;
+#pragma omp simd reduction(+ : differences, squares)
+  for (int64_t i = 0; i < columns; ++i) {
+    const double difference = static_cast<double>(x[i]) - from;
+    differences += difference;
+    squares += difference * difference;
+  }
+  return {differences, squares};
+}
+
 /// Two passes in f64.
 template <class T>
 RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
@@ -26,14 +55,7 @@ RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]);
   const T mean = static_cast<T>(sum / static_cast<double>(columns));
-  double differences = 0.0;
-  double squares = 0.0;
-#pragma omp simd reduction(+ : differences, squares)
-  for (int64_t i = 0; i < columns; ++i) {
-    const double difference = static_cast<double>(x[i]) - static_cast<double>(mean);
-    differences += difference;
-    squares += difference * difference;
-  }
+  const auto [differences, squares] = deviations(x, columns, static_cast<double>(mean));
   const double rest = differences / static_cast<double>(columns);
   const double variance = std::max(0.0, squares / static_cast<double>(columns) - rest * rest);
   return {mean, static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(epsilon))),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_near.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/tolerance.h"
 
 namespace bertha {
 namespace {
@@ -176,6 +178,41 @@ TEST(LayerNorm, DoubleKeepsItsDigits) {
     expect_near(d.dx.values, gradient.dx, tolerance::kSumF64, "dx" + shape);
     expect_near(d.dgamma.values, gradient.dgamma, tolerance::kSumF64, "dgamma" + shape);
     expect_near(d.dbeta.values, gradient.dbeta, tolerance::kSumF64, "dbeta" + shape);
+  }
+}
+
+/// Elements and mean are short numbers, whose squares all end in the same bits. The truth comes from
+/// whole numbers.
+TEST(LayerNorm, DoubleKeepsItsDigitsInWideRowsOfShortNumbers) {
+  constexpr int64_t kRows = 5;
+  for (const int64_t columns : {8192, 16384}) {
+    const HostTensor<float> x = random_tensor({kRows, columns}, 1);
+    HostTensor<double> wide_x = wide(x), y = wide_x, mean({kRows}), rstd({kRows});
+    const float epsilon = 0.0625f;
+    WorkerPool pool(1);
+    run_cpu(pool, LayerNormFwd{.x = wide_x.view(),
+                               .gamma = View(),
+                               .beta = View(),
+                               .y = y.view(),
+                               .mean = mean.view(),
+                               .rstd = rstd.view(),
+                               .epsilon = epsilon});
+    std::vector<double> want;
+    for (int64_t row = 0; row < kRows; ++row) {
+      int64_t sum = 0;
+      int64_t squares = 0;
+      for (int64_t i = row * columns; i < (row + 1) * columns; ++i) {
+        const auto units = static_cast<int64_t>(x.values[static_cast<size_t>(i)] * 1024.0f);
+        sum += units;
+        squares += units * units;
+      }
+      const auto scale = static_cast<double>(columns * 1024);
+      const double variance = static_cast<double>(columns * squares - sum * sum) / scale / scale;
+      want.push_back(1.0 / std::sqrt(variance + static_cast<double>(epsilon)));
+    }
+    expect_near(rstd.values, want,
+                tolerance::device_row_statistics(tolerance::kRoundF64, true, columns),
+                concat("rstd of ", columns));
   }
 }
 

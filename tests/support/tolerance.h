@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -47,10 +48,13 @@ inline double device_row(double rounding) { return rounding + kRowF32; }
 inline double device_row_gradient(double rounding) { return rounding + kRowGradientF32; }
 
 /// Mean and rstd of a row on a device, in `unit`s of what they are computed in: some 16 roundings.
-/// In f64 the reference, which sums in eight lanes, rounds as much: at random, columns / 8 times.
+/// In f64 the reference, which sums 256 columns in eight lanes and then halves of a row, rounds as
+/// much: at random, columns / 8 times, and once for every halving.
 inline double device_row_statistics(double unit, bool reference_rounds, int64_t columns) {
-  const double lane = reference_rounds ? std::sqrt(static_cast<double>(columns) / 8) : 0.0;
-  return (16 + lane) * unit;
+  if (!reference_rounds) return 16 * unit;
+  const double straight = std::min(static_cast<double>(columns), 256.0);
+  const double halvings = std::log2(static_cast<double>(columns) / straight);
+  return (16 + std::sqrt(straight / 8) + halvings) * unit;
 }
 
 /// A sum of `count` terms in f32, each with the error of a gradient's chain, stored once; relative
