@@ -2,7 +2,9 @@
 """Compares what `bertha bench rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
 
     bertha bench rows --dtype fp16 --json rows.json
-    python3 tests/peers/row_kernels.py rows.json --save peers.json --svg plots
+    cmake --build build/cuda --target bertha_row_door
+    python3 tests/peers/row_kernels.py rows.json --save peers.json --svg plots \
+      --library build/cuda/tests/peers/libbertha_row_door.so
     python3 tests/peers/row_kernels.py rows.json --peers peers.json      # judge again, anywhere
 
 Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a
@@ -11,14 +13,19 @@ Measuring needs torch and takes about two minutes, of which --compile-seconds go
 for as many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
 Judging and drawing are standard library only.
 
+With --library Bertha's kernels run in PyTorch's process too, on the same tensors, in turns with
+PyTorch's ("beside", with a copy of as many bytes there), and PyTorch's bars are judged by these
+times: where memory is the limit, where in it a tensor lies is worth several percent, and two programs
+lie in different places. Without it they are judged by those of `bench rows`.
+
 Bars
   every width       not slower than PyTorch, eager or compiled; 2 % is what two runs differ by
   softmax and LayerNorm from 256 columns on: 85 % of the copy's bandwidth forward, 80 % backward
   LayerNorm forward to 128 columns: 2 times PyTorch
   PReLU             85 % of the copy, 1.5 times PyTorch; at ragged planes (7 x 7) not slower
   BatchNorm + ReLU  1.3 times PyTorch's three kernels
-A copy is a plain one of as many bytes, in Bertha's run. Where a multiple of PyTorch lies above the
-copy, the table says so: no kernel reaches it.
+Shares of the copy are those of `bench rows`: of a plain copy of as many bytes, in its run. Where a
+multiple of PyTorch lies above the copy, the table says so: no kernel reaches it.
 """
 import argparse
 import json
@@ -45,11 +52,12 @@ class Row:
 
     def __init__(self, entry, peers):
         self.operation, self.shape = entry["operation"], entry["shape"]
-        self.verified, self.bytes = entry["verified"], entry["bytes"]
-        self.us = entry["median_us"]
+        self.bytes, self.us = entry["bytes"], entry["median_us"]
         self.copy_us = self.bytes / entry["roof_per_second"] * 1e6
-        self.peers = {program: peers.get((program, self.operation, self.shape))
-                      for program in ("eager", "compiled", "cudnn")}
+        found = {program: peers.get((program, self.operation, self.shape), {})
+                 for program in ("bertha", "copy", "eager", "compiled", "cudnn")}
+        self.peers = {program: result.get("median_us") for program, result in found.items()}
+        self.verified = entry["verified"] and "wrong" not in found["bertha"]
 
     @property
     def share(self):
@@ -66,20 +74,22 @@ class Row:
         """What the bars say: a list of (bar, met)."""
         found = []
         eager, pytorch = self.peers["eager"], self.pytorch_us()
+        beside = self.peers["bertha"]
+        us, copy_us = (beside, self.peers["copy"]) if beside else (self.us, self.copy_us)
 
         def times(factor):
             if not eager:
                 return
             name = f"{factor} x PyTorch"
-            if eager / factor < self.copy_us:
+            if copy_us and eager / factor < copy_us:
                 name += " (above the copy)"
-            found.append((name, self.us * factor <= eager))
+            found.append((name, us * factor <= eager))
 
         def of_copy(share):
             found.append((f"{share} % of copy", 100 * self.share >= share))
 
         if pytorch:
-            found.append(("PyTorch", self.us <= EQUAL * pytorch))
+            found.append(("PyTorch", us <= EQUAL * pytorch))
         forward = self.operation.endswith("_fwd")
         if self.operation.startswith(("softmax", "layer_norm")):
             if width(self.shape) >= 256:
@@ -96,8 +106,8 @@ class Row:
 
 
 def table(rows):
-    lines = ["| shape | us | GB/s | % of copy | eager us | compiled us | cuDNN us | bars missed |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| shape | us | GB/s | % of copy | beside us | copy us | eager us | compiled us | "
+             "cuDNN us | bars missed |", "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         cells = [f"{us:.1f}" if us else "" for us in row.peers.values()]
         missed = ", ".join(bar for bar, met in row.judge() if not met)
@@ -194,11 +204,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha bench rows`, fp16")
     parser.add_argument("--peers", type=pathlib.Path, help="measured before, instead of measuring")
+    parser.add_argument("--library", type=pathlib.Path,
+                        help="bertha_row_door: Bertha in PyTorch's process too")
     parser.add_argument("--save", type=pathlib.Path, help="file for what was measured")
     parser.add_argument("--svg", type=pathlib.Path, help="folder for the two plots")
     parser.add_argument("--compile-seconds", type=float, default=60, help="default 60")
     parser.add_argument("--report", action="store_true", help="a missed bar is no failure")
     arguments = parser.parse_args()
+    if arguments.library and arguments.peers:
+        parser.error("--library is for measuring, --peers has what was measured")
     found = json.loads(arguments.bertha.read_text(encoding="utf-8"))
     if arguments.peers:
         peers = json.loads(arguments.peers.read_text(encoding="utf-8"))
@@ -215,12 +229,15 @@ def main():
             if arguments.save:
                 arguments.save.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
-        peers = row_peers.measure([(e["operation"], e["shape"]) for e in found["operations"]],
-                                  arguments.compile_seconds, save)
-    times = {(r["program"], r["operation"], r["shape"]): r["median_us"] for r in peers["results"]}
-    rows = [Row(entry, times) for entry in found["operations"]]
+        cases = [(e["operation"], e["shape"], e["bytes"]) for e in found["operations"]]
+        peers = row_peers.measure(cases, arguments.library, arguments.compile_seconds, save)
+    results = {(r["program"], r["operation"], r["shape"]): r for r in peers["results"]}
+    rows = [Row(entry, results) for entry in found["operations"]]
     print(f"{found['device']}, {found['precision']}, {found['date']}; PyTorch {peers['torch']}, "
           f"cuDNN {peers['cudnn']}")
+    beside = sum(row.peers["bertha"] is not None for row in rows)
+    print(f"PyTorch's bars: {beside} of {len(rows)} cases are judged by Bertha's times in PyTorch's "
+          "process, on the same tensors; the others by those of `bench rows`.")
     for operation, title in TITLES.items():
         chosen = [row for row in rows if row.operation == operation]
         if chosen:

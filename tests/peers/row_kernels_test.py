@@ -28,7 +28,8 @@ class RowKernels(unittest.TestCase):
         mine.write_text(json.dumps({"device": "a GPU", "precision": precision,
                                     "date": "2026-11-21", "operations": operations}))
         theirs.write_text(json.dumps({"torch": "2", "cudnn": 9, "results": [
-            dict(zip(("program", "operation", "shape", "median_us"), peer)) for peer in peers]}))
+            dict(zip(("program", "operation", "shape", "median_us", "wrong"), peer))
+            for peer in peers]}))
         return subprocess.run([sys.executable, "-B", SCRIPT, mine, "--peers", theirs, *more],
                               capture_output=True, text=True, check=False)
 
@@ -55,6 +56,44 @@ class RowKernels(unittest.TestCase):
         self.assertEqual(self.missed(mine, [eager, compiled]), (["PyTorch"], 1))
         compiled = (*compiled[:3], 98.5)  # within what two runs differ by
         self.assertEqual(self.missed(mine, [eager, compiled]), (["-"], 0))
+
+    def test_pytorch_is_judged_in_one_process_and_the_copy_in_bench_rows(self):
+        case = ("softmax_bwd", "49152x1024")
+        mine = [entry(*case, 100, 79)]
+        compiled, copy = ("compiled", *case, 97), ("copy", *case, 98)
+        self.assertEqual(self.missed(mine, [compiled]), (["PyTorch, 80 % of copy"], 1))
+        beside = ("bertha", *case, 98.9)
+        self.assertEqual(self.missed(mine, [compiled, beside, copy]), (["80 % of copy"], 1))
+        slower = ("bertha", *case, 99.1)
+        self.assertEqual(self.missed([entry(*case, 90, 79)], [compiled, slower, copy]),
+                         (["PyTorch"], 1))
+        ran = self.run_on(mine, [compiled, beside, copy])
+        self.assertIn("| 49152x1024 | 100.0 | 1000 | 79 | 98.9 | 98.0 |  | 97.0 |", ran.stdout)
+        self.assertIn("1 of 1 cases are judged by Bertha's times in PyTorch's process", ran.stdout)
+        self.assertIn("0 of 1 cases", self.run_on(mine, [compiled]).stdout)
+
+    def test_multiples_are_judged_in_one_process(self):
+        case = ("prelu_fwd", "128x64x56x56 NCHW")
+        eager, beside = ("eager", *case, 149), ("bertha", *case, 99)
+        mine = [entry(*case, 100, 99.5)]
+        self.assertEqual(self.missed(mine, [eager]), (["1.5 x PyTorch (above the copy)"], 1))
+        self.assertEqual(self.missed(mine, [eager, beside, ("copy", *case, 98)]), (["-"], 0))
+        eager = (*eager[:3], 148)
+        self.assertEqual(self.missed(mine, [eager, beside, ("copy", *case, 98)]),
+                         (["1.5 x PyTorch"], 1))
+
+    def test_a_wrong_or_failed_call_beside_pytorch_fails_even_a_report(self):
+        case = ("softmax_fwd", "49152x1024")
+        for median_us in (50, None):
+            ran = self.run_on([entry(*case, 100, 95)],
+                              [("bertha", *case, median_us, "off by 1")], "--report")
+            self.assertEqual(ran.returncode, 1)
+            self.assertIn("WRONG RESULT", ran.stdout)
+
+    def test_a_library_is_for_measuring(self):
+        ran = self.run_on([entry("softmax_fwd", "49152x32", 1, 1)], (), "--library", "lib.so")
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("--library is for measuring", ran.stderr)
 
     def test_narrow_layer_norm_is_twice_as_fast(self):
         mine = [entry("layer_norm_fwd", "49152x128", 51, 10)]

@@ -1,38 +1,53 @@
-"""The kernels that `bertha bench rows` times, in PyTorch and cuDNN: what row_kernels.py compares with.
+"""The kernels that `bertha bench rows` times, in PyTorch and cuDNN, and Bertha's own beside them in
+PyTorch's memory: what row_kernels.py compares.
 
-Each is timed as Bertha times its own: fp16, random operands in rotation that fit into no cache, the
-host far ahead of the device, the median of single launches between events.
+All programs of a case take the same operands: fp16, random, in rotation that fits into no cache.
+Results are allocated by each call and rotate too. Programs take turns, the host far ahead of the
+device; a time is the median of single launches between events.
 """
+import collections
 import ctypes
+import dataclasses
 import statistics
 import sys
 import time
+import typing
 
 import torch
 import torch.nn.functional as F
 
+import row_door
+
 HALF = torch.float16
+UNIT = 2 ** -11  # of its roundings
 ROTATED_BYTES = 200 << 20
 MOST_SETS = 16
-LAUNCHES = 20
-SLOW_US = 10000  # of one call; then a few must do
+TURNS = 2
+LAUNCHES = 20  # of a turn,
+TURN_US = 15000  # or as many as take this long,
+FEWEST = 3  # but no fewer
 CYCLES_PER_US = 2000
 # torch.compile takes seconds for each case that its cache (TORCHINDUCTOR_CACHE_DIR) does not have,
 # so the most telling ones come first, in this order; then all others.
-COMPILED_FIRST = ("64x56x56 NCHW", "64x56x56 NHWC", "256x56x56 NHWC, add", "1024", "128", "32768",
-                  "4096", "513", "256", "64", "30522")
+FIRST = ("64x56x56 NCHW", "64x56x56 NHWC", "256x56x56 NHWC, add", "1024", "128", "32768", "4096",
+         "513", "256", "64", "30522")
 
 
 def random(*shape, dtype=HALF):
     return torch.empty(shape, device="cuda", dtype=dtype).uniform_(-1, 1)
 
 
-def time_us(make_operands, call):
-    """Median microseconds of call(*operands)."""
+def sets_of(make_operands):
+    """As many sets of operands as fit into no cache."""
     sets = [make_operands()]
-    size = sum(t.nbytes for t in sets[0] if isinstance(t, torch.Tensor))
+    size = sum(tensor.nbytes for tensor in sets[0])
     while len(sets) < min(max(2, ROTATED_BYTES // max(size, 1) + 1), MOST_SETS):
         sets.append(make_operands())
+    return sets
+
+
+def turn_us(sets, call):
+    """Microseconds of each of up to LAUNCHES calls."""
     results = [None] * len(sets)  # held, so that results rotate too
     for i in range(len(sets) + 2):
         results[i % len(sets)] = call(*sets[i % len(sets)])
@@ -42,7 +57,7 @@ def time_us(make_operands, call):
     host_us = (time.perf_counter() - begin) * 1e6
     torch.cuda.synchronize()
     whole_us = (time.perf_counter() - begin) * 1e6
-    launches = LAUNCHES if whole_us < SLOW_US else 3
+    launches = min(max(int(TURN_US / whole_us), FEWEST), LAUNCHES)
     events = [torch.cuda.Event(enable_timing=True) for _ in range(launches + 1)]
     torch.cuda._sleep(int(1.5 * launches * (host_us + 10) * CYCLES_PER_US))
     events[0].record()
@@ -50,7 +65,14 @@ def time_us(make_operands, call):
         results[i % len(sets)] = call(*sets[i % len(sets)])
         events[i + 1].record()
     torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
+    return [a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:])]
+
+
+@dataclasses.dataclass
+class Program:
+    """call(*arguments(*operands)) is what is timed."""
+    call: typing.Callable
+    arguments: typing.Callable = lambda *operands: operands
 
 
 # --- cuDNN, through its C interface ---
@@ -87,18 +109,23 @@ class Cudnn:
     def at(tensor):
         return ctypes.c_void_p(tensor.data_ptr() if tensor is not None else None)
 
-    def softmax(self, rows, columns, log, mode):
+    def softmax(self, rows, columns, mode):
+        """(forward(x), backward(dy, y))"""
         shape = self.tensor(self.NCHW, rows, columns, 1, 1)
-        algorithm = 2 if log else 1
+        algorithm = 1  # as exact as ours
         one, zero = ctypes.byref(self.one), ctypes.byref(self.zero)
 
-        def forward(x, y):
+        def forward(x):
+            y = torch.empty_like(x)
             self.check("cudnnSoftmaxForward", self.handle, algorithm, mode, one, shape, self.at(x),
                        zero, shape, self.at(y))
+            return y
 
-        def backward(dy, y, dx):
+        def backward(dy, y):
+            dx = torch.empty_like(dy)
             self.check("cudnnSoftmaxBackward", self.handle, algorithm, mode, one, shape,
                        self.at(y), shape, self.at(dy), zero, shape, self.at(dx))
+            return dx
 
         return forward, backward
 
@@ -152,29 +179,43 @@ class Cudnn:
         return forward, backward, reserve_bytes
 
 
-# --- the same operations in PyTorch: (operands, call) ---
+# --- the same operations everywhere: (operands, {name: function that makes the program}) ---
+# cudnn and door: None, and their programs are missing.
 
-def row_cases(operation, rows, columns, log):
+def row_case(operation, rows, columns, log, cudnn, door):
     aten = torch.ops.aten
-    if operation == "softmax_fwd":
-        function = torch.log_softmax if log else torch.softmax
-        return lambda: (random(rows, columns),), lambda x: function(x, -1)
-    if operation == "softmax_bwd":
-        function = aten._log_softmax_backward_data if log else aten._softmax_backward_data
+    backward = operation.endswith("_bwd")
+    one = lambda: random(rows, columns)
+    programs = {}
+    if operation.startswith("softmax"):
         forward = torch.log_softmax if log else torch.softmax
-        return (lambda: (random(rows, columns), forward(random(rows, columns), -1)),
-                lambda dy, y: function(dy, y, -1, HALF))
-    norm = lambda x, gamma, beta: aten.native_layer_norm(x, [columns], gamma, beta, 1e-5)
-    parameters = lambda: (random(columns), random(columns))
-    if operation == "layer_norm_fwd":
-        return lambda: (random(rows, columns), *parameters()), norm
+        function = aten._log_softmax_backward_data if log else aten._softmax_backward_data
+        eager = ((lambda dy, y: function(dy, y, -1, HALF)) if backward else
+                 lambda x: forward(x, -1))
+        if cudnn and not log:  # the same kernels
+            for mode in (0, 1):  # per instance, per channel: the same for these extents
+                programs[f"cudnn {mode}"] = lambda mode=mode: Program(
+                    cudnn.softmax(rows, columns, mode)[backward])
+        if door:
+            programs["bertha"] = lambda: Program(door.softmax(rows, columns, log)[backward])
+        operands = lambda: (one(), forward(one(), -1)) if backward else (one(),)
+    else:
+        norm = lambda x, gamma, beta: aten.native_layer_norm(x, [columns], gamma, beta,
+                                                             row_door.EPSILON)
+        eager = norm if not backward else (
+            lambda dy, x, mean, rstd, gamma, beta: aten.native_layer_norm_backward(
+                dy, x, [columns], mean, rstd, gamma, beta, [True, True, True]))
+        if door:
+            programs["bertha"] = lambda: Program(door.layer_norm(rows, columns)[backward])
 
-    def backward_operands():
-        x, (gamma, beta) = random(rows, columns), parameters()
-        return (random(rows, columns), x, *norm(x, gamma, beta)[1:], gamma, beta)
+        def operands():
+            x, gamma, beta = one(), random(columns), random(columns)
+            if not backward:
+                return x, gamma, beta
+            return (one(), x, *norm(x, gamma, beta)[1:], gamma, beta)
 
-    return backward_operands, lambda dy, x, mean, rstd, gamma, beta: aten.native_layer_norm_backward(
-        dy, x, [columns], mean, rstd, gamma, beta, [True, True, True])
+    return operands, {"eager": lambda: Program(eager), **programs,
+                      "compiled": lambda: Program(torch.compile(eager, dynamic=False))}
 
 
 def image(n, c, side, last):
@@ -182,176 +223,246 @@ def image(n, c, side, last):
     return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
 
 
-def prelu_cases(operation, n, c, side, last):
+def prelu_case(operation, n, c, side, last, door):
+    backward = operation.endswith("_bwd")
     one = lambda: image(n, c, side, last)
-    if operation == "prelu_fwd":
-        return lambda: (one(), random(c)), F.prelu
 
-    def backward(dy, x, slope):
+    def gradients(dy, x, slope):
         dx, of_each = torch.ops.aten._prelu_kernel_backward(dy, x, slope.view(1, c, 1, 1))
         return dx, of_each.sum((0, 2, 3))
 
-    return lambda: (one(), one(), random(c)), backward
+    eager = gradients if backward else F.prelu
+    programs = {"eager": lambda: Program(eager)}
+    if door:
+        programs["bertha"] = lambda: Program(door.prelu(n, c, side, last)[backward])
+    programs["compiled"] = lambda: Program(torch.compile(eager, dynamic=False))
+    return lambda: (*(one() for _ in range(1 + backward)), random(c)), programs
 
 
 def norm_relu(x, gamma, beta, running_mean, running_var, *addend):
-    y = torch.batch_norm(x, gamma, beta, running_mean, running_var, True, 0.1, 1e-5, True)
+    y = torch.batch_norm(x, gamma, beta, running_mean, running_var, True, 0.1, row_door.EPSILON,
+                         True)
     for more in addend:
         y = y + more if torch.compiler.is_compiling() else y.add_(more)
     return torch.relu(y) if torch.compiler.is_compiling() else torch.relu_(y)
 
 
-def norm_cases(operation, n, c, side, last, add, function=norm_relu):
-    parameters = lambda: [random(c, dtype=torch.float32) for _ in range(4)]
+def norm_case(operation, n, c, side, last, add, cudnn, door):
+    backward = operation.endswith("_bwd")
+    one = lambda: image(n, c, side, last)
 
-    def operands():
-        return (image(n, c, side, last), *parameters(),
-                *([image(n, c, side, last)] if add else []))
+    def operands():  # x, gamma, beta, running_mean, running_var, addend, dy; the last two or not
+        return (one(), *(random(c, dtype=torch.float32) for _ in range(4)),
+                *([one()] if add else []), *([one()] if backward else []))
 
-    if operation == "batch_norm_relu_fwd":
-        @torch.no_grad()
-        def forward(*tensors):
-            return function(*tensors)
-        return operands, forward
+    def in_torch(function):
+        if not backward:
+            return Program(torch.no_grad()(function))
 
-    def backward_operands():
-        tensors = operands()
-        wanted = [tensors[0], tensors[1], tensors[2], *tensors[5:]]
-        for tensor in wanted:
-            tensor.requires_grad_()
-        return (function(*tensors), image(n, c, side, last), *wanted)
+        def arguments(*tensors):
+            x, gamma, beta, running_mean, running_var, *addend, dy = tensors
+            wanted = [x, gamma, beta, *addend]
+            for tensor in wanted:
+                tensor.requires_grad_()
+            # Autograd saves the running statistics, and the next program moves them.
+            y = function(x, gamma, beta, running_mean.clone(), running_var.clone(), *addend)
+            return (y, dy, *wanted)
 
-    return backward_operands, lambda y, dy, *wanted: torch.autograd.grad(
-        y, wanted, dy, retain_graph=True)
+        return Program(lambda y, dy, *wanted: torch.autograd.grad(y, wanted, dy,
+                                                                  retain_graph=True), arguments)
+
+    def in_bertha():
+        forward, gradients = door.norm_relu(n, c, side, last)
+        if not backward:
+            return Program(forward)
+
+        def arguments(*tensors):
+            *tensors, dy = tensors
+            _, _, mean, rstd = forward(*tensors)
+            # PyTorch's bits: where y is a rounding away from zero, Bertha's own may differ.
+            mask = row_door.bits_of(norm_relu(*(tensor.detach() for tensor in tensors)))
+            return dy, tensors[0], mask, mean, rstd, tensors[1], add
+
+        return Program(gradients, arguments)
+
+    programs = {"eager": lambda: in_torch(norm_relu)}
+    if door:
+        programs["bertha"] = in_bertha
+    if cudnn and last:
+        programs["cudnn"] = lambda: cudnn_norm(cudnn, n, c, side, add, backward)
+    programs["compiled"] = lambda: in_torch(torch.compile(norm_relu, dynamic=False))
+    return operands, programs
 
 
-def parse(operation, shape):
-    """What a case of Bertha's JSON is: (kind, numbers)."""
+def cudnn_norm(cudnn, n, c, side, add, backward):
+    forward, gradients, reserve_bytes = cudnn.fused_norm(n, c, side, add)
+
+    def normalized(x, gamma, beta, running_mean, running_var, *addend):
+        y, mean, rstd = map(torch.empty_like, (x, gamma, gamma))
+        reserve = torch.empty(reserve_bytes, device="cuda", dtype=torch.uint8)
+        forward(x, addend[0] if addend else None, y, gamma, beta, running_mean, running_var, mean,
+                rstd, reserve)
+        return y, mean, rstd, reserve
+
+    if not backward:
+        return Program(normalized)
+
+    def arguments(*tensors):
+        *tensors, dy = tensors
+        return (tensors[0], dy, *tensors[1:3], *normalized(*tensors))
+
+    def call(x, dy, gamma, beta, y, mean, rstd, reserve):
+        dx, dgamma, dbeta = map(torch.empty_like, (x, gamma, beta))
+        dz = torch.empty_like(x) if add else None
+        gradients(x, y, dy, dz, dx, gamma, beta, dgamma, dbeta, mean, rstd, reserve)
+        return dx, dz, dgamma, dbeta
+
+    return Program(call, arguments)
+
+
+def case_of(operation, shape, cudnn, door):
+    """Of a case of Bertha's JSON, named as "49152x32, log" or "128x64x56x56 NHWC, add"."""
     size, *words = shape.split(", ")
     if operation.startswith(("softmax", "layer_norm")):
         rows, columns = (int(word) for word in size.split("x"))
-        return "rows", (rows, columns, "log" in words)
+        return row_case(operation, rows, columns, "log" in words, cudnn, door)
     extents, layout = size.split(" ")
     n, c, side, _ = (int(word) for word in extents.split("x"))
-    return "images", (n, c, side, layout == "NHWC", "add" in words)
-
-
-def eager(operation, shape):
-    kind, sizes = parse(operation, shape)
-    if kind == "rows":
-        return row_cases(operation, *sizes)
     if operation.startswith("prelu"):
-        return prelu_cases(operation, *sizes[:4])
-    return norm_cases(operation, *sizes)
+        return prelu_case(operation, n, c, side, layout == "NHWC", door)
+    return norm_case(operation, n, c, side, layout == "NHWC", "add" in words, cudnn, door)
 
 
-def compiled(operation, shape):
-    """(operands, call) through torch.compile."""
-    kind, sizes = parse(operation, shape)
-    torch._dynamo.reset()
-    if kind == "rows":
-        operands, call = row_cases(operation, *sizes)
-        return operands, torch.compile(call, dynamic=False)
-    if operation.startswith("prelu"):
-        operands, call = prelu_cases(operation, *sizes[:4])
-        return operands, torch.compile(call, dynamic=False)
-    return norm_cases(operation, *sizes, function=torch.compile(norm_relu, dynamic=False))
+def difference(found, wanted):
+    """Empty where results are the same but for roundings to f16, of which there are a few in each; a
+    sentence where they are not. Tensors that both have are compared, in order.
+    """
+    listed = lambda results: [results] if isinstance(results, torch.Tensor) else list(results)
+    for place, (mine, theirs) in enumerate(zip(listed(found), listed(wanted))):
+        theirs = theirs.float()
+        off = (mine.float().view_as(theirs) - theirs).abs().max().item()
+        largest = theirs.abs().max().item()
+        if not off <= 8 * UNIT * largest:  # a NaN is off too
+            return f"result {place} is off PyTorch's by {off:.3g}, of {largest:.3g} at most"
+    return ""
 
 
-def cudnn_us(cudnn, operation, shape):
-    """cuDNN's own softmax, and its fused normalisation; None where it has none."""
-    kind, sizes = parse(operation, shape)
-    if operation.startswith("softmax"):
-        rows, columns, log = sizes
-        if log:
-            return None  # the same kernels
-        times = []
-        for mode in (0, 1):  # per instance, per channel: the same for these extents
-            forward, backward = cudnn.softmax(rows, columns, log, mode)
-            count = 2 if operation == "softmax_fwd" else 3
-            times.append(time_us(lambda: tuple(random(rows, columns) for _ in range(count)),
-                                 forward if operation == "softmax_fwd" else backward))
-        return min(times)
-    if kind == "rows" or not operation.startswith("batch_norm") or not sizes[3]:
-        return None
-    n, c, side, _, add = sizes
-    forward, backward, reserve_bytes = cudnn.fused_norm(n, c, side, add)
-    one = lambda: random(n, side, side, c)
-    channel = lambda: random(c, dtype=torch.float32)
+class Measurement:
+    """What row_kernels.py judges grows in `found`."""
 
-    def operands():
-        x, z, y = one(), one() if add else None, one()
-        saved = [channel(), channel(), torch.empty(reserve_bytes, device="cuda", dtype=torch.uint8)]
-        gamma, beta = channel(), channel()
-        forward(x, z, y, gamma, beta, channel(), channel(), *saved)
-        if operation == "batch_norm_relu_fwd":
-            return (x, z, y, gamma, beta, channel(), channel(), *saved)
-        return (x, y, one(), one() if add else None, one(), gamma, beta, channel(), channel(),
-                *saved)
+    def __init__(self, library, compile_seconds):
+        self.compile_seconds = compile_seconds
+        self.results, self.notes, self.left_out = [], [], []
+        self.seconds = collections.Counter()  # spent on each program
+        self.found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+                      "cudnn": torch.backends.cudnn.version(), "notes": self.notes,
+                      "results": self.results}
+        self.door = row_door.Door(library) if library else None
+        try:
+            self.cudnn = Cudnn()
+        except (OSError, RuntimeError, AttributeError) as error:
+            self.cudnn = None
+            self.notes.append(f"cuDNN: {error}")
 
-    return time_us(operands, forward if operation == "batch_norm_relu_fwd" else backward)
+    def case(self, operation, shape, moved_bytes):
+        """Measures all programs of a case."""
+        begin = time.monotonic()
+        make_operands, programs = case_of(operation, shape, self.cudnn, self.door)
+        sets = sets_of(make_operands)
+        torch.cuda.synchronize()
+        self.seconds["operands"] += time.monotonic() - begin
+        half = lambda *_: (torch.empty(int(moved_bytes / 2), device="cuda", dtype=torch.uint8),)
+        programs["copy"] = lambda: Program(lambda half: torch.empty_like(half).copy_(half), half)
+        ready, wrong = {}, {}
+
+        def failed(name, error):
+            lines = str(error).strip().splitlines()
+            sentence = f"{type(error).__name__}: {lines[0] if lines else ''}"
+            self.notes.append(f"{name}, {operation} {shape}: {sentence}")
+            if name == "bertha":
+                wrong[name] = sentence
+
+        for name, make_program in programs.items():
+            begin = time.monotonic()
+            if name == "compiled":
+                if self.compile_seconds <= 0:
+                    self.left_out.append(f"{operation} {shape}")
+                    continue
+                torch._dynamo.reset()
+            try:  # a program that cannot run one case is no reason to stop
+                program = make_program()
+                arguments = [program.arguments(*operands) for operands in sets]
+                result = program.call(*arguments[0])
+                torch.cuda.synchronize()
+                ready[name] = (arguments, program.call, [])
+                if name == "bertha" and "eager" in ready:
+                    wanted, call, _ = ready["eager"]
+                    error = difference(result, call(*wanted[0]))
+                    if error:
+                        raise RuntimeError(error)
+            except Exception as error:
+                failed(name, error)
+            result = None
+            self.seconds[name] += time.monotonic() - begin
+            if name == "compiled":
+                self.compile_seconds -= time.monotonic() - begin
+        for _ in range(TURNS):
+            for name, (arguments, call, times) in list(ready.items()):
+                begin = time.monotonic()
+                try:
+                    times += turn_us(arguments, call)
+                except Exception as error:
+                    failed(name, error)
+                    del ready[name]
+                self.seconds[name] += time.monotonic() - begin
+        medians = {name: statistics.median(times) for name, (*_, times) in ready.items()}
+        modes = [medians.pop(name) for name in list(medians) if name.startswith("cudnn ")]
+        if modes:
+            medians["cudnn"] = min(modes)
+        for name in [*medians, *(name for name in wrong if name not in medians)]:
+            self.results.append({"program": name, "operation": operation, "shape": shape,
+                                 "median_us": medians.get(name)} |
+                                ({"wrong": wrong[name]} if name in wrong else {}))
 
 
-def measure(cases, compile_seconds, save):
-    """cases: (operation, shape) of Bertha's. Returns the JSON object that row_kernels.py judges;
-    save(object) is called with it after each program, so that a cut run has something to show.
+def measure(cases, library, compile_seconds, save):
+    """cases: (operation, shape, bytes moved) of Bertha's; library: file of bertha_row_door, or None.
+    Returns the JSON object that row_kernels.py judges; save(object) is called with it after each
+    case, so that a cut run has something to show.
     """
     import torch._dynamo  # so that their settings are there
     import torch._inductor.config
     import torch._functorch.config
     torch.manual_seed(20)
     torch.backends.cudnn.benchmark = True
-    results, notes = [], []
-    begin = time.monotonic()
-    found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-             "cudnn": torch.backends.cudnn.version(), "notes": notes, "results": results}
-
-    def done(program):
-        print(f"{program}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-        save(found)
-
-    def attempt(program, operation, shape, measured):
-        try:
-            us = measured()
-        except Exception as error:  # one case that a program cannot run is no reason to stop
-            lines = str(error).strip().splitlines()
-            notes.append(f"{program}, {operation} {shape}: "
-                         f"{type(error).__name__}: {lines[0] if lines else ''}")
-            us = None
-        if us is not None:
-            results.append({"program": program, "operation": operation, "shape": shape,
-                            "median_us": us})
-        torch.cuda.empty_cache()
-
-    for operation, shape in cases:
-        attempt("eager", operation, shape, lambda: time_us(*eager(operation, shape)))
-    done("eager")
-    try:
-        cudnn = Cudnn()
-    except (OSError, RuntimeError, AttributeError) as error:
-        notes.append(f"cuDNN: {error}")
-    else:
-        for operation, shape in cases:
-            attempt("cudnn", operation, shape, lambda: cudnn_us(cudnn, operation, shape))
-    done("cuDNN")
-    deadline = time.monotonic() + compile_seconds
+    torch._inductor.config.compile_threads = 1  # no pool of processes to wait for
+    torch._functorch.config.donated_buffer = False  # gradients are taken again and again
 
     def urgency(case):
         size = case[1].split("x", 1)[1]  # of an image, or columns
-        return COMPILED_FIRST.index(size) if size in COMPILED_FIRST else len(COMPILED_FIRST)
+        return FIRST.index(size) if size in FIRST else len(FIRST)
 
-    torch._inductor.config.compile_threads = 1  # no pool of processes to wait for
-    torch._functorch.config.donated_buffer = False  # gradients are taken again and again
-    left_out = []
-    for operation, shape in sorted(cases, key=urgency):
-        if time.monotonic() > deadline:
-            left_out.append(f"{operation} {shape}")
-            continue
-        attempt("compiled", operation, shape, lambda: time_us(*compiled(operation, shape)))
-    if left_out:
-        notes.append(f"torch.compile: out of its {compile_seconds} s before {len(left_out)} of "
-                     f"{len(cases)} cases, the first {left_out[0]}")
-    done("torch.compile")
-    for note in notes:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        measurement = Measurement(library, compile_seconds)
+        begin = said = time.monotonic()
+        for done, case in enumerate(sorted(cases, key=urgency), 1):
+            measurement.case(*case)
+            torch.cuda.empty_cache()
+            save(measurement.found)
+            if time.monotonic() - said > 10 or done == len(cases):
+                said = time.monotonic()
+                of_each = ", ".join(f"{name} {seconds:.0f}"
+                                    for name, seconds in measurement.seconds.items())
+                print(f"{done} of {len(cases)} cases: {said - begin:.0f} s ({of_each})",
+                      file=sys.stderr, flush=True)
+        torch.cuda.synchronize()
+    if measurement.left_out:
+        measurement.notes.append(
+            f"torch.compile: out of its {compile_seconds} s before {len(measurement.left_out)} of "
+            f"{len(cases)} cases, the first {measurement.left_out[0]}")
+    if measurement.door:
+        measurement.door.close()
+    save(measurement.found)
+    for note in measurement.notes:
         print(note, file=sys.stderr)
-    return found
+    return measurement.found
