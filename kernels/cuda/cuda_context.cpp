@@ -28,11 +28,14 @@ ArrivalCounter::ArrivalCounter(cudaStream_t stream) : stream_(stream) {
 
 ArrivalCounter::~ArrivalCounter() { cudaFreeAsync(count_, stream_); }
 
-Mailbox::Mailbox(cudaStream_t stream, int64_t words) : stream_(stream) {
-  const auto bytes = static_cast<size_t>(words) * sizeof(uint64_t);
+Mailbox::Mailbox(cudaStream_t stream, int multiprocessors) : stream_(stream) {
+  const auto words = static_cast<size_t>(kMailboxWords) * static_cast<size_t>(multiprocessors);
+  const size_t bytes =
+      words * sizeof(uint64_t) + static_cast<size_t>(multiprocessors) * sizeof(uint32_t);
   void* data = nullptr;
   BERTHA_CUDA_CHECK(cudaMallocAsync(&data, bytes, stream));
   words_ = static_cast<uint64_t*>(data);
+  readers_ = reinterpret_cast<uint32_t*>(words_ + words);
   BERTHA_CUDA_CHECK(cudaMemsetAsync(words_, 0, bytes, stream));
 }
 
@@ -47,7 +50,7 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       scratch(cuda_stream),
       gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
       arrivals(cuda_stream),
-      mailbox(cuda_stream, int64_t{kMailboxWords} * multiprocessors),
+      mailbox(cuda_stream, multiprocessors),
       lamb_chunks(cuda_stream),
       attention_lanes(cuda_device.ordinal(), cuda_stream) {}
 

@@ -12,7 +12,7 @@ namespace bertha {
 
 class GemmPlans;
 
-inline constexpr int kMailboxWords = 64;
+inline constexpr int kMailboxWords = 128;  // per multiprocessor
 
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
 /// stream order, without waiting; after the first step it no longer grows.
@@ -48,20 +48,23 @@ class ArrivalCounter {
   uint32_t* count_ = nullptr;
 };
 
-/// Words of 64 bits by which blocks of a kernel hand numbers to another block: zero between kernels,
-/// because whoever takes a number leaves zero in its place.
+/// Words of 64 bits by which blocks of a kernel hand each other numbers (pieces/mailbox.cuh), and counts
+/// of the blocks that have read some of them: all zero between kernels of the stream, because the last
+/// to read a word leaves zero there.
 class Mailbox {
  public:
-  Mailbox(cudaStream_t stream, int64_t words);
+  Mailbox(cudaStream_t stream, int multiprocessors);
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  uint64_t* get() const { return words_; }
+  uint64_t* words() const { return words_; }      // kMailboxWords per multiprocessor
+  uint32_t* readers() const { return readers_; }  // one per multiprocessor
 
  private:
   cudaStream_t stream_;
   uint64_t* words_ = nullptr;
+  uint32_t* readers_ = nullptr;
 };
 
 /// What every operation of one Ops object shares.
@@ -76,7 +79,7 @@ struct CudaContext {
   ScratchMemory scratch;
   std::unique_ptr<GemmPlans> gemm;
   ArrivalCounter arrivals;
-  Mailbox mailbox;  // kMailboxWords per multiprocessor
+  Mailbox mailbox;
   LambChunkTables lamb_chunks;
   AttentionLanes attention_lanes;
 };

@@ -6,6 +6,7 @@
 #include "kernels/cuda/channels/channels.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/pieces/mailbox.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
@@ -199,22 +200,12 @@ inline std::optional<PreluColumnTiles> plan_prelu_columns(const CudaContext& con
                           static_cast<int>(ceil_div(extents.outer, splits))};
 }
 
-/// A number for another block, which is there as soon as the word is not zero.
-__device__ __forceinline__ void leave_number(uint64_t* word, float number) {
-  const uint64_t marked = uint64_t{1} << 32 | __float_as_uint(number);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(marked) : "memory");
-}
-/// Zero where nothing is there yet.
-__device__ __forceinline__ uint64_t look_at(const uint64_t* word) {
-  uint64_t found;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(word) : "memory");
-  return found;
-}
-/// The number, after waiting for it where `found` is zero; leaves the word as it was before.
+/// The number of a word, after waiting for it where `found` is zero; leaves the word as it was
+/// before.
 __device__ __forceinline__ float take_number(uint64_t* word, uint64_t found) {
-  while (found == 0) found = look_at(word);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(uint64_t{0}) : "memory");
-  return __uint_as_float(static_cast<uint32_t>(found));
+  const float number = number_of<float>(awaited(word, found));
+  leave_word(word, 0);
+  return number;
 }
 
 /// Grid (tiles, splits), blocks of (kPreluColumnOctets, rows at once) threads. The sums of a tile's
@@ -251,18 +242,8 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   // A warp has four rows; two steps over them hand each thread two of its eight channels.
   const int thread = static_cast<int>(threadIdx.y) * kPreluColumnOctets + slot;
   const int lane = thread % kWarpThreads;
-  int step = kWarpThreads / 2;
-#pragma unroll
-  for (int carried = kOctet / 2; carried >= 2; carried /= 2) {
-    const bool upper = (lane & step) != 0;
-#pragma unroll
-    for (int i = 0; i < carried; ++i) {
-      const float given = upper ? sums[i] : sums[i + carried];
-      const float own = upper ? sums[i + carried] : sums[i];
-      sums[i] = own + __shfl_xor_sync(kFullWarp, given, step);
-    }
-    step /= 2;
-  }
+  share_sums<kOctet / 2>(sums, lane, kWarpThreads / 2);
+  share_sums<kOctet / 4>(sums, lane, kWarpThreads / 4);
   const int pair = slot * kOctet + lane / kPreluColumnOctets * 2;
   of_warps[thread / kWarpThreads][pair] = sums[0];
   of_warps[thread / kWarpThreads][pair + 1] = sums[1];
@@ -277,7 +258,7 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   uint64_t* const of_tile = words + first_channel + own;
   const int others = static_cast<int>(gridDim.y) - 1;
   if (split < others) {
-    if (thread < kPreluColumns) leave_number(of_tile + split * stride, total);
+    if (thread < kPreluColumns) leave_word(of_tile + split * stride, word_of(total));
     return;
   }
   const int group = thread / kPreluColumns;
@@ -308,7 +289,7 @@ void launch_prelu_columns(const CudaContext& context, const Policy& policy, cons
   const dim3 threads(kPreluColumnOctets, kPreluTileThreads / kPreluColumnOctets);
   prelu_columns_kernel<<<blocks, threads, 0, context.stream>>>(
       policy, finish, static_cast<int>(extents.outer), static_cast<int>(extents.channels),
-      tiles.rows_of_block, context.mailbox.get());
+      tiles.rows_of_block, context.mailbox.words());
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
