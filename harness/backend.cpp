@@ -86,6 +86,12 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
   return describe_cuda_attention(cuda, io, head_size, mask_width);
 }
 
+std::string describe_gelu_products(const BackendChoice& choice, const Backend& backend,
+                                   const CudaConfig& cuda, const FeedForward& model) {
+  if (choice.kind != BackendChoice::Kind::kCuda) return "";
+  return describe_cuda_gelu_products(backend, cuda, model);
+}
+
 std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,
                                       const std::function<void(Ops&)>& attention) {
   if (choice.kind != BackendChoice::Kind::kCuda) {

@@ -9,6 +9,7 @@ namespace {
 
 using EmbeddingGradient = CudaOptions::EmbeddingGradient;
 using AttentionVariant = CudaOptions::AttentionVariant;
+using GeluProducts = CudaOptions::GeluProducts;
 
 CudaOptions cuda_options(const CudaConfig& config) {
   return {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
@@ -16,6 +17,9 @@ CudaOptions cuda_options(const CudaConfig& config) {
           .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
                        : config.attention == "persistent" ? AttentionVariant::kPersistent
                                                           : AttentionVariant::kAuto,
+          .gelu_products = config.gelu_products == "own"       ? GeluProducts::kOwn
+                           : config.gelu_products == "library" ? GeluProducts::kLibrary
+                                                               : GeluProducts::kAuto,
           .gemm_plans_path = config.gemm_plans,
           .tune_gemms = config.tune_gemms,
           .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)};
@@ -48,6 +52,11 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
 std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
                                     int64_t mask_width) {
   return attention_kernels(cuda_options(config), io, head_size, mask_width);
+}
+
+std::string describe_cuda_gelu_products(const Backend& backend, const CudaConfig& config,
+                                        const FeedForward& model) {
+  return gelu_products(*backend.device, cuda_options(config), model);
 }
 
 std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,

@@ -22,6 +22,10 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
 std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
                                     int64_t mask_width);
 
+/// As describe_gelu_products, on a backend with a GPU.
+std::string describe_cuda_gelu_products(const Backend& backend, const CudaConfig& config,
+                                        const FeedForward& model);
+
 /// As attention_lanes, on a backend with a GPU.
 std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,
                                            const std::function<void(Ops&)>& attention);

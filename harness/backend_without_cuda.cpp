@@ -14,6 +14,10 @@ std::string describe_cuda_attention(const CudaConfig&, DType, int64_t, int64_t) 
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
+std::string describe_cuda_gelu_products(const Backend&, const CudaConfig&, const FeedForward&) {
+  fail(ExitCode::kEnvironment, "this program has no CUDA backend");
+}
+
 std::vector<LaneSpan> cuda_attention_lanes(const Backend&, const std::function<void(Ops&)>&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }

@@ -108,6 +108,7 @@ struct LogConfig {
 
 struct CudaConfig {
   std::string attention = "auto";             // auto: the measured best | grouped | persistent
+  std::string gelu_products = "auto";         // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics
   std::string gemm_plans = "";                // file of tuned products; "" = none
   bool tune_gemms = false;                    // tune what the file does not have, at first use

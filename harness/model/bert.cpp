@@ -20,10 +20,6 @@ uint32_t site_of(int64_t layer, LayerSite place) {
   return static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(place);
 }
 
-Activation gelu_of(const ModelConfig& config) {
-  return config.gelu == "erf" ? Activation::kGeluErf : Activation::kGelu;
-}
-
 BatchCapacity rounded(const BatchCapacity& capacity, int64_t multiple) {
   return {.tokens = round_up(capacity.tokens, multiple),
           .seqs = capacity.seqs,
@@ -281,6 +277,10 @@ Bert::Outputs Bert::outputs() const {
 View Bert::stats() const { return state_->on_device.stats; }
 
 int64_t Bert::activation_bytes() const { return state_->arena->used_bytes(); }
+
+Activation gelu_of(const ModelConfig& config) {
+  return config.gelu == "erf" ? Activation::kGeluErf : Activation::kGelu;
+}
 
 int64_t activation_bytes_for(const ModelConfig& config, const BatchCapacity& capacity, DType io) {
   Arena measure;

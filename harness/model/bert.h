@@ -105,6 +105,9 @@ class Bert {
   std::unique_ptr<State> state_;
 };
 
+/// That which model.gelu names.
+Activation gelu_of(const ModelConfig& config);
+
 /// The same figure as activation_bytes() without allocating anything: for `bertha plan`.
 int64_t activation_bytes_for(const ModelConfig& config, const BatchCapacity& capacity, DType io);
 

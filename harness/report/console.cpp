@@ -59,10 +59,13 @@ std::string start_line(const Config& config, const RunFacts& facts) {
           ? concat("to accuracy ", fixed_text(config.train.target_accuracy, 4), " or step ",
                    facts.max_steps)
           : concat("to step ", facts.max_steps);
+  const std::string kernels =
+      facts.attention.empty()
+          ? ""
+          : concat(", attention ", facts.attention, ", GELU products ", facts.gelu_products);
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", facts.world_size,
-                facts.world_size == 1 ? " rank" : " ranks",
-                facts.attention.empty() ? "" : ", attention " + facts.attention, "; ",
+                facts.world_size == 1 ? " rank" : " ranks", kernels, "; ",
                 config.train.global_batch_seqs, " sequences per step, from step ", facts.first_step,
                 " ", until);
 }

@@ -109,6 +109,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"model", config.model.name},
                 {"device", facts.device},
                 {"attention", facts.attention},
+                {"gelu_products", facts.gelu_products},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},
                 {"vocab_size", config.model.vocab_size},

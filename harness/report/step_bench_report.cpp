@@ -118,9 +118,12 @@ StepBenchRates rates_of(const StepBenchReport& report) {
 std::string step_bench_text(const StepBenchReport& report) {
   const StepBenchRates rates = rates_of(report);
   const auto ms_at = [&](double share) { return fixed_text(percentile(report.step_ms, share), 3); };
-  std::string text = concat(
-      "training step of ", report.model, ", ", report.precision, ", ", report.ranks, " rank(s), ",
-      report.device, report.attention.empty() ? "" : ", attention " + report.attention, "\n");
+  const std::string kernels =
+      report.attention.empty()
+          ? ""
+          : concat(", attention ", report.attention, ", GELU products ", report.gelu_products);
+  std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
+                            report.ranks, " rank(s), ", report.device, kernels, "\n");
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
                               report.micro_batches, " micro-batch(es) each"));
   text += row("sequences per step", fixed_text(report.seqs_global, 1));
@@ -149,6 +152,7 @@ std::string step_bench_json(const StepBenchReport& report) {
   Json json{{"model", report.model},
             {"device", report.device},
             {"attention", report.attention},
+            {"gelu_products", report.gelu_products},
             {"precision", report.precision},
             {"ranks", report.ranks},
             {"micro_batches_per_step", report.micro_batches},

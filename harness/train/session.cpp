@@ -29,6 +29,9 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       attention(describe_attention(choice, run_config.cuda, io, dims.D, dims.S)),
+      gelu_products(describe_gelu_products(
+          choice, backend, run_config.cuda,
+          {.io = io, .gelu = gelu_of(run_config.model), .hidden = dims.H, .feed_forward = dims.F})),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =

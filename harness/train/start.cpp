@@ -110,7 +110,8 @@ RunFacts facts_of(const TrainingRun& run) {
                  .max_steps = run.config.train.max_steps,
                  .first_step = run.state.step,
                  .device = run.session->backend.device->description(),
-                 .attention = run.session->attention};
+                 .attention = run.session->attention,
+                 .gelu_products = run.session->gelu_products};
   for (const ParamInfo& param : run.session->table.params) {
     facts.parameters += param.elements;
     facts.tensor_names.push_back(param.name);

@@ -27,9 +27,8 @@ struct CudaOptions {
   /// what the second can serve, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward products with a bias and a GELU, and data gradients with a GELU's: the library's, or
-  /// our own kernels wherever they can serve; auto: where they are faster too (gelu_product.h,
-  /// gelu_gradient.h).
+  /// Forward products that end in a GELU, and data gradients that end in its slope: the library's,
+  /// or our own kernels. products/gelu_choice.h has what these can serve, and what auto means.
   enum class GeluProducts { kAuto, kLibrary, kOwn };
   GeluProducts gelu_products = GeluProducts::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
@@ -71,6 +70,11 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, DType io, int64_t head_size,
                               int64_t max_seq_tokens);
+
+/// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
+/// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
+/// Error(kUsage) with a sentence where options.gelu_products names kernels that cannot serve.
+std::string gelu_products(Device& device, const CudaOptions& options, const FeedForward& model);
 
 /// Runs `attention`, which does one attention with the operations it gets, some sixty times with
 /// the grouped kernels, and returns the spans of its groups in the run of median length.

@@ -1,4 +1,5 @@
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/products/gelu_choice.h"
 
 namespace bertha {
 namespace {
@@ -43,12 +44,20 @@ class CudaOps final : public Ops {
   CudaContext context_;
 };
 
+CudaDevice& as_cuda(Device& device) {
+  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
+  BERTHA_CHECK(cuda_device != nullptr, "device is ", device.description(), ", want a CUDA device");
+  return *cuda_device;
+}
+
 }  // namespace
 
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options) {
-  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
-  BERTHA_CHECK(cuda_device != nullptr, "device is ", device.description(), ", want a CUDA device");
-  return std::make_unique<CudaOps>(*cuda_device, stream, options);
+  return std::make_unique<CudaOps>(as_cuda(device), stream, options);
+}
+
+std::string gelu_products(Device& device, const CudaOptions& options, const FeedForward& model) {
+  return gelu_products_text(options, model, as_cuda(device).multiprocessors());
 }
 
 }  // namespace bertha

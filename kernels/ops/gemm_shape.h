@@ -19,6 +19,15 @@ struct GemmShape {
   Accumulate accumulate = Accumulate::kNo;    // gradients
 };
 
+/// What decides which kernels take a model's products with a GELU: those of its feed-forward
+/// blocks, and of the transform [hidden, hidden] before the decoder.
+struct FeedForward {
+  DType io;
+  Activation gelu;
+  int64_t hidden;
+  int64_t feed_forward;
+};
+
 /// What tuning of one product found.
 struct GemmTuning {
   int candidates = 0;     // 0: the library has no algorithm for this shape

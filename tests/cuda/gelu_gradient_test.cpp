@@ -1,24 +1,16 @@
 #include "tests/cuda/data_gradient_case.h"
+#include "tests/cuda/gelu_products.h"
 
 namespace bertha::testing {
 namespace {
 
-// By default it takes larger products only. Ragged and whole tiles of 256 rows and 128 columns; few
-// multiprocessors give each several tiles in turn.
+// Ragged and whole tiles of 256 rows and 128 columns.
 constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 384, 320},
                                      {255, 256, 128},  {256, 512, 64}, {257, 768, 192},
                                      {511, 256, 1024}, {2500, 256, 64}};
 
-const TestBackend& own_gelu(int multiprocessors) {
-  using Choice = CudaOptions::GeluProducts;
-  static const TestBackend all = make_gpu({.gelu_products = Choice::kOwn});
-  static const TestBackend few =
-      make_gpu({.gelu_products = Choice::kOwn, .gemm_multiprocessors = 6});
-  return multiprocessors == 0 ? all : few;
-}
-
 TEST(CudaGeluGradient, MatchesTheReference) {
-  for (const int multiprocessors : {0, 6}) {
+  for (const int multiprocessors : {kAllMultiprocessors, kFewMultiprocessors}) {
     for (const Shape& shape : kGradientShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
         const Case c(shape, dtype);
@@ -41,9 +33,9 @@ TEST(CudaGeluGradient, SlopesBeyondTheBendAreOneAndZero) {
     }
     saved = rounded_to(dtype, saved);
     const HostTensor<float> plain =
-        data_gradient(own_gelu(0), c, dtype, saved, c.inputs(), Activation::kNone, Accumulate::kNo);
+        data_gradient(own_gelu(), c, dtype, saved, c.inputs(), Activation::kNone, Accumulate::kNo);
     const HostTensor<float> got =
-        data_gradient(own_gelu(0), c, dtype, saved, c.inputs(), Activation::kGelu, Accumulate::kNo);
+        data_gradient(own_gelu(), c, dtype, saved, c.inputs(), Activation::kGelu, Accumulate::kNo);
     std::vector<double> bound;
     HostTensor<float> want({300, 256}, 0.0f);
     for (int64_t i = 0; i < got.elements(); ++i) {
@@ -65,25 +57,44 @@ TEST(CudaGeluGradient, IsTheSameOnAnyNumberOfMultiprocessors) {
       return data_and_bias_gradient(own_gelu(multiprocessors), c, saved, garbage_tensor({512}),
                                     Activation::kGelu, Accumulate::kNo);
     };
-    const DataAndBias all = backward(0);
-    const DataAndBias few = backward(6);
+    const DataAndBias all = backward(kAllMultiprocessors);
+    const DataAndBias few = backward(kFewMultiprocessors);
     EXPECT_EQ(few.dx.values, all.dx.values);
     for (int run = 0; run < 3; ++run) {  // the sums' order depends on their number
-      EXPECT_EQ(backward(0).dx.values, all.dx.values);
-      EXPECT_EQ(backward(0).dbias.values, all.dbias.values);
-      EXPECT_EQ(backward(6).dbias.values, few.dbias.values);
+      EXPECT_EQ(backward(kAllMultiprocessors).dx.values, all.dx.values);
+      EXPECT_EQ(backward(kAllMultiprocessors).dbias.values, all.dbias.values);
+      EXPECT_EQ(backward(kFewMultiprocessors).dbias.values, few.dbias.values);
     }
   }
 }
 
-TEST(CudaGeluGradient, WhatItCannotServeTheLibraryDoes) {
-  // Columns, inner indices, f32.
-  for (const Shape& shape : {Shape{129, 136, 64}, Shape{129, 256, 72}}) {
-    const Case c(shape, DType::kBF16);
-    expect_data_gradient(c, Activation::kGelu, own_gelu(0));
-    expect_bias_below(c, Activation::kGelu, own_gelu(0));
+TEST(CudaGeluGradient, AutoTakesItFromItsRoundsOn) {
+  // 128 columns are one tile, so 6 row tiles abreast, and 4 rounds of these.
+  for (const int64_t rows : {23 * 256, 23 * 256 + 1}) {
+    const Case c({rows, 128, 64}, DType::kBF16);
+    const HostTensor<float> saved = rounded_to(c.dtype, random_tensor({rows, 128}, 5));
+    const auto run = [&](GeluProducts choice) {
+      return data_and_bias_gradient(gelu_gpu(choice, kFewMultiprocessors), c, saved,
+                                    garbage_tensor({128}), Activation::kGelu, Accumulate::kNo);
+    };
+    const DataAndBias want = run(rows == 23 * 256 ? GeluProducts::kLibrary : GeluProducts::kOwn);
+    EXPECT_EQ(run(GeluProducts::kAuto).dx.values, want.dx.values) << rows;
   }
-  expect_data_gradient(Case({129, 256, 64}, DType::kF32), Activation::kGelu, own_gelu(0));
+}
+
+TEST(CudaGeluGradient, WhatItCannotServeIsRefused) {
+  const auto run = [](const Shape& shape, DType dtype, Activation gelu) {
+    return [=] {
+      const Case c(shape, dtype);
+      data_gradient(own_gelu(), c, dtype, c.x, c.inputs(), gelu, Accumulate::kNo);
+    };
+  };
+  expect_refused(run({129, 136, 64}, DType::kBF16, Activation::kGelu), "136 columns");
+  expect_refused(run({129, 256, 72}, DType::kBF16, Activation::kGelu), "72 indices");
+  expect_refused(run({129, 256, 64}, DType::kF32, Activation::kGelu), "f32");
+  expect_refused(run({129, 256, 64}, DType::kBF16, Activation::kGeluErf), "erf");
+  // Gradients without a GELU are the library's.
+  expect_data_gradient(Case({129, 136, 72}, DType::kBF16), Activation::kTanh, own_gelu());
 }
 
 }  // namespace

@@ -1,24 +1,15 @@
-#include "tests/cuda/linear_case.h"
+#include "tests/cuda/gelu_products.h"
 
 namespace bertha::testing {
 namespace {
 
-// By default it takes larger products only. Ragged and whole tiles of 128 rows and 256 columns; few
-// multiprocessors give each several tiles in turn.
+// Ragged and whole tiles of 128 rows and 256 columns.
 constexpr Shape kGeluShapes[] = {{1, 64, 256},     {7, 256, 512},   {33, 128, 256},
                                  {127, 64, 256},   {128, 192, 768}, {129, 768, 256},
                                  {511, 1024, 512}, {2500, 64, 256}};
 
-const TestBackend& own_gelu(int multiprocessors) {
-  using Choice = CudaOptions::GeluProducts;
-  static const TestBackend all = make_gpu({.gelu_products = Choice::kOwn});
-  static const TestBackend few =
-      make_gpu({.gelu_products = Choice::kOwn, .gemm_multiprocessors = 6});
-  return multiprocessors == 0 ? all : few;
-}
-
 TEST(CudaGeluProduct, MatchesTheReference) {
-  for (const int multiprocessors : {0, 6}) {
+  for (const int multiprocessors : {kAllMultiprocessors, kFewMultiprocessors}) {
     for (const Shape& shape : kGeluShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
         expect_forward(Case(shape, dtype), true, Activation::kGelu, own_gelu(multiprocessors));
@@ -32,7 +23,7 @@ TEST(CudaGeluProduct, TakesGeluOfTheStoredPreActivation) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     Case c({300, 64, 256}, dtype);
     c.bias = rounded_to(dtype, scaled(random_tensor({256}, 3), 100.0f));
-    const Forward got = forward(own_gelu(0), c, dtype, true, Activation::kGelu);
+    const Forward got = forward(own_gelu(), c, dtype, true, Activation::kGelu);
     for (int64_t i = 0; i < got.z.elements(); ++i) {
       const float z = got.z[i];
       if (std::abs(z) < 10.0f) continue;
@@ -44,9 +35,9 @@ TEST(CudaGeluProduct, TakesGeluOfTheStoredPreActivation) {
 TEST(CudaGeluProduct, IsTheSameOnAnyNumberOfMultiprocessors) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({2500, 256, 512}, dtype);
-    const Forward first = forward(own_gelu(0), c, dtype, true, Activation::kGelu);
+    const Forward first = forward(own_gelu(), c, dtype, true, Activation::kGelu);
     for (int run = 0; run < 3; ++run) {
-      for (const int multiprocessors : {0, 6}) {
+      for (const int multiprocessors : {kAllMultiprocessors, kFewMultiprocessors}) {
         const Forward again = forward(own_gelu(multiprocessors), c, dtype, true, Activation::kGelu);
         EXPECT_EQ(again.y.values, first.y.values);
         EXPECT_EQ(again.z.values, first.z.values);
@@ -55,14 +46,30 @@ TEST(CudaGeluProduct, IsTheSameOnAnyNumberOfMultiprocessors) {
   }
 }
 
-TEST(CudaGeluProduct, WhatItCannotServeTheLibraryDoes) {
-  // Columns, inner indices, no bias, f32.
-  for (const Shape& shape : {Shape{129, 64, 264}, Shape{129, 72, 256}}) {
-    expect_forward(Case(shape, DType::kBF16), true, Activation::kGelu, own_gelu(0));
+TEST(CudaGeluProduct, AutoTakesItFromItsRoundsOn) {
+  // 256 columns are one tile, so 6 row tiles abreast, and 2 rounds of these.
+  for (const int64_t rows : {11 * 128, 11 * 128 + 1}) {
+    const Case c({rows, 64, 256}, DType::kBF16);
+    const auto run = [&](GeluProducts choice) {
+      return forward(gelu_gpu(choice, kFewMultiprocessors), c, c.dtype, true, Activation::kGelu);
+    };
+    const Forward want = run(rows == 11 * 128 ? GeluProducts::kLibrary : GeluProducts::kOwn);
+    EXPECT_EQ(run(GeluProducts::kAuto).y.values, want.y.values) << rows;
   }
+}
+
+TEST(CudaGeluProduct, WhatItCannotServeIsRefused) {
+  const auto run = [](const Shape& shape, DType dtype, bool with_bias, Activation gelu) {
+    return [=] { forward(own_gelu(), Case(shape, dtype), dtype, with_bias, gelu); };
+  };
   const Shape whole{129, 64, 256};
-  expect_forward(Case(whole, DType::kBF16), false, Activation::kGelu, own_gelu(0));
-  expect_forward(Case(whole, DType::kF32), true, Activation::kGelu, own_gelu(0));
+  expect_refused(run({129, 64, 264}, DType::kBF16, true, Activation::kGelu), "264 columns");
+  expect_refused(run({129, 72, 256}, DType::kBF16, true, Activation::kGelu), "72 indices");
+  expect_refused(run(whole, DType::kBF16, false, Activation::kGelu), "without a bias");
+  expect_refused(run(whole, DType::kF32, true, Activation::kGelu), "f32");
+  expect_refused(run(whole, DType::kBF16, true, Activation::kGeluErf), "erf");
+  // Products without a GELU are the library's.
+  expect_forward(Case({129, 72, 264}, DType::kBF16), true, Activation::kTanh, own_gelu());
 }
 
 }  // namespace

@@ -57,6 +57,7 @@
 #include "kernels/cuda/pieces/column_sums.cuh"
 #include "kernels/cuda/pieces/dependent_launch.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
+#include "kernels/cuda/products/gelu_choice.h"
 #include "kernels/cuda/products/gelu_product.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/ring.cuh"
@@ -70,10 +71,10 @@ namespace {
 using gelu_product::gelu_slopes;
 using gelu_product::unpacked;
 
-constexpr int kTileRows = 256;
-constexpr int kTileColumns = 128;
-constexpr int kHalfColumns = 64;  // of a consumer
-constexpr int kInnerBlock = 64;
+constexpr int kTileRows = kGeluGradientTile.rows;
+constexpr int kTileColumns = kGeluGradientTile.columns;
+constexpr int kHalfColumns = kTileColumns / 2;  // of a consumer
+constexpr int kInnerBlock = kGeluGradientTile.inner_block;
 constexpr int kStages = 3;
 constexpr int kDyBytes = kTileRows * kInnerBlock * 2;
 constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
@@ -370,27 +371,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-/// Row tiles that work side by side.
-int tiles_abreast(const CudaContext& context, int64_t columns) {
-  const int chosen = context.options.gemm_multiprocessors;
-  const int multiprocessors = chosen > 0 ? chosen : context.multiprocessors;
-  return std::max(static_cast<int>(multiprocessors / (columns / kTileColumns)), 1);
-}
-
-int row_tiles_of(int64_t rows) { return static_cast<int>((rows + kTileRows - 1) / kTileRows); }
-
 template <class T>
 void launch(CudaContext& context, const LinearBwdData& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t outputs = args.dy.extent(1);
   const int64_t columns = args.weight.extent(1);
-  const int row_tiles = row_tiles_of(rows);
-  const int abreast = std::min(tiles_abreast(context, columns), row_tiles);
+  const int tiles = row_tiles(kGeluGradientTile, rows);
+  const int abreast = std::min(
+      tiles, tiles_abreast(kGeluGradientTile, columns,
+                           planned_multiprocessors(context.options, context.multiprocessors)));
   auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(abreast, columns, 1)));
   const Params params{.partial = partial,
                       .columns = static_cast<int>(columns),
                       .inner_blocks = static_cast<int>(outputs / kInnerBlock),
-                      .row_tiles = row_tiles};
+                      .row_tiles = tiles};
 
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(gelu_gradient_kernel<T>, kBytes);
@@ -416,26 +410,10 @@ void launch(CudaContext& context, const LinearBwdData& args) {
   finish_column_sums<T, 1>(context, partial, abreast, columns, {{target}});
 }
 
-/// Rounds of tiles from which on the last one, in part empty, weighs little.
-constexpr int kLeastRounds = 4;
-
 }  // namespace
 }  // namespace gelu_gradient
 
 using namespace gelu_gradient;
-
-bool gelu_gradient_serves(const CudaContext& context, const LinearBwdData& args) {
-  using Choice = CudaOptions::GeluProducts;
-  const Choice choice = context.options.gelu_products;
-  const int64_t columns = args.weight.extent(1);
-  if (choice == Choice::kLibrary || args.dy.dtype == DType::kF32) return false;
-  if (args.activation != Activation::kGelu) return false;
-  if (columns % kTileColumns != 0 || args.dy.extent(1) % kInnerBlock != 0) return false;
-  if (!is_aligned({args.dy.data, args.weight.data, args.dx.data, args.saved.data})) return false;
-  return choice == Choice::kOwn ||
-         (args.dbias_below.has_data() &&
-          row_tiles_of(args.dy.extent(0)) >= kLeastRounds * tiles_abreast(context, columns));
-}
 
 void run_gelu_gradient(CudaContext& context, const LinearBwdData& args) {
   dispatch_16bit(args.dy.dtype,

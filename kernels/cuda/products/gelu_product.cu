@@ -62,9 +62,9 @@
 #include <algorithm>
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/pieces/alignment.h"
 #include "kernels/cuda/pieces/dependent_launch.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
+#include "kernels/cuda/products/gelu_choice.h"
 #include "kernels/cuda/products/gelu_product.cuh"
 #include "kernels/cuda/tensor_core/cluster.cuh"
 #include "kernels/cuda/tensor_core/ring.cuh"
@@ -75,10 +75,10 @@ namespace bertha {
 namespace gelu_product {
 namespace {
 
-constexpr int kTileRows = 128;
-constexpr int kHalfRows = 64;  // of a consumer
-constexpr int kTileColumns = 256;
-constexpr int kInnerBlock = 64;
+constexpr int kTileRows = kGeluProductTile.rows;
+constexpr int kHalfRows = kTileRows / 2;  // of a consumer
+constexpr int kTileColumns = kGeluProductTile.columns;
+constexpr int kInnerBlock = kGeluProductTile.inner_block;
 constexpr int kStages = 4;
 constexpr int kXBytes = kTileRows * kInnerBlock * 2;
 constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
@@ -294,15 +294,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   cluster_barrier();  // and find this block still there
 }
 
-/// Row tiles that work side by side, for result columns in multiples of 256.
-int tiles_abreast(const CudaContext& context, int64_t columns) {
-  const int chosen = context.options.gemm_multiprocessors;
-  const int multiprocessors = chosen > 0 ? chosen : context.multiprocessors;
-  return std::max(static_cast<int>(multiprocessors / (columns / kTileColumns)), 1);
-}
-
-int row_tiles_of(int64_t rows) { return static_cast<int>((rows + kTileRows - 1) / kTileRows); }
-
 template <class T, int kCluster>
 void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap& weight,
             int abreast, Params params) {
@@ -324,27 +315,10 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, params));
 }
 
-/// Rounds of tiles from which on this kernel was faster at all shapes above.
-constexpr int kLeastRounds = 2;
-
 }  // namespace
 }  // namespace gelu_product
 
 using namespace gelu_product;
-
-bool gelu_product_serves(const CudaContext& context, const LinearFwd& args) {
-  using Choice = CudaOptions::GeluProducts;
-  const Choice choice = context.options.gelu_products;
-  const int64_t columns = args.weight.extent(0);
-  if (choice == Choice::kLibrary || args.x.dtype == DType::kF32) return false;
-  if (args.activation != Activation::kGelu || !args.bias.has_data()) return false;
-  if (columns % kTileColumns != 0 || args.x.extent(1) % kInnerBlock != 0) return false;
-  if (!is_aligned({args.x.data, args.weight.data, args.y.data, args.pre_activation.data})) {
-    return false;
-  }
-  return choice == Choice::kOwn ||
-         row_tiles_of(args.x.extent(0)) >= kLeastRounds * tiles_abreast(context, columns);
-}
 
 void run_gelu_product(CudaContext& context, const LinearFwd& args) {
   const DType dtype = args.x.dtype;
@@ -360,9 +334,10 @@ void run_gelu_product(CudaContext& context, const LinearFwd& args) {
                       .rows = rows,
                       .columns = outputs,
                       .inner_blocks = static_cast<int>(inputs / kInnerBlock),
-                      .row_tiles = row_tiles_of(rows)};
+                      .row_tiles = row_tiles(kGeluProductTile, rows)};
   // Pairs of an odd number would leave multiprocessors without a tile.
-  const int abreast = tiles_abreast(context, outputs);
+  const int abreast = tiles_abreast(
+      kGeluProductTile, outputs, planned_multiprocessors(context.options, context.multiprocessors));
   dispatch_16bit(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (abreast % 2 == 0) {

@@ -28,6 +28,8 @@
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/pieces/alignment.h"
+#include "kernels/cuda/products/gelu_choice.h"
 #include "kernels/cuda/products/gelu_gradient.h"
 #include "kernels/cuda/products/gelu_product.h"
 #include "kernels/cuda/products/gemm_plans.h"
@@ -58,6 +60,36 @@ const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
          " and addresses at multiples of ", key.matrix_alignment, " bytes.");
   }
   return *plan;
+}
+
+bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
+  if (!keeps_pre_activation(args.activation)) return false;
+  return args.x.extent(0) >=
+         own_gelu_product_from(
+             context.options.gelu_products,
+             {.io = args.x.dtype,
+              .gelu = args.activation,
+              .columns = args.weight.extent(0),
+              .inner = args.x.extent(1),
+              .multiprocessors = planned_multiprocessors(context.options, context.multiprocessors),
+              .has_bias = args.bias.has_data(),
+              .is_aligned = is_aligned(
+                  {args.x.data, args.weight.data, args.y.data, args.pre_activation.data})});
+}
+
+bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
+  if (!keeps_pre_activation(args.activation)) return false;
+  return args.dy.extent(0) >=
+         own_gelu_gradient_from(
+             context.options.gelu_products,
+             {.io = args.dy.dtype,
+              .gelu = args.activation,
+              .columns = args.weight.extent(1),
+              .inner = args.dy.extent(1),
+              .multiprocessors = planned_multiprocessors(context.options, context.multiprocessors),
+              .has_bias = args.dbias_below.has_data(),
+              .is_aligned =
+                  is_aligned({args.dy.data, args.weight.data, args.dx.data, args.saved.data})});
 }
 
 GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
@@ -92,7 +124,7 @@ GemmKey gemm_key(const GemmShape& shape, int multiprocessors) {
 
 void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
-  if (gelu_product_serves(context, args)) return run_gelu_product(context, args);
+  if (takes_own_kernel(context, args)) return run_gelu_product(context, args);
   GemmPlans& plans = *context.gemm;
   GemmKey key = gemm_key({.product = GemmProduct::kForward,
                           .dtype = args.x.dtype,
@@ -176,7 +208,7 @@ void run_cuda(CudaContext& context, const LinearBwdData& args) {
     add_nothing(context, args.accumulate_dbias, args.dbias_below);
     return;
   }
-  if (gelu_gradient_serves(context, args)) return run_gelu_gradient(context, args);
+  if (takes_own_kernel(context, args)) return run_gelu_gradient(context, args);
   run_data_gradient(context, args);
   if (args.dbias_below.has_data()) {
     sum_columns(context, args.dx, args.accumulate_dbias, args.dbias_below);

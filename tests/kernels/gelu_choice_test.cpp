@@ -1,0 +1,155 @@
+#include "kernels/cuda/products/gelu_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+using Choice = CudaOptions::GeluProducts;
+
+constexpr int kMultiprocessors = 132;
+constexpr GeluCall kBertLarge{.io = DType::kBF16,
+                              .gelu = Activation::kGelu,
+                              .columns = 4096,
+                              .inner = 1024,
+                              .multiprocessors = kMultiprocessors};
+constexpr FeedForward kLargeBlock{
+    .io = DType::kBF16, .gelu = Activation::kGelu, .hidden = 1024, .feed_forward = 4096};
+
+GeluCall with(GeluCall call, int64_t columns, int64_t inner) {
+  call.columns = columns;
+  call.inner = inner;
+  return call;
+}
+
+/// What an own kernel does not take, and the words for it.
+struct Beyond {
+  GeluCall call;
+  const char* why;
+};
+
+std::vector<Beyond> beyond_both() {
+  GeluCall f32 = kBertLarge, erf = kBertLarge, odd = kBertLarge;
+  f32.io = DType::kF32;
+  erf.gelu = Activation::kGeluErf;
+  odd.is_aligned = false;
+  return {{f32, "f32, want f16 or bf16"},
+          {erf, "the GELU of erf, want that of tanh"},
+          {with(kBertLarge, 4096, 1056), "sums over 1056 indices, want a multiple of 64"},
+          {odd, "a view that is not aligned to 16 bytes"}};
+}
+
+std::vector<Beyond> beyond_product() {
+  std::vector<Beyond> all = beyond_both();
+  GeluCall no_bias = kBertLarge;
+  no_bias.has_bias = false;
+  all.push_back({no_bias, "a product without a bias"});
+  all.push_back({with(kBertLarge, 384, 64), "a result of 384 columns, want a multiple of 256"});
+  all.push_back({with(kBertLarge, 8, 64), "a result of 8 columns, want a multiple of 256"});
+  return all;
+}
+
+std::vector<Beyond> beyond_gradient() {
+  std::vector<Beyond> all = beyond_both();
+  all.push_back({with(kBertLarge, 320, 64), "a result of 320 columns, want a multiple of 128"});
+  return all;
+}
+
+template <class Rule>
+std::string refusal(const Rule& rule, const GeluCall& call) {
+  try {
+    rule(Choice::kOwn, call);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+template <class Rule>
+void expect_beyond(const Rule& rule, const std::vector<Beyond>& all) {
+  for (const Beyond& beyond : all) {
+    EXPECT_EQ(rule(Choice::kAuto, beyond.call), kAtNoRows) << beyond.why;
+    EXPECT_EQ(rule(Choice::kLibrary, beyond.call), kAtNoRows) << beyond.why;
+    const std::string sentence = refusal(rule, beyond.call);
+    EXPECT_THAT(sentence, HasSubstr(std::string("do not take ") + beyond.why));
+    EXPECT_THAT(sentence, HasSubstr("set cuda.gelu_products to auto or library."));
+  }
+}
+
+TEST(GeluChoice, BeyondItsReachOwnIsRefusedAndAutoIsTheLibrary) {
+  expect_beyond(own_gelu_product_from, beyond_product());
+  expect_beyond(own_gelu_gradient_from, beyond_gradient());
+}
+
+TEST(GeluChoice, AutoTakesTheOwnKernelsFromTheirRoundsOn) {
+  // 16 tiles of columns, so 8 row tiles abreast, and 2 rounds: more than 15 tiles of 128 rows.
+  EXPECT_EQ(own_gelu_product_from(Choice::kAuto, kBertLarge), 15 * 128 + 1);
+  // 32 tiles of columns, 4 abreast, 4 rounds.
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, kBertLarge), 15 * 256 + 1);
+  // More tiles of columns than multiprocessors: 1 abreast.
+  EXPECT_EQ(own_gelu_product_from(Choice::kAuto, with(kBertLarge, 256 * 200, 64)), 128 + 1);
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, with(kBertLarge, 128 * 200, 64)), 3 * 256 + 1);
+}
+
+TEST(GeluChoice, OwnAndLibraryAreTakenAtAnyRows) {
+  EXPECT_EQ(own_gelu_product_from(Choice::kOwn, kBertLarge), 1);
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kOwn, kBertLarge), 1);
+  EXPECT_EQ(own_gelu_product_from(Choice::kLibrary, kBertLarge), kAtNoRows);
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kLibrary, kBertLarge), kAtNoRows);
+}
+
+TEST(GeluChoice, AGradientWithoutABiasGradientIsOwnOnRequestOnly) {
+  GeluCall alone = kBertLarge;
+  alone.has_bias = false;
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, alone), kAtNoRows);
+  EXPECT_EQ(own_gelu_gradient_from(Choice::kOwn, alone), 1);
+}
+
+TEST(GeluChoice, RoundsAreFullAtTheRowsThatAreNamed) {
+  for (const GeluTile& tile : {kGeluProductTile, kGeluGradientTile}) {
+    for (const int64_t columns : {256, 768, 3072, 4096}) {
+      const auto from =
+          tile.rows == kGeluProductTile.rows ? own_gelu_product_from : own_gelu_gradient_from;
+      const int64_t rows = from(Choice::kAuto, with(kBertLarge, columns, 64));
+      const int rounds = tile.least_rounds * tiles_abreast(tile, columns, kMultiprocessors);
+      EXPECT_EQ(row_tiles(tile, rows), rounds) << columns;
+      EXPECT_EQ(row_tiles(tile, rows - 1), rounds - 1) << columns;
+    }
+  }
+}
+
+std::string described(Choice asked, const FeedForward& model, int planned = 0) {
+  return gelu_products_text({.gelu_products = asked, .gemm_multiprocessors = planned}, model,
+                            kMultiprocessors);
+}
+
+TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
+  EXPECT_EQ(described(Choice::kAuto, kLargeBlock),
+            "own from 1921 tokens forward, own from 3841 tokens backward");
+  EXPECT_EQ(described(Choice::kAuto, kLargeBlock, 16),
+            "own from 129 tokens forward, own from 769 tokens backward");
+  EXPECT_EQ(described(Choice::kOwn, kLargeBlock), "own");
+  EXPECT_EQ(described(Choice::kLibrary, kLargeBlock), "library");
+  FeedForward narrow = kLargeBlock;
+  narrow.feed_forward = 4096 + 128;
+  EXPECT_EQ(described(Choice::kAuto, narrow), "library forward, own from 3841 tokens backward");
+  FeedForward exact = kLargeBlock;
+  exact.gelu = Activation::kGeluErf;
+  EXPECT_EQ(described(Choice::kAuto, exact), "library");
+}
+
+TEST(GeluChoice, AModelWhoseTransformOwnKernelsDoNotTakeIsRefused) {
+  FeedForward model = kLargeBlock;
+  model.hidden = 384;
+  EXPECT_EQ(described(Choice::kAuto, model),
+            "own from 1921 tokens forward, own from 3841 tokens backward");
+  EXPECT_THROW(described(Choice::kOwn, model), Error);
+}
+
+}  // namespace
+}  // namespace bertha
