@@ -17,6 +17,7 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 #include "kernels/cuda/embedding/paired_atomic_add.cuh"
+#include "kernels/cuda/embedding/row_pipeline.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/pieces/column_sums.cuh"
 #include "kernels/cuda/rows/row_norm.cuh"

@@ -165,91 +165,10 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
   }
 }
 
-/// Rows on their way. Each thread copies its own octets asynchronously into slots of shared memory
-/// that nobody else reads, kStages - 1 batches ahead: so many loads in flight cost no registers,
-/// and no barrier. Dynamic shared memory of `pipeline_bytes`.
-template <class Shape, int kTensors, int kStages>
-class RowPipeline {
- public:
-  using T = typename Shape::Element;
-  static constexpr int kRows = Shape::kRows;
-  static constexpr int kWords = Octet<T>::kWords / 4;  // of 16 bytes
-
-  __device__ explicit RowPipeline(uint4* shared) : slots_(shared + threadIdx.x) {}
-
-  /// Starts the copies of batch `turn`: from(tensor, r) points to the thread's octet of row r, and
-  /// nothing is read where live(r) is false: zeros stand there.
-  template <class From, class Live>
-  __device__ __forceinline__ void request(int turn, const From& from, const Live& live) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const bool present = live(r);
-#pragma unroll
-      for (int tensor = 0; tensor < kTensors; ++tensor) {
-        const uint4* source = reinterpret_cast<const uint4*>(from(tensor, r));
-#pragma unroll
-        for (int word = 0; word < kWords; ++word) {
-          uint4* target = slot(turn, tensor, r, word);
-          if (present) {
-            __pipeline_memcpy_async(target, source + word, 16);
-          } else {
-            *target = make_uint4(0, 0, 0, 0);
-          }
-        }
-      }
-    }
-  }
-  /// The same for rows [first, first + kRows) of matrices of `rows` rows, zeros for those beyond,
-  /// and closes the batch.
-  __device__ __forceinline__ void request_rows(const RowTeam<Shape>& team, int turn, int64_t first,
-                                               int64_t rows, const T* const (&from)[kTensors]) {
-    if (team.block_has(first, rows)) {
-      request(
-          turn,
-          [&](int tensor, int r) {
-            return from[tensor] + (team.has(first, r, rows) ? team.at(first + r) : 0);
-          },
-          [&](int r) { return team.has(first, r, rows); });
-    }
-    commit();
-  }
-  /// Requests a team's first batches, as many as are under way while one is at work.
-  __device__ __forceinline__ void start(const RowTeam<Shape>& team, int64_t rows,
-                                        const T* const (&from)[kTensors]) {
-    for (int turn = 0; turn < kStages - 1; ++turn) {
-      request_rows(team, turn, team.first_row + turn * team.row_stride, rows, from);
-    }
-  }
-  /// Closes the copies of a batch, also of one beyond the last row.
-  __device__ __forceinline__ void commit() { __pipeline_commit(); }
-  /// Waits for the oldest batch.
-  __device__ __forceinline__ void wait() { __pipeline_wait_prior(kStages - 1); }
-
-  __device__ __forceinline__ Octet<T> read(int turn, int tensor, int r) const {
-    Octet<T> octet;
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) set_words(octet, word, *slot(turn, tensor, r, word));
-    return octet;
-  }
-
- private:
-  __device__ __forceinline__ uint4* slot(int turn, int tensor, int r, int word) const {
-    const int index = ((turn % kStages * kTensors + tensor) * kRows + r) * kWords + word;
-    return slots_ + index * (Shape::kFixed ? Shape::kMostThreads : static_cast<int>(blockDim.x));
-  }
-  uint4* slots_;
-};
-
-template <class Shape, int kTensors, int kStages>
-int pipeline_bytes(int64_t columns) {
-  using Pipeline = RowPipeline<Shape, kTensors, kStages>;
-  return kStages * kTensors * Shape::kRows * Pipeline::kWords * 16 *
-         static_cast<int>(team_threads<Shape>(columns));
-}
-
-/// As RowPipeline for batches of neighbouring rows: kStages - 1 are on their way while one is at
-/// work, and nobody waits for a batch beyond the last row. What is read of a row beyond the last one
-/// is anything. Backward, this is faster than bulk copies.
+/// Batches of neighbouring rows on their way. Each thread copies its own octets asynchronously into
+/// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
+/// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
+/// row, and what is read of a row beyond it is anything. Backward, this is faster than bulk copies.
 template <class Shape, int kTensors, int kStages>
 class OctetRing {
  public:
@@ -328,14 +247,6 @@ void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsig
                        int64_t columns, const Arguments&... arguments) {
   launch_with_shared<Shape>(stream, kernel, blocks, columns,
                             ring_bytes<Shape, kTensors, kStages>(columns), arguments...);
-}
-
-/// Launches a kernel of teams with the dynamic shared memory of its RowPipeline.
-template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
-void launch_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                  int64_t columns, const Arguments&... arguments) {
-  launch_with_shared<Shape>(stream, kernel, blocks, columns,
-                            pipeline_bytes<Shape, kTensors, kStages>(columns), arguments...);
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:
