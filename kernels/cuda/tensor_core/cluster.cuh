@@ -31,18 +31,8 @@ __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank) {
       : "memory");
 }
 
-/// copy_box_async to the same address `to` in each block of the cluster whose bit in `ranks` is set;
-/// the bytes complete on the barrier that lies there at the address `barrier`.
-__device__ __forceinline__ void copy_box_to_cluster(uint32_t to, const CUtensorMap& map, int column,
-                                                    int row, uint32_t barrier, uint16_t ranks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(ranks)
-      : "memory");
-}
-
-/// The same of a row_pairs_tensor_map.
+/// Copies a box of a row_pairs_tensor_map to the same address `to` in each block of the cluster whose
+/// bit in `ranks` is set; the bytes complete on the barrier that lies there at the address `barrier`.
 __device__ __forceinline__ void copy_pairs_to_cluster(uint32_t to, const CUtensorMap& map,
                                                       int column, int first, int octet,
                                                       uint32_t barrier, uint16_t ranks) {
