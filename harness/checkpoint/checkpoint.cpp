@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
@@ -22,14 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kState = "state.json";
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) fail(ExitCode::kData, path, ": cannot be read; is the path right?");
-  return text.str();
-}
 
 /// Every rank hashes its share of what a resume reads, so that each file is hashed once.
 void verify_share(const std::string& path, const World& world) {

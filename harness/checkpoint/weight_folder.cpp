@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/optimizer_files.h"
@@ -22,14 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kVocab = "vocab.txt";
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) fail(ExitCode::kData, path, ": cannot be read; is the path right?");
-  return text.str();
-}
 
 StatedModel stated_model(const FolderRequest& request, const WeightPlace& place) {
   if (!request.stated_model.empty()) return read_stated_model(request.stated_model);
