@@ -11,6 +11,7 @@
 
 #include "data/payload.h"
 #include "tests/data/example_data.h"
+#include "tests/data/same_samples.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
@@ -93,14 +94,7 @@ TEST(Payload, ComesBackEqual) {
     }
     const std::vector<std::byte> bytes = encode_samples(samples, rows);
     const SampleSet found = decode_samples(bytes, lengths);
-    EXPECT_EQ(found.ids, want.ids);
-    EXPECT_EQ(found.token_offsets, want.token_offsets);
-    EXPECT_EQ(found.token_ids, want.token_ids);
-    EXPECT_EQ(found.segment_ids, want.segment_ids);
-    EXPECT_EQ(found.masked_offsets, want.masked_offsets);
-    EXPECT_EQ(found.masked_positions, want.masked_positions);
-    EXPECT_EQ(found.masked_ids, want.masked_ids);
-    EXPECT_EQ(found.next_sentence_labels, want.next_sentence_labels);
+    expect_same_samples(found, want);
     if (lengths.empty()) continue;
     ++lengths[0].tokens;
     EXPECT_THROW(decode_samples(bytes, lengths), Error);

@@ -12,6 +12,7 @@
 #include "data/prepare/prepare.h"
 #include "kernels/base/error.h"
 #include "tests/data/example_data.h"
+#include "tests/data/same_samples.h"
 #include "tests/prepare/golden_samples.h"
 
 namespace bertha {
@@ -95,17 +96,6 @@ class PrepareFolder {
  private:
   TempFolder folder_;
 };
-
-inline void expect_same_samples(const SampleSet& found, const SampleSet& wanted) {
-  EXPECT_EQ(found.ids, wanted.ids);
-  EXPECT_EQ(found.token_offsets, wanted.token_offsets);
-  EXPECT_EQ(found.token_ids, wanted.token_ids);
-  EXPECT_EQ(found.segment_ids, wanted.segment_ids);
-  EXPECT_EQ(found.masked_offsets, wanted.masked_offsets);
-  EXPECT_EQ(found.masked_positions, wanted.masked_positions);
-  EXPECT_EQ(found.masked_ids, wanted.masked_ids);
-  EXPECT_EQ(found.next_sentence_labels, wanted.next_sentence_labels);
-}
 
 /// The message of the error that the preparation ends with.
 inline std::string message_of_preparing(const PrepareOptions& options,

@@ -11,6 +11,7 @@
 #include "data/verify.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
+#include "tests/data/same_samples.h"
 
 namespace bertha {
 namespace {
@@ -64,13 +65,7 @@ class Convert : public testing::Test {
     return all;
   }
   void expect_found(const SampleSet& want) const {
-    const SampleSet have = found();
-    EXPECT_EQ(have.token_offsets, want.token_offsets);
-    EXPECT_EQ(have.token_ids, want.token_ids);
-    EXPECT_EQ(have.segment_ids, want.segment_ids);
-    EXPECT_EQ(have.masked_positions, want.masked_positions);
-    EXPECT_EQ(have.masked_ids, want.masked_ids);
-    EXPECT_EQ(have.next_sentence_labels, want.next_sentence_labels);
+    expect_same_contents(found(), want);
     EXPECT_TRUE(verify_data(options_.output_dir).ok());
     EXPECT_FALSE(fs::exists(to("work")));
   }
