@@ -7,12 +7,33 @@
 #include <vector>
 
 #include "kernels/ops/common.h"
-#include "tests/support/host_tensor.h"
+#include "tests/support/finite_difference.h"
 
 namespace bertha {
 
 // Checks of a test's Case: arguments and results of one operation, with forward(threads) and
 // backward(threads, accumulate).
+
+/// An input of a Case, and where backward leaves its gradient.
+template <class Case>
+struct InputGradient {
+  const char* name;
+  HostTensor<float> Case::*input;
+  HostTensor<float> Case::*gradient;
+};
+
+/// Backward of dy gives the slopes of the sum of y * dy.
+template <class Case>
+void expect_finite_differences(Case c, std::initializer_list<InputGradient<Case>> all) {
+  c.forward(1);
+  c.backward(1, Accumulate::kNo);
+  for (const auto& of : all) {
+    expect_gradient(of.name, c.*of.input, c.*of.gradient, [&] {
+      c.forward(1);
+      return weighted_sum(c.y, c.dy);
+    });
+  }
+}
 
 /// With Accumulate::kYes, backward adds to each of `sums` what it writes with kNo. The tolerance is
 /// for one addition in f32 to sums up to about 100.

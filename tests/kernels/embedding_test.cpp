@@ -7,7 +7,6 @@
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
-#include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {
@@ -163,18 +162,12 @@ TEST(Embedding, BackwardAddsEveryTokenToItsRows) {
 }
 
 TEST(Embedding, BackwardMatchesFiniteDifferences) {
-  Case c(9, 24);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const auto loss = [&] {
-    c.forward(1);
-    return weighted_sum(c.y, c.dy);
-  };
-  expect_gradient("word_table", c.word_table, c.dword_table, loss);
-  expect_gradient("position_table", c.position_table, c.dposition_table, loss);
-  expect_gradient("segment_table", c.segment_table, c.dsegment_table, loss);
-  expect_gradient("gamma", c.gamma, c.dgamma, loss);
-  expect_gradient("beta", c.beta, c.dbeta, loss);
+  expect_finite_differences(Case(9, 24),
+                            {{"word_table", &Case::word_table, &Case::dword_table},
+                             {"position_table", &Case::position_table, &Case::dposition_table},
+                             {"segment_table", &Case::segment_table, &Case::dsegment_table},
+                             {"gamma", &Case::gamma, &Case::dgamma},
+                             {"beta", &Case::beta, &Case::dbeta}});
 }
 
 TEST(Embedding, DropsExactlyTheDocumentedElements) {

@@ -11,7 +11,6 @@
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_near.h"
-#include "tests/support/finite_difference.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {
@@ -108,16 +107,9 @@ TEST(LayerNorm, BackwardMatchesTheJacobian) {
 }
 
 TEST(LayerNorm, BackwardMatchesFiniteDifferences) {
-  Case c(5, 33);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const auto loss = [&] {
-    c.forward(1);
-    return weighted_sum(c.y, c.dy);
-  };
-  expect_gradient("x", c.x, c.dx, loss);
-  expect_gradient("gamma", c.gamma, c.dgamma, loss);
-  expect_gradient("beta", c.beta, c.dbeta, loss);
+  expect_finite_differences(Case(5, 33), {{"x", &Case::x, &Case::dx},
+                                          {"gamma", &Case::gamma, &Case::dgamma},
+                                          {"beta", &Case::beta, &Case::dbeta}});
 }
 
 TEST(LayerNorm, AccumulateAddsToTheParameterGradients) {

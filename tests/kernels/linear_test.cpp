@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
 #include "tests/support/expect_close.h"
-#include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {
@@ -266,16 +266,10 @@ TEST(Linear, BackwardDataSumsTheBiasGradientBelow) {
 
 TEST(Linear, BackwardMatchesFiniteDifferences) {
   for (const Activation activation : kActivations) {
-    Case c(5, 9, 11, activation);
-    c.forward(1);
-    c.backward(1, Accumulate::kNo);
-    const auto loss = [&] {
-      c.forward(1);
-      return weighted_sum(c.y, c.dy);
-    };
-    expect_gradient("x", c.x, c.dx, loss);
-    expect_gradient("weight", c.weight, c.dweight, loss);
-    expect_gradient("bias", c.bias, c.dbias, loss);
+    expect_finite_differences(Case(5, 9, 11, activation),
+                              {{"x", &Case::x, &Case::dx},
+                               {"weight", &Case::weight, &Case::dweight},
+                               {"bias", &Case::bias, &Case::dbias}});
   }
 }
 

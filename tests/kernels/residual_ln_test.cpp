@@ -7,7 +7,6 @@
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/expect_close.h"
-#include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {
@@ -140,18 +139,11 @@ TEST(ResidualLn, BackwardMatchesTheJacobian) {
 }
 
 TEST(ResidualLn, BackwardMatchesFiniteDifferences) {
-  Case c(5, 24);
-  c.forward(1);
-  c.backward(1, Accumulate::kNo);
-  const auto loss = [&] {
-    c.forward(1);
-    return weighted_sum(c.y, c.dy);
-  };
-  expect_gradient("x", c.x, c.dx, loss);
-  expect_gradient("bias", c.bias, c.dbias, loss);
-  expect_gradient("residual", c.residual, c.dresidual, loss);
-  expect_gradient("gamma", c.gamma, c.dgamma, loss);
-  expect_gradient("beta", c.beta, c.dbeta, loss);
+  expect_finite_differences(Case(5, 24), {{"x", &Case::x, &Case::dx},
+                                          {"bias", &Case::bias, &Case::dbias},
+                                          {"residual", &Case::residual, &Case::dresidual},
+                                          {"gamma", &Case::gamma, &Case::dgamma},
+                                          {"beta", &Case::beta, &Case::dbeta}});
 }
 
 TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
