@@ -9,8 +9,8 @@
 
 Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a
 result of Bertha's was wrong or when a bar is missed (--report: only when a result was wrong).
-Measuring needs torch and takes about two minutes, of which --compile-seconds go to torch.compile,
-for as many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
+Measuring needs torch and takes about half a minute and --compile-seconds for torch.compile, for as
+many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
 Judging and drawing are standard library only.
 
 With --library Bertha's kernels run in PyTorch's process too, on the same tensors, in turns with
