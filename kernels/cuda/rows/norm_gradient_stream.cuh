@@ -55,10 +55,6 @@ struct StreamMeeting {
   uint64_t met[kTurns];
 };
 
-__device__ __forceinline__ void wait_for_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
 /// N: elements of a pack, 8 where rows begin at 16-byte words of memory, else 2.
 template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
@@ -103,7 +99,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     fence_barrier_init();
   }
   if constexpr (kClusters) {
-    wait_for_cluster();
+    cluster_barrier_of_lanes();
   } else {
     __syncthreads();
   }
@@ -311,7 +307,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       own[columns + i] = dbeta[k][i];
     }
   }
-  if constexpr (kClusters) wait_for_cluster();  // none leaves while it is written to
+  if constexpr (kClusters) cluster_barrier_of_lanes();  // none leaves while it is written to
 }
 
 template <int N, bool kClusters, class T, class TakePartial>

@@ -20,6 +20,11 @@ __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 }
 
+/// The same where the lanes of a warp may come one by one.
+__device__ __forceinline__ void cluster_barrier_of_lanes() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
 /// Arrives at the barrier that lies at this address in the shared memory of block `rank`, which must
 /// not have ended. Enough to give a stage of a ring back, but nothing that this block wrote is shown
 /// to the other: a release to the cluster would, and is compiled to a fence of all memory.
