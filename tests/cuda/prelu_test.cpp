@@ -12,19 +12,26 @@
 namespace bertha::testing {
 namespace {
 
+void expect_forward(DType io, const ChannelsExtents& e, const DeviceTensor& x_on,
+                    const HostTensor<float>& x, int64_t offset) {
+  const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
+  const DeviceTensor slope_on(gpu(), io, slope);
+  const DeviceTensor y = moved_on(gpu(), io, garbage_like(e), offset);
+  gpu().ops->prelu_fwd(
+      {.x = part_of(x_on, e, offset), .slope = slope_on.view(), .y = part_of(y, e, offset)});
+  expect_close(values_of(y, offset), naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
+               concat("y ", name(io), e.text(), " + ", offset), 4.0);
+}
+
 void expect_forward_and_backward(DType io, const ChannelsExtents& e, const DeviceTensor& x_on,
                                  const HostTensor<float>& x, int64_t offset) {
+  expect_forward(io, e, x_on, x, offset);
+
   const std::string what = concat(" ", name(io), e.text(), " + ", offset);
   const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
   const HostTensor<float> dy = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 3));
   const DeviceTensor slope_on(gpu(), io, slope);
   const DeviceTensor dy_on = moved_on(gpu(), io, dy, offset);
-  const DeviceTensor y = moved_on(gpu(), io, garbage_like(e), offset);
-  gpu().ops->prelu_fwd(
-      {.x = part_of(x_on, e, offset), .slope = slope_on.view(), .y = part_of(y, e, offset)});
-  expect_close(values_of(y, offset), naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
-               "y" + what, 4.0);
-
   const NaivePreluGradient want =
       naive_prelu_backward(e, x.doubles(), slope.doubles(), dy.doubles());
   const double terms = 4.0 + largest_magnitude(want.terms);
@@ -69,6 +76,15 @@ TEST(CudaPrelu, TilesAndLongTensorsMatchTheDefinition) {
     for (const DType io : kIoTypes) check(io, e);
   }
   for (const ChannelsExtents& e : kLongExtents) check(DType::kF16, e);
+}
+
+TEST(CudaPrelu, ForwardMatchesTheDefinitionWhereNotAllThreadsHaveAPlaceAtOnce) {
+  const DType io = DType::kF16;
+  for (const ChannelsExtents& e :
+       {ChannelsExtents{90, 1000, 49}, {90, 100, 496}, {4500, 1000, 1}, {300000, 5, 3}}) {
+    const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
+    expect_forward(io, e, moved_on(gpu(), io, x, 0), x, 0);
+  }
 }
 
 TEST(CudaPrelu, TwoRunsGiveTheSameBits) {

@@ -47,9 +47,12 @@ struct ChannelFinder {
         channels(is_narrow ? of.channels : 1) {}
 
   __device__ __forceinline__ ChannelPlace operator()(int64_t element) const {
-    if (!is_narrow) return place_of(element, extents);
-    const auto at = static_cast<uint32_t>(element);
-    return {channels.remainder(inner.quotient(at)), inner.remainder(at)};
+    return is_narrow ? narrow(static_cast<uint32_t>(element)) : place_of(element, extents);
+  }
+  /// Of elements that are counted in 31 bits.
+  __device__ __forceinline__ ChannelPlace narrow(uint32_t element) const {
+    const uint32_t plane = inner.quotient(element);
+    return {channels.remainder(plane), element - plane * static_cast<uint32_t>(extents.inner)};
   }
 };
 

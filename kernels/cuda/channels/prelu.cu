@@ -3,25 +3,21 @@
 // Bytes at [128, 64, 112 * 112] bf16 (U = 205.5 MB, 48.1 us at the 4.27 TB/s of a large copy):
 // forward 2 U, backward 3 U: the gradient of the slopes is summed in the pass that writes dx, and
 // its partials are a few KiB, or stay in a block or a cluster of blocks. Limited by memory; small
-// tensors by starting and ending (prelu_tiles.cuh). Rows and planes of any length move in whole octets
-// but for their edges.
+// tensors by starting and ending (prelu_octets.cuh, prelu_tiles.cuh). Rows and planes of any length
+// move in whole octets but for their edges.
 //
 // Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/channels/channel_map.cuh"
 #include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tiles.cuh"
+#include "kernels/cuda/channels/prelu_octets.cuh"
 #include "kernels/cuda/channels/prelu_tiles.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/pieces/alignment.h"
 
 namespace bertha {
 namespace {
-
-/// Zero and NaN are not above zero.
-__device__ __forceinline__ float prelu(float selector, float value, float slope) {
-  return selector > 0.0f ? value : slope * value;
-}
 
 template <class T>
 struct ForwardMap {
@@ -156,7 +152,13 @@ void run_cuda(CudaContext& context, const PreluFwd& args) {
   dispatch_io(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const ForwardMap<T> map{elements<T>(args.x), elements<T>(args.slope), elements<T>(args.y)};
-    map_channels(context, map, extents, is_aligned({map.x, map.y}), is_aligned({map.slope}));
+    const bool aligned = is_aligned({map.x, map.y});
+    const bool slope_aligned = is_aligned({map.slope});
+    if (is_in_prelu_octets(extents, aligned)) {
+      launch_prelu_octets(context, map.x, map.slope, map.y, extents, slope_aligned);
+    } else {
+      map_channels(context, map, extents, aligned, slope_aligned);
+    }
   });
 }
 
