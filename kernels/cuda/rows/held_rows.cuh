@@ -319,12 +319,6 @@ void hold_rows(const CudaContext& context, const Operation& operation, int64_t r
   static_assert(Operation::kInputs == 1);
   constexpr Ahead kNext = Ahead::kRegisters;
   const auto nothing = [](Operation&, unsigned) {};
-  if (pack == 8 && columns <= 4096) {
-    return launch_held_rows<8, 2, kNext, 256, 3>(context, operation, rows, columns, 0, nothing);
-  }
-  if (pack == 8 && columns <= 16384) {
-    return launch_held_rows<8, 2, kNext, 1024, 1>(context, operation, rows, columns, 0, nothing);
-  }
   if (pack == 8) {
     return launch_held_rows<8, 4, Ahead::kShared, 1024, 1>(context, operation, rows, columns, 0,
                                                            nothing);

@@ -1,11 +1,12 @@
 // Stand-alone LayerNorm, forward and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Nine files know how rows are passed over; who takes which is what was fastest
+// 2 U, backward 3 U. Ten files know how rows are passed over; who takes which is what was fastest
 // where they were compared (kernels/measured/rows.md):
 //
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
-//   norm_chunk_forward.cuh     forward of those up to 1,088 that begin between 16-byte words
+//   norm_leaving_forward.cuh   forward of those up to 16,384
+//   norm_chunk_forward.cuh     forward of 16-bit rows up to 1,088 that begin between 16-byte words
 //   norm_wide_forward.cuh      forward of those wider than 8,192 that do
 //   held_rows.cuh    other 16-bit rows forward, and backward those of more than 256 columns that
 //                    begin between 16-byte words
@@ -25,6 +26,7 @@
 #include "kernels/cuda/rows/norm_gradient_batches.cuh"
 #include "kernels/cuda/rows/norm_gradient_rows.cuh"
 #include "kernels/cuda/rows/norm_gradient_stream.cuh"
+#include "kernels/cuda/rows/norm_leaving_forward.cuh"
 #include "kernels/cuda/rows/norm_narrow_forward.cuh"
 #include "kernels/cuda/rows/norm_wide_forward.cuh"
 #include "kernels/cuda/rows/row_norm.cuh"
@@ -299,11 +301,11 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const uintptr_t bits = address_bits({&args.x, &args.y});
   const int pack = held_pack(columns, bits);
   const bool is_plain = size_bytes(args.x.dtype) == 2 && !args.residual.has_data();
-  const bool is_narrow = pack == kOctet && columns <= kMostNarrowColumns &&
-                         address_bits({&args.gamma, &args.beta}) % 16 == 0;
+  const bool has_octets = pack == kOctet && columns <= kMostLeavingNormColumns &&
+                          address_bits({&args.gamma, &args.beta}) % 16 == 0;
   const bool has_chunks = pack < kOctet && bits % 16 == 0 && has_norm_chunks(columns);
   const bool is_wide = pack < kOctet && bits % 16 == 0 && is_wide_norm(columns);
-  if (is_plain && (is_narrow || has_chunks || is_wide)) {
+  if (is_plain && (has_octets || has_chunks || is_wide)) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       const PlainNorm<T> norm{.x = elements<T>(args.x),
@@ -313,8 +315,10 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
                               .mean = elements<float>(args.mean),
                               .rstd = elements<float>(args.rstd),
                               .epsilon = args.epsilon};
-      if (is_narrow) {
+      if (has_octets && columns <= kMostNarrowColumns) {
         launch_norm_narrow_forward(context, norm, rows, columns);
+      } else if (has_octets) {
+        launch_norm_leaving_forward(context, norm, rows, columns);
       } else if (has_chunks) {
         launch_norm_chunk_forward(context, norm, rows, columns);
       } else {

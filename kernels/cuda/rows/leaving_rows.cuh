@@ -30,10 +30,14 @@ class LeavingRow {
   static constexpr int kPacks = kPackCount;
   static constexpr bool kInRegisters = true;
   static constexpr int kMeetingLanes = kThreads / kWarpThreads;
+  static_assert((kMeetingLanes & (kMeetingLanes - 1)) == 0, "lanes are combined in pairs");
   using Parts = float[kMeetingLanes][2];
 
   __device__ LeavingRow(const Operation& operation, int64_t row, int columns, Parts& parts)
-      : to_(operation.output + row * columns), columns_(columns), parts_(parts) {
+      : to_(operation.output + row * columns),
+        columns_(columns),
+        parts_(parts),
+        from_(operation.inputs[0] + row * columns) {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
       const T* const from = operation.inputs[k] + row * columns;
@@ -78,6 +82,14 @@ class LeavingRow {
       for (int p = 0; p < kPacks; ++p) own_[k][p].keep();
     }
   }
+  /// Whether pack p has columns of the row, and the first of them.
+  __device__ __forceinline__ bool has(int p) const { return column_of(p) < columns_; }
+  __device__ __forceinline__ int column_of(int p) const {
+    return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
+  }
+  __device__ int columns() const { return columns_; }
+  /// An element of the first input, of any thread.
+  __device__ __forceinline__ float element(int column) const { return to_float(from_[column]); }
   /// The result of pack p.
   __device__ __forceinline__ void store(int p, const float (&values)[8]) const {
     Raw raw;
@@ -102,14 +114,10 @@ class LeavingRow {
   }
 
  private:
-  __device__ __forceinline__ int column_of(int p) const {
-    return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
-  }
-  __device__ __forceinline__ bool has(int p) const { return column_of(p) < columns_; }
-
   T* to_;
   int columns_;
   Parts& parts_;
+  const T* from_;
   Raw own_[kInputs][kPacks];
 };
 
