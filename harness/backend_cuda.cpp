@@ -1,5 +1,6 @@
 #include "harness/backend_cuda.h"
 
+#include "harness/comm/copy_collectives.h"
 #include "harness/comm/nccl_collectives.h"
 #include "harness/comm/solo_collectives.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -25,6 +26,18 @@ CudaOptions cuda_options(const CudaConfig& config) {
           .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)};
 }
 
+std::unique_ptr<Collectives> make_collectives(const CudaConfig& config, Device& device,
+                                              World& world) {
+  if (world.size() == 1) return make_solo_collectives(device);
+  auto nccl =
+      make_nccl_collectives(world, device, {.max_ctas = static_cast<int>(config.nccl_max_ctas)});
+  if (config.exchange == "nccl") return nccl;
+  const bool always = config.exchange == "copies";
+  return make_copy_collectives(
+      world, device, std::move(nccl),
+      {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible});
+}
+
 }  // namespace
 
 bool has_cuda_backend() { return true; }
@@ -41,11 +54,7 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
   backend.device = make_cuda_device(gpu_ordinal);
   backend.stream = backend.device->make_stream();
   backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(config));
-  backend.collectives =
-      world.size() == 1
-          ? make_solo_collectives(*backend.device)
-          : make_nccl_collectives(world, *backend.device,
-                                  {.max_ctas = static_cast<int>(config.nccl_max_ctas)});
+  backend.collectives = make_collectives(config, *backend.device, world);
   return backend;
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/comm/mpi_check.h"
 #include "harness/comm/mpi_exchange.h"
+#include "harness/comm/shard_check.h"
 
 namespace bertha {
 namespace {
@@ -36,12 +37,6 @@ void combine_into(T* sum, const T* values, int64_t count, Combine rule) {
   for (int64_t i = 0; i < count; ++i) {
     sum[i] = rule == Combine::kSum ? sum[i] + values[i] : larger(sum[i], values[i]);
   }
-}
-
-bool overlap(const View& a, const View& b) {
-  const char* a_begin = static_cast<const char*>(a.data);
-  const char* b_begin = static_cast<const char*>(b.data);
-  return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
 }
 
 char* byte_address(const View& view, int64_t element) {

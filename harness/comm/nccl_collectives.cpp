@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/comm/nccl_check.h"
+#include "harness/comm/shard_check.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
 
@@ -35,12 +36,6 @@ ncclDataType_t number_type(const View& view) {
 
 size_t bytes_of(const View& view) { return static_cast<size_t>(view.bytes()); }
 size_t elements_of(const View& view) { return static_cast<size_t>(view.elements()); }
-
-bool overlap(const View& a, const View& b) {
-  const char* a_begin = static_cast<const char*>(a.data);
-  const char* b_begin = static_cast<const char*>(b.data);
-  return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
-}
 
 /// The same id on every rank.
 ncclUniqueId shared_id(World& world) {
@@ -84,7 +79,7 @@ class NcclCollectives final : public Collectives {
   }
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
-    check_shard(full, shard);
+    check_shard(*this, full, shard);
     if (shard.elements() == 0) return;
     check();
     BERTHA_NCCL_CHECK(ncclReduceScatter(full.data, shard.data, elements_of(shard),
@@ -92,7 +87,7 @@ class NcclCollectives final : public Collectives {
   }
 
   void all_gather(const View& shard, const View& full) override {
-    check_shard(full, shard);
+    check_shard(*this, full, shard);
     if (shard.elements() == 0) return;
     check();
     BERTHA_NCCL_CHECK(
@@ -115,14 +110,6 @@ class NcclCollectives final : public Collectives {
     ncclResult_t status = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
     return asked == ncclSuccess ? status : asked;
-  }
-
-  void check_shard(const View& full, const View& shard) const {
-    BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == size_ * shard.elements(), "full ",
-                 full.shape_text(), ", shard ", shard.shape_text(), ", ", size_, " ranks");
-    const char* own_slot = static_cast<const char*>(full.data) + rank_ * shard.bytes();
-    BERTHA_CHECK(shard.data == own_slot || !overlap(full, shard), "the shard of rank ", rank_,
-                 " overlaps the full view beside its own slot");
   }
 
   void all_reduce(const View& values, ncclRedOp_t operation) {

@@ -113,6 +113,7 @@ struct CudaConfig {
   std::string gemm_plans = "";                // file of tuned products; "" = none
   bool tune_gemms = false;                    // tune what the file does not have, at first use
   int64_t gemm_multiprocessors = 0;           // that products plan for; 0 = all
+  std::string exchange = "auto";              // of gradients and weights: auto | nccl | copies
   int64_t nccl_max_ctas = 0;                  // that one collective may occupy; 0 = NCCL's choice
 };
 

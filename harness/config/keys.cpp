@@ -216,6 +216,8 @@ std::vector<Key> make_keys() {
        "Tune at first use each product that cuda.gemm_plans does not have, and add it to the file: about three seconds each."},
       {"cuda.gemm_multiprocessors", cuda<&U::gemm_multiprocessors>, Unit::kNone, {0, 1024}, {},
        "Multiprocessors that products plan for where communication holds the others; 0 = all."},
+      {"cuda.exchange", cuda<&U::exchange>, Unit::kNone, {}, {"auto", "nccl", "copies"},
+       "How gradients and weights travel between GPUs: by NCCL's kernels; by copies from GPU to GPU, which leave the model all multiprocessors (ranks of one machine, at most 8, that reach each other's memory; refused elsewhere); auto = copies where they are possible."},
       {"cuda.nccl_max_ctas", cuda<&U::nccl_max_ctas>, Unit::kNone, {0, 64}, {},
        "Multiprocessors that a collective may occupy; 0 = NCCL's choice."},
 

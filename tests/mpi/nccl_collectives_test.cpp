@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "harness/comm/copy_collectives.h"
+#include "harness/comm/solo_collectives.h"
 #include "kernels/base/half.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/mpi_main.h"
@@ -15,7 +19,10 @@ namespace bertha {
 namespace {
 
 constexpr DType kNumbers[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64};
-constexpr int64_t kShardSizes[] = {0, 1, 7, 33, 511, 1025, 1'400'001};
+// Copies take those of whole 16 bytes.
+constexpr int64_t kShardSizes[] = {0, 1, 7, 8, 33, 511, 512, 1025, 300'001, 300'008};
+// The least that there is: of the largest shards, those of f32 arrive in two goes or more.
+constexpr int64_t kStagingBytes = int64_t{2} << 20;
 
 template <class T>
 void append(std::vector<char>& bytes, T value) {
@@ -54,19 +61,28 @@ std::vector<double> sum_of(int ranks, int64_t count) {
   return sum;
 }
 
-class NcclCollectivesTest : public ::testing::Test {
+enum class Kind { kNccl, kCopies };
+
+class GpuCollectivesTest : public ::testing::TestWithParam<Kind> {
  protected:
   static void SetUpTestSuite() {
     World& world = testing::world();
     device_ = make_cuda_device(world.node_rank());
-    collectives_ = make_nccl_collectives(world, *device_, {.max_ctas = 8});
+    nccl_ = make_nccl_collectives(world, *device_, {.max_ctas = 8});
+    copies_ = make_copy_collectives(
+        world, *device_, make_nccl_collectives(world, *device_, {.max_ctas = 8}),
+        {.use = CopyOptions::Use::kAlways, .staging_bytes = kStagingBytes});
   }
   static void TearDownTestSuite() {
-    collectives_.reset();
+    copies_.reset();
+    nccl_.reset();
     device_.reset();
   }
 
+  void SetUp() override { collectives_ = GetParam() == Kind::kNccl ? nccl_.get() : copies_.get(); }
+
   static Collectives& collectives() { return *collectives_; }
+  static Device& device() { return *device_; }
   static int rank() { return collectives_->rank(); }
   static int size() { return collectives_->size(); }
 
@@ -91,15 +107,22 @@ class NcclCollectivesTest : public ::testing::Test {
 
  private:
   static inline std::unique_ptr<Device> device_;
-  static inline std::unique_ptr<Collectives> collectives_;
+  static inline std::unique_ptr<Collectives> nccl_;
+  static inline std::unique_ptr<Collectives> copies_;
+  static inline Collectives* collectives_ = nullptr;
 };
+
+INSTANTIATE_TEST_SUITE_P(Both, GpuCollectivesTest, ::testing::Values(Kind::kNccl, Kind::kCopies),
+                         [](const auto& kind) {
+                           return std::string(kind.param == Kind::kNccl ? "Nccl" : "Copies");
+                         });
 
 std::vector<double> slot(const std::vector<double>& full, int place, int64_t count) {
   const auto begin = full.begin() + place * count;
   return {begin, begin + count};
 }
 
-TEST_F(NcclCollectivesTest, ReduceScatterGivesTheExactSumApartAndInPlace) {
+TEST_P(GpuCollectivesTest, ReduceScatterGivesTheExactSumApartAndInPlace) {
   for (const DType dtype : kNumbers) {
     for (const int64_t count : kShardSizes) {
       SCOPED_TRACE(concat(name(dtype), " ", count));
@@ -119,7 +142,7 @@ TEST_F(NcclCollectivesTest, ReduceScatterGivesTheExactSumApartAndInPlace) {
   }
 }
 
-TEST_F(NcclCollectivesTest, AllGatherKeepsEveryShardAtItsRank) {
+TEST_P(GpuCollectivesTest, AllGatherKeepsEveryShardAtItsRank) {
   for (const DType dtype : kNumbers) {
     for (const int64_t count : kShardSizes) {
       SCOPED_TRACE(concat(name(dtype), " ", count));
@@ -142,7 +165,97 @@ TEST_F(NcclCollectivesTest, AllGatherKeepsEveryShardAtItsRank) {
   }
 }
 
-TEST_F(NcclCollectivesTest, AllReduceGivesTheExactSumAndTheLargest) {
+TEST_P(GpuCollectivesTest, AllGatherIntoSharedMemoryFillsAnyPlaceOfIt) {
+  constexpr int64_t kCount = 4096;
+  const Buffer shared = collectives().allocate_shared(device(), (kCount * size() + 700) * 2);
+  for (const int64_t count : {int64_t{1}, int64_t{8}, int64_t{513}, kCount}) {
+    for (const int64_t begin : {0, 1, 640}) {
+      SCOPED_TRACE(concat(count, " from ", begin));
+      std::vector<double> want;
+      for (int r = 0; r < size(); ++r) {
+        const std::vector<double> part = values_of(r, count);
+        want.insert(want.end(), part.begin(), part.end());
+      }
+      const OnGpu shard(DType::kBF16, values_of(rank(), count));
+      const OnGpu found(DType::kBF16, std::vector<double>(want.size(), 99.0));
+      const View all(shared.data(), DType::kBF16, {kCount * size() + 700});
+      const View full = all.rows(begin, count * size());
+      collectives().all_gather(shard.view, full);
+      device().copy(collectives().stream(), found.view.data, full.data, full.bytes());
+      EXPECT_TRUE(found.bytes() == encoded(DType::kBF16, want));
+
+      const View own = full.rows(rank() * count, count);
+      device().copy(collectives().stream(), own.data, found.view.data, own.bytes());
+      collectives().all_gather(own, full);
+      device().copy(collectives().stream(), found.view.data, full.data, full.bytes());
+      std::vector<double> firsts;  // every rank had that of rank 0 in its own slot
+      for (int r = 0; r < size(); ++r) {
+        firsts.insert(firsts.end(), want.begin(), want.begin() + count);
+      }
+      EXPECT_TRUE(found.bytes() == encoded(DType::kBF16, firsts)) << "in place";
+    }
+  }
+}
+
+// No rank waits on the host, and each in turn is late by some milliseconds of copies: nothing may
+// arrive where another rank still reads, and nobody may read what has not arrived.
+TEST_P(GpuCollectivesTest, CallsInARowWaitForEachOther) {
+  constexpr int64_t kCount = 40'000;
+  constexpr int kRounds = 24;
+  Stream& stream = collectives().stream();
+  const Buffer shared = collectives().allocate_shared(device(), kCount * size() * 4);
+  const View weights(shared.data(), DType::kF32, {kCount * size()});
+  const Buffer slow = device().allocate(int64_t{1} << 30);
+  std::vector<OnGpu> inputs;
+  std::vector<OnGpu> results;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> values = values_of(rank(), kCount * size());
+    for (double& value : values) value += round;
+    inputs.emplace_back(DType::kF32, values);
+    results.emplace_back(DType::kF32, std::vector<double>(values.size(), 99.0));
+  }
+  const OnGpu full(DType::kF32, std::vector<double>(static_cast<size_t>(kCount * size())));
+  const OnGpu shard(DType::kF32, std::vector<double>(static_cast<size_t>(kCount)));
+  for (int round = 0; round < kRounds; ++round) {
+    const auto i = static_cast<size_t>(round);
+    if (round % size() == rank()) {
+      for (int k = 0; k < 4; ++k) {
+        device().copy(stream, slow.data(), static_cast<char*>(slow.data()) + slow.bytes() / 2,
+                      slow.bytes() / 2);
+      }
+    }
+    device().copy(stream, full.view.data, inputs[i].view.data, full.view.bytes());
+    collectives().reduce_scatter_sum(full.view, shard.view);
+    collectives().all_gather(shard.view, weights);
+    device().copy(stream, results[i].view.data, weights.data, weights.bytes());
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> want = sum_of(size(), kCount * size());
+    for (double& value : want) value += round * size();
+    EXPECT_TRUE(results[static_cast<size_t>(round)].bytes() == encoded(DType::kF32, want))
+        << "round " << round;
+  }
+}
+
+TEST_P(GpuCollectivesTest, SumsOfSixteenBitsAreRoundedAlikeAtEveryRun) {
+  constexpr int64_t kCount = 80'000;
+  std::vector<double> values(static_cast<size_t>(kCount * size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::sin(static_cast<double>(i) + 1000.0 * rank());
+  }
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    std::vector<char> first;
+    for (int run = 0; run < 3; ++run) {
+      const OnGpu full(dtype, values);
+      const OnGpu shard(dtype, std::vector<double>(static_cast<size_t>(kCount)));
+      collectives().reduce_scatter_sum(full.view, shard.view);
+      if (run == 0) first = shard.bytes();
+      EXPECT_TRUE(shard.bytes() == first) << name(dtype);
+    }
+  }
+}
+
+TEST_P(GpuCollectivesTest, AllReduceGivesTheExactSumAndTheLargest) {
   for (const DType dtype : kNumbers) {
     for (const int64_t count : kShardSizes) {
       SCOPED_TRACE(concat(name(dtype), " ", count));
@@ -162,7 +275,7 @@ TEST_F(NcclCollectivesTest, AllReduceGivesTheExactSumAndTheLargest) {
   }
 }
 
-TEST_F(NcclCollectivesTest, BroadcastCopiesTheRootsBytes) {
+TEST_P(GpuCollectivesTest, BroadcastCopiesTheRootsBytes) {
   for (int root = 0; root < size(); ++root) {
     for (const int64_t count : kShardSizes) {
       const OnGpu values(DType::kF16, values_of(rank(), count));
@@ -172,7 +285,7 @@ TEST_F(NcclCollectivesTest, BroadcastCopiesTheRootsBytes) {
   }
 }
 
-TEST_F(NcclCollectivesTest, RandomSumsHaveTheSameBitsAtEveryRun) {
+TEST_P(GpuCollectivesTest, RandomSumsHaveTheSameBitsAtEveryRun) {
   std::vector<double> values(300'001);
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::sin(static_cast<double>(i) + 1000.0 * rank());
@@ -186,7 +299,7 @@ TEST_F(NcclCollectivesTest, RandomSumsHaveTheSameBitsAtEveryRun) {
   }
 }
 
-TEST_F(NcclCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
+TEST_P(GpuCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
   const OnGpu values(DType::kF32, std::vector<double>(static_cast<size_t>(4 * size())));
   View words = values.view;
   words.dtype = DType::kI32;
@@ -200,6 +313,37 @@ TEST_F(NcclCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
     EXPECT_THROW(collectives().all_gather(other, values.view), Error);
   }
   EXPECT_NO_THROW(collectives().check());
+}
+
+/// One rank more than there are, each on a machine of its own.
+class ScatteredWorld final : public World {
+ public:
+  int rank() const override { return testing::world().rank(); }
+  int size() const override { return testing::world().size() + 1; }
+  int node_rank() const override { return 0; }
+  int node_size() const override { return 1; }
+  std::unique_ptr<Transport> make_transport() override { unused(); }
+  std::unique_ptr<Collectives> make_host_collectives(Device&) override { unused(); }
+  int agree_max(int) override { unused(); }
+  std::string broadcast(const std::string&, int) override { unused(); }
+  void barrier() override { unused(); }
+  [[noreturn]] void abort(int) override { unused(); }
+
+ private:
+  [[noreturn]] static void unused() { fail(ExitCode::kInternal, "a rank of several machines"); }
+};
+
+TEST(CopyCollectives, GiveWayToTheOthersBetweenMachinesOrRefuse) {
+  const std::unique_ptr<Device> device = make_cuda_device(testing::world().node_rank());
+  ScatteredWorld world;
+  std::unique_ptr<Collectives> others = make_solo_collectives(*device);
+  const Collectives* before = others.get();
+  const std::unique_ptr<Collectives> taken =
+      make_copy_collectives(world, *device, std::move(others), {});
+  EXPECT_EQ(taken.get(), before);
+  EXPECT_THROW(make_copy_collectives(world, *device, make_solo_collectives(*device),
+                                     {.use = CopyOptions::Use::kAlways}),
+               Error);
 }
 
 }  // namespace

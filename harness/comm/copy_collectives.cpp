@@ -1,0 +1,190 @@
+#include "harness/comm/copy_collectives.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/comm/gather_texts.h"
+#include "harness/comm/shard_check.h"
+#include "kernels/base/log.h"
+#include "kernels/cuda/peers/peer_flags.h"
+#include "kernels/cuda/peers/peer_memory.h"
+#include "kernels/cuda/peers/sum_parts.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 256;
+
+enum Flag : int { kReady, kArrived, kFlags };
+
+bool is_aligned(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
+
+/// Why a rank could not open the memory, the same sentence on every rank; "" when all could.
+std::string open_on_all_ranks(World& world, PeerMemory& memory) {
+  std::string trouble;
+  std::string handle;
+  const auto attempt = [&trouble](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      trouble = error.what();
+    }
+  };
+  attempt([&] { handle = memory.handle(); });
+  const std::vector<std::string> handles = gather_texts(world, handle);
+  if (trouble.empty()) attempt([&] { memory.open(handles, world.rank()); });
+  for (const std::string& text : gather_texts(world, trouble)) {
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+class CopyCollectives final : public Collectives {
+ public:
+  /// Both memories are open.
+  CopyCollectives(World& world, Device& device, std::unique_ptr<Collectives> others,
+                  std::unique_ptr<PeerMemory> flags, std::unique_ptr<PeerMemory> staging)
+      : world_(world),
+        device_(device),
+        others_(std::move(others)),
+        flag_memory_(std::move(flags)),
+        staging_(std::move(staging)),
+        flags_(*flag_memory_, others_->rank(), others_->size()),
+        slot_bytes_(staging_->bytes() / others_->size() / kAlignmentBytes * kAlignmentBytes) {}
+  CopyCollectives(const CopyCollectives&) = delete;
+  CopyCollectives& operator=(const CopyCollectives&) = delete;
+
+  // No rank frees what another one still holds open. After a failure the others may not come.
+  ~CopyCollectives() override {
+    if (std::uncaught_exceptions() > 0) return;
+    flag_memory_->close();
+    staging_->close();
+    for (const auto& memory : shared_) memory->close();
+    world_.barrier();
+  }
+
+  int rank() const override { return others_->rank(); }
+  int size() const override { return others_->size(); }
+  Stream& stream() override { return others_->stream(); }
+  void check() override { others_->check(); }
+
+  Buffer allocate_shared(Device& device, int64_t bytes) override {
+    auto memory = std::make_unique<PeerMemory>(device, bytes);
+    const std::string trouble = open_on_all_ranks(world_, *memory);
+    if (!trouble.empty()) fail(ExitCode::kEnvironment, trouble);
+    shared_.push_back(std::move(memory));
+    return Buffer(shared_.back()->data(), bytes, [](void*) {});
+  }
+
+  void reduce_scatter_sum(const View& full, const View& shard) override {
+    check_shard(*this, full, shard);
+    if (!adds_up(full, shard)) return others_->reduce_scatter_sum(full, shard);
+    const int64_t most = slot_bytes_ / size_bytes(shard.dtype);
+    for (int64_t begin = 0; begin < shard.elements(); begin += most) {
+      const int64_t count = std::min(most, shard.elements() - begin);
+      const auto part_of = [&](int r) { return full.rows(r * shard.elements() + begin, count); };
+      to_every_peer([&](int peer) {
+        const View part = part_of(peer);
+        send(part, staging_->of_rank(peer) + rank() * slot_bytes_);
+      });
+      std::vector<const void*> parts;
+      for (int r = 0; r < size(); ++r) {
+        parts.push_back(r == rank() ? part_of(r).data : staging_->data() + r * slot_bytes_);
+      }
+      sum_parts(stream(), parts, shard.rows(begin, count));
+    }
+  }
+
+  void all_gather(const View& shard, const View& full) override {
+    check_shard(*this, full, shard);
+    const PeerMemory* memory = memory_of(full);
+    if (memory == nullptr) return others_->all_gather(shard, full);
+    char* own_slot = static_cast<char*>(full.data) + rank() * shard.bytes();
+    if (shard.data != own_slot) send(shard, own_slot);
+    to_every_peer(
+        [&](int peer) { send(shard, memory->of_rank(peer) + (own_slot - memory->data())); });
+  }
+
+  void all_reduce_sum(const View& values) override { others_->all_reduce_sum(values); }
+  void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
+  void broadcast(const View& values, int root) override { others_->broadcast(values, root); }
+
+ private:
+  bool adds_up(const View& full, const View& shard) const {
+    const bool is_sum_type =
+        shard.dtype == DType::kF32 || shard.dtype == DType::kF16 || shard.dtype == DType::kBF16;
+    return is_sum_type && shard.bytes() % 16 == 0 && is_aligned(full) && is_aligned(shard);
+  }
+
+  /// The shared memory that holds the view; null where none does.
+  const PeerMemory* memory_of(const View& view) const {
+    const char* data = static_cast<const char*>(view.data);
+    for (const auto& memory : shared_) {
+      if (data >= memory->data() && data + view.bytes() <= memory->data() + memory->bytes()) {
+        return memory.get();
+      }
+    }
+    return nullptr;
+  }
+
+  void send(const View& from, char* to) { device_.copy(stream(), to, from.data, from.bytes()); }
+
+  /// Calls send_to(peer) for every other rank: not before that rank's stream has come here, and
+  /// this rank's stream goes on when what all others sent has arrived. Each rank begins with another
+  /// peer, so that no GPU's links get everything at once.
+  template <class SendTo>
+  void to_every_peer(const SendTo& send_to) {
+    round_ += 1;
+    flags_.signal(stream(), kReady, round_);
+    flags_.await(stream(), kReady, round_);
+    for (int k = 1; k < size(); ++k) send_to((rank() + k) % size());
+    flags_.signal(stream(), kArrived, round_);
+    flags_.await(stream(), kArrived, round_);
+  }
+
+  World& world_;
+  Device& device_;
+  std::unique_ptr<Collectives> others_;
+  std::unique_ptr<PeerMemory> flag_memory_;
+  std::unique_ptr<PeerMemory> staging_;  // [W, slot_bytes_]: of each rank
+  PeerFlags flags_;
+  int64_t slot_bytes_;
+  std::vector<std::unique_ptr<PeerMemory>> shared_;
+  uint32_t round_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
+                                                   std::unique_ptr<Collectives> others,
+                                                   const CopyOptions& options) {
+  std::string trouble;
+  std::unique_ptr<PeerMemory> flags;
+  std::unique_ptr<PeerMemory> staging;
+  if (world.node_size() != world.size()) {
+    trouble = "the ranks are on several machines";
+  } else if (world.size() > kMostSumParts) {
+    trouble = concat(world.size(), " ranks, want at most ", kMostSumParts);
+  } else {
+    flags = std::make_unique<PeerMemory>(device, PeerFlags::bytes(kFlags, world.size()));
+    staging = std::make_unique<PeerMemory>(device, options.staging_bytes);
+    trouble = open_on_all_ranks(world, *flags);
+    if (trouble.empty()) trouble = open_on_all_ranks(world, *staging);
+  }
+  if (!trouble.empty() && options.use == CopyOptions::Use::kAlways) {
+    fail(ExitCode::kEnvironment, "cuda.exchange is copies, and ", trouble);
+  }
+  if (world.rank() == 0) {
+    log_line(LogLevel::kInfo, trouble.empty()
+                                  ? "gradients and weights travel by copies from GPU to GPU"
+                                  : concat("gradients and weights travel by NCCL: ", trouble));
+  }
+  if (!trouble.empty()) return others;
+  return std::make_unique<CopyCollectives>(world, device, std::move(others), std::move(flags),
+                                           std::move(staging));
+}
+
+}  // namespace bertha

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/collectives.h"
+
+namespace bertha {
+
+/// Whether two views have a byte in common.
+bool overlap(const View& a, const View& b);
+
+/// Of the views of a reduce-scatter or an all-gather: one dtype, equal shards of all ranks, and the
+/// shard apart from the full view or at its own rank's slot there. Error(kInternal) names the rest.
+void check_shard(const Collectives& collectives, const View& full, const View& shard);
+
+}  // namespace bertha

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// Memory that the processes of one machine share between their GPUs: each makes some, and sees
+/// that of the others.
+///
+/// Errors    Error(kEnvironment) where a GPU cannot reach another's memory.
+class PeerMemory {
+ public:
+  /// This process's own, zeroed; at least `bytes`, the same number in every process.
+  PeerMemory(Device& device, int64_t bytes);
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+  ~PeerMemory() { close(); }
+
+  /// What lets another process open this memory.
+  std::string handle() const;
+  /// The memory of all processes, by their handles in rank order; that of `rank` is this one's.
+  void open(const std::vector<std::string>& handles, int rank);
+  /// Lets go of the others' memory. To be called, and done by all, before any process frees its own.
+  void close();
+
+  /// First byte of that rank's memory, in this process's addresses.
+  char* of_rank(int rank) const { return of_rank_[static_cast<size_t>(rank)]; }
+  char* data() const { return static_cast<char*>(own_.data()); }
+  int64_t bytes() const { return own_.bytes(); }
+
+ private:
+  Buffer own_;
+  std::vector<char*> of_rank_;  // empty until open
+};
+
+}  // namespace bertha

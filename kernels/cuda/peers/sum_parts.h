@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+
+#include "kernels/base/view.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// The most parts that one sum takes.
+inline constexpr int kMostSumParts = 8;
+
+/// sum = the parts added up in their order, in f32, rounded once. `sum` may be one of the parts.
+///
+/// Letters   N = elements.
+/// Dtypes    f32, f16, bf16.
+/// Layout    parts [N] and sum [N] contiguous, aligned to 16 bytes; 1 to kMostSumParts parts.
+/// Exact     bit for bit repeatable.
+void sum_parts(Stream& stream, std::span<const void* const> parts, const View& sum);
+
+}  // namespace bertha
