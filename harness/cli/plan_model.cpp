@@ -48,7 +48,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"activations and batches", activation_bytes_for(request.config.model, rows, request.io)},
   };
   if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
-    memory.push_back({"weights and gradients of the shard", 2 * shards.shard_elements * io_bytes});
+    memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});

@@ -1,6 +1,7 @@
 #include "harness/optim/optimizer.h"
 
 #include <algorithm>
+#include <span>
 
 #include "harness/optim/lamb_settings.h"
 
@@ -29,17 +30,21 @@ struct Optimizer::Impl {
   }
   /// The shard of a single rank is the flat buffer itself.
   bool is_sharded() const { return parts.collectives->size() > 1; }
-  View shard_io(const Buffer& flat, const Buffer& shard) const {
-    return View(is_sharded() ? shard.data() : flat.data(), parts.io, {plan.shard_elements});
+  View gradient_shard() const {
+    return View(is_sharded() ? gradient_shard_buffer.data() : gradients_buffer.data(), parts.io,
+                {plan.shard_elements});
   }
-  View weight_shard() const { return shard_io(weights_buffer, weight_shard_buffer); }
-  View gradient_shard() const { return shard_io(gradients_buffer, gradient_shard_buffer); }
   View bucket_of(const View& flat, const Bucket& bucket) const {
     return flat.rows(bucket.begin, bucket.elements);
   }
   View slice_of(const View& shard, const Bucket& bucket) const {
     const int64_t ranks = parts.collectives->size();
     return shard.rows(bucket.begin / ranks, bucket.elements / ranks);
+  }
+  /// This rank's part of a bucket, where it lies in the flat buffer.
+  View own_slot_of(const View& flat, const Bucket& bucket) const {
+    const int64_t elements = bucket.elements / parts.collectives->size();
+    return bucket_of(flat, bucket).rows(parts.collectives->rank() * elements, elements);
   }
   View norms() const { return View(norms_buffer.data(), DType::kF64, {plan.norm_rows, 2}); }
   View sum_of_squares() const { return View(sum_buffer.data(), DType::kF64, {1}); }
@@ -48,28 +53,32 @@ struct Optimizer::Impl {
   void clip_local_gradient();
   void reduce_buckets(int64_t from_element);
   void all_reduce(const View& values);
-  void gather_weights();
+  std::vector<LambSegment> segments_of(const Bucket& bucket) const;
+  void gather_bucket(size_t bucket);
+  void gather_all_buckets();
   void await_weights(int64_t end_element);
   void prepare();
   void advance_moments();
-  void apply();
+  void apply(const View& master, const View& update, const View& model_weights,
+             std::span<const LambSegment> segments);
+  void apply_and_gather();
 
   Parts parts;
   LambSettings settings;
   OptimizerConfig config;
   ShardPlan plan;
   int64_t table_elements;
-  Buffer weights_buffer;         // io [P]
-  Buffer gradients_buffer;       // io [P]
-  Buffer master_buffer;          // f32 [N]
-  Buffer m_buffer;               // f32 [N]
-  Buffer v_buffer;               // f32 [N]
-  Buffer update_buffer;          // f32 [N]
-  Buffer weight_shard_buffer;    // io [N]  where there are several ranks
-  Buffer gradient_shard_buffer;  // io [N]  likewise
-  Buffer norms_buffer;           // f64 [X, 2]
-  Buffer sum_buffer;             // f64 [1]
-  Buffer state_buffer;           // u8 [sizeof(LambState)]
+  Buffer weights_buffer;                                  // io [P]
+  Buffer gradients_buffer;                                // io [P]
+  Buffer master_buffer;                                   // f32 [N]
+  Buffer m_buffer;                                        // f32 [N]
+  Buffer v_buffer;                                        // f32 [N]
+  Buffer update_buffer;                                   // f32 [N]
+  Buffer gradient_shard_buffer;                           // io [N]  where there are several ranks
+  Buffer norms_buffer;                                    // f64 [X, 2]
+  Buffer sum_buffer;                                      // f64 [1]
+  Buffer state_buffer;                                    // u8 [sizeof(LambState)]
+  std::vector<std::vector<LambSegment>> bucket_segments;  // by slice, where there are several ranks
   std::unique_ptr<Event> computed;
   std::unique_ptr<Event> communicated;
   std::vector<std::unique_ptr<Event>> gathered;  // the weights of each bucket
@@ -91,15 +100,16 @@ Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
       awaited_buckets(plan.buckets.size()) {
   Device& device = *parts.device;
   const int64_t shard_bytes = plan.shard_elements * size_bytes(DType::kF32);
-  weights_buffer = device.allocate(plan.flat_elements * size_bytes(parts.io));
+  weights_buffer =
+      parts.collectives->allocate_shared(device, plan.flat_elements * size_bytes(parts.io));
   gradients_buffer = device.allocate(plan.flat_elements * size_bytes(parts.io));
   master_buffer = device.allocate(shard_bytes);
   m_buffer = device.allocate(shard_bytes);
   v_buffer = device.allocate(shard_bytes);
   update_buffer = device.allocate(shard_bytes);
   if (is_sharded()) {
-    weight_shard_buffer = device.allocate(plan.shard_elements * size_bytes(parts.io));
     gradient_shard_buffer = device.allocate(plan.shard_elements * size_bytes(parts.io));
+    for (const Bucket& bucket : plan.buckets) bucket_segments.push_back(segments_of(bucket));
   }
   norms_buffer = device.allocate(plan.norm_rows * 2 * size_bytes(DType::kF64));
   sum_buffer = device.allocate(size_bytes(DType::kF64));
@@ -149,14 +159,29 @@ void Optimizer::Impl::reduce_buckets(int64_t from_element) {
   }
 }
 
-void Optimizer::Impl::gather_weights() {
-  Stream& communication = parts.collectives->stream();
-  order(*parts.stream, communication, *computed);
-  for (size_t i = 0; i < plan.buckets.size(); ++i) {
-    const Bucket& bucket = plan.buckets[i];
-    parts.collectives->all_gather(slice_of(weight_shard(), bucket), bucket_of(weights(), bucket));
-    communication.record(*gathered[i]);
+/// Those of the bucket's slice, counted from its start. With several ranks none reaches beyond it.
+std::vector<LambSegment> Optimizer::Impl::segments_of(const Bucket& bucket) const {
+  const int64_t begin = bucket.begin / parts.collectives->size();
+  const int64_t end = begin + bucket.elements / parts.collectives->size();
+  std::vector<LambSegment> segments;
+  for (LambSegment segment : plan.segments) {
+    if (segment.begin < begin || segment.begin >= end) continue;
+    segment.begin -= begin;
+    segment.end -= begin;
+    segments.push_back(segment);
   }
+  return segments;
+}
+
+void Optimizer::Impl::gather_bucket(size_t i) {
+  const Bucket& bucket = plan.buckets[i];
+  parts.collectives->all_gather(own_slot_of(weights(), bucket), bucket_of(weights(), bucket));
+  parts.collectives->stream().record(*gathered[i]);
+}
+
+void Optimizer::Impl::gather_all_buckets() {
+  order(*parts.stream, parts.collectives->stream(), *computed);
+  for (size_t i = 0; i < plan.buckets.size(); ++i) gather_bucket(i);
   awaited_buckets = 0;
 }
 
@@ -193,14 +218,34 @@ void Optimizer::Impl::advance_moments() {
                            .weight_decay = config.weight_decay});
 }
 
-void Optimizer::Impl::apply() {
-  parts.ops->lamb_apply({.weight = shard_f32(master_buffer),
-                         .model_weight = weight_shard(),
-                         .update = shard_f32(update_buffer),
+void Optimizer::Impl::apply(const View& master, const View& update, const View& model_weights,
+                            std::span<const LambSegment> segments) {
+  parts.ops->lamb_apply({.weight = master,
+                         .model_weight = model_weights,
+                         .update = update,
                          .norms = norms(),
                          .state = state(),
-                         .segments = plan.segments,
+                         .segments = segments,
                          .trust_ratio = config.trust_ratio});
+}
+
+/// The weights of a bucket travel while those of the next ones are computed.
+void Optimizer::Impl::apply_and_gather() {
+  const View master = shard_f32(master_buffer);
+  const View update = shard_f32(update_buffer);
+  if (!is_sharded()) {
+    apply(master, update, weights(), plan.segments);
+    gather_all_buckets();
+    return;
+  }
+  for (size_t i = 0; i < plan.buckets.size(); ++i) {
+    const Bucket& bucket = plan.buckets[i];
+    apply(slice_of(master, bucket), slice_of(update, bucket), own_slot_of(weights(), bucket),
+          bucket_segments[i]);
+    order(*parts.stream, parts.collectives->stream(), *computed);
+    gather_bucket(i);
+  }
+  awaited_buckets = 0;
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
@@ -235,9 +280,12 @@ void Optimizer::set_weights(const float* flat) {
 }
 
 void Optimizer::publish_master() {
-  impl_->await_weights(impl_->plan.flat_elements);  // the shard is still being read until then
-  impl_->parts.ops->cast({.from = master(), .to = impl_->weight_shard()});
-  impl_->gather_weights();
+  impl_->await_weights(impl_->plan.flat_elements);  // they are still being written until then
+  for (const Bucket& bucket : impl_->plan.buckets) {
+    impl_->parts.ops->cast({.from = impl_->slice_of(master(), bucket),
+                            .to = impl_->own_slot_of(impl_->weights(), bucket)});
+  }
+  impl_->gather_all_buckets();
 }
 
 void Optimizer::gradients_final(int64_t from_element) {
@@ -259,8 +307,7 @@ void Optimizer::update_weights() {
   impl_->prepare();
   impl_->advance_moments();
   impl_->all_reduce(impl_->norms());
-  impl_->apply();
-  impl_->gather_weights();
+  impl_->apply_and_gather();
 }
 
 void Optimizer::await_weights(int64_t end_element) { impl_->await_weights(end_element); }
