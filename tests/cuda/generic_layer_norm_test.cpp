@@ -18,6 +18,7 @@ struct Variant {
   bool has_parameters = true;
   bool has_residual = false;
   float offset = 0.0f;  // of every element
+  bool has_beta = true;
 };
 
 constexpr Variant kVariants[] = {{},
@@ -35,9 +36,9 @@ HostTensor<double> wide(const HostTensor<float>& values) {
 
 /// With the CPU backend in f64 on the same rounded inputs.
 void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& variant) {
-  const std::string what =
-      concat(name(io), " [", rows, ",", columns, "] parameters ", variant.has_parameters,
-             " residual ", variant.has_residual, " offset ", variant.offset);
+  const std::string what = concat(name(io), " [", rows, ",", columns, "] parameters ",
+                                  variant.has_parameters, " residual ", variant.has_residual,
+                                  " offset ", variant.offset, " beta ", variant.has_beta);
   const DType statistic = io == DType::kF64 ? DType::kF64 : DType::kF32;
   HostTensor<float> x_in = random_tensor({rows, columns}, 1);
   for (float& value : x_in.values) value += variant.offset;
@@ -53,9 +54,10 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   const DeviceTensor y_on(gpu(), io, garbage), sum_on(gpu(), io, garbage);
   const DeviceTensor mean_on(gpu(), statistic, garbage_tensor({rows}));
   const DeviceTensor rstd_on(gpu(), statistic, garbage_tensor({rows}));
+  const bool has_beta = variant.has_parameters && variant.has_beta;
   gpu().ops->layer_norm_fwd({.x = x_on.view(),
                              .gamma = variant.has_parameters ? gamma_on.view() : View(),
-                             .beta = variant.has_parameters ? beta_on.view() : View(),
+                             .beta = has_beta ? beta_on.view() : View(),
                              .y = y_on.view(),
                              .mean = mean_on.view(),
                              .rstd = rstd_on.view(),
@@ -76,7 +78,7 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   }
   cpu().ops->layer_norm_fwd({.x = x_at.view(),
                              .gamma = variant.has_parameters ? gamma_at.view() : View(),
-                             .beta = variant.has_parameters ? beta_at.view() : View(),
+                             .beta = has_beta ? beta_at.view() : View(),
                              .y = y_at.view(),
                              .mean = mean_at.view(),
                              .rstd = rstd_at.view(),
@@ -125,6 +127,21 @@ TEST(CudaGenericLayerNorm, SmallShapesMatchTheCpu) {
     for (const int64_t columns : {1, 2, 8, 31, 33, 40, 100, 128, 256, 257, 320, 513, 1000}) {
       for (const int64_t rows : {0, 1, 7, 33}) {
         for (const Variant& variant : kVariants) expect_same_as_cpu(io, rows, columns, variant);
+      }
+    }
+  }
+}
+
+/// A few more rows than a block has, for every number of words that a lane has of a row between
+/// 16-byte words: widths that begin a number of words, end one, and an even one.
+TEST(CudaGenericLayerNorm, NarrowRowsBetweenWordsMatchTheCpu) {
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    for (int64_t first = 17; first < 1088; first += first < 129 ? 8 : 32) {
+      for (const int64_t columns : {first, first + 5, first + (first < 129 ? 6 : 30)}) {
+        expect_same_as_cpu(io, 45, columns, {});
+        expect_same_as_cpu(io, 45, columns, {.offset = 10000.0f});
+        expect_same_as_cpu(io, 3, columns, {.has_parameters = false});
+        expect_same_as_cpu(io, 9, columns, {.has_beta = false});
       }
     }
   }
