@@ -214,7 +214,8 @@ TEST(CudaBatchNormRelu, StatisticsAreSoundFarFromZero) {
 TEST(CudaBatchNormRelu, InfinitiesAndNansStayWhereTheyBelong) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const DType io : kIoTypes) {
-    for (const ChannelsExtents& e : {ChannelsExtents{2, 3, 5}, {10, 8, 1}, {4, 3, 16}, {4, 8, 9}}) {
+    for (const ChannelsExtents& e :
+         {ChannelsExtents{2, 3, 5}, {10, 8, 1}, {400, 16, 1}, {4, 3, 16}, {4, 8, 9}}) {
       Inputs stopped(io, e);
       stopped.addend.values.assign(stopped.addend.values.size(), 24.0f);
       for (const int64_t i : {0, 7, 14, 29}) {

@@ -16,7 +16,7 @@ inline const std::vector<ChannelsExtents> kTiledExtents = {
     {14, 2, 1024}, {70, 8, 49},   {37, 4, 12},    {50, 4, 10},   {3, 8, 9},
     {2, 268, 12},  {2, 140, 8},   {9, 800, 1},    {1100, 16, 1}, {530, 64, 1},
     {70, 128, 48}, {37, 132, 50}, {450, 104, 9},  {9, 264, 15},  {3, 512, 9},
-    {40, 128, 98}, {250, 192, 1}, {1100, 128, 1}, {1, 128, 1}};
+    {40, 128, 98}, {250, 192, 1}, {1100, 128, 1}, {1, 128, 1},   {6700, 64, 1}};
 /// Too long for tiles: many columns, chunks of one plane, the same chunk of several.
 inline const std::vector<ChannelsExtents> kLongExtents = {
     {17, 8456, 1}, {1, 1, 200000}, {1030, 2, 2056}};

@@ -5,10 +5,9 @@
 #include "kernels/cuda/channels/channel_finish.cuh"
 #include "kernels/cuda/channels/channel_tile_plan.cuh"
 #include "kernels/cuda/channels/channels.cuh"
-#include "kernels/cuda/channels/tile_mail.cuh"
+#include "kernels/cuda/channels/tile_sums.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
@@ -54,291 +53,175 @@ struct TilePlace {
   }
 };
 
-/// Which channels of the tile a thread's lanes belong to, the same at all of its places.
+/// What a block has of its tile, and where one of its threads begins. Blocks of a tile follow each
+/// other.
 template <OctetChannels kChannels>
-struct LaneChannels {
-  int first;  // of lane 0
-  int left;   // kTwo: lanes in `first`, which may be more than there are
+struct TilePart {
+  int tile;
+  int rank;  // of the block in its tile
+  int first_channel;
+  int end;          // of the block's places
+  TilePlace first;  // of the thread; at `end` where it has none
+  LaneChannels<kChannels> lanes;
 
-  __device__ __forceinline__ LaneChannels(int64_t slot, int64_t inner) : first(0), left(kOctet) {
-    if constexpr (kChannels == OctetChannels::kNeighbours) first = static_cast<int>(slot) * kOctet;
-    if constexpr (kChannels == OctetChannels::kTwo) {
-      const int before = static_cast<int>(slot) * kOctet;
-      first = before / static_cast<int>(inner);
-      left = (first + 1) * static_cast<int>(inner) - before;
-    }
-  }
-  __device__ __forceinline__ int of(int lane) const {
-    if constexpr (kChannels == OctetChannels::kNeighbours) return first + lane;
-    return lane < left ? first : first + 1;
-  }
-  /// The first lane in the channel of `lane`.
-  __device__ __forceinline__ int begin(int lane) const {
-    if constexpr (kChannels == OctetChannels::kNeighbours) return lane;
-    return lane < left ? 0 : left;
+  __device__ __forceinline__ TilePart(const ChannelExtents& extents, const ChannelTiles& tiles)
+      : tile(static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles.blocks))),
+        rank(static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles.blocks))),
+        first_channel(tile * tiles.channels),
+        end(min((rank + 1) * tiles.of_block, tiles.places)),
+        first(first_place(extents, tiles)),
+        lanes(first.slot, extents.inner) {}
+
+ private:
+  __device__ __forceinline__ TilePlace first_place(const ChannelExtents& extents,
+                                                   const ChannelTiles& tiles) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int own = rank * tiles.of_block + thread;
+    const int place = thread < tiles.turn && own < end ? own : end;
+    const int row = place / tiles.width;
+    const int slot = place - row * tiles.width;
+    return {
+        place, slot,
+        row * tiles.row_elements + first_channel * static_cast<int>(extents.inner) + slot * kOctet};
   }
 };
 
-/// What the threads of a block leave for each other.
-template <OctetChannels kChannels, class Sum, int kQuantities, int kThreads>
-struct TileSums {
-  static constexpr int kWarps = kThreads / kWarpThreads;
-  static constexpr bool kTwo = kChannels == OctetChannels::kTwo;
-
-  Sum of_block[kQuantities][kMostTileChannels];
-  Sum of_warps[kTwo ? kQuantities : 1][kTwo ? kWarps : 1];
-  union {
-    Sum of_warp[kWarps][kQuantities][kTwo ? 1 : kMostTileChannels];
-    Sum of_thread[kTwo ? kQuantities : 1][2][kTwo ? kThreads : 1];
-  };
-};
-
-/// Adds up the block's threads: shared.of_block[quantity][channel of the tile]. `sums` are a
-/// thread's, of `octets` places. All threads call it; a barrier stands at its end.
-template <int kThreads, OctetChannels kChannels, class Sums>
-__device__ __forceinline__ void sum_block(
-    const Sums& policy, const float (&sums)[Sums::kQuantities][kOctet],
-    const float (&constants)[kOctet], const LaneChannels<kChannels>& lanes, int octets,
-    int64_t first_channel, const ChannelExtents& extents, const ChannelTiles& tiles,
-    TileSums<kChannels, typename Sums::Sum, Sums::kQuantities, kThreads>& shared) {
-  using Sum = typename Sums::Sum;
-  constexpr int kQuantities = Sums::kQuantities;
-  constexpr int kWarps = kThreads / kWarpThreads;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / kWarpThreads;
-  const int lane = thread % kWarpThreads;
-  if constexpr (kChannels == OctetChannels::kSame) {
-    float of_thread[kQuantities];
-#pragma unroll
-    for (int q = 0; q < kQuantities; ++q) of_thread[q] = octet_sum(sums[q]);
-#pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      Sum total{0};
-      if (octets > 0) {
-        total = policy.total(q, of_thread, octets * kOctet, constants[0], first_channel);
-      }
-      total = block_sum(total, &shared.of_warp[0][0][0]);
-      if (thread == 0) shared.of_block[q][0] = total;
-    }
-  } else if constexpr (kChannels == OctetChannels::kNeighbours) {
-    // A power of two of neighbouring threads share a row. Those of one column measure from the same
-    // constant; two steps over them hand each thread two of its eight channels.
-    static_assert(kQuantities == 2);
-    const int width = tiles.width;
-    float values[kOctet * kQuantities];
+/// What a thread measures its lanes from.
+template <OctetChannels kChannels, class Sums>
+__device__ __forceinline__ void load_constants(const Sums& policy, const ChannelTiles& tiles,
+                                               const TilePart<kChannels>& part,
+                                               float (&constants)[kOctet]) {
+  if (part.first.place < part.end) {
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
-#pragma unroll
-      for (int q = 0; q < kQuantities; ++q) values[i * kQuantities + q] = sums[q][i];
-    }
-    share_sums<kOctet * kQuantities / 2>(values, lane, kWarpThreads / 2);
-    share_sums<kOctet * kQuantities / 4>(values, lane, kWarpThreads / 4);
-    octets += __shfl_xor_sync(kFullWarp, octets, kWarpThreads / 2);
-    octets += __shfl_xor_sync(kFullWarp, octets, kWarpThreads / 4);
-    for (int step = kWarpThreads / 8; step >= width; step /= 2) {
-#pragma unroll
-      for (int i = 0; i < 2 * kQuantities; ++i) {
-        values[i] += __shfl_xor_sync(kFullWarp, values[i], step);
-      }
-      octets += __shfl_xor_sync(kFullWarp, octets, step);
-    }
-    const int pair = lane / 8 * 2;  // the first of the thread's two channels
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float constant = constants[i];
-#pragma unroll
-      for (int other = 2; other < kOctet; other += 2) {
-        if (pair == other) constant = constants[other + i];
-      }
-      const float of_thread[kQuantities] = {values[i * kQuantities], values[i * kQuantities + 1]};
-      if (lane % 8 >= width) continue;
-      const int channel = lane % 8 * kOctet + pair + i;
-#pragma unroll
-      for (int q = 0; q < kQuantities; ++q) {
-        shared.of_warp[warp][q][channel] =
-            octets > 0 ? policy.total(q, of_thread, octets, constant, first_channel + channel)
-                       : Sum{0};
-      }
-    }
-    __syncthreads();
-    for (int i = thread; i < kQuantities * tiles.channels; i += kThreads) {
-      const int q = i / tiles.channels;
-      const int channel = i - q * tiles.channels;
-      Sum total{0};
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) total += shared.of_warp[w][q][channel];
-      shared.of_block[q][channel] = total;
-    }
-  } else {
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      float of_thread[kQuantities] = {};
-      int count = 0;
-      float constant = 0.0f;
-#pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        if ((i < lanes.left) != (part == 0)) continue;
-#pragma unroll
-        for (int q = 0; q < kQuantities; ++q) of_thread[q] += sums[q][i];
-        ++count;
-        constant = constants[i];
-      }
-#pragma unroll
-      for (int q = 0; q < kQuantities; ++q) {
-        Sum total{0};
-        if (octets > 0 && count > 0) {
-          total = policy.total(q, of_thread, octets * count, constant,
-                               first_channel + lanes.first + part);
-        }
-        shared.of_thread[q][part][thread] = total;
-      }
-    }
-    __syncthreads();
-    // As many warps to a channel as there are, each for some places of its slots.
-    const int inner = static_cast<int>(extents.inner);
-    const int width = tiles.width;
-    const int rows = tiles.turn / width;
-    const int beside = kWarps / tiles.channels;
-    const int channel = warp / beside;
-    if (channel < tiles.channels) {
-      const int first_slot = channel * inner / kOctet;
-      const int slots = (channel * inner + inner - 1) / kOctet - first_slot + 1;
-      Sum total[kQuantities] = {};
-      for (int i = warp % beside * kWarpThreads + lane; i < slots * rows;
-           i += beside * kWarpThreads) {
-        const int row = i / slots;
-        const int slot = first_slot + (i - row * slots);
-        const int part = slot * kOctet < channel * inner ? 1 : 0;
-#pragma unroll
-        for (int q = 0; q < kQuantities; ++q) {
-          total[q] += shared.of_thread[q][part][row * width + slot];
-        }
-      }
-#pragma unroll
-      for (int q = 0; q < kQuantities; ++q) {
-        total[q] = warp_sum(total[q]);
-        if (lane == 0) shared.of_warps[q][warp] = total[q];
-      }
-    }
-    __syncthreads();
-    if (thread < kQuantities * tiles.channels) {
-      const int q = thread / tiles.channels;
-      const int own = thread - q * tiles.channels;
-      Sum total{0};
-      for (int w = own * beside; w < (own + 1) * beside; ++w) total += shared.of_warps[q][w];
-      shared.of_block[q][own] = total;
+      constants[i] = policy.constant(part.first_channel + part.lanes.of(i),
+                                     part.first.element + part.lanes.begin(i));
     }
   }
-  __syncthreads();
+  if constexpr (kChannels == OctetChannels::kNeighbours) {
+    // One constant of a column for the warp: that of its first row.
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      constants[i] =
+          __shfl_sync(kFullWarp, constants[i], static_cast<int>(threadIdx.x) % tiles.width);
+    }
+  }
 }
 
-/// Blocks of a tile follow each other. The mailbox and its readers are for kNeighbours.
+/// Adds up a thread's places and keeps them: what lies d places behind the first one, at kept + d *
+/// kOctet.
+template <OctetChannels kChannels, class Policy>
+__device__ __forceinline__ void sum_places(const Policy& policy, const ChannelTiles& tiles,
+                                           const TilePart<kChannels>& part,
+                                           typename Policy::Element* kept, int kept_stride,
+                                           ThreadSums<typename Policy::Sums>& own) {
+  constexpr int kInFlight = Policy::Sums::kInFlight;
+  constexpr LaneRange kAll{0, kOctet};
+  typename Policy::Sums::template Operands<kOctet> operands[kInFlight];
+  bool live[kInFlight];
+  int element[kInFlight];
+  TilePlace at = part.first;
+  const auto load = [&] {
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      live[k] = at.place < part.end;
+      element[k] = at.element;
+      if (live[k]) operands[k] = policy.sums.template load<kOctet>(element[k], kAll, true);
+      at.advance(tiles);
+    }
+  };
+  int behind = 0;
+  load();  // before the constants, which are on their way as long
+  load_constants(policy.sums, tiles, part, own.constants);
+  while (live[0]) {
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      if (!live[k]) continue;
+      policy.sums.template add<kOctet>(operands[k], own.constants, element[k], kAll, true,
+                                       own.sums);
+      if constexpr (Policy::kKept > 0) {
+        policy.keep(operands[k], kept + (behind + k * tiles.turn) * kOctet, kept_stride);
+      }
+      ++own.octets;
+    }
+    behind = at.place - part.first.place;
+    load();
+  }
+}
+
+/// Works on what sum_places has kept. `tables` has the constants of the tile's channels.
+template <OctetChannels kChannels, class Policy>
+__device__ __forceinline__ void map_places(
+    const Policy& policy, const ChannelTiles& tiles, const TilePart<kChannels>& part,
+    const typename Policy::Element* kept, int kept_stride,
+    const float (&tables)[Policy::Map::kTables][kMostTileChannels]) {
+  using Map = typename Policy::Map;
+  constexpr int kInFlight = Policy::kMapInFlight;
+  constexpr LaneRange kAll{0, kOctet};
+  float constants[Map::kTables][kOctet] = {};
+  if (part.first.place < part.end) {
+#pragma unroll
+    for (int t = 0; t < Map::kTables; ++t) {
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) constants[t][i] = tables[t][part.lanes.of(i)];
+    }
+  }
+  for (TilePlace at = part.first; at.place < part.end;) {
+    typename Map::Operands operands[kInFlight] = {};
+    bool live[kInFlight];
+    int element[kInFlight];
+    const int behind = at.place - part.first.place;
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      live[k] = at.place < part.end;
+      element[k] = at.element;
+      if (live[k]) {
+        operands[k] =
+            policy.restored(kept + (behind + k * tiles.turn) * kOctet, kept_stride, element[k]);
+      }
+      at.advance(tiles);
+    }
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      if (live[k]) policy.map.apply(operands[k], constants, element[k], kAll, true);
+    }
+  }
+}
+
+/// The mailbox and its readers are for kNeighbours.
 template <class Policy, OctetChannels kChannels, int kBeside>
 __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
     channel_tile_kernel(Policy policy, ChannelExtents extents, ChannelTiles tiles,
                         uint64_t* mailbox, uint32_t* readers) {
   using Sums = typename Policy::Sums;
-  using Map = typename Policy::Map;
   using Sum = typename Sums::Sum;
   using Finish = typename Policy::Finish;
   using Element = typename Policy::Element;
   constexpr int kThreads = kTileThreads / kBeside;
   constexpr int kQuantities = Sums::kQuantities;
-  constexpr bool kAcrossGrid = kChannels == OctetChannels::kNeighbours;
-  constexpr LaneRange kAll{0, kOctet};
+  constexpr bool kIsColumns = kChannels == OctetChannels::kNeighbours;
+  using BlockSums = std::conditional_t<kIsColumns, ColumnSums<Sum, kQuantities, kThreads>,
+                                       PlaneSums<kChannels, Sum, kQuantities, kThreads>>;
   extern __shared__ uint4 kept_words[];
-  __shared__ TileSums<kChannels, Sum, kQuantities, kThreads> shared;
+  __shared__ BlockSums shared;
   __shared__ float tables[kConstants<Finish>][kMostTileChannels];
   const int thread = static_cast<int>(threadIdx.x);
-  const auto tile = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles.blocks));
-  const auto rank = static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles.blocks));
-  const int first_channel = tile * tiles.channels;
-
-  const int begin = rank * tiles.of_block;
-  const int end = begin + tiles.of_block < tiles.places ? begin + tiles.of_block : tiles.places;
-  TilePlace first;
-  first.place = thread < tiles.turn && begin + thread < end ? begin + thread : end;
-  const int row = first.place / tiles.width;
-  first.slot = first.place - row * tiles.width;
-  first.element = row * tiles.row_elements + first_channel * static_cast<int>(extents.inner) +
-                  first.slot * kOctet;
-  const LaneChannels<kChannels> lanes(first.slot, extents.inner);
-  // What this thread keeps of a place that lies d places behind its first one: kept + d * kOctet.
+  const TilePart<kChannels> part(extents, tiles);
   Element* const kept = reinterpret_cast<Element*>(kept_words) + thread * kOctet;
   const int kept_stride = tiles.of_block * kOctet;
 
+  ThreadSums<Sums> own;
+  sum_places(policy, tiles, part, kept, kept_stride, own);
   typename Finish::Inputs inputs{};
-  {
-    constexpr int kInFlight = Sums::kInFlight;
-    float sums[kQuantities][kOctet] = {};
-    float constants[kOctet] = {};
-    int octets = 0;
-    typename Sums::template Operands<kOctet> operands[kInFlight];
-    bool live[kInFlight];
-    int element[kInFlight];
-    TilePlace at = first;
-    const auto load = [&] {
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        live[k] = at.place < end;
-        element[k] = at.element;
-        if (live[k]) operands[k] = policy.sums.template load<kOctet>(element[k], kAll, true);
-        at.advance(tiles);
-      }
-    };
-    int behind = 0;
-    load();  // before the constants, which are on their way as long
-    if (first.place < end) {
-#pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        constants[i] =
-            policy.sums.constant(first_channel + lanes.of(i), first.element + lanes.begin(i));
-      }
-    }
-    if constexpr (kAcrossGrid) {  // one constant of a column for the warp: that of its first row
-#pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        constants[i] = __shfl_sync(kFullWarp, constants[i], thread % tiles.width);
-      }
-    }
-    while (live[0]) {
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        if (!live[k]) continue;
-        policy.sums.template add<kOctet>(operands[k], constants, element[k], kAll, true, sums);
-        if constexpr (Policy::kKept > 0) {
-          policy.keep(operands[k], kept + (behind + k * tiles.turn) * kOctet, kept_stride);
-        }
-        ++octets;
-      }
-      behind = at.place - first.place;
-      load();
-    }
-    if (thread < tiles.channels) inputs = policy.finish.load(first_channel + thread);
-    sum_block<kThreads>(policy.sums, sums, constants, lanes, octets, first_channel, extents, tiles,
-                        shared);
-  }
+  if (thread < tiles.channels) inputs = policy.finish.load(part.first_channel + thread);
 
+  TileMail<Sum, kQuantities, kThreads> mail(mailbox, readers, part.tile, tiles.blocks);
   Sum total[kQuantities] = {};
-  using Mail = TileMail<Sum, kQuantities, kThreads>;
-  Mail mail(mailbox, readers, tile, tiles.blocks);
-  const bool is_last_warp = thread / kWarpThreads == kThreads / kWarpThreads - 1;
-  if constexpr (kAcrossGrid) {
-    Sum* const shares = &shared.of_warp[0][0][0];
-    if (thread < Mail::kPairs) mail.leave(rank, (&shared.of_block[0][0])[thread]);
-    shares[thread] = mail.share();
-    __syncthreads();
-    if (is_last_warp) mail.count_block();
-    if (thread < tiles.channels) {
-#pragma unroll
-      for (int q = 0; q < kQuantities; ++q) {
-#pragma unroll
-        for (int group = 0; group < Mail::kGroups; ++group) {
-          total[q] += shares[group * Mail::kPairs + q * kMostTileChannels + thread];
-        }
-      }
-    }
+  if constexpr (kIsColumns) {
+    leave_columns<kThreads>(policy.sums, own, part.first_channel, tiles, part.rank, mail, shared);
+    collect_columns(mail, tiles, shared, total);
   } else {
+    sum_planes<kThreads>(policy.sums, own, part.lanes, part.first_channel, extents, tiles, shared);
     if (tiles.blocks > 1) cooperative_groups::this_cluster().sync();
     if (thread < tiles.channels) {
       for (int other = 0; other < tiles.blocks; ++other) {
@@ -351,48 +234,19 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
   }
   if (thread < tiles.channels) {
     float constants[kConstants<Finish>];
-    policy.finish(first_channel + thread, inputs, total, rank == 0, constants);
+    policy.finish(part.first_channel + thread, inputs, total, part.rank == 0, constants);
 #pragma unroll
     for (int t = 0; t < Finish::kTables; ++t) tables[t][thread] = constants[t];
   }
-  if constexpr (!kAcrossGrid) {
+  if constexpr (!kIsColumns) {
     if (tiles.blocks > 1) cooperative_groups::this_cluster().barrier_arrive();
   }
-
   if constexpr (Policy::kKept > 0) {
-    constexpr int kInFlight = Policy::kMapInFlight;
     __syncthreads();
-    float constants[Map::kTables][kOctet] = {};
-    if (first.place < end) {
-#pragma unroll
-      for (int t = 0; t < Map::kTables; ++t) {
-#pragma unroll
-        for (int i = 0; i < kOctet; ++i) constants[t][i] = tables[t][lanes.of(i)];
-      }
-    }
-    for (TilePlace at = first; at.place < end;) {
-      typename Map::Operands operands[kInFlight] = {};
-      bool live[kInFlight];
-      int element[kInFlight];
-      const int behind = at.place - first.place;
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        live[k] = at.place < end;
-        element[k] = at.element;
-        if (live[k]) {
-          operands[k] =
-              policy.restored(kept + (behind + k * tiles.turn) * kOctet, kept_stride, element[k]);
-        }
-        at.advance(tiles);
-      }
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        if (live[k]) policy.map.apply(operands[k], constants, element[k], kAll, true);
-      }
-    }
+    map_places(policy, tiles, part, kept, kept_stride, tables);
   }
-  if constexpr (kAcrossGrid) {
-    if (is_last_warp) mail.leave_zeros();
+  if constexpr (kIsColumns) {
+    mail.leave_zeros();
   } else {  // the others may still read this block's sums
     if (tiles.blocks > 1) cooperative_groups::this_cluster().barrier_wait();
   }
