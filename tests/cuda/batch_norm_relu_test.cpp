@@ -183,6 +183,9 @@ TEST(CudaBatchNormRelu, TilesAndLongTensorsMatchTheReference) {
   }
   for (const ChannelsExtents& e : kLongExtents) check(DType::kF16, e, true);
   check(DType::kF32, {60000, 64, 1}, true);  // backward, more than shared memory holds
+  // Backward, more tiles of several blocks than run at once.
+  check(DType::kF16, {65, 266, 196}, true);
+  check(DType::kBF16, {33, 133, 784}, false);
 }
 
 TEST(CudaBatchNormRelu, StatisticsAreSoundFarFromZero) {

@@ -11,8 +11,8 @@
 //
 // Limited by memory. Where blocks can keep all elements of a channel in shared memory, training is
 // one kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U,
-// with daddend 4 U. Else a kernel sums, a small one follows up, and a third goes over the elements
-// from the end that the second-level cache still has.
+// with daddend 4 U (gradient_copies.cuh where tiles run in waves). Else a kernel sums, a small one
+// follows up, and a third goes over the elements from the end that the second-level cache still has.
 //
 // Measured: kernels/measured/rows.md.
 
@@ -20,6 +20,7 @@
 #include "kernels/cuda/channels/channel_map.cuh"
 #include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tiles.cuh"
+#include "kernels/cuda/channels/gradient_copies.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/pieces/alignment.h"
 #include "kernels/cuda/pieces/column_sums.cuh"
@@ -297,12 +298,15 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelE
   const bool all_aligned = is_aligned({gradient.dy, gradient.x, args.dx.data, args.daddend.data});
   const bool is_batch = args.statistics == kBatch;
   if (is_batch) {
-    if (const auto tiles = plan_channel_tiles(
-            context, extents, 2 * kOctet * static_cast<int64_t>(sizeof(T)), all_aligned)) {
-      launch_channel_tiles(context,
-                           BackwardTile<T>{gradient, finish, backward_map<T, kBatch>(args, {})},
-                           extents, *tiles);
-      return;
+    constexpr int64_t kKeptBytes = 2 * kOctet * static_cast<int64_t>(sizeof(T));
+    if (const auto tiles = plan_channel_tiles(context, extents, kKeptBytes, all_aligned)) {
+      const BackwardTile<T> tile{gradient, finish, backward_map<T, kBatch>(args, {})};
+      if constexpr (sizeof(T) == 2) {
+        if (const auto copies = plan_gradient_copies(*tiles, kKeptBytes)) {
+          return launch_gradient_copies(context, tile, extents, *copies);
+        }
+      }
+      return launch_channel_tiles(context, tile, extents, *tiles);
     }
   }
   const bool aligned = is_aligned({gradient.dy, gradient.x});
