@@ -57,9 +57,15 @@ class CopyCollectives final : public Collectives {
   CopyCollectives(const CopyCollectives&) = delete;
   CopyCollectives& operator=(const CopyCollectives&) = delete;
 
-  // No rank frees what another one still holds open. After a failure the others may not come.
+  // No rank frees what another one still holds open or writes. After a failure the others may not
+  // come here: then the memory stays until the process ends, which it does at once.
   ~CopyCollectives() override {
-    if (std::uncaught_exceptions() > 0) return;
+    if (std::uncaught_exceptions() > 0 || !has_sent_all()) {
+      static_cast<void>(flag_memory_.release());
+      static_cast<void>(staging_.release());
+      for (auto& memory : shared_) static_cast<void>(memory.release());
+      return;
+    }
     flag_memory_->close();
     staging_->close();
     for (const auto& memory : shared_) memory->close();
@@ -113,6 +119,16 @@ class CopyCollectives final : public Collectives {
   void broadcast(const View& values, int root) override { others_->broadcast(values, root); }
 
  private:
+  /// Blocks: the host, until the copies of this rank are done. False where they cannot be.
+  bool has_sent_all() {
+    try {
+      stream().wait_on_host();
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   bool adds_up(const View& full, const View& shard) const {
     const bool is_sum_type =
         shard.dtype == DType::kF32 || shard.dtype == DType::kF16 || shard.dtype == DType::kBF16;
