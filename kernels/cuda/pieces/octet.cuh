@@ -109,6 +109,15 @@ __device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
   }
 }
 
+/// To shared memory, in whole stores of 16 bytes too; T of 16 bits.
+template <class T>
+__device__ __forceinline__ void store_octet_shared(T* to, const Octet<T>& octet) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "r"(octet.word[0]), "r"(octet.word[1]), "r"(octet.word[2]), "r"(octet.word[3])
+               : "memory");
+}
+
 template <class T>
 __device__ __forceinline__ void to_floats(const Octet<T>& octet, float (&to)[kOctet]) {
 #pragma unroll

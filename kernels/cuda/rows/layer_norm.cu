@@ -7,7 +7,7 @@
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
 //   norm_leaving_forward.cuh   forward of those up to 16,384
 //   norm_chunk_forward.cuh     forward of 16-bit rows up to 1,088 that begin between 16-byte words
-//   norm_wide_forward.cuh      forward of those wider than 8,192 that do
+//   norm_wide_forward.cuh      forward of those wider than 8,192 that do, and of wider whole octets
 //   held_rows.cuh    other 16-bit rows forward, and backward those of more than 256 columns that
 //                    begin between 16-byte words
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
@@ -304,7 +304,8 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const bool has_octets = pack == kOctet && columns <= kMostLeavingNormColumns &&
                           address_bits({&args.gamma, &args.beta}) % 16 == 0;
   const bool has_chunks = pack < kOctet && bits % 16 == 0 && has_norm_chunks(columns);
-  const bool is_wide = pack < kOctet && bits % 16 == 0 && is_wide_norm(columns);
+  const bool is_wide = bits % 16 == 0 && is_wide_norm(columns) &&
+                       (pack < kOctet || columns > kMostLeavingNormColumns);
   if (is_plain && (has_octets || has_chunks || is_wide)) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;

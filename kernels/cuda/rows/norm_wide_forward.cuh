@@ -14,14 +14,21 @@
 
 namespace bertha {
 
-// LayerNorm forward of wide rows of 16 bits that begin between the 16-byte words of memory. A block
-// stays; its number of rows in between is such that all of its rows begin at the same place of a
-// word. So a thread has the same columns of all of them in whole words, with gamma and beta in
-// registers, and only a row's first and last word, partly a neighbour's, are taken apart. Rows come
-// by bulk copies, two ahead, to a ring of shared memory.
+// LayerNorm forward of wide rows of 16 bits, wherever in a 16-byte word of memory they begin. A block
+// stays, with rows that all begin at the same place of a word. So a thread has the same columns of all
+// of them in whole words, with gamma and beta in registers, and only a row's first and last word,
+// partly a neighbour's, are taken apart. A warp of its own brings rows by bulk copies, two ahead, to a
+// ring of shared memory, and takes results away by others out of the same places.
+//
+// Blocks draw their rows: of blocks with as many rows each the first ended 470 us before the last, at
+// another place in the memory as much, which is why the time went with the GPU and the buffers
+// (1,607 to 1,764 us at 30,522 columns, f16, 49,152 rows, H200). Drawing made 1,607 1,514, bulk stores
+// 1,566, both 1,483 with a copy at 1,416; 480 threads with eight packs 1,483, 224 with 18 1,509. Rows
+// of whole words in blocks that leave read gamma and beta from the L2 cache: 1,767 us at 32,768
+// columns, here 1,585.
 
-inline constexpr int kWideForwardThreads = 384;
-inline constexpr int kWideForwardPacks = 11;  // of a thread
+inline constexpr int kWideForwardThreads = 352;  // that work
+inline constexpr int kWideForwardPacks = 12;     // of a thread
 inline constexpr int kWideForwardStages = 3;
 
 constexpr bool is_wide_norm(int64_t columns) {
@@ -72,48 +79,88 @@ struct EdgeOctet {
 };
 
 template <class T, int kThreads, int kPacks>
-__global__ void __launch_bounds__(kThreads, 1)
-    norm_wide_forward_kernel(PlainNorm<T> p, int64_t rows, int columns) {
-  constexpr int kSure = kPacks * 3 / 4;  // packs that every row has whole
+__global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
+    norm_wide_forward_kernel(PlainNorm<T> p, int64_t rows, int columns, int period,
+                             uint32_t* drawn /* [period], zero */) {
+  constexpr int kSure = kPacks * 2 / 3;  // packs that every row has whole, at 9,210 columns no more
+  constexpr int kStages = kWideForwardStages;
   using Raw = RawPack<T, kOctet>;
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
-  __shared__ uint64_t barriers[kWideForwardStages];
+  __shared__ uint64_t landed_barriers[kStages];
+  __shared__ uint64_t done_barriers[kStages];
+  __shared__ int64_t row_of[kStages];  // negative: there are no more
   __shared__ float2 parts[2][kWarpThreads];
   T* const slots = reinterpret_cast<T*>(ring);
   const int thread = static_cast<int>(threadIdx.x);
-  const int threads = static_cast<int>(blockDim.x);
+  const int threads = static_cast<int>(blockDim.x) - kWarpThreads;  // that work
   const int lane = thread % kWarpThreads;
   const int warp = thread / kWarpThreads;
   const int slot = wide_slot(columns);
+  // All of a block's rows are this one of a period.
+  const int phase = static_cast<int>(blockIdx.x) % period;
   // Elements of a row's first word that are the row's before.
-  const int shift = static_cast<int>(static_cast<int64_t>(blockIdx.x) * columns % kOctet);
-  const auto full = [&](int stage) { return shared_address(&barriers[stage]); };
+  const int shift = static_cast<int>(static_cast<int64_t>(phase) * columns % kOctet);
+  const auto landed = [&](int stage) { return shared_address(&landed_barriers[stage]); };
+  const auto done = [&](int stage) { return shared_address(&done_barriers[stage]); };
   // A row's first word in memory, and in the ring.
   const auto first_of = [&](int64_t row) { return row * columns - shift; };
   const auto place_of = [&](int stage, int64_t row) {
     return slots + stage * slot + first_of(row) % kCopyLineElements;
   };
-  const auto request = [&](int stage, int64_t row) {
-    if (row >= rows) return;
-    const T* const from = p.x + first_of(row);
-    T* const to = place_of(stage, row);
-    const int there = shift + columns;
-    int copied = (there + kOctet - 1) / kOctet * kOctet;
-    if (row == rows - 1 && copied > there) {  // what is behind the matrix is nobody's
-      copied -= kOctet;
-      for (int i = copied; i < there; ++i) to[i] = from[i];
-    }
-    barrier_arrive_expecting(full(stage), static_cast<uint32_t>(copied) * 2);
-    copy_bytes_async(shared_address(to), from, static_cast<uint32_t>(copied) * 2, full(stage));
-  };
   if (thread == 0) {
-    for (int stage = 0; stage < kWideForwardStages; ++stage) barrier_init(full(stage), 1);
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(landed(stage), 1);
+      barrier_init(done(stage), threads / kWarpThreads);
+    }
     fence_barrier_init();
   }
   __syncthreads();
-  if (thread == 0) {
-    for (int stage = 0; stage < kWideForwardStages; ++stage) {
-      request(stage, blockIdx.x + static_cast<int64_t>(stage) * gridDim.x);
+
+  if (thread >= threads) {  // the warp that brings rows and takes results away
+    if (lane != 0) return;
+    const int begin_whole = shift == 0 ? 0 : kOctet;  // the words that the row has alone
+    const int end_whole = (shift + columns) / kOctet * kOctet;
+    const auto request = [&](int stage, int64_t row) {
+      row_of[stage] = row < rows ? row : -1;
+      if (row >= rows) {
+        barrier_arrive(landed(stage));
+        return;
+      }
+      const T* const from = p.x + first_of(row);
+      T* const to = place_of(stage, row);
+      const int there = shift + columns;
+      int copied = (there + kOctet - 1) / kOctet * kOctet;
+      if (row == rows - 1 && copied > there) {  // what is behind the matrix is nobody's
+        copied -= kOctet;
+        for (int i = copied; i < there; ++i) to[i] = from[i];
+      }
+      barrier_arrive_expecting(landed(stage), static_cast<uint32_t>(copied) * 2);
+      copy_bytes_async(shared_address(to), from, static_cast<uint32_t>(copied) * 2, landed(stage));
+    };
+    // The first rows are given, the others drawn, one ahead of its use.
+    const auto draw = [&] {
+      return int64_t{kStages} * gridDim.x + phase + int64_t{atomicAdd(drawn + phase, 1)} * period;
+    };
+    int64_t here[kStages];
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) {
+      here[stage] = blockIdx.x + static_cast<int64_t>(stage) * gridDim.x;
+      request(stage, here[stage]);
+    }
+    int64_t next = draw();
+    for (uint32_t parity = 0;; parity ^= 1) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        if (here[stage] >= rows) return;
+        barrier_wait(done(stage), parity);
+        store_bytes_async(p.y + first_of(here[stage]) + begin_whole,
+                          shared_address(place_of(stage, here[stage]) + begin_whole),
+                          static_cast<uint32_t>(end_whole - begin_whole) * 2);
+        wait_for_stores();
+        here[stage] = next;
+        request(stage, next);
+        if (next < rows) next = draw();
+      }
     }
   }
 
@@ -136,10 +183,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   int stage = 0;
   uint32_t parity = 0;
   int turn = 0;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, ++turn) {
-    barrier_wait(full(stage), parity);
-    const T* const place = place_of(stage, row);
-    const T* const own = place + thread * kOctet;
+  for (;; ++turn) {
+    barrier_wait(landed(stage), parity);
+    const int64_t row = row_of[stage];
+    if (row < 0) return;
+    T* const place = place_of(stage, row);
+    T* const own = place + thread * kOctet;
     // Around the mean of 32 elements: a large mean then costs nothing, and neither does any of them
     // that lies far from the others.
     float pivots[2];
@@ -166,12 +215,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     reduce_lanes(sums, kWarpThreads, Add());
     if (lane == 0) parts[turn % 2][warp] = make_float2(sums[0], sums[1]);
-    __syncthreads();
-    // Everybody is done with the row before.
-    if (thread == 0 && turn > 0) {
-      request(stage == 0 ? kWideForwardStages - 1 : stage - 1,
-              row + static_cast<int64_t>(kWideForwardStages - 1) * gridDim.x);
-    }
+    barrier_of_threads(1, threads);
     float2 part = {};
     if (lane * kWarpThreads < threads) part = parts[turn % 2][lane];
     sums[0] = part.x;
@@ -205,12 +249,15 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       const Octet<T> y = rounded_octet<T>(x);
       if (is_whole(k)) {
-        store_octet_once(to + octet(k).column, y);
+        store_octet_shared(own + k * threads * kOctet, y);
       } else {
         octet(k).store(to, y);
       }
     }
-    if (++stage == kWideForwardStages) {
+    fence_proxy_async();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(done(stage));
+    if (++stage == kStages) {
       stage = 0;
       parity ^= 1;
     }
@@ -219,12 +266,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 /// Rows of widths of is_wide_norm(), of which there is at least one; x and y begin with a 16-byte word.
 template <class T>
-void launch_norm_wide_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
+void launch_norm_wide_forward(CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                               int64_t columns) {
   const auto kernel = &norm_wide_forward_kernel<T, kWideForwardThreads, kWideForwardPacks>;
   const int64_t octets = (columns + 2 * (kOctet - 1)) / kOctet;
   const unsigned threads =
-      kWarpThreads * blocks_for(octets, kWideForwardPacks * kWarpThreads, kWarpThreads);
+      kWarpThreads * (blocks_for(octets, kWideForwardPacks * kWarpThreads, kWarpThreads) + 1);
   const int64_t bytes = int64_t{2} * kWideForwardStages * wide_slot(static_cast<int>(columns));
   allow_shared_bytes(kernel, bytes);
   int resident = 0;
@@ -235,8 +282,11 @@ void launch_norm_wide_forward(const CudaContext& context, const PlainNorm<T>& p,
   const int64_t most = int64_t{resident} * context.multiprocessors / period * period;
   const unsigned blocks =
       static_cast<unsigned>(rows < most ? (rows + period - 1) / period * period : most);
+  const size_t counts = sizeof(uint32_t) * static_cast<size_t>(period);
+  auto* const drawn = static_cast<uint32_t*>(context.scratch.take(static_cast<int64_t>(counts)));
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(drawn, 0, counts, context.stream));
   kernel<<<blocks, threads, static_cast<size_t>(bytes), context.stream>>>(
-      p, rows, static_cast<int>(columns));
+      p, rows, static_cast<int>(columns), static_cast<int>(period), drawn);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
