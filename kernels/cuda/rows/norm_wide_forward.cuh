@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
   if (thread == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       barrier_init(landed(stage), 1);
-      barrier_init(done(stage), threads / kWarpThreads);
+      barrier_init(done(stage), threads);
     }
     fence_barrier_init();
   }
@@ -255,8 +255,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
       }
     }
     fence_proxy_async();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(done(stage));
+    barrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
     if (++stage == kStages) {
       stage = 0;
       parity ^= 1;
