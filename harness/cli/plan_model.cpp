@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "harness/comm/copy_collectives.h"
 #include "harness/model/bert.h"
 #include "harness/model/device_batch.h"
 #include "harness/model/flops.h"
@@ -29,6 +30,12 @@ constexpr int64_t kGpuTokenMultiple = 256;
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 
+/// Whether GPUs exchange by copies where all ranks are on one machine.
+bool may_copy(const PlanRequest& request) {
+  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
+         request.config.cuda.exchange != "nccl";
+}
+
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
                                    const BatchCapacity& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
@@ -49,6 +56,9 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   };
   if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
+  }
+  if (may_copy(request)) {
+    memory.push_back({"gradients that arrive", CopyOptions{}.staging_bytes});
   }
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});

@@ -9,6 +9,9 @@
 
 namespace bertha {
 
+/// The most ranks that exchange by copies.
+inline constexpr int kMostCopyRanks = 8;
+
 struct CopyOptions {
   /// Where copies are impossible: kWherePossible takes the others, kAlways throws.
   enum class Use : uint8_t { kWherePossible, kAlways };
@@ -27,9 +30,10 @@ struct CopyOptions {
 ///           memory of allocate_shared.
 /// Exact     a sum is taken in f32 in the order of the ranks and rounded once, by the rank that
 ///           owns it: the same bits at every run.
-/// Needs     ranks on one machine, at most kMostSumParts, that reach each other's memory. Elsewhere
+/// Needs     ranks on one machine, at most kMostCopyRanks, that reach each other's memory. Elsewhere
 ///           `others` itself comes back, or, where they are to be used always, Error(kEnvironment)
-///           on every rank.
+///           on every rank. The views of a call are aligned alike on every rank, for each rank
+///           decides by itself whether it is copied.
 /// Errors    a peer that is gone leaves the stream waiting, as with NCCL; the launcher or the
 ///           watchdog ends the job.
 ///

@@ -75,7 +75,7 @@ TEST(CostPlan, SharesTheOptimizerOverRanksAndTheBatchOverMicroBatches) {
   EXPECT_NEAR(one.memory[3].bytes, 4 * four.memory[3].bytes, kPaddingBytes);
   EXPECT_EQ(3 * one.memory[3].bytes, one.memory[2].bytes) << "one f32 beside three";
   ASSERT_EQ(four.memory.size(), 6U);
-  EXPECT_EQ(four.memory[5].bytes, four.memory[3].bytes) << "two of bf16 are as many as one f32";
+  EXPECT_EQ(2 * four.memory[5].bytes, four.memory[3].bytes) << "a bf16 is half an f32";
   EXPECT_GT(one.memory[4].bytes, 3 * four.memory[4].bytes);
   const int64_t sum =
       std::accumulate(one.memory.begin(), one.memory.end(), int64_t{0},
@@ -109,6 +109,21 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
   EXPECT_EQ(
       bytes_of(gpu, "activations and batches"),
       activation_bytes_for(config.model, {.tokens = 512, .seqs = 3, .masked = 256}, DType::kBF16));
+}
+
+TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
+  const auto arriving = [](int64_t ranks, bool on_gpu, const std::string& exchange) {
+    Config config = shape("base");
+    config.cuda.exchange = exchange;
+    return bytes_of(make_cost_plan({.config = config, .ranks = ranks, .on_gpu = on_gpu}),
+                    "gradients that arrive");
+  };
+  EXPECT_EQ(arriving(2, true, "auto"), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, "copies"), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, "nccl"), -1);
+  EXPECT_EQ(arriving(9, true, "auto"), -1) << "more than copies serve";
+  EXPECT_EQ(arriving(1, true, "auto"), -1);
+  EXPECT_EQ(arriving(2, false, "auto"), -1);
 }
 
 TEST(CostPlan, TellsHowManySequencesWouldFit) {
