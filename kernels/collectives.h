@@ -19,8 +19,8 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Stream& stream() = 0;
-  /// Memory of `device`, zeroed, that all_gather fills fastest where every rank gathers to the same
-  /// place of it. Every rank calls it for as many bytes. Destroy it before the collectives.
+  /// Memory of `device`, zeroed, that all_gather fills fastest. Every rank calls it for as many
+  /// bytes, and gathers to the same place of it. Destroy it before the collectives.
   virtual Buffer allocate_shared(Device& device, int64_t bytes) { return device.allocate(bytes); }
   /// Error(kEnvironment) when communication has failed behind the host's back. Never blocks; any
   /// thread may call it.

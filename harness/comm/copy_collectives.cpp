@@ -18,6 +18,8 @@ namespace {
 
 constexpr int64_t kAlignmentBytes = 256;
 
+static_assert(kMostCopyRanks <= kMostSumParts);
+
 enum Flag : int { kReady, kArrived, kFlags };
 
 bool is_aligned(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
@@ -35,7 +37,8 @@ std::string open_on_all_ranks(World& world, PeerMemory& memory) {
   };
   attempt([&] { handle = memory.handle(); });
   const std::vector<std::string> handles = gather_texts(world, handle);
-  if (trouble.empty()) attempt([&] { memory.open(handles, world.rank()); });
+  const bool are_complete = std::ranges::find(handles, std::string()) == handles.end();
+  if (are_complete) attempt([&] { memory.open(handles, world.rank()); });
   for (const std::string& text : gather_texts(world, trouble)) {
     if (!text.empty()) return text;
   }
@@ -182,16 +185,22 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
   std::unique_ptr<PeerMemory> staging;
   if (world.node_size() != world.size()) {
     trouble = "the ranks are on several machines";
-  } else if (world.size() > kMostSumParts) {
-    trouble = concat(world.size(), " ranks, want at most ", kMostSumParts);
+  } else if (world.size() > kMostCopyRanks) {
+    trouble = concat("there are ", world.size(), " ranks, more than ", kMostCopyRanks);
   } else {
     flags = std::make_unique<PeerMemory>(device, PeerFlags::bytes(kFlags, world.size()));
     staging = std::make_unique<PeerMemory>(device, options.staging_bytes);
     trouble = open_on_all_ranks(world, *flags);
     if (trouble.empty()) trouble = open_on_all_ranks(world, *staging);
+    if (!trouble.empty()) {  // no rank frees what another one holds open
+      flags->close();
+      staging->close();
+      world.barrier();
+    }
   }
   if (!trouble.empty() && options.use == CopyOptions::Use::kAlways) {
-    fail(ExitCode::kEnvironment, "cuda.exchange is copies, and ", trouble);
+    fail(ExitCode::kEnvironment, "cuda.exchange is copies, but ", trouble,
+         "; auto takes NCCL there");
   }
   if (world.rank() == 0) {
     log_line(LogLevel::kInfo, trouble.empty()

@@ -11,6 +11,14 @@ namespace {
 // Smaller allocations may lie together in a page, which is what a handle stands for.
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
+/// Error(kEnvironment) with these words, unless a call succeeded.
+template <class... Words>
+void check_sharing(cudaError_t status, const Words&... words) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // the failed call leaves its error behind for the next check
+  fail(ExitCode::kEnvironment, words..., ": ", cudaGetErrorString(status));
+}
+
 }  // namespace
 
 PeerMemory::PeerMemory(Device& device, int64_t bytes)
@@ -18,7 +26,8 @@ PeerMemory::PeerMemory(Device& device, int64_t bytes)
 
 std::string PeerMemory::handle() const {
   cudaIpcMemHandle_t handle{};
-  BERTHA_CUDA_CHECK(cudaIpcGetMemHandle(&handle, own_.data()));
+  check_sharing(cudaIpcGetMemHandle(&handle, own_.data()),
+                "a GPU cannot show its memory to other processes");
   return std::string(handle.reserved, sizeof(handle.reserved));
 }
 
@@ -31,13 +40,8 @@ void PeerMemory::open(const std::vector<std::string>& handles, int rank) {
       BERTHA_CHECK(handles[r].size() == sizeof(handle.reserved), "handle of ", handles[r].size(),
                    " bytes, want ", sizeof(handle.reserved));
       std::memcpy(handle.reserved, handles[r].data(), sizeof(handle.reserved));
-      const cudaError_t status =
-          cudaIpcOpenMemHandle(&data, handle, cudaIpcMemLazyEnablePeerAccess);
-      if (status != cudaSuccess) {
-        cudaGetLastError();  // the failed call leaves its error behind for the next check
-        fail(ExitCode::kEnvironment, "the GPU of rank ", rank, " cannot reach the memory of rank ",
-             r, ": ", cudaGetErrorString(status));
-      }
+      check_sharing(cudaIpcOpenMemHandle(&data, handle, cudaIpcMemLazyEnablePeerAccess),
+                    "the GPU of rank ", rank, " cannot reach the memory of rank ", r);
     }
     of_rank_.push_back(static_cast<char*>(data));
   }

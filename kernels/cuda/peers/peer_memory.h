@@ -10,7 +10,7 @@ namespace bertha {
 /// Memory that the processes of one machine share between their GPUs: each makes some, and sees
 /// that of the others.
 ///
-/// Errors    Error(kEnvironment) where a GPU cannot reach another's memory.
+/// Errors    Error(kEnvironment) where a GPU cannot share its memory, or reach another's.
 class PeerMemory {
  public:
   /// This process's own, zeroed; at least `bytes`, the same number in every process.
