@@ -12,8 +12,8 @@
 
 namespace bertha {
 
-// The skeleton of operations on rows of any width: softmax, and the LayerNorm of widths that
-// row_team.cuh does not take. The width chooses where a row stays between its passes:
+// The skeleton of operations on rows of any width: softmax and LayerNorm of what no other file of the
+// room takes. The width chooses where a row stays between its passes:
 //   in registers      of a warp or a power of two of its lanes, one or two rows at a time;
 //   in shared memory  of a block, in its own type: as it lies in memory, so that neighbours in a
 //                     warp read neighbouring words and meet no bank twice;

@@ -6,17 +6,22 @@
 //
 //   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
 //   norm_leaving_forward.cuh   forward of those up to 16,384
-//   norm_chunk_forward.cuh     forward of 16-bit rows up to 1,088 that begin between 16-byte words
-//   norm_wide_forward.cuh      forward of those wider than 8,192 that do, and of wider whole octets
-//   held_rows.cuh    other 16-bit rows forward, and backward those of more than 256 columns that
-//                    begin between 16-byte words
+//   norm_chunk_forward.cuh     forward of 16-bit rows of 17 to 1,088 that begin between 16-byte words
+//   norm_wide_forward.cuh      forward of those from 8,193 to 33,785 that do, and of whole octets from
+//                              16,392 to there
+//   held_rows.cuh    forward, other 16-bit rows of more than 256 columns: from 1,089 to 8,192 between
+//                    16-byte words, or where a matrix or a parameter does not begin with such a word
+//                    (to 32,768, of single elements to 10,240); backward, those of more than 256
+//                    columns that begin between words
 //   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
 //                    even widths from 8,194 on
 //   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 257 to 543
-//   row_team.cuh     other 16-bit rows of whole octets, backward from 256 columns on
-//   norm_rows.cuh    rows that a warp can hold; others up to a block forward (not 16-bit ones of
-//                    whole words), up to a cluster of blocks backward
+//   row_team.cuh     backward of other 16-bit rows of whole octets from 256 columns on
+//   norm_rows.cuh    other rows that a warp can hold; wider ones up to a block forward (not 16-bit ones
+//                    of whole words), up to a cluster of blocks backward
 //   generic_rows.cuh what is left, with a kernel of its own for the column sums
+//
+// Forward with a residual takes the last two alone.
 
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/pieces/column_sums.cuh"
@@ -234,7 +239,7 @@ void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   });
 }
 
-/// Whether rows of 16 bits are held: wider ones than a warp's lanes hold elsewhere.
+/// Whether rows of 16 bits are held or streamed: wider ones than a warp's lanes hold elsewhere.
 bool holds_forward(int64_t columns, int pack) {
   return columns > 256 && columns <= most_held_columns(pack);
 }

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/pieces/raw_pack.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
-#include "kernels/cuda/rows/norm_narrow_forward.cuh"
+#include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/pieces/octet.cuh"
 #include "kernels/cuda/rows/leaving_rows.cuh"
-#include "kernels/cuda/rows/norm_narrow_forward.cuh"
+#include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 
 namespace bertha {

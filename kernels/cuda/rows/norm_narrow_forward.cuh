@@ -1,8 +1,12 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/pieces/octet.cuh"
+#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 
 namespace bertha {
@@ -14,17 +18,6 @@ namespace bertha {
 // were slower wherever one row has them to spare (kernels/measured/rows.md).
 
 inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
-
-template <class T>
-struct PlainNorm {
-  const T* x;
-  const T* gamma;  // null: 1
-  const T* beta;   // null: 0
-  T* y;
-  float* mean;
-  float* rstd;
-  float epsilon;
-};
 
 template <class T, int kLanes, int kPacks, int kThreads>
 __global__ void __launch_bounds__(kThreads)

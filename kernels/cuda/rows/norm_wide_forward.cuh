@@ -8,7 +8,7 @@
 #include "kernels/cuda/pieces/raw_pack.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
-#include "kernels/cuda/rows/norm_narrow_forward.cuh"
+#include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 
