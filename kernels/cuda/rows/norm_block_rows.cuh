@@ -5,8 +5,8 @@
 
 namespace bertha {
 
-// LayerNorm on generic_rows.cuh: forward of rows that lie at 16-byte words, or are wider than a
-// block; backward of rows wider than a cluster, whose columns a second kernel sums up.
+// LayerNorm on generic_rows.cuh: forward of 16-bit rows with a residual that lie at 16-byte words, and of
+// rows wider than a block; backward of rows wider than a cluster, whose columns a second kernel sums up.
 
 inline constexpr int kColumnThreads = 256;
 

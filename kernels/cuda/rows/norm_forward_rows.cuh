@@ -13,9 +13,8 @@ inline constexpr int64_t kMostForwardColumns = int64_t{kWideThreads} * kThreadEl
 /// Blocks of a multiprocessor that a forward kernel leaves registers for.
 template <class T, int N, RowScope kScope, bool kHasResidual>
 constexpr int forward_blocks() {
-  const bool is_small = sizeof(T) == 2 && N > 1 && !kHasResidual;
-  if (kScope == RowScope::kBlocks) return is_small ? 2 : 1;
-  return is_small ? 4 : (kHasResidual ? 1 : 2);
+  if (kScope == RowScope::kBlocks || kHasResidual) return 1;
+  return sizeof(T) == 2 && N > 1 ? 4 : 2;
 }
 
 __device__ __forceinline__ float reciprocal_root(float x) { return rsqrtf(x); }
@@ -178,13 +177,24 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
   }
 }
 
-/// There is at least one row, of at most kMostForwardColumns columns; N as with_pack chooses it.
+/// Whether rows wider than a warp come here: those of 16 bits only with a residual, and not of whole
+/// words.
+template <class T, int N, bool kHasResidual>
+inline constexpr bool kHasForwardBlocks = sizeof(T) != 2 || (kHasResidual && N < kPack16<T>);
+
+/// There is at least one row, of at most kMostForwardColumns columns, or without kHasForwardBlocks of
+/// what a warp holds; N as with_pack chooses it.
 template <class T, int N, bool kHasResidual>
 void launch_norm_forward(const CudaContext& context, const NormRows<T>& p, int64_t rows,
                          int64_t columns) {
-  launch_norm_rows<T>(context, norm_forward_kernel<T, N, RowScope::kLanes, kHasResidual>,
-                      norm_forward_kernel<T, N, RowScope::kBlocks, kHasResidual>,
-                      kThreadElements<T>, rows, columns, [&](const RowGrid&) { return p; });
+  using Kernel = void(NormRows<T>, int64_t, int64_t, RowGrid);
+  Kernel* wide = nullptr;
+  if constexpr (kHasForwardBlocks<T, N, kHasResidual>) {
+    wide = norm_forward_kernel<T, N, RowScope::kBlocks, kHasResidual>;
+  }
+  launch_norm_rows<T, Kernel>(context, norm_forward_kernel<T, N, RowScope::kLanes, kHasResidual>,
+                              wide, kThreadElements<T>, rows, columns,
+                              [&](const RowGrid&) { return p; });
 }
 
 }  // namespace bertha
