@@ -88,6 +88,18 @@ __device__ __forceinline__ Octet<T> load_octet_once(const T* from) {
   return octet;
 }
 
+/// Reads from global memory past the L1 cache, which has it for no other thread; T of 16 bits.
+template <class T>
+__device__ __forceinline__ Octet<T> load_octet_past_l1(const T* from) {
+  static_assert(Octet<T>::kWords == 4);
+  Octet<T> octet;
+  asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(octet.word[0]), "=r"(octet.word[1]), "=r"(octet.word[2]), "=r"(octet.word[3])
+               : "l"(from)
+               : "memory");
+  return octet;
+}
+
 template <class T>
 __device__ __forceinline__ void store_octet(T* to, const Octet<T>& octet) {
 #pragma unroll
@@ -107,6 +119,15 @@ __device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
                  "r"(octet.word[4 * i]), "r"(octet.word[4 * i + 1]), "r"(octet.word[4 * i + 2]),
                  "r"(octet.word[4 * i + 3]));
   }
+}
+
+/// To global memory too, as the first to leave the caches; T of 16 bits.
+template <class T>
+__device__ __forceinline__ void store_octet_first_out(T* to, const Octet<T>& octet) {
+  static_assert(Octet<T>::kWords == 4);
+  asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(octet.word[0]),
+               "r"(octet.word[1]), "r"(octet.word[2]), "r"(octet.word[3])
+               : "memory");
 }
 
 /// To shared memory, in whole stores of 16 bytes too; T of 16 bits.

@@ -12,27 +12,31 @@
 namespace bertha {
 
 // LayerNorm forward of rows of whole octets of 16 bits, up to 1,024 columns: a warp's 32 lanes with
-// four octets each. A power of two of lanes shares a row, a thread has its part of one; a block does
-// its rows and leaves. There is no next row to wait for: so many small loads at once, and nothing
-// between the loads and the stores but shuffles, is what a copy does. Parts of four rows in a thread
-// were slower wherever one row has them to spare (kernels/measured/rows.md).
+// four octets each. A power of two of lanes shares a row, a thread has its part of one or two; a block
+// does its rows and leaves. There is no next row to wait for: so many small loads at once, and nothing
+// between the loads and the stores but shuffles, is what a copy does. x passes by the L1 cache and y is
+// the first to leave L2: both together, neither alone, bring 1 to 6 % (kernels/measured/rows.md).
 
 inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
 
-template <class T, int kLanes, int kPacks, int kThreads>
+template <class T, int kLanes, int kPacks, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    norm_narrow_forward_kernel(PlainNorm<T> p, int64_t rows, int columns) {
-  constexpr int kRows = kThreads / kLanes;  // of a block
+    norm_narrow_forward_kernel(const __grid_constant__ PlainNorm<T> p, int64_t rows, int columns) {
+  constexpr int kTeams = kThreads / kLanes;  // of a block, with a row at a time
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int64_t row =
-      static_cast<int64_t>(blockIdx.x) * kRows + static_cast<int>(threadIdx.x) / kLanes;
+  const int64_t first_row =
+      static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
+  const auto row = [&](int r) { return first_row + r * kTeams; };
   const auto column = [&](int k) { return (k * kLanes + lane) * kOctet; };
   const auto has = [&](int k) { return column(k) < columns; };
 
-  Octet<T> x[kPacks] = {};
+  Octet<T> x[kRows][kPacks] = {};
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    if (has(k) && row < rows) x[k] = load_octet(p.x + row * columns + column(k));
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (has(k) && row(r) < rows) x[r][k] = load_octet_past_l1(p.x + row(r) * columns + column(k));
+    }
   }
   const float ones[kOctet] = {1, 1, 1, 1, 1, 1, 1, 1};
   Octet<T> gamma[kPacks];
@@ -46,39 +50,46 @@ __global__ void __launch_bounds__(kThreads)
   }
 
   const float per_column = 1.0f / static_cast<float>(columns);
-  // Around the row's first element: a large mean then costs nothing, as in held_norm.cuh.
-  const float pivot = __shfl_sync(kFullWarp, element(x[0], 0), 0, kLanes);
-  float sums[2] = {};  // of differences to it, and of their squares
+  float pivot[kRows];
+  float sums[2 * kRows] = {};  // of differences to it, and of their squares
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    if (!has(k)) continue;
+  for (int r = 0; r < kRows; ++r) {
+    // Around the row's first element: a large mean then costs nothing, as in held_norm.cuh.
+    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
-      const float difference = element(x[k], i) - pivot;
-      sums[0] += difference;
-      sums[1] = fmaf(difference, difference, sums[1]);
+    for (int k = 0; k < kPacks; ++k) {
+      if (!has(k)) continue;
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        const float difference = element(x[r][k], i) - pivot[r];
+        sums[2 * r] += difference;
+        sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
+      }
     }
   }
   reduce_lanes(sums, kLanes, Add());
-  if (row >= rows) return;
-  const float rest = sums[0] * per_column;
-  const float variance = fmaf(-sums[0], rest, sums[1]) * per_column;
-  const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + p.epsilon);  // NaN stays
-  if (lane == 0) {
-    p.mean[row] = pivot + rest;
-    p.rstd[row] = scale;
-  }
-  const float shift = -rest * scale;
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    if (!has(k)) continue;
-    float y[kOctet];
-#pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
-      const float normalized = fmaf(element(x[k], i) - pivot, scale, shift);
-      y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+  for (int r = 0; r < kRows; ++r) {
+    if (row(r) >= rows) return;
+    const float rest = sums[2 * r] * per_column;
+    const float variance = fmaf(-sums[2 * r], rest, sums[2 * r + 1]) * per_column;
+    const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + p.epsilon);  // NaN stays
+    if (lane == 0) {
+      p.mean[row(r)] = pivot[r] + rest;
+      p.rstd[row(r)] = scale;
     }
-    store_octet_once(p.y + row * columns + column(k), rounded_octet<T>(y));
+    const float shift = -rest * scale;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (!has(k)) continue;
+      float y[kOctet];
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        const float normalized = fmaf(element(x[r][k], i) - pivot[r], scale, shift);
+        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+      }
+      store_octet_first_out(p.y + row(r) * columns + column(k), rounded_octet<T>(y));
+    }
   }
 }
 
@@ -86,11 +97,12 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 void launch_norm_narrow_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                 int64_t columns) {
-  const auto launch = [&](auto lanes, auto packs, auto threads) {
-    constexpr int kThreads = decltype(threads)::value;
+  const auto launch = [&](auto lanes, auto packs, auto rows_of_thread, auto threads) {
     constexpr int kLanes = decltype(lanes)::value;
-    const unsigned blocks = blocks_for(rows, kThreads / kLanes, int64_t{1} << 31);
-    norm_narrow_forward_kernel<T, kLanes, decltype(packs)::value, kThreads>
+    constexpr int kRows = decltype(rows_of_thread)::value;
+    constexpr int kThreads = decltype(threads)::value;
+    const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, int64_t{1} << 31);
+    norm_narrow_forward_kernel<T, kLanes, decltype(packs)::value, kRows, kThreads>
         <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
     BERTHA_CUDA_CHECK(cudaGetLastError());
   };
@@ -101,14 +113,13 @@ void launch_norm_narrow_forward(const CudaContext& context, const PlainNorm<T>& 
   constexpr std::integral_constant<int, 16> kSixteen;
   constexpr std::integral_constant<int, 32> kWarp;
   constexpr std::integral_constant<int, 128> kFourWarps;
-  constexpr std::integral_constant<int, 256> kEightWarps;
   const int64_t octets = columns / kOctet;
-  if (octets <= 4) return launch(kFour, kOne, kEightWarps);
-  if (octets <= 8) return launch(kEight, kOne, kEightWarps);
-  if (octets <= 16) return launch(kEight, kTwo, kEightWarps);
-  if (octets <= 32) return launch(kSixteen, kTwo, kFourWarps);
-  if (octets <= 64) return launch(kWarp, kTwo, kFourWarps);
-  launch(kWarp, kFour, kFourWarps);
+  if (octets <= 4) return launch(kFour, kOne, kTwo, kFourWarps);
+  if (octets <= 8) return launch(kEight, kOne, kTwo, kFourWarps);
+  if (octets <= 16) return launch(kEight, kTwo, kOne, kFourWarps);
+  if (octets <= 32) return launch(kSixteen, kTwo, kOne, kFourWarps);
+  if (octets <= 64) return launch(kWarp, kTwo, kOne, kFourWarps);
+  launch(kWarp, kFour, kOne, kFourWarps);
 }
 
 }  // namespace bertha
