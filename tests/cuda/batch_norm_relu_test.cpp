@@ -55,9 +55,9 @@ Outputs run(const TestBackend& backend, DType io, const Inputs& in) {
   const auto channel_values = [&](const HostTensor<float>& values) {
     return DeviceTensor(backend, DType::kF32, values);
   };
-  const DeviceTensor x = moved_on(backend, io, in.x, offset);
-  const DeviceTensor addend = moved_on(backend, io, in.addend, offset);
-  const DeviceTensor dy = moved_on(backend, io, in.dy, offset);
+  const DeviceTensor x(backend, io, in.x, offset);
+  const DeviceTensor addend(backend, io, in.addend, offset);
+  const DeviceTensor dy(backend, io, in.dy, offset);
   const DeviceTensor gamma = channel_values(in.gamma);
   const DeviceTensor beta = channel_values(in.beta);
   const DeviceTensor running_mean = channel_values(in.running_mean);
@@ -65,44 +65,44 @@ Outputs run(const TestBackend& backend, DType io, const Inputs& in) {
   const DeviceTensor mean = channel_values(garbage_tensor({e.channels}));
   const DeviceTensor rstd = channel_values(garbage_tensor({e.channels}));
   const DeviceTensor mask(backend, HostTensor<uint8_t>({bit_bytes(e.elements())}, 0xA5));
-  const DeviceTensor y = moved_on(backend, io, garbage_like(e), offset);
-  backend.ops->batch_norm_relu_fwd({.x = part_of(x, e, offset),
-                                    .addend = in.has_addend ? part_of(addend, e, offset) : View(),
+  const DeviceTensor y(backend, io, garbage_like(e), offset);
+  backend.ops->batch_norm_relu_fwd({.x = x.view(),
+                                    .addend = in.has_addend ? addend.view() : View(),
                                     .gamma = gamma.view(),
                                     .beta = beta.view(),
                                     .running_mean = running_mean.view(),
                                     .running_var = running_var.view(),
-                                    .y = part_of(y, e, offset),
+                                    .y = y.view(),
                                     .mask = mask.view(),
                                     .mean = mean.view(),
                                     .rstd = rstd.view(),
                                     .statistics = in.statistics,
                                     .momentum = kMomentum,
                                     .epsilon = kEpsilon});
-  const DeviceTensor dx = moved_on(backend, io, garbage_like(e), offset);
-  const DeviceTensor daddend = moved_on(backend, io, garbage_like(e), offset);
+  const DeviceTensor dx(backend, io, garbage_like(e), offset);
+  const DeviceTensor daddend(backend, io, garbage_like(e), offset);
   const DeviceTensor dgamma = channel_values(HostTensor<float>({e.channels}, 1.0f));
   const DeviceTensor dbeta = channel_values(HostTensor<float>({e.channels}, 1.0f));
-  backend.ops->batch_norm_relu_bwd({.dy = part_of(dy, e, offset),
-                                    .x = part_of(x, e, offset),
+  backend.ops->batch_norm_relu_bwd({.dy = dy.view(),
+                                    .x = x.view(),
                                     .mask = mask.view(),
                                     .mean = mean.view(),
                                     .rstd = rstd.view(),
                                     .gamma = gamma.view(),
-                                    .dx = part_of(dx, e, offset),
-                                    .daddend = in.has_addend ? part_of(daddend, e, offset) : View(),
+                                    .dx = dx.view(),
+                                    .daddend = in.has_addend ? daddend.view() : View(),
                                     .dgamma = dgamma.view(),
                                     .dbeta = dbeta.view(),
                                     .statistics = in.statistics,
                                     .accumulate = Accumulate::kYes});
-  return {.y = values_of(y, offset),
+  return {.y = y.floats().values,
           .mean = mean.floats().values,
           .rstd = rstd.floats().values,
           .running_mean = running_mean.floats().values,
           .running_var = running_var.floats().values,
           .mask = mask.values<uint8_t>().values,
-          .dx = values_of(dx, offset),
-          .daddend = values_of(daddend, offset),
+          .dx = dx.floats().values,
+          .daddend = daddend.floats().values,
           .dgamma = dgamma.floats().values,
           .dbeta = dbeta.floats().values};
 }

@@ -7,42 +7,20 @@
 
 namespace bertha::testing {
 
-// Tensors of channels that may begin anywhere: `offset` elements behind an aligned address.
-
 /// For kernels that cut aligned tensors into tiles of channels: one block to a tile and more, tiles
 /// of a plane, of octets in two channels, and of columns; enough tiles to occupy the device, whole
 /// octets and shared ones, and columns that several blocks share.
 inline const std::vector<ChannelsExtents> kTiledExtents = {
-    {14, 2, 1024}, {70, 8, 49},   {37, 4, 12},    {50, 4, 10},   {3, 8, 9},
-    {2, 268, 12},  {2, 140, 8},   {9, 800, 1},    {1100, 16, 1}, {530, 64, 1},
-    {70, 128, 48}, {37, 132, 50}, {450, 104, 9},  {9, 264, 15},  {3, 512, 9},
-    {40, 128, 98}, {250, 192, 1}, {1100, 128, 1}, {1, 128, 1},   {6700, 64, 1}};
+    {14, 2, 1024},  {70, 8, 49},  {37, 4, 12},   {50, 4, 10},   {3, 8, 9},     {2, 268, 12},
+    {2, 140, 8},    {9, 800, 1},  {1100, 16, 1}, {530, 64, 1},  {70, 128, 48}, {37, 132, 50},
+    {450, 104, 9},  {9, 264, 15}, {3, 512, 9},   {1100, 49, 1}, {40, 128, 98}, {250, 192, 1},
+    {1100, 128, 1}, {1, 128, 1},  {6700, 64, 1}};
 /// Too long for tiles: many columns, chunks of one plane, the same chunk of several.
 inline const std::vector<ChannelsExtents> kLongExtents = {
     {17, 8456, 1}, {1, 1, 200000}, {1030, 2, 2056}};
 
 inline HostTensor<float> garbage_like(const ChannelsExtents& e) {
   return garbage_tensor({e.outer, e.channels, e.inner});
-}
-
-/// One row: `offset` zeros, then the values.
-inline DeviceTensor moved_on(const TestBackend& backend, DType io, const HostTensor<float>& values,
-                             int64_t offset) {
-  HostTensor<float> row({offset});
-  row.values.insert(row.values.end(), values.values.begin(), values.values.end());
-  row.extents = {offset + values.elements()};
-  return DeviceTensor(backend, io, row);
-}
-
-inline View part_of(const DeviceTensor& tensor, const ChannelsExtents& e, int64_t offset) {
-  return tensor.view().rows(offset, e.elements()).reshaped({e.outer, e.channels, e.inner});
-}
-
-/// The values; the zeros before them are still there.
-inline std::vector<float> values_of(const DeviceTensor& tensor, int64_t offset) {
-  const std::vector<float> all = tensor.floats().values;
-  for (int64_t i = 0; i < offset; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], 0.0f);
-  return {all.begin() + offset, all.end()};
 }
 
 }  // namespace bertha::testing

@@ -19,6 +19,8 @@ struct Variant {
   bool has_residual = false;
   float offset = 0.0f;  // of every element
   bool has_beta = true;
+  int64_t row_place = 0;  // elements from an aligned address to the first row, and
+  int64_t parameter_place = 0;
 };
 
 constexpr Variant kVariants[] = {{},
@@ -36,9 +38,10 @@ HostTensor<double> wide(const HostTensor<float>& values) {
 
 /// With the CPU backend in f64 on the same rounded inputs.
 void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& variant) {
-  const std::string what = concat(name(io), " [", rows, ",", columns, "] parameters ",
-                                  variant.has_parameters, " residual ", variant.has_residual,
-                                  " offset ", variant.offset, " beta ", variant.has_beta);
+  const std::string what =
+      concat(name(io), " [", rows, ",", columns, "] parameters ", variant.has_parameters,
+             " residual ", variant.has_residual, " offset ", variant.offset, " beta ",
+             variant.has_beta, " places ", variant.row_place, ", ", variant.parameter_place);
   const DType statistic = io == DType::kF64 ? DType::kF64 : DType::kF32;
   HostTensor<float> x_in = random_tensor({rows, columns}, 1);
   for (float& value : x_in.values) value += variant.offset;
@@ -49,9 +52,15 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   const HostTensor<float> dy = rounded_to(io, random_tensor({rows, columns}, 5));
   const HostTensor<float> garbage = garbage_tensor({rows, columns});
 
-  const DeviceTensor x_on(gpu(), io, x), residual_on(gpu(), io, residual);
-  const DeviceTensor gamma_on(gpu(), io, gamma), beta_on(gpu(), io, beta);
-  const DeviceTensor y_on(gpu(), io, garbage), sum_on(gpu(), io, garbage);
+  const auto rows_on_gpu = [&](const HostTensor<float>& values) {
+    return DeviceTensor(gpu(), io, values, variant.row_place);
+  };
+  const auto parameters_on_gpu = [&](const HostTensor<float>& values) {
+    return DeviceTensor(gpu(), io, values, variant.parameter_place);
+  };
+  const DeviceTensor x_on = rows_on_gpu(x), residual_on = rows_on_gpu(residual);
+  const DeviceTensor gamma_on = parameters_on_gpu(gamma), beta_on = parameters_on_gpu(beta);
+  const DeviceTensor y_on = rows_on_gpu(garbage), sum_on = rows_on_gpu(garbage);
   const DeviceTensor mean_on(gpu(), statistic, garbage_tensor({rows}));
   const DeviceTensor rstd_on(gpu(), statistic, garbage_tensor({rows}));
   const bool has_beta = variant.has_parameters && variant.has_beta;
@@ -90,8 +99,8 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   expect_near(rstd_on.numbers(), rstd_at.values, chain, "rstd " + what);
 
   const HostTensor<float> before = rounded_to(io, random_tensor({columns}, 6));
-  const DeviceTensor dx_on(gpu(), io, dy);  // in dy's memory
-  const DeviceTensor dgamma_on(gpu(), io, before), dbeta_on(gpu(), io, before);
+  const DeviceTensor dx_on = rows_on_gpu(dy);  // in dy's memory
+  const DeviceTensor dgamma_on = parameters_on_gpu(before), dbeta_on = parameters_on_gpu(before);
   gpu().ops->layer_norm_bwd({.dy = dx_on.view(),
                              .x = variant.has_residual ? sum_on.view() : x_on.view(),
                              .mean = mean_on.view(),
@@ -155,15 +164,42 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
     }
   }
   for (const DType io : {DType::kF16, DType::kBF16}) {
-    for (const int64_t columns : {1090, 5002, 9210, 12345, 32768}) {
+    // On both sides of widths at which other kernels begin.
+    for (const int64_t columns : {1088, 1089, 1090, 1536, 1544, 5002, 8190, 8193, 8194, 9210, 12345,
+                                  16386, 32768, 33'784, 33'785, 33'786}) {
       for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
     }
   }
 }
 
-/// So many rows that every block takes ten and more, and each place of a ring is filled again.
+/// Rows and parameters of whole octets that begin somewhere else: together, and each alone.
+TEST(CudaGenericLayerNorm, AddressesNeedNoAlignment) {
+  for (const DType io : kFloatingTypes) {
+    for (const int64_t columns : {8, 32, 100, 256, 512, 513, 1024, 1090, 4096, 8192, 8200, 16384}) {
+      for (const int64_t place : {1, 2, 4}) {
+        for (const bool has_residual : {false, true}) {
+          const auto check = [&](int64_t row_place, int64_t parameter_place) {
+            expect_same_as_cpu(io, 5, columns,
+                               {.has_residual = has_residual,
+                                .row_place = row_place,
+                                .parameter_place = parameter_place});
+          };
+          check(place, place);
+          check(place, 0);
+          check(0, place);
+        }
+      }
+    }
+  }
+}
+
+/// So many rows that every block that stays takes ten and more, and each place of a ring is filled
+/// again; of narrow ones, several blocks and a part of one.
 TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
   for (const DType io : {DType::kF16, DType::kBF16}) {
+    for (const int64_t columns : {8, 24, 32, 56, 64, 72}) {
+      expect_same_as_cpu(io, 1'001, columns, kVariants[0]);
+    }
     expect_same_as_cpu(io, 20'001, 513, kVariants[0]);
     expect_same_as_cpu(io, 1'001, 771, kVariants[0]);
     expect_same_as_cpu(io, 10'001, 1026, kVariants[0]);

@@ -63,8 +63,12 @@ HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values) {
   return rounded;
 }
 
-DeviceTensor::DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values)
-    : backend_(&backend), view_(shaped(nullptr, dtype, values.extents)), extents_(values.extents) {
+DeviceTensor::DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values,
+                           int64_t offset)
+    : backend_(&backend),
+      view_(shaped(nullptr, dtype, values.extents)),
+      extents_(values.extents),
+      offset_bytes_(offset * size_bytes(dtype)) {
   std::vector<uint8_t> bytes(static_cast<size_t>(view_.bytes()));
   for (size_t i = 0; i < values.values.size(); ++i) {
     const double value = static_cast<double>(values.values[i]);
@@ -119,28 +123,29 @@ DeviceTensor::DeviceTensor(const TestBackend& backend, const HostTensor<double>&
 
 void DeviceTensor::upload(const void* bytes) {
   const int64_t count = view_.bytes();
-  std::vector<uint8_t> all(static_cast<size_t>(count + 2 * kGuardBytes), kGuard);
-  if (count > 0) std::memcpy(&all[kGuardBytes], bytes, static_cast<size_t>(count));
+  const int64_t begin = kGuardBytes + offset_bytes_;
+  std::vector<uint8_t> all(static_cast<size_t>(begin + count + kGuardBytes), kGuard);
+  if (count > 0) std::memcpy(&all[static_cast<size_t>(begin)], bytes, static_cast<size_t>(count));
   buffer_ = backend_->device->allocate(static_cast<int64_t>(all.size()));
   backend_->device->copy(*backend_->stream, buffer_.data(), all.data(),
                          static_cast<int64_t>(all.size()));
   backend_->wait();
-  view_.data = static_cast<char*>(buffer_.data()) + kGuardBytes;
+  view_.data = static_cast<char*>(buffer_.data()) + begin;
 }
 
 std::vector<uint8_t> DeviceTensor::download() const {
   std::vector<uint8_t> all(static_cast<size_t>(buffer_.bytes()));
   backend_->device->copy(*backend_->stream, all.data(), buffer_.data(), buffer_.bytes());
   backend_->wait();
-  const size_t end = all.size() - static_cast<size_t>(kGuardBytes);
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i >= static_cast<size_t>(kGuardBytes) && i < end) continue;
-    if (all[i] == kGuard) continue;
-    ADD_FAILURE() << "byte " << static_cast<int64_t>(i) - kGuardBytes << " of "
-                  << view_.shape_text() << " was written";
+  const int64_t begin = kGuardBytes + offset_bytes_;
+  const int64_t end = begin + view_.bytes();
+  for (int64_t i = 0; i < static_cast<int64_t>(all.size()); ++i) {
+    if (i >= begin && i < end) continue;
+    if (all[static_cast<size_t>(i)] == kGuard) continue;
+    ADD_FAILURE() << "byte " << i - begin << " of " << view_.shape_text() << " was written";
     break;
   }
-  return {all.begin() + kGuardBytes, all.end() - kGuardBytes};
+  return {all.begin() + begin, all.begin() + end};
 }
 
 HostTensor<float> DeviceTensor::floats() const {

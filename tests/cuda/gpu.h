@@ -40,8 +40,10 @@ HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values);
 /// Elements in device memory, with a guard band on both sides that `download` checks.
 class DeviceTensor {
  public:
-  /// Copies `values`, narrowed or widened to `dtype`.
-  DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values);
+  /// Copies `values`, narrowed or widened to `dtype`; the first lies `offset` elements behind an
+  /// aligned address.
+  DeviceTensor(const TestBackend& backend, DType dtype, const HostTensor<float>& values,
+               int64_t offset = 0);
   DeviceTensor(const TestBackend& backend, const HostTensor<int32_t>& values);
   DeviceTensor(const TestBackend& backend, const HostTensor<int64_t>& values);
   DeviceTensor(const TestBackend& backend, const HostTensor<uint64_t>& values);
@@ -64,6 +66,7 @@ class DeviceTensor {
   Buffer buffer_;
   View view_;
   std::vector<int64_t> extents_;
+  int64_t offset_bytes_ = 0;
 };
 
 }  // namespace bertha::testing

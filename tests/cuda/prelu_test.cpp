@@ -16,10 +16,9 @@ void expect_forward(DType io, const ChannelsExtents& e, const DeviceTensor& x_on
                     const HostTensor<float>& x, int64_t offset) {
   const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
   const DeviceTensor slope_on(gpu(), io, slope);
-  const DeviceTensor y = moved_on(gpu(), io, garbage_like(e), offset);
-  gpu().ops->prelu_fwd(
-      {.x = part_of(x_on, e, offset), .slope = slope_on.view(), .y = part_of(y, e, offset)});
-  expect_close(values_of(y, offset), naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
+  const DeviceTensor y(gpu(), io, garbage_like(e), offset);
+  gpu().ops->prelu_fwd({.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
+  expect_close(y.floats().values, naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
                concat("y ", name(io), e.text(), " + ", offset), 4.0);
 }
 
@@ -31,7 +30,7 @@ void expect_forward_and_backward(DType io, const ChannelsExtents& e, const Devic
   const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
   const HostTensor<float> dy = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 3));
   const DeviceTensor slope_on(gpu(), io, slope);
-  const DeviceTensor dy_on = moved_on(gpu(), io, dy, offset);
+  const DeviceTensor dy_on(gpu(), io, dy, offset);
   const NaivePreluGradient want =
       naive_prelu_backward(e, x.doubles(), slope.doubles(), dy.doubles());
   const double terms = 4.0 + largest_magnitude(want.terms);
@@ -39,17 +38,17 @@ void expect_forward_and_backward(DType io, const ChannelsExtents& e, const Devic
   const HostTensor<float> before = rounded_to(io, random_tensor({e.channels}, 4));
   for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
     const bool adds = accumulate == Accumulate::kYes;
-    const DeviceTensor dx = moved_on(gpu(), io, garbage_like(e), offset);
+    const DeviceTensor dx(gpu(), io, garbage_like(e), offset);
     const DeviceTensor dslope(gpu(), io, adds ? before : garbage_tensor({e.channels}));
     // With kYes dx replaces dy.
-    const View to = part_of(adds ? dy_on : dx, e, offset);
-    gpu().ops->prelu_bwd({.dy = part_of(dy_on, e, offset),
-                          .x = part_of(x_on, e, offset),
+    const View to = (adds ? dy_on : dx).view();
+    gpu().ops->prelu_bwd({.dy = dy_on.view(),
+                          .x = x_on.view(),
                           .slope = slope_on.view(),
                           .dx = to,
                           .dslope = dslope.view(),
                           .accumulate = accumulate});
-    expect_close(values_of(adds ? dy_on : dx, offset), want.dx, rounding(io), "dx" + what, 4.0);
+    expect_close((adds ? dy_on : dx).floats().values, want.dx, rounding(io), "dx" + what, 4.0);
     Doubles sums = want.dslope;
     for (int64_t c = 0; adds && c < e.channels; ++c) at(sums, c) += static_cast<double>(before[c]);
     expect_close(dslope.floats().values, sums, summed, "dslope" + what, terms);
@@ -61,7 +60,7 @@ TEST(CudaPrelu, MatchesTheDefinition) {
     for (const ChannelsExtents& e : kChannelsExtents) {
       const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
       for (const int64_t offset : {0, 1}) {  // aligned to 16 bytes, and not
-        expect_forward_and_backward(io, e, moved_on(gpu(), io, x, offset), x, offset);
+        expect_forward_and_backward(io, e, DeviceTensor(gpu(), io, x, offset), x, offset);
       }
     }
   }
@@ -70,7 +69,7 @@ TEST(CudaPrelu, MatchesTheDefinition) {
 TEST(CudaPrelu, TilesAndLongTensorsMatchTheDefinition) {
   const auto check = [](DType io, const ChannelsExtents& e) {
     const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
-    expect_forward_and_backward(io, e, moved_on(gpu(), io, x, 0), x, 0);
+    expect_forward_and_backward(io, e, DeviceTensor(gpu(), io, x), x, 0);
   };
   for (const ChannelsExtents& e : kTiledExtents) {
     for (const DType io : kIoTypes) check(io, e);
@@ -83,7 +82,7 @@ TEST(CudaPrelu, ForwardMatchesTheDefinitionWhereNotAllThreadsHaveAPlaceAtOnce) {
   for (const ChannelsExtents& e :
        {ChannelsExtents{90, 1000, 49}, {90, 100, 496}, {4500, 1000, 1}, {300000, 5, 3}}) {
     const HostTensor<float> x = rounded_to(io, random_tensor({e.outer, e.channels, e.inner}, 1));
-    expect_forward(io, e, moved_on(gpu(), io, x, 0), x, 0);
+    expect_forward(io, e, DeviceTensor(gpu(), io, x), x, 0);
   }
 }
 

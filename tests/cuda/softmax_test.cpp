@@ -59,32 +59,18 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
       concat(name(io), " [", rows, ",", columns, "] kind ", static_cast<int>(fusion.kind),
              " scale ", fusion.scale, " dropout ", fusion.probability, " offset ", offset);
 
-  const auto padded = [&](const HostTensor<float>& values) {
-    HostTensor<float> more({offset + values.elements()});
-    std::copy(values.values.begin(), values.values.end(), more.values.begin() + offset);
-    return DeviceTensor(gpu(), io, more);
+  const auto on_gpu = [&](const HostTensor<float>& values) {
+    return DeviceTensor(gpu(), io, values, offset);
   };
-  const auto inner = [&](const DeviceTensor& tensor, const std::vector<int64_t>& shape) {
-    View view = tensor.view();
-    view.data = static_cast<char*>(view.data) + offset * size_bytes(io);
-    view.rank = 4;
-    std::copy(shape.begin(), shape.end(), view.extents.begin());
-    return view;
-  };
-  const auto result = [&](const DeviceTensor& tensor) {
-    std::vector<double> values = tensor.numbers();
-    values.erase(values.begin(), values.begin() + offset);
-    return values;
-  };
-  const DeviceTensor x_on = padded(x), bias_on = padded(bias), dy_on = padded(dy);
-  const DeviceTensor y_on = padded(garbage), dropped_on = padded(garbage), dx_on = padded(garbage);
+  const DeviceTensor x_on = on_gpu(x), bias_on = on_gpu(bias), dy_on = on_gpu(dy);
+  const DeviceTensor y_on = on_gpu(garbage), dropped_on = on_gpu(garbage), dx_on = on_gpu(garbage);
   const DeviceTensor mask_on(gpu(), mask), kept_on(gpu(), kept), random_on(gpu(), random);
   const SoftmaxFwd on{
-      .x = inner(x_on, extents),
-      .bias = fusion.has_bias ? inner(bias_on, bias.extents) : View(),
+      .x = x_on.view(),
+      .bias = fusion.has_bias ? bias_on.view() : View(),
       .mask = fusion.has_mask ? mask_on.view() : View(),
-      .y = inner(y_on, extents),
-      .dropped = inner(dropped_on, extents),
+      .y = y_on.view(),
+      .dropped = dropped_on.view(),
       .kept_mask = kept_on.view(),
       .kind = fusion.kind,
       .scale = fusion.scale,
@@ -103,22 +89,22 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
   at.dropout.random = random.view();
   cpu().ops->softmax_fwd(at);
   const double tolerance = tolerance::device_softmax(rounding(io), unit_of(io), columns);
-  expect_near(result(y_on), y_at.values, tolerance, "y " + what);
+  expect_near(y_on.numbers(), y_at.values, tolerance, "y " + what);
   if (fusion.probability > 0) {
     EXPECT_EQ(kept_on.values<uint8_t>().values, kept.values) << what;
     // Twice: the factor's rounding, and values up to 1 / (1 - p) of those of y.
-    expect_near(result(dropped_on), dropped_at.values, 2 * tolerance, "dropped " + what);
+    expect_near(dropped_on.numbers(), dropped_at.values, 2 * tolerance, "dropped " + what);
   }
 
-  const SoftmaxBwd back{.dy = inner(dy_on, extents),
+  const SoftmaxBwd back{.dy = dy_on.view(),
                         .y = on.y,
                         .kept_mask = on.kept_mask,
-                        .dx = inner(dx_on, extents),
+                        .dx = dx_on.view(),
                         .kind = fusion.kind,
                         .scale = fusion.scale,
                         .dropout = on.dropout};
   gpu().ops->softmax_bwd(back);
-  y_at.values = result(y_on);  // of the same rounding
+  y_at.values = y_on.numbers();  // of the same rounding
   SoftmaxBwd back_at = back;
   back_at.dy = dy_at.view();
   back_at.y = y_at.view();
@@ -127,7 +113,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
   back_at.dropout.random = random.view();
   cpu().ops->softmax_bwd(back_at);
   // Terms of the sum are up to 2 / (1 - p) < 3, and log softmax multiplies its rounding by exp(y).
-  expect_near(result(dx_on), dx_at.values, 4 * tolerance, "dx " + what);
+  expect_near(dx_on.numbers(), dx_at.values, 4 * tolerance, "dx " + what);
 }
 
 TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
