@@ -1,5 +1,3 @@
-#include "harness/comm/nccl_collectives.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include <vector>
 
 #include "harness/comm/copy_collectives.h"
-#include "harness/comm/solo_collectives.h"
+#include "harness/comm/nccl_collectives.h"
 #include "kernels/base/half.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/mpi_main.h"
@@ -313,37 +311,6 @@ TEST_P(GpuCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
     EXPECT_THROW(collectives().all_gather(other, values.view), Error);
   }
   EXPECT_NO_THROW(collectives().check());
-}
-
-/// One rank more than there are, each on a machine of its own.
-class ScatteredWorld final : public World {
- public:
-  int rank() const override { return testing::world().rank(); }
-  int size() const override { return testing::world().size() + 1; }
-  int node_rank() const override { return 0; }
-  int node_size() const override { return 1; }
-  std::unique_ptr<Transport> make_transport() override { unused(); }
-  std::unique_ptr<Collectives> make_host_collectives(Device&) override { unused(); }
-  int agree_max(int) override { unused(); }
-  std::string broadcast(const std::string&, int) override { unused(); }
-  void barrier() override { unused(); }
-  [[noreturn]] void abort(int) override { unused(); }
-
- private:
-  [[noreturn]] static void unused() { fail(ExitCode::kInternal, "a rank of several machines"); }
-};
-
-TEST(CopyCollectives, GiveWayToTheOthersBetweenMachinesOrRefuse) {
-  const std::unique_ptr<Device> device = make_cuda_device(testing::world().node_rank());
-  ScatteredWorld world;
-  std::unique_ptr<Collectives> others = make_solo_collectives(*device);
-  const Collectives* before = others.get();
-  const std::unique_ptr<Collectives> taken =
-      make_copy_collectives(world, *device, std::move(others), {});
-  EXPECT_EQ(taken.get(), before);
-  EXPECT_THROW(make_copy_collectives(world, *device, make_solo_collectives(*device),
-                                     {.use = CopyOptions::Use::kAlways}),
-               Error);
 }
 
 }  // namespace
