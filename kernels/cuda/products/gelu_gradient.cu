@@ -269,14 +269,7 @@ struct Consumer {
           const uint64_t weight = wgmma_tile<Inner::kRows>(
               at(shared.weight[stage.index][half * (kWeightBytes / 2)]), 0);
           const uint64_t dy = wgmma_tile<Inner::kColumns>(at(shared.dy[stage.index]), 0);
-          wgmma_fence();
-#pragma unroll
-          for (int step = 0; step < kInnerBlock / 16; ++step) {
-            wgmma_64x256x16<T, Inner::kRows>(sum, wgmma_step<Inner::kRows>(weight, step),
-                                             wgmma_step<Inner::kColumns>(dy, step), k + step);
-          }
-          wgmma_commit();
-          wgmma_wait<1>();
+          wgmma_64x256_block<T, kInnerBlock, Inner::kRows>(sum, weight, dy, k);
           if (k > 0) release(before);
           before = stage.index;
           stage.advance();

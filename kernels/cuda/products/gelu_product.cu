@@ -221,14 +221,7 @@ __device__ __forceinline__ void multiply(const Params& params, int half, int war
         const uint32_t rows = at(shared.x[place.index][half * (kXBytes / 2)]);
         const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
         const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[place.index]), 0);
-        wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < kInnerBlock / 16; ++step) {
-          wgmma_64x256x16<T>(sum, wgmma_step<Inner::kColumns>(x, step),
-                             wgmma_step<Inner::kColumns>(weight, step), k + step);
-        }
-        wgmma_commit();
-        wgmma_wait<1>();
+        wgmma_64x256_block<T, kInnerBlock>(sum, x, weight, k);
         if (k > 0) release(before);
         before = place.index;
         place.advance();

@@ -93,4 +93,19 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
   }
 }
 
+/// Begins sum[64 x 256] (+)= a[64 x kInnerBlock] b[kInnerBlock x 256], and returns when what this warp
+/// had begun before is done. a and b: see wgmma_tile(). add: 0 overwrites `sum`, more adds to it.
+template <class T, int kInnerBlock, Inner kInnerA = Inner::kColumns>
+__device__ __forceinline__ void wgmma_64x256_block(float (&sum)[128], uint64_t a, uint64_t b,
+                                                   int add) {
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kInnerBlock / 16; ++step) {
+    wgmma_64x256x16<T, kInnerA>(sum, wgmma_step<kInnerA>(a, step),
+                                wgmma_step<Inner::kColumns>(b, step), add + step);
+  }
+  wgmma_commit();
+  wgmma_wait<1>();
+}
+
 }  // namespace bertha
