@@ -52,7 +52,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/pieces/alignment.h"
 #include "kernels/cuda/pieces/column_sums.cuh"
 #include "kernels/cuda/pieces/dependent_launch.cuh"
@@ -381,22 +380,13 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(gelu_gradient_kernel<T>, kBytes);
-  cudaLaunchAttribute dependent = dependent_attribute();
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(columns / kTileColumns), static_cast<unsigned>(abreast));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = context.stream;
-  config.attrs = &dependent;
-  config.numAttrs = 1;
+  const dim3 blocks(static_cast<unsigned>(columns / kTileColumns), static_cast<unsigned>(abreast));
   const DType dtype = args.dy.dtype;
-  BERTHA_CUDA_CHECK(
-      cudaLaunchKernelEx(&config, gelu_gradient_kernel<T>,
-                         matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
-                         matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
-                         matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
-                         matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params));
+  launch_dependent(context.stream, gelu_gradient_kernel<T>, {blocks, kThreads, kBytes},
+                   matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
+                   matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
+                   matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
+                   matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params);
   if (!args.dbias_below.has_data()) return;
   const ColumnSumTarget<T> target{elements<T>(args.dbias_below),
                                   args.accumulate_dbias == Accumulate::kYes};
