@@ -74,13 +74,7 @@ struct NarrowSoftmaxGradient {
       packs[0][p].unpack(dy);
       packs[1][p].unpack(y);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if constexpr (kIsLog) {
-          if (y[i] != minus_infinity<float>()) sum[0] += dy[i];
-        } else {
-          sum[0] = fmaf(dy[i], y[i], sum[0]);
-        }
-      }
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[0], dy[i], y[i]);
     }
     reduce_lanes(sum, kLanes, Add());
 #pragma unroll

@@ -41,6 +41,16 @@ __device__ __forceinline__ Number minus_infinity() {
   return -static_cast<Number>(INFINITY);
 }
 
+/// Adds to the sum that dx of a row takes: y dy of an element, for log-softmax dy.
+template <bool kIsLog>
+__device__ __forceinline__ void add_to_gradient_sum(float& sum, float dy, float y) {
+  if constexpr (kIsLog) {
+    if (y != minus_infinity<float>()) sum += dy;
+  } else {
+    sum = fmaf(dy, y, sum);
+  }
+}
+
 /// dx of an element; sum is that of y dy, and for log-softmax of dy.
 template <class T, bool kIsLog>
 __device__ __forceinline__ Compute<T> gradient_of(Compute<T> dy, Compute<T> y, Compute<T> sum,
@@ -145,13 +155,7 @@ struct WideSoftmaxGradient {
     rows.for_packs([&](int, auto& v) {
       float pack_sum = 0.0f;
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if constexpr (kIsLog) {
-          if (v[1][i] != minus_infinity<float>()) pack_sum += v[0][i];
-        } else {
-          pack_sum = fmaf(v[0][i], v[1][i], pack_sum);
-        }
-      }
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(pack_sum, v[0][i], v[1][i]);
       sum[0] += pack_sum;
     });
     reduce_lanes(sum, kWarpThreads, Add());
