@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/rows/held_rows.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 
 namespace bertha {
 
@@ -103,7 +104,7 @@ struct OfMoments {
       squares = total[0];
     }
     const float variance = squares * per_column;
-    return {base + rest, pivot - base - rest, variance < 0.0f ? 0.0f : variance};
+    return {base + rest, pivot - base - rest, variance};
   }
 };
 
@@ -145,7 +146,7 @@ struct HeldNorm {
       }
     });
     const HeldMoments row = of_columns.moments(rows, pivot, sums);
-    const float scale = rsqrtf(row.variance + epsilon);
+    const float scale = reciprocal_deviation(row.variance, epsilon);
     if (rows.is_first()) {
       mean[rows.row()] = row.mean;
       rstd[rows.row()] = scale;

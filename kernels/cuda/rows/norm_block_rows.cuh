@@ -77,8 +77,7 @@ struct NormForward {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       lost[r] = parts[2 * r] / count;
-      const Number variance = parts[2 * r + 1] / count - lost[r] * lost[r];
-      scale[r] = reciprocal_root((variance < Number(0) ? Number(0) : variance) + epsilon);
+      scale[r] = reciprocal_deviation(parts[2 * r + 1] / count - lost[r] * lost[r], epsilon);
       if (rows.is_first() && rows.has_row(r)) {
         mean[rows.row(r)] = first_mean[r] + lost[r];
         rstd[rows.row(r)] = scale[r];

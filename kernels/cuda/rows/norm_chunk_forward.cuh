@@ -7,6 +7,7 @@
 #include "kernels/cuda/pieces/raw_pack.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 #include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
@@ -157,14 +158,12 @@ __global__ void __launch_bounds__(kNormChunkThreads, kBlocks)
     }
     reduce_lanes(sums, kLanes, Add());
     if (!is_there) continue;
-    const float rest = sums[0] * per_column;
-    const float variance = fmaf(-sums[0], rest, sums[1]) * per_column;
-    const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + p.epsilon);  // NaN stays
+    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
     if (lane == 0) {
-      p.mean[first_row + row] = pivot[0] + rest;
-      p.rstd[first_row + row] = scale;
+      p.mean[first_row + row] = pivot[0] + moments.rest;
+      p.rstd[first_row + row] = moments.rstd;
     }
-    const float offset = -rest * scale;
+    const float offset = moments.shift();
 #pragma unroll
     for (int k = 0; k < kWords; ++k) {
       if (kept(k) == 0) continue;
@@ -179,7 +178,7 @@ __global__ void __launch_bounds__(kNormChunkThreads, kBlocks)
       beta[k].unpack(term);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        v[i] = fmaf(fmaf(v[i] - pivot[0], scale, offset), factor[i], term[i]);
+        v[i] = fmaf(fmaf(v[i] - pivot[0], moments.rstd, offset), factor[i], term[i]);
       }
       Pair y;
       y.pack(v);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/rows/norm_rows.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 
 namespace bertha {
 
@@ -16,9 +17,6 @@ constexpr int forward_blocks() {
   if (kScope == RowScope::kBlocks || kHasResidual) return 1;
   return sizeof(T) == 2 && N > 1 ? 4 : 2;
 }
-
-__device__ __forceinline__ float reciprocal_root(float x) { return rsqrtf(x); }
-__device__ __forceinline__ double reciprocal_root(double x) { return rsqrt(x); }
 
 template <class T>
 struct NormRows {
@@ -151,9 +149,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
           block_moments({counted[0], part_mean, parts[0], parts[1]}, exchange, turn, per_column);
     }
     if (row >= rows) continue;
-    const Number variance =
-        moments.variance < Number(0) ? Number(0) : moments.variance;  // NaN stays
-    const Number rstd = reciprocal_root(variance + p.epsilon);
+    const Number rstd = reciprocal_deviation(moments.variance, p.epsilon);
     if (place.is_first()) {
       p.mean[row] = moments.mean + moments.rest;
       p.rstd[row] = rstd;

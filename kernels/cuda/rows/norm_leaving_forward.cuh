@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/pieces/octet.cuh"
 #include "kernels/cuda/rows/leaving_rows.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 #include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 
@@ -56,14 +57,12 @@ struct LeavingNorm {
     rows.meet(sums, part);
     reduce_lanes(part, Rows::kMeetingLanes, Add());
     const float per_column = 1.0f / static_cast<float>(rows.columns());
-    const float rest = part[0] * per_column;
-    const float variance = fmaf(-part[0], rest, part[1]) * per_column;
-    const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + epsilon);  // NaN stays
+    const PivotedMoments row = pivoted_moments(part, per_column, epsilon);
     if (threadIdx.x == 0) {
-      mean[blockIdx.x] = pivot + rest;
-      rstd[blockIdx.x] = scale;
+      mean[blockIdx.x] = pivot + row.rest;
+      rstd[blockIdx.x] = row.rstd;
     }
-    const float shift = -rest * scale;
+    const float shift = row.shift();
     rows.keep_packed();
     rows.for_packs([&](int p, auto& v) {
       if (!rows.has(p)) return;
@@ -72,7 +71,7 @@ struct LeavingNorm {
       float y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const float normalized = fmaf(v[0][i] - pivot, scale, shift);
+        const float normalized = fmaf(v[0][i] - pivot, row.rstd, shift);
         y[i] = fmaf(normalized, element(factor, i), element(term, i));
       }
       rows.store(p, y);

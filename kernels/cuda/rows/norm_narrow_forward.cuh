@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/pieces/octet.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 #include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 
@@ -71,21 +72,20 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (row(r) >= rows) return;
-    const float rest = sums[2 * r] * per_column;
-    const float variance = fmaf(-sums[2 * r], rest, sums[2 * r + 1]) * per_column;
-    const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + p.epsilon);  // NaN stays
+    const PivotedMoments moments =
+        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
     if (lane == 0) {
-      p.mean[row(r)] = pivot[r] + rest;
-      p.rstd[row(r)] = scale;
+      p.mean[row(r)] = pivot[r] + moments.rest;
+      p.rstd[row(r)] = moments.rstd;
     }
-    const float shift = -rest * scale;
+    const float shift = moments.shift();
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (!has(k)) continue;
       float y[kOctet];
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
-        const float normalized = fmaf(element(x[r][k], i) - pivot[r], scale, shift);
+        const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
       store_octet_first_out(p.y + row(r) * columns + column(k), rounded_octet<T>(y));

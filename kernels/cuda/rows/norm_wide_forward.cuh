@@ -8,6 +8,7 @@
 #include "kernels/cuda/pieces/raw_pack.cuh"
 #include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/cuda/pieces/shared_memory.cuh"
+#include "kernels/cuda/rows/pivoted_moments.cuh"
 #include "kernels/cuda/rows/plain_norm.cuh"
 #include "kernels/cuda/rows/row_packs.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
@@ -221,14 +222,12 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
     sums[0] = part.x;
     sums[1] = part.y;
     reduce_lanes(sums, kWarpThreads, Add());
-    const float rest = sums[0] * per_column;
-    const float variance = fmaf(-sums[0], rest, sums[1]) * per_column;
-    const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + p.epsilon);  // NaN stays
+    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
     if (thread == 0) {
-      p.mean[row] = pivot + rest;
-      p.rstd[row] = scale;
+      p.mean[row] = pivot + moments.rest;
+      p.rstd[row] = moments.rstd;
     }
-    const float offset = -rest * scale;
+    const float offset = moments.shift();
     T* const to = p.y + row * columns;
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
@@ -245,7 +244,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
       beta[k].unpack(term);
 #pragma unroll
       for (int i = 0; i < kOctet; ++i) {
-        x[i] = fmaf(fmaf(x[i] - pivot, scale, offset), factor[i], term[i]);
+        x[i] = fmaf(fmaf(x[i] - pivot, moments.rstd, offset), factor[i], term[i]);
       }
       const Octet<T> y = rounded_octet<T>(x);
       if (is_whole(k)) {
