@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/rows/held_rows.cuh"
 #include "kernels/cuda/rows/pivoted_moments.cuh"
+#include "kernels/cuda/rows/plain_norm.cuh"
 
 namespace bertha {
 
@@ -170,6 +171,20 @@ struct HeldNorm {
   template <class Rows, class Columns>
   __device__ void finish(const Rows&, const Columns&, float*) const {}
 };
+
+/// Rows of at most most_held_columns(pack), of which there is at least one.
+template <class T>
+void launch_held_norm(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
+                      int64_t columns, int pack) {
+  const HeldNorm<T> norm{.inputs = {p.x},
+                         .output = p.y,
+                         .gamma = p.gamma,
+                         .beta = p.beta,
+                         .mean = p.mean,
+                         .rstd = p.rstd,
+                         .epsilon = p.epsilon};
+  hold_rows(context, norm, rows, columns, pack);
+}
 
 /// partial [blocks, kQuantities, columns]: own(quantity, p, i), the block's teams one after the
 /// other, in shared memory where there are several.

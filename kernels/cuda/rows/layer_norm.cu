@@ -127,19 +127,22 @@ BackwardPointers<T> pointers_of(const LayerNormBwd& args, float* partial) {
           .partial = partial};
 }
 
-float* take_partial(CudaContext& context, unsigned blocks, int64_t columns) {
-  return static_cast<float*>(context.scratch.take(column_sum_bytes(blocks, columns, 2)));
+/// Room for the parts of dgamma and dbeta that `blocks` blocks leave.
+template <class Number = float>
+Number* take_partial(CudaContext& context, unsigned blocks, int64_t columns) {
+  const int64_t bytes = column_sum_bytes<Number>(blocks, columns, 2);
+  return static_cast<Number*>(context.scratch.take(bytes));
 }
 
-/// Leaves the column sums of `blocks` blocks in scratch.
-template <class T, class Shape>
-const float* run_team_backward(CudaContext& context, const LayerNormBwd& args, unsigned blocks) {
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
-  float* partial = take_partial(context, blocks, columns);
-  launch_ring_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
-                                       pointers_of<T>(args, partial), rows, columns);
-  return partial;
+/// Adds those parts up, where dgamma or dbeta is asked for.
+template <class T>
+void finish_parameters(const CudaContext& context, const LayerNormBwd& args,
+                       const Compute<T>* partial, unsigned blocks) {
+  if (!args.dgamma.has_data() && !args.dbeta.has_data()) return;
+  const bool add = args.accumulate == Accumulate::kYes;
+  finish_column_sums<T, 2>(
+      context, partial, blocks, args.dy.extent(1),
+      {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
 }
 
 template <class T>
@@ -150,35 +153,24 @@ void run_generic_forward(const CudaContext& context, const LayerNormFwd& args) {
   const View& sum = args.residual.has_data() ? args.sum : unread;
   const uintptr_t bits =
       address_bits({&args.x, &args.residual, &args.gamma, &args.beta, &sum, &args.y});
-  const NormForward<T> norm{.inputs = {elements<T>(args.x)},
-                            .residual = optional_elements<T>(args.residual),
-                            .gamma = optional_elements<T>(args.gamma),
-                            .beta = optional_elements<T>(args.beta),
-                            .sum = optional_elements<T>(sum),
-                            .y = elements<T>(args.y),
-                            .mean = elements<Compute<T>>(args.mean),
-                            .rstd = elements<Compute<T>>(args.rstd),
-                            .epsilon = static_cast<Compute<T>>(args.epsilon),
-                            .columns = columns};
+  const NormRows<T> norm{.x = elements<T>(args.x),
+                         .residual = optional_elements<T>(args.residual),
+                         .gamma = optional_elements<T>(args.gamma),
+                         .beta = optional_elements<T>(args.beta),
+                         .sum = optional_elements<T>(sum),
+                         .y = elements<T>(args.y),
+                         .mean = elements<Compute<T>>(args.mean),
+                         .rstd = elements<Compute<T>>(args.rstd),
+                         .epsilon = static_cast<Compute<T>>(args.epsilon)};
   with_pack<T>(columns, bits, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     const bool has_words = sizeof(T) == 2 && N == kPack16<T>;
     if (!is_narrow_row<T>(columns) && (has_words || columns > kMostForwardColumns<T>)) {
-      return launch_rows(context, norm, rows, columns, bits);
-    }
-    const NormRows<T> in_one_pass{.x = norm.inputs[0],
-                                  .residual = norm.residual,
-                                  .gamma = norm.gamma,
-                                  .beta = norm.beta,
-                                  .sum = norm.sum,
-                                  .y = norm.y,
-                                  .mean = norm.mean,
-                                  .rstd = norm.rstd,
-                                  .epsilon = norm.epsilon};
-    if (norm.residual != nullptr) {
-      launch_norm_forward<T, N, true>(context, in_one_pass, rows, columns);
+      launch_norm_block_forward(context, norm, rows, columns, bits);
+    } else if (norm.residual != nullptr) {
+      launch_norm_forward<T, N, true>(context, norm, rows, columns);
     } else {
-      launch_norm_forward<T, N, false>(context, in_one_pass, rows, columns);
+      launch_norm_forward<T, N, false>(context, norm, rows, columns);
     }
   });
 }
@@ -187,55 +179,42 @@ template <class T>
 void run_generic_backward(CudaContext& context, const LayerNormBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  const bool add = args.accumulate == Accumulate::kYes;
   const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});
-  const NormBackward<T> norm{.inputs = {elements<T>(args.dy), elements<T>(args.x)},
+  const NormGradient<T> norm{.dy = elements<T>(args.dy),
+                             .x = elements<T>(args.x),
                              .gamma = optional_elements<T>(args.gamma),
                              .mean = elements<Compute<T>>(args.mean),
                              .rstd = elements<Compute<T>>(args.rstd),
-                             .dx = elements<T>(args.dx)};
+                             .dx = elements<T>(args.dx),
+                             .partial = nullptr};
   Compute<T>* partial = nullptr;
   unsigned teams = 0;
-  const auto take_partial = [&](unsigned count) {
+  const auto take = [&](unsigned count) {
     teams = count;
-    partial = static_cast<Compute<T>*>(
-        context.scratch.take(column_sum_bytes<Compute<T>>(count, columns, 2)));
-    return partial;
+    return partial = take_partial<Compute<T>>(context, count, columns);
   };
   with_pack<T>(columns, bits, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     if (rows == 0) return;
     if (columns > kMostGradientColumns<T, N>) {
-      return run_two_passes<T, N>(context, norm, rows, columns, take_partial);
+      return run_two_passes<T, N>(context, norm, rows, columns, take);
     }
-    launch_norm_gradient<T, N>(context,
-                               NormGradient<T>{.dy = norm.inputs[0],
-                                               .x = norm.inputs[1],
-                                               .gamma = norm.gamma,
-                                               .mean = norm.mean,
-                                               .rstd = norm.rstd,
-                                               .dx = norm.dx,
-                                               .partial = nullptr},
-                               rows, columns, take_partial);
+    launch_norm_gradient<T, N>(context, norm, rows, columns, take);
   });
-  if (!args.dgamma.has_data() && !args.dbeta.has_data()) return;
-  finish_column_sums<T, 2>(
-      context, partial, teams, columns,
-      {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+  finish_parameters<T>(context, args, partial, teams);
 }
 
 template <class T>
 void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  const bool add = args.accumulate == Accumulate::kYes;
   dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
     const unsigned blocks = team_blocks<Shape>(rows, columns, context.multiprocessors, 1);
-    const float* partial = run_team_backward<T, Shape>(context, args, blocks);
-    finish_column_sums<T, 2>(
-        context, partial, blocks, columns,
-        {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+    float* const partial = take_partial(context, blocks, columns);
+    launch_ring_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
+                                         pointers_of<T>(args, partial), rows, columns);
+    finish_parameters<T>(context, args, partial, blocks);
   });
 }
 
@@ -254,7 +233,6 @@ template <class T>
 void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  const bool add = args.accumulate == Accumulate::kYes;
   const HeldNormGradient<T> norm{.inputs = {elements<T>(args.dy), elements<T>(args.x)},
                                  .output = elements<T>(args.dx),
                                  .gamma = optional_elements<T>(args.gamma),
@@ -291,10 +269,7 @@ void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack)
     launch_held_rows<1, 20, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
                                                      with_blocks);
   }
-  if (!args.dgamma.has_data() && !args.dbeta.has_data()) return;
-  finish_column_sums<T, 2>(
-      context, partial, blocks, columns,
-      {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
+  finish_parameters<T>(context, args, partial, blocks);
 }
 
 }  // namespace
@@ -311,7 +286,7 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const bool has_chunks = pack < kOctet && bits % 16 == 0 && has_norm_chunks(columns);
   const bool is_wide = bits % 16 == 0 && is_wide_norm(columns) &&
                        (pack < kOctet || columns > kMostLeavingNormColumns);
-  if (is_plain && (has_octets || has_chunks || is_wide)) {
+  if (is_plain && (has_octets || has_chunks || is_wide || holds_forward(columns, pack))) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       const PlainNorm<T> norm{.x = elements<T>(args.x),
@@ -327,23 +302,11 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
         launch_norm_leaving_forward(context, norm, rows, columns);
       } else if (has_chunks) {
         launch_norm_chunk_forward(context, norm, rows, columns);
-      } else {
+      } else if (is_wide) {
         launch_norm_wide_forward(context, norm, rows, columns);
+      } else {
+        launch_held_norm(context, norm, rows, columns, pack);
       }
-    });
-  }
-  if (is_plain && holds_forward(columns, pack)) {
-    return dispatch_16bit(args.x.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      hold_rows(context,
-                HeldNorm<T>{.inputs = {elements<T>(args.x)},
-                            .output = elements<T>(args.y),
-                            .gamma = optional_elements<T>(args.gamma),
-                            .beta = optional_elements<T>(args.beta),
-                            .mean = elements<float>(args.mean),
-                            .rstd = elements<float>(args.rstd),
-                            .epsilon = args.epsilon},
-                rows, columns, pack);
     });
   }
   dispatch_floating(args.x.dtype, [&](auto tag) {

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/rows/generic_rows.cuh"
 #include "kernels/cuda/rows/norm_forward_rows.cuh"
+#include "kernels/cuda/rows/norm_gradient_rows.cuh"
 
 namespace bertha {
 
@@ -100,6 +101,23 @@ struct NormForward {
   }
 };
 
+/// There is at least one row; address_bits as in generic_rows.cuh.
+template <class T>
+void launch_norm_block_forward(const CudaContext& context, const NormRows<T>& p, int64_t rows,
+                               int64_t columns, uintptr_t address_bits) {
+  const NormForward<T> norm{.inputs = {p.x},
+                            .residual = p.residual,
+                            .gamma = p.gamma,
+                            .beta = p.beta,
+                            .sum = p.sum,
+                            .y = p.y,
+                            .mean = p.mean,
+                            .rstd = p.rstd,
+                            .epsilon = p.epsilon,
+                            .columns = columns};
+  launch_rows(context, norm, rows, columns, address_bits);
+}
+
 template <class T>
 struct NormBackward {
   using Element = T;
@@ -182,8 +200,10 @@ __global__ void __launch_bounds__(kColumnThreads)
 
 /// Columns wider than a cluster: dx apart from the column sums, of which `teams` leave parts.
 template <class T, int N, class TakePartial>
-void run_two_passes(const CudaContext& context, const NormBackward<T>& norm, int64_t rows,
+void run_two_passes(const CudaContext& context, const NormGradient<T>& p, int64_t rows,
                     int64_t columns, const TakePartial& take_partial) {
+  const NormBackward<T> norm{
+      .inputs = {p.dy, p.x}, .gamma = p.gamma, .mean = p.mean, .rstd = p.rstd, .dx = p.dx};
   const unsigned teams = blocks_for(rows, 16, context.multiprocessors);
   const dim3 grid(static_cast<unsigned>((columns + kColumnThreads - 1) / kColumnThreads), teams);
   column_parts_kernel<T>
