@@ -63,6 +63,7 @@ class OpBench {
   void compare(const BenchTensor& tensor, const View& found, const View& wanted, OpResult& result);
   std::vector<char> download(const View& view, int64_t bytes);
   void enqueue_copies(int count);
+  void wait_until_freed_is_cleared();
   std::vector<double> time_us(const std::function<void(int64_t)>& launch, int64_t launches);
   double time_copy_us(double bytes, int64_t launches);
 
@@ -73,6 +74,7 @@ class OpBench {
   Buffer pool_f32_;
   Buffer pool_io_;
   Buffer busy_;
+  int64_t freed_bytes_ = 0;  // since the last wait
   bool is_asynchronous_ = false;
 };
 

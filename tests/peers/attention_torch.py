@@ -11,10 +11,12 @@ and values are views of one tensor [T, 3, A, D], as a model's product leaves the
 """
 import itertools
 import math
+import statistics
 import sys
 
+import gpu_memory
 import torch
-from row_peers import random, time_us
+from row_peers import TURNS, random, sets_of, turn_us
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -109,6 +111,12 @@ PROGRAMS = {
 }
 
 
+def median_us(make_operands, call):
+    """Median microseconds of call(*operands)."""
+    sets = sets_of(make_operands)
+    return statistics.median(us for _ in range(TURNS) for us in turn_us(sets, call))
+
+
 def measure(report):
     """`report`: the JSON of bench attention. Returns what attention_peers.py prints."""
     if report["precision"] not in DTYPES:
@@ -126,8 +134,8 @@ def measure(report):
             batch = Batch(mix, report["heads"], report["head_size"], DTYPES[report["precision"]],
                           dropout)
             operands, forward, backward_operands, backward = PROGRAMS[program](batch)
-            times = {"forward": time_us(operands, forward)}
-            times["backward"] = time_us(backward_operands, backward)
+            times = {"forward": median_us(operands, forward)}
+            times["backward"] = median_us(backward_operands, backward)
         except Exception as error:  # one that cannot run is no reason to stop
             first = (str(error).strip().splitlines() or [""])[0]
             notes.append(f"{program}, {mix['name']}, dropout {dropout:.2f}: "
@@ -136,7 +144,7 @@ def measure(report):
         results += [{"program": program, "mix": mix["name"], "dropout": dropout,
                      "direction": direction, "median_us": us} for direction, us in times.items()]
         try:
-            torch.cuda.empty_cache()
+            gpu_memory.free_cached()
         except RuntimeError:  # the context is gone; what follows says so
             pass
     return {"device": report["device"], "torch": torch.__version__,

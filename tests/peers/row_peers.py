@@ -16,6 +16,7 @@ import typing
 import torch
 import torch.nn.functional as F
 
+import gpu_memory
 import row_door
 
 HALF = torch.float16
@@ -40,7 +41,7 @@ def random(*shape, dtype=HALF):
 def sets_of(make_operands):
     """As many sets of operands as fit into no cache."""
     sets = [make_operands()]
-    size = sum(tensor.nbytes for tensor in sets[0])
+    size = sum(part.nbytes for part in sets[0] if isinstance(part, torch.Tensor))
     while len(sets) < min(max(2, ROTATED_BYTES // max(size, 1) + 1), MOST_SETS):
         sets.append(make_operands())
     return sets
@@ -442,7 +443,7 @@ def measure(cases, library, compile_seconds, save):
         begin = said = time.monotonic()
         for done, case in enumerate(sorted(cases, key=urgency), 1):
             measurement.case(*case)
-            torch.cuda.empty_cache()
+            gpu_memory.free_cached()
             save(measurement.found)
             if time.monotonic() - said > 10 or done == len(cases):
                 said = time.monotonic()

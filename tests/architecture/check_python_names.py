@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Checks that what Python files take from files beside them is there.
+
+usage: check_python_names.py [--root DIR]   lists what is missing; exit 1 when anything is
+       check_python_names.py --self-test    plants what is missing and expects its report
+
+Comparisons that need a GPU or PyTorch do not run where the other tests do: a function that one of
+them imports could go unseen. Read are `from beside import name` and `beside.name` after
+`import beside`; a module that makes its names at run time would be reported wrongly, and there is none.
+"""
+import argparse
+import ast
+import pathlib
+import sys
+import tempfile
+
+FOLDERS = ("kernels", "data", "harness", "launch", "tests")
+
+
+def names_of(tree):
+    """What a module has at its top level, in branches too."""
+    names = set()
+    todo = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+            continue  # what is inside has names of its own
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        todo += ast.iter_child_nodes(node)
+    return names
+
+
+def missing_in(path, tree, beside):
+    """Sentences; beside: {module: its names}."""
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.asname or alias.name: alias.name for alias in node.names
+                         if alias.name in beside}
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in beside:
+            for alias in node.names:
+                if alias.name not in beside[node.module] | {"*"}:
+                    yield f"{path}:{node.lineno}: {node.module} has no {alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = imported.get(node.value.id)
+            if module and node.attr not in beside[module] and not node.attr.startswith("__"):
+                yield f"{path}:{node.lineno}: {module} has no {node.attr}"
+
+
+def check(root):
+    """Sentences about all Python files under root, which there are some of."""
+    trees = {path: ast.parse(path.read_text(), str(path))
+             for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))}
+    if not trees:
+        return [f"{root}: no Python file in {', '.join(FOLDERS)}"]
+    sentences = []
+    for path, tree in trees.items():
+        beside = {other.stem: names_of(trees[other]) for other in trees
+                  if other.parent == path.parent}
+        sentences += missing_in(path.relative_to(root), tree, beside)
+    return sentences
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        assert check(root), "an empty folder passed"
+        (root / "tests").mkdir()
+        (root / "tests" / "here.py").write_text(
+            "import sys\nif sys.argv:\n    A, (B, *C) = 1, (2, 3)\ndef there(): local = 1\n")
+        (root / "tests" / "user.py").write_text(
+            "from here import A, B, C, there, sys\nimport here as h\nimport os\n"
+            "h.there()\nh.__file__\nos.nothing\nself = 1\n")
+        assert check(root) == [], check(root)
+        (root / "tests" / "wrong.py").write_text(
+            "from here import there, local\nimport here\ndef f():\n    return here.gone(here.A)\n")
+        expected = ["tests/wrong.py:1: here has no local", "tests/wrong.py:4: here has no gone"]
+        assert check(root) == expected, check(root)
+    print("every planted violation was reported")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    sentences = check(arguments.root)
+    print("\n".join(sentences) or "every name taken from a file beside is there")
+    sys.exit(1 if sentences else 0)
+
+
+if __name__ == "__main__":
+    main()
