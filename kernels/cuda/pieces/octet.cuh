@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/pieces/passing_words.cuh"
 #include "kernels/cuda/pieces/types.cuh"
 
 namespace bertha {
@@ -88,15 +89,14 @@ __device__ __forceinline__ Octet<T> load_octet_once(const T* from) {
   return octet;
 }
 
-/// Reads from global memory past the L1 cache, which has it for no other thread; T of 16 bits.
+/// As load_passing().
 template <class T>
-__device__ __forceinline__ Octet<T> load_octet_past_l1(const T* from) {
-  static_assert(Octet<T>::kWords == 4);
+__device__ __forceinline__ Octet<T> load_octet_passing(const T* from) {
   Octet<T> octet;
-  asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(octet.word[0]), "=r"(octet.word[1]), "=r"(octet.word[2]), "=r"(octet.word[3])
-               : "l"(from)
-               : "memory");
+#pragma unroll
+  for (int i = 0; i < Octet<T>::kWords / 4; ++i) {
+    set_words(octet, i, load_passing(from + i * (16 / sizeof(T))));
+  }
   return octet;
 }
 
@@ -121,13 +121,15 @@ __device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
   }
 }
 
-/// To global memory too, as the first to leave the caches; T of 16 bits.
+/// As store_passing().
 template <class T>
-__device__ __forceinline__ void store_octet_first_out(T* to, const Octet<T>& octet) {
-  static_assert(Octet<T>::kWords == 4);
-  asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(octet.word[0]),
-               "r"(octet.word[1]), "r"(octet.word[2]), "r"(octet.word[3])
-               : "memory");
+__device__ __forceinline__ void store_octet_passing(T* to, const Octet<T>& octet) {
+#pragma unroll
+  for (int i = 0; i < Octet<T>::kWords / 4; ++i) {
+    store_passing(to + i * (16 / sizeof(T)),
+                  make_uint4(octet.word[4 * i], octet.word[4 * i + 1], octet.word[4 * i + 2],
+                             octet.word[4 * i + 3]));
+  }
 }
 
 /// To shared memory, in whole stores of 16 bytes too; T of 16 bits.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/pieces/octet.cuh"
@@ -15,8 +13,7 @@ namespace bertha {
 // LayerNorm forward of rows of whole octets of 16 bits, up to 1,024 columns: a warp's 32 lanes with
 // four octets each. A power of two of lanes shares a row, a thread has its part of one or two; a block
 // does its rows and leaves. There is no next row to wait for: so many small loads at once, and nothing
-// between the loads and the stores but shuffles, is what a copy does. x passes by the L1 cache and y is
-// the first to leave L2: both together, neither alone, bring 1 to 6 % (kernels/measured/rows.md).
+// between the loads and the stores but shuffles, is what a copy does.
 
 inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
 
@@ -36,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
-      if (has(k) && row(r) < rows) x[r][k] = load_octet_past_l1(p.x + row(r) * columns + column(k));
+      if (has(k) && row(r) < rows) x[r][k] = load_octet_passing(p.x + row(r) * columns + column(k));
     }
   }
   const float ones[kOctet] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -88,38 +85,31 @@ __global__ void __launch_bounds__(kThreads)
         const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      store_octet_first_out(p.y + row(r) * columns + column(k), rounded_octet<T>(y));
+      store_octet_passing(p.y + row(r) * columns + column(k), rounded_octet<T>(y));
     }
   }
+}
+
+template <int kLanes, int kPacks, int kRows, int kThreads, class T>
+void launch_narrow_norm(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
+                        int64_t columns) {
+  const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, int64_t{1} << 31);
+  norm_narrow_forward_kernel<T, kLanes, kPacks, kRows, kThreads>
+      <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
+  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 /// Rows of whole octets, at most kMostNarrowColumns columns; there is at least one row.
 template <class T>
 void launch_norm_narrow_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                 int64_t columns) {
-  const auto launch = [&](auto lanes, auto packs, auto rows_of_thread, auto threads) {
-    constexpr int kLanes = decltype(lanes)::value;
-    constexpr int kRows = decltype(rows_of_thread)::value;
-    constexpr int kThreads = decltype(threads)::value;
-    const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, int64_t{1} << 31);
-    norm_narrow_forward_kernel<T, kLanes, decltype(packs)::value, kRows, kThreads>
-        <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
-    BERTHA_CUDA_CHECK(cudaGetLastError());
-  };
-  constexpr std::integral_constant<int, 1> kOne;
-  constexpr std::integral_constant<int, 2> kTwo;
-  constexpr std::integral_constant<int, 4> kFour;
-  constexpr std::integral_constant<int, 8> kEight;
-  constexpr std::integral_constant<int, 16> kSixteen;
-  constexpr std::integral_constant<int, 32> kWarp;
-  constexpr std::integral_constant<int, 128> kFourWarps;
   const int64_t octets = columns / kOctet;
-  if (octets <= 4) return launch(kFour, kOne, kTwo, kFourWarps);
-  if (octets <= 8) return launch(kEight, kOne, kTwo, kFourWarps);
-  if (octets <= 16) return launch(kEight, kTwo, kOne, kFourWarps);
-  if (octets <= 32) return launch(kSixteen, kTwo, kOne, kFourWarps);
-  if (octets <= 64) return launch(kWarp, kTwo, kOne, kFourWarps);
-  launch(kWarp, kFour, kOne, kFourWarps);
+  if (octets <= 4) return launch_narrow_norm<4, 1, 2, 128>(context, p, rows, columns);
+  if (octets <= 8) return launch_narrow_norm<8, 1, 2, 128>(context, p, rows, columns);
+  if (octets <= 16) return launch_narrow_norm<8, 2, 1, 128>(context, p, rows, columns);
+  if (octets <= 32) return launch_narrow_norm<16, 2, 1, 128>(context, p, rows, columns);
+  if (octets <= 64) return launch_narrow_norm<32, 2, 1, 128>(context, p, rows, columns);
+  launch_narrow_norm<32, 4, 1, 64>(context, p, rows, columns);
 }
 
 }  // namespace bertha
