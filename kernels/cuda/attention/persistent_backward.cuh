@@ -98,9 +98,4 @@ __device__ __forceinline__ uint32_t parity_of(int count, int places) {
   return static_cast<uint32_t>(count / places % 2);
 }
 
-template <class T>
-__device__ __forceinline__ uint32_t at(const T& in_shared) {
-  return shared_address(&in_shared);
-}
-
 }  // namespace bertha::backward

@@ -127,11 +127,6 @@ struct Place {
   }
 };
 
-template <class T>
-__device__ __forceinline__ uint32_t at(const T& in_shared) {
-  return shared_address(&in_shared);
-}
-
 /// Gives back the slots of an item that this warp does not walk over. Each is waited for first: an
 /// arrival before the slot is filled would count for the round before.
 __device__ __forceinline__ void release_unused(Place first, int tiles, int lane, Memory& shared) {

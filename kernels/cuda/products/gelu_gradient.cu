@@ -114,11 +114,6 @@ struct Params {
   int row_tiles;
 };
 
-template <class T>
-__device__ __forceinline__ uint32_t at(const T& in_shared) {
-  return shared_address(&in_shared);
-}
-
 /// The ring of dx has as many uses in a tile as makes its place a matter of the unit alone.
 static_assert(kUnits == 2 * kDxUnits);
 __device__ __forceinline__ constexpr int dx_place(int unit) { return unit % kDxUnits; }

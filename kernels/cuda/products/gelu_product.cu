@@ -115,11 +115,6 @@ struct Params {
   int row_tiles;  // a multiple of the cluster; those behind the last row are empty
 };
 
-template <class T>
-__device__ __forceinline__ uint32_t at(const T& in_shared) {
-  return shared_address(&in_shared);
-}
-
 // kCluster: thread blocks side by side, with the same columns and so the same weights, 1 or 2.
 
 /// Copies the operands of all tiles. One thread.

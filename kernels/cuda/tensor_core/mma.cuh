@@ -14,6 +14,11 @@ namespace bertha {
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
+/// Where an object of shared memory is: at(shared.full[stage]).
+template <class T>
+__device__ __forceinline__ uint32_t at(const T& in_shared) {
+  return shared_address(&in_shared);
+}
 
 /// 16 bytes to shared memory, past the L1 cache; zeros when not `valid`.
 __device__ __forceinline__ void copy_16_async(uint32_t to, const void* from, bool valid) {
