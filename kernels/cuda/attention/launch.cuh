@@ -22,7 +22,7 @@ void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Wor
       work(MmaShape<T, head_size.value, Chosen, false>{});
     }
   };
-  const auto with_type = [&](auto type) {
+  dispatch_16bit(launch.dtype, [&](auto type) {
     using std::integral_constant;
     using AnyTiles = integral_constant<int, 0>;
     switch (params.batch.head_size) {
@@ -40,9 +40,7 @@ void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Wor
       default:
         fail(ExitCode::kInternal, "head size ", params.batch.head_size, ", want 32, 64 or 128");
     }
-  };
-  if (launch.dtype == DType::kF16) return with_type(TypeTag<__half>{});
-  with_type(TypeTag<__nv_bfloat16>{});
+  });
 }
 
 /// Blocks for rows_per_block rows of each head of each sequence, in a grid of one dimension.

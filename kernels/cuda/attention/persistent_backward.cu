@@ -172,13 +172,11 @@ void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdPa
     arguments.mask = words_tensor_map(
         params.mask, live_tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
   }
-  const auto with_type = [&](auto type) {
+  dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
     if (has_dropout) return launch<T, true>(on, arguments);
     launch<T, false>(on, arguments);
-  };
-  if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
-  with_type(TypeTag<__nv_bfloat16>{});
+  });
 }
 
 }  // namespace bertha

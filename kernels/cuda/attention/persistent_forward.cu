@@ -420,7 +420,7 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
   const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
                                                 int64_t{batch.heads} * kHeadSize, kWarpRows);
   const Params params{call, on.counter};
-  const auto with_type = [&](auto type) {
+  dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
     if (call.dropout.random == nullptr) {
       return launch<T, Drop::kNothing>(on, params, map, out_map);
@@ -429,9 +429,7 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
       return launch<T, Drop::kUsual>(on, params, map, out_map);
     }
     launch<T, Drop::kAny>(on, params, map, out_map);
-  };
-  if (on.dtype == DType::kF16) return with_type(TypeTag<__half>{});
-  with_type(TypeTag<__nv_bfloat16>{});
+  });
 }
 
 }  // namespace bertha
