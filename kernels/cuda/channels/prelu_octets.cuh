@@ -23,9 +23,6 @@ namespace bertha {
 //         inductor   8.67          11.68           17.60           29.5           100.4
 //   copy             8.61          11.65           17.57           29.5           100.7
 //
-// All of these had octets in L1; that they only pass through (passing_words.cuh) brought 7.15 -> 6.93
-// and 10.3 -> 10.1 at 7 x 7 and 14 x 14 in PyTorch's process, and nothing at larger ones.
-//
 // An early launch changes none of these, and without events between launches takes 4.6 us for 6.3
 // at 7 x 7, 7.9 for 9.6 at 14 x 14, 13.9 for 15.7 at 28 x 28.
 
@@ -48,7 +45,7 @@ __global__ void __launch_bounds__(kPreluThreads, kPreluBlocks)
   Octet<T> in[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    if (has(k)) in[k] = load_octet_passing(x + int64_t{octet(k)} * kOctet);
+    if (has(k)) in[k] = load_octet(x + int64_t{octet(k)} * kOctet);
   }
   float slopes[kPacks][kOctet];
 #pragma unroll
@@ -65,7 +62,7 @@ __global__ void __launch_bounds__(kPreluThreads, kPreluBlocks)
       const float value = element(in[k], i);
       values[i] = prelu(value, value, slopes[k][i]);
     }
-    store_octet_passing(y + int64_t{octet(k)} * kOctet, rounded_octet<T>(values));
+    store_octet_once(y + int64_t{octet(k)} * kOctet, rounded_octet<T>(values));
   }
 }
 

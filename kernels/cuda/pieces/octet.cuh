@@ -2,7 +2,6 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/pieces/passing_words.cuh"
 #include "kernels/cuda/pieces/types.cuh"
 
 namespace bertha {
@@ -89,14 +88,15 @@ __device__ __forceinline__ Octet<T> load_octet_once(const T* from) {
   return octet;
 }
 
-/// As load_passing().
+/// Reads from global memory what takes no place in L1; T of 16 bits.
 template <class T>
-__device__ __forceinline__ Octet<T> load_octet_passing(const T* from) {
+__device__ __forceinline__ Octet<T> load_octet_past_l1(const T* from) {
+  static_assert(Octet<T>::kWords == 4);
   Octet<T> octet;
-#pragma unroll
-  for (int i = 0; i < Octet<T>::kWords / 4; ++i) {
-    set_words(octet, i, load_passing(from + i * (16 / sizeof(T))));
-  }
+  asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(octet.word[0]), "=r"(octet.word[1]), "=r"(octet.word[2]), "=r"(octet.word[3])
+               : "l"(from)
+               : "memory");
   return octet;
 }
 
@@ -121,15 +121,13 @@ __device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
   }
 }
 
-/// As store_passing().
+/// To global memory too, as the first to leave L2; T of 16 bits.
 template <class T>
-__device__ __forceinline__ void store_octet_passing(T* to, const Octet<T>& octet) {
-#pragma unroll
-  for (int i = 0; i < Octet<T>::kWords / 4; ++i) {
-    store_passing(to + i * (16 / sizeof(T)),
-                  make_uint4(octet.word[4 * i], octet.word[4 * i + 1], octet.word[4 * i + 2],
-                             octet.word[4 * i + 3]));
-  }
+__device__ __forceinline__ void store_octet_first_out(T* to, const Octet<T>& octet) {
+  static_assert(Octet<T>::kWords == 4);
+  asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(octet.word[0]),
+               "r"(octet.word[1]), "r"(octet.word[2]), "r"(octet.word[3])
+               : "memory");
 }
 
 /// To shared memory, in whole stores of 16 bytes too; T of 16 bits.

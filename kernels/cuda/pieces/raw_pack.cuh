@@ -2,7 +2,6 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/pieces/passing_words.cuh"
 #include "kernels/cuda/pieces/types.cuh"
 
 namespace bertha {
@@ -15,7 +14,11 @@ struct RawPack {
 
   __device__ __forceinline__ void load(const T* from) {
     if constexpr (N == 8) {
-      set_words(*reinterpret_cast<const uint4*>(from));
+      const uint4 words = *reinterpret_cast<const uint4*>(from);
+      word[0] = words.x;
+      word[1] = words.y;
+      word[2] = words.z;
+      word[3] = words.w;
     } else if constexpr (N == 4) {
       const uint2 words = *reinterpret_cast<const uint2*>(from);
       word[0] = words.x;
@@ -24,14 +27,6 @@ struct RawPack {
       word[0] = *reinterpret_cast<const uint32_t*>(from);
     } else {
       word[0] = *reinterpret_cast<const uint16_t*>(from);
-    }
-  }
-  /// As load_passing(), where the pack has as many bytes.
-  __device__ __forceinline__ void load_passing(const T* from) {
-    if constexpr (N == 8) {
-      set_words(bertha::load_passing(from));
-    } else {
-      load(from);
     }
   }
   /// From an address of single elements.
@@ -46,21 +41,13 @@ struct RawPack {
   }
   __device__ __forceinline__ void store(T* to) const {
     if constexpr (N == 8) {
-      *reinterpret_cast<uint4*>(to) = words();
+      *reinterpret_cast<uint4*>(to) = make_uint4(word[0], word[1], word[2], word[3]);
     } else if constexpr (N == 4) {
       *reinterpret_cast<uint2*>(to) = make_uint2(word[0], word[1]);
     } else if constexpr (N == 2) {
       *reinterpret_cast<uint32_t*>(to) = word[0];
     } else {
       *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word[0]);
-    }
-  }
-  /// As store_passing(), where the pack has as many bytes.
-  __device__ __forceinline__ void store_passing(T* to) const {
-    if constexpr (N == 8) {
-      bertha::store_passing(to, words());
-    } else {
-      store(to);
     }
   }
   __device__ __forceinline__ void unpack(float (&to)[N]) const {
@@ -105,17 +92,6 @@ struct RawPack {
   }
 
  private:
-  __device__ __forceinline__ void set_words(const uint4& words) {
-    static_assert(N == 8);
-    word[0] = words.x;
-    word[1] = words.y;
-    word[2] = words.z;
-    word[3] = words.w;
-  }
-  __device__ __forceinline__ uint4 words() const {
-    static_assert(N == 8);
-    return make_uint4(word[0], word[1], word[2], word[3]);
-  }
   __device__ __forceinline__ static uint32_t larger_pair(uint32_t a, uint32_t b) {
     uint32_t larger;
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {

@@ -35,14 +35,14 @@ __global__ void __launch_bounds__(kThreads)
     for (int p = 0; p < kPacks; ++p) {
       const int column = (p * kLanes + lane) * N;
       packs[k][p].fill(operation.absent());
-      if (column < end) packs[k][p].load_passing(operation.inputs[k] + row * columns + column);
+      if (column < end) packs[k][p].load(operation.inputs[k] + row * columns + column);
     }
   }
   operation.template run<kLanes>(packs);
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     const int column = (p * kLanes + lane) * N;
-    if (column < end) packs[0][p].store_passing(operation.output + row * columns + column);
+    if (column < end) packs[0][p].store(operation.output + row * columns + column);
   }
 }
 
