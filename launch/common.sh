@@ -38,6 +38,13 @@ gpus_here() {
   else echo 0; fi
 }
 
+# Whether nvcc is here and new enough for the CUDA backend.
+nvcc_serves() {
+  local release
+  release=$(nvcc --version 2> /dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  [[ -n $release && $(printf '%s\n12.5\n' "$release" | sort -V | head -n 1) == 12.5 ]]
+}
+
 # Runs a command as the tasks of a Slurm allocation; with CONT, an image, in containers of Pyxis,
 # which see the current folder and CONT_MOUNTS.
 run_srun() {

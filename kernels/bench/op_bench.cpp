@@ -343,7 +343,9 @@ void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)
   if (op.prepare) op.prepare(call);
   op.call(call);
   parts_.stream->wait_on_host();
+  wait_until_freed_is_cleared();
   use(call);
+  for (const Buffer& buffer : set.memory) freed_bytes_ += buffer.bytes();
 }
 
 double OpBench::product_roof(double flops, int64_t launches) {

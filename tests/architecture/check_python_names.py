@@ -6,7 +6,8 @@ usage: check_python_names.py [--root DIR]   lists what is missing; exit 1 when a
 
 Comparisons that need a GPU or PyTorch do not run where the other tests do: a function that one of
 them imports could go unseen. Read are `from beside import name` and `beside.name` after
-`import beside`; a module that makes its names at run time would be reported wrongly, and there is none.
+`import beside`, where nothing else in the file has that name; a module that makes its names at run
+time would be reported wrongly, and there is none.
 """
 import argparse
 import ast
@@ -23,9 +24,12 @@ def names_of(tree):
     todo = list(tree.body)
     while todo:
         node = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
             continue  # what is inside has names of its own
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+                             ast.Lambda)):
+            continue
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -37,6 +41,9 @@ def names_of(tree):
 def missing_in(path, tree, beside):
     """Sentences; beside: {module: its names}."""
     imported = {}
+    taken = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    taken |= {node.id for node in ast.walk(tree)
+              if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.asname or alias.name: alias.name for alias in node.names
@@ -48,7 +55,8 @@ def missing_in(path, tree, beside):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = imported.get(node.value.id)
-            if module and node.attr not in beside[module] and not node.attr.startswith("__"):
+            is_name = node.attr.startswith("__") or (module and node.attr in beside[module])
+            if module and node.value.id not in taken and not is_name:
                 yield f"{path}:{node.lineno}: {module} has no {node.attr}"
 
 
@@ -72,14 +80,17 @@ def self_test():
         assert check(root), "an empty folder passed"
         (root / "tests").mkdir()
         (root / "tests" / "here.py").write_text(
-            "import sys\nif sys.argv:\n    A, (B, *C) = 1, (2, 3)\ndef there(): local = 1\n")
+            "import sys\nif sys.argv:\n    A, (B, *C) = 1, (2, 3)\nE = [x for x in C]\n"
+            "def there(): local = 1\n")
         (root / "tests" / "user.py").write_text(
             "from here import A, B, C, there, sys\nimport here as h\nimport os\n"
-            "h.there()\nh.__file__\nos.nothing\nself = 1\n")
+            "h.there()\nh.__file__\nos.nothing\nimport here\ndef f(here): return here.shape\n")
         assert check(root) == [], check(root)
         (root / "tests" / "wrong.py").write_text(
-            "from here import there, local\nimport here\ndef f():\n    return here.gone(here.A)\n")
-        expected = ["tests/wrong.py:1: here has no local", "tests/wrong.py:4: here has no gone"]
+            "from here import there, local, x\nimport here\n"
+            "def f():\n    return here.gone(here.A)\n")
+        expected = ["tests/wrong.py:1: here has no local", "tests/wrong.py:1: here has no x",
+                    "tests/wrong.py:4: here has no gone"]
         assert check(root) == expected, check(root)
     print("every planted violation was reported")
 

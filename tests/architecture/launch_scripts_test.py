@@ -61,6 +61,16 @@ class LaunchScripts(unittest.TestCase):
         output = run.communicate(timeout=60)[0].decode()
         return run.returncode, output
 
+    def test_an_nvcc_that_is_too_old_is_none(self):
+        command = ["bash", "-c", f". '{LAUNCH}/common.sh'; nvcc_serves"]
+        path = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        for release, serves in (("11.8", False), ("12.4", False), ("12.5", True), ("12.10", True),
+                                ("13.0", True)):
+            self.stand_in("nvcc", f"echo 'Cuda compilation tools, release {release}, V{release}.48'")
+            self.assertEqual(subprocess.run(command, env=path).returncode == 0, serves, release)
+        self.stand_in("nvcc", "exit 127")
+        self.assertNotEqual(subprocess.run(command, env=path).returncode, 0)
+
     def test_every_script_parses_and_may_be_executed(self):
         scripts = list(shell_scripts())
         self.assertGreater(len(scripts), 5)

@@ -172,7 +172,7 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
   }
 }
 
-/// Rows and parameters of whole octets that begin somewhere else: together, and each alone.
+/// Rows and parameters that begin anywhere: together, and each alone.
 TEST(CudaGenericLayerNorm, AddressesNeedNoAlignment) {
   for (const DType io : kFloatingTypes) {
     for (const int64_t columns : {8, 32, 100, 256, 512, 513, 1024, 1090, 4096, 8192, 8200, 16384}) {

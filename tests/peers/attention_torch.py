@@ -14,8 +14,9 @@ import math
 import statistics
 import sys
 
-import gpu_memory
 import torch
+
+import gpu_memory
 from row_peers import TURNS, random, sets_of, turn_us
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}

@@ -10,6 +10,6 @@ CLEARED_BYTES_PER_S = 200e9
 def free_cached():
     """Frees what PyTorch has cached, and waits until the driver has cleared it behind the program's
     back: until then a copy takes a tenth longer."""
-    freed_bytes = torch.cuda.memory_reserved()
+    before = torch.cuda.memory_reserved()
     torch.cuda.empty_cache()
-    time.sleep(freed_bytes / CLEARED_BYTES_PER_S)
+    time.sleep((before - torch.cuda.memory_reserved()) / CLEARED_BYTES_PER_S)

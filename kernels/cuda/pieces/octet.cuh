@@ -88,7 +88,7 @@ __device__ __forceinline__ Octet<T> load_octet_once(const T* from) {
   return octet;
 }
 
-/// Reads from global memory what takes no place in L1; T of 16 bits.
+/// From global memory, without taking a place in L1; T of 16 bits.
 template <class T>
 __device__ __forceinline__ Octet<T> load_octet_past_l1(const T* from) {
   static_assert(Octet<T>::kWords == 4);
@@ -121,7 +121,8 @@ __device__ __forceinline__ void store_octet_once(T* to, const Octet<T>& octet) {
   }
 }
 
-/// To global memory too, as the first to leave L2; T of 16 bits.
+/// To global memory in one store, marked as the first to leave L2; T of 16 bits. Behind what the
+/// thread has read before: `to` may be among it.
 template <class T>
 __device__ __forceinline__ void store_octet_first_out(T* to, const Octet<T>& octet) {
   static_assert(Octet<T>::kWords == 4);

@@ -9,7 +9,7 @@
 namespace bertha {
 
 // LayerNorm forward of rows of whole octets of 16 bits that have a block each, on leaving_rows.cuh.
-// Memory bounds it, at 97 to 99 % of a copy from 2,048 columns on: what counts are rows on their way,
+// Memory bounds it, at 96 to 98 % of a copy from 2,048 columns on: what counts are rows on their way,
 // and so registers. gamma and beta come from the L1 cache for every row, behind its sums; loaded
 // before them they left registers for fewer rows (8,192 columns 436 us for 389), a pack ahead of
 // their use they made no difference.

@@ -11,10 +11,11 @@
 namespace bertha {
 
 // LayerNorm forward of rows of whole octets of 16 bits, up to 1,024 columns: a warp's 32 lanes with
-// four octets each. A power of two of lanes shares a row, a thread has its part of one or two; a block
-// does its rows and leaves. There is no next row to wait for: so many small loads at once, and nothing
-// between the loads and the stores but shuffles, is what a copy does. x takes no place in L1 and y is the
-// first to leave L2: both together, neither alone, bring up to 5 % (kernels/measured/rows.md).
+// four octets each. A power of two of lanes shares a row, a thread has its part of one or two; a
+// block does its rows and leaves. There is no next row to wait for: so many small loads at once, and
+// nothing between the loads and the stores but shuffles, is what a copy does. x takes no place in L1
+// and y is the first to leave L2: both together, neither alone, bring up to 5 %
+// (kernels/measured/rows.md).
 
 inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
 
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
 template <int kLanes, int kPacks, int kRows, int kThreads, class T>
 void launch_narrow_norm(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                         int64_t columns) {
-  const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, int64_t{1} << 31);
+  const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
   norm_narrow_forward_kernel<T, kLanes, kPacks, kRows, kThreads>
       <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());

@@ -21,12 +21,10 @@ namespace bertha {
 // partly a neighbour's, are taken apart. A warp of its own brings rows by bulk copies, two ahead, to a
 // ring of shared memory, and takes results away by others out of the same places.
 //
-// Blocks draw their rows: of blocks with as many rows each the first ended 470 us before the last, at
-// another place in the memory as much, which is why the time went with the GPU and the buffers
-// (1,607 to 1,764 us at 30,522 columns, f16, 49,152 rows, H200). Drawing made 1,607 1,514, bulk stores
-// 1,566, both 1,483 with a copy at 1,416; 480 threads with eight packs 1,483, 224 with 18 1,509. Rows
-// of whole words in blocks that leave read gamma and beta from the L2 cache: 1,767 us at 32,768
-// columns, here 1,585.
+// Blocks draw their rows: of blocks with as many rows each the first ended 470 us before the last
+// (30,522 columns, f16, 49,152 rows, H200). Drawing made 1,607 us 1,514, bulk stores 1,566, both 1,483
+// with a copy at 1,416; 480 threads with eight packs 1,483, 224 with 18 1,509. Rows of whole words in
+// blocks that leave read gamma and beta from the L2 cache: 1,767 us at 32,768 columns, here 1,585.
 
 inline constexpr int kWideForwardThreads = 352;  // that work
 inline constexpr int kWideForwardPacks = 12;     // of a thread
