@@ -146,6 +146,12 @@ void OpBench::fill(const BenchTensor& tensor, const View& view, int64_t number) 
   }
 }
 
+int64_t OpBench::bytes_of(const Set& set) {
+  int64_t bytes = 0;
+  for (const Buffer& buffer : set.memory) bytes += buffer.bytes();
+  return bytes;
+}
+
 OpBench::Set OpBench::make_set(const OpCase& op, int64_t number) {
   Set set;
   for (const BenchTensor& tensor : op.tensors) {
@@ -319,8 +325,7 @@ OpResult OpBench::run(const OpCase& op, int64_t launches) {
 
   std::vector<Set> sets;
   sets.push_back(make_set(op, 0));
-  int64_t set_bytes = 0;
-  for (const Buffer& buffer : sets.front().memory) set_bytes += buffer.bytes();
+  const int64_t set_bytes = bytes_of(sets.front());
   freed_bytes_ += set_bytes;  // of the one that was checked
   const int64_t count =
       std::clamp<int64_t>(kRotatedBytes / std::max<int64_t>(set_bytes, 1) + 1, 2, kMostSets);
@@ -345,7 +350,7 @@ void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)
   parts_.stream->wait_on_host();
   wait_until_freed_is_cleared();
   use(call);
-  for (const Buffer& buffer : set.memory) freed_bytes_ += buffer.bytes();
+  freed_bytes_ += bytes_of(set);
 }
 
 double OpBench::product_roof(double flops, int64_t launches) {

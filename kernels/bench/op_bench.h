@@ -24,7 +24,8 @@ struct OpResult {
 
 /// Runs operations through a backend: each is compared with the CPU backend first, at its full size
 /// on its leading rows, and timed by events around every launch. Operands change from launch to
-/// launch, and all of them together do not fit into a cache.
+/// launch, and all of them together do not fit into a cache. Nothing is timed while a driver still
+/// clears memory that this has freed.
 ///
 /// Random    The same numbers in every process.
 /// Errors    Error(kMemory).
@@ -55,6 +56,7 @@ class OpBench {
     std::vector<View> views;
   };
 
+  static int64_t bytes_of(const Set& set);
   Set make_set(const OpCase& op, int64_t number);
   void fill(const BenchTensor& tensor, const View& view, int64_t number);
   void repeat(const View& view, int64_t bytes);

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "harness/comm/solo_collectives.h"
 #include "kernels/cuda/cuda_backend.h"

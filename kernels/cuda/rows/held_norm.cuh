@@ -176,14 +176,7 @@ struct HeldNorm {
 template <class T>
 void launch_held_norm(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                       int64_t columns, int pack) {
-  const HeldNorm<T> norm{.inputs = {p.x},
-                         .output = p.y,
-                         .gamma = p.gamma,
-                         .beta = p.beta,
-                         .mean = p.mean,
-                         .rstd = p.rstd,
-                         .epsilon = p.epsilon};
-  hold_rows(context, norm, rows, columns, pack);
+  hold_rows(context, operation_of<HeldNorm<T>>(p), rows, columns, pack);
 }
 
 /// partial [blocks, kQuantities, columns]: own(quantity, p, i), the block's teams one after the

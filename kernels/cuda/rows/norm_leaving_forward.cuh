@@ -93,13 +93,7 @@ struct LeavingNorm {
 template <class T>
 void launch_norm_leaving_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                  int64_t columns) {
-  const LeavingNorm<T> norm{.inputs = {p.x},
-                            .output = p.y,
-                            .gamma = p.gamma,
-                            .beta = p.beta,
-                            .mean = p.mean,
-                            .rstd = p.rstd,
-                            .epsilon = p.epsilon};
+  const auto norm = operation_of<LeavingNorm<T>>(p);
   if (columns <= 6 * kOctet * kWarpThreads) {  // of a warp
     launch_leaving_rows<6, 32, 32>(context, norm, rows, columns);
   } else if (columns <= 8'192) {

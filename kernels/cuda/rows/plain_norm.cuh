@@ -14,4 +14,16 @@ struct PlainNorm {
   float epsilon;
 };
 
+/// The same operands for a skeleton of rows (held_rows.cuh, leaving_rows.cuh), by its names.
+template <class Operation, class T>
+Operation operation_of(const PlainNorm<T>& p) {
+  return {.inputs = {p.x},
+          .output = p.y,
+          .gamma = p.gamma,
+          .beta = p.beta,
+          .mean = p.mean,
+          .rstd = p.rstd,
+          .epsilon = p.epsilon};
+}
+
 }  // namespace bertha
