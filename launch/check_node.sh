@@ -19,7 +19,7 @@ good host "$(hostname), $(nproc) processors for this process, $(uname -r)"
 good memory "$(awk '/^MemTotal/ {t=$2} /^MemAvailable/ {a=$2} END {printf "%.1f GiB, %.1f GiB available", t/1048576, a/1048576}' /proc/meminfo)"
 
 shm=$(df --output=avail -B1048576 /dev/shm 2> /dev/null | tail -1 | tr -d ' ')
-if [[ -z $shm ]]; then bad /dev/shm "not mounted; MPI needs it between the ranks of a node"
+if [[ ! $shm =~ ^[0-9]+$ ]]; then bad /dev/shm "not mounted; MPI needs it between the ranks of a node"
 elif ((shm < 64)); then note /dev/shm "$shm MiB free; with many ranks give the container --shm-size=1g"
 else good /dev/shm "$shm MiB free"; fi
 

@@ -3,9 +3,30 @@
 
 launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
+max_ranks=1000000
+
 stop() {  # exit code, sentence
   echo "$(basename "$0"): $2" >&2
   exit "$1"
+}
+
+# Every number from a file, the environment or the command line goes through here before arithmetic
+# sees it: bash arithmetic runs what stands in a[$(...)], and takes 010 for 8.
+check_number() {  # exit code, what it is, text, smallest, largest
+  if [[ ! $3 =~ ^(0|[1-9][0-9]{0,17})$ ]] || (($3 < $4 || $3 > $5)); then
+    stop "$1" "$2=${3@Q}, want a whole number from $4 to $5"
+  fi
+}
+
+# Writes a file whole or not at all. The name of the temporary file cannot be guessed, and a link that
+# stands at the final name is replaced, not followed.
+write_file() {  # path, text
+  local partial
+  if ! { partial=$(mktemp "$1.XXXXXX") && chmod '=rw' "$partial" &&
+    printf '%s\n' "$2" > "$partial" && mv -T "$partial" "$1"; }; then
+    if [[ -n $partial ]]; then rm -f "$partial"; fi
+    stop 4 "$1 could not be written; make room or give another folder"
+  fi
 }
 
 # $BERTHA, else what was built here, else the PATH.
@@ -49,7 +70,7 @@ nvcc_serves() {
 # which see the current folder and CONT_MOUNTS.
 run_srun() {
   local mpi=${SLURM_MPI_TYPE:-pmix} container=()
-  if ! srun --mpi=list 2>&1 | grep -qw -- "$mpi"; then
+  if ! srun --mpi=list 2>&1 | grep -qwF -- "$mpi"; then
     stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE, or run launch/run_mpirun.sh inside the allocation"
   fi
   if [[ -n ${CONT:-} ]]; then
@@ -79,7 +100,8 @@ take_ranks() {
     -h | --help) usage; exit 0 ;;
     --ranks)
       ranks=${2:-}
-      [[ $ranks =~ ^[1-9][0-9]*$ ]] || stop 2 "--ranks wants a number, not '$ranks'"
+      check_number 2 --ranks "$ranks" 1 "$max_ranks"
+      # shellcheck disable=SC2034  # the scripts shift by it
       took=2
       ;;
   esac
@@ -102,9 +124,14 @@ wait_and_pass_on() {  # SIGNAL, process id
 
 # mpirun answers SIGTERM by killing the ranks within seconds; SIGUSR1 it passes on, and the ranks
 # save and end with 75. In a process group of its own, it does not get a terminal's Ctrl-C too.
+# Killed, it leaves 8 MiB in its folder for temporary files, which is therefore one that ends here.
 run_mpirun() {
+  local folder status=0
+  folder=$(mktemp -d) || stop 5 "no folder can be made in ${TMPDIR:-/tmp}; set TMPDIR to one with room"
   set -m
-  mpirun "$@" < /dev/null &
+  TMPDIR=$folder mpirun "$@" < /dev/null &
   set +m
-  wait_and_pass_on USR1 $!
+  wait_and_pass_on USR1 $! || status=$?
+  rm -rf "$folder" || true
+  return "$status"
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 
 # A tool counts as present when its command is, wherever it comes from: package:command.
 tools=(cmake:cmake ninja-build:ninja g++:g++ make:make pkg-config:pkg-config git:git ccache:ccache
-  python3:python3 openmpi-bin:mpirun openssh-client:ssh)
+  python3:python3 openmpi-bin:mpirun openssh-client:ssh shellcheck:shellcheck)
 libraries=(libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev
   libfmt-dev nlohmann-json3-dev libutf8proc-dev libhwloc-dev libgtest-dev libgmock-dev
   libbenchmark-dev libxxhash-dev libssl-dev libisal-dev libleveldb-dev wordnet-base
@@ -40,10 +40,7 @@ done
 
 # --- which system ---------------------------------------------------------------------------------
 release=${BERTHA_OS_RELEASE:-/etc/os-release}  # tests point this elsewhere
-field() {
-  # shellcheck disable=SC1090
-  if [[ -r $release ]]; then (. "$release" && printf '%s' "${!1:-}"); fi
-}
+field() { sed -n "s/^$1=[\"']\{0,1\}\([^\"']*\)[\"']\{0,1\}\$/\1/p" "$release" 2> /dev/null || true; }
 id=$(field ID)
 version=$(field VERSION_ID)
 wanted="Bertha's packages are those of Debian 12 or Ubuntu 24.04 and newer"

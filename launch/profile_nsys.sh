@@ -29,10 +29,11 @@ while true; do
     *) break ;;
   esac
 done
-[[ $steps =~ ^([1-9][0-9]*):([1-9][0-9]*)$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) ||
-  stop 2 "--steps wants the first and the last step, such as 21:25, not '$steps'"
-first=${BASH_REMATCH[1]}
-last=${BASH_REMATCH[2]}
+first=${steps%%:*}
+last=${steps#*:}
+if [[ ! $steps =~ ^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$ ]] || ((first > last)); then
+  stop 2 "--steps wants the first and the last step, such as 21:25, not ${steps@Q}"
+fi
 check_config "${1:-}"
 config=$1
 shift
@@ -47,7 +48,7 @@ else
     --set checkpoint.at_end=false --set train.target_accuracy=0)
 fi
 # The rank brackets these steps with cudaProfilerStart and cudaProfilerStop.
-command=(nsys profile --trace=cuda,nvtx,cublas --sample=none --cpuctxsw=none
+command=(nsys profile "--trace=cuda,nvtx,cublas" --sample=none --cpuctxsw=none
   --capture-range=cudaProfilerApi --capture-range-end=stop --force-overwrite=true
   "--output=bertha_steps_${first}_${last}"
   "$bertha" "${work[@]}" --profile-steps "$steps" "$@")

@@ -21,7 +21,7 @@ again with the same LOGDIR, finished runs are kept and an interrupted one goes o
 
   NEXP          runs, 1 if unset
   LOGDIR        folder of the runs; a new one under runs/ if unset
-  SEED          seed of run 0, the next ones count up; drawn at random if unset
+  SEED          seed of run 0, the next ones count up; drawn at random if unset. LOGDIR keeps it
   CLEAR_CACHES  1: empties the page cache before each run (root or sudo) and says so in the log
   HYPERPARAMETERS AND PATHS
 TEXT
@@ -75,13 +75,14 @@ take_variables() {  # ranks
     if [[ -n ${!variable:-} ]]; then set_key "$variable" "${entry##* }" "${!variable}"; fi
   done
   if [[ -n ${BATCHSIZE:-} ]]; then
-    [[ $BATCHSIZE =~ ^[1-9][0-9]*$ ]] || stop 2 "BATCHSIZE='$BATCHSIZE', want the sequences of one rank"
+    check_number 2 BATCHSIZE "$BATCHSIZE" 1 "$max_count"
     set_key BATCHSIZE train.global_batch_seqs $((BATCHSIZE * $1))
   fi
   text=${WARMUP_PROPORTION:-0}
   if [[ ! $text =~ ^0*\.?0*$ && -z ${WARMUP_STEPS:-} ]]; then
-    [[ $text =~ ^0?\.[0-9]+$ && ${MAX_STEPS:-} =~ ^[0-9]+$ ]] ||
-      stop 2 "WARMUP_PROPORTION='$text', want a number below 1 and MAX_STEPS beside it, or WARMUP_STEPS"
+    [[ $text =~ ^0?\.[0-9]+$ && -n ${MAX_STEPS:-} ]] ||
+      stop 2 "WARMUP_PROPORTION=${text@Q}, want a number below 1 and MAX_STEPS beside it, or WARMUP_STEPS"
+    check_number 2 MAX_STEPS "$MAX_STEPS" 1 "$max_count"
     set_key WARMUP_PROPORTION optimizer.warmup_steps \
       "$(awk -v part="$text" -v steps="$MAX_STEPS" 'BEGIN { print int(part * steps) }')"
   fi
@@ -106,21 +107,28 @@ shift "$took"
 check_config "${1:-}"
 config=$1
 shift
+max_count=1000000000
+max_seed=999999999999999999
 runs=${NEXP:-1}
-[[ $runs =~ ^[1-9][0-9]*$ ]] || stop 2 "NEXP='$runs', want the number of runs"
+check_number 2 NEXP "$runs" 1 1000000
 seed=${SEED:-$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')}
-[[ $seed =~ ^[0-9]+$ ]] || stop 2 "SEED='$seed', want a whole number"
+check_number 2 SEED "$seed" 0 "$max_seed"
 if [[ -n ${SLURM_JOB_ID:-} && -n $ranks ]]; then
   stop 2 "--ranks $ranks inside a Slurm allocation; its tasks decide, unset SLURM_JOB_ID to run beside it"
 fi
 bertha=$(find_bertha)
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
   ranks=${SLURM_NTASKS:-1}
+  check_number 5 SLURM_NTASKS "$ranks" 1 "$max_ranks"
 elif [[ -z $ranks ]]; then
   ranks=$(ranks_here)
 fi
-if [[ -n ${DGXNNODES:-} && -n ${DGXNGPU:-} ]] && ((DGXNNODES * DGXNGPU != ranks)); then
-  stop 2 "DGXNNODES x DGXNGPU is $((DGXNNODES * DGXNGPU)) ranks, but $ranks would start; correct them or the allocation"
+if [[ -n ${DGXNNODES:-} && -n ${DGXNGPU:-} ]]; then
+  check_number 2 DGXNNODES "$DGXNNODES" 1 "$max_ranks"
+  check_number 2 DGXNGPU "$DGXNGPU" 1 "$max_ranks"
+  if ((DGXNNODES * DGXNGPU != ranks)); then
+    stop 2 "DGXNNODES x DGXNGPU is $((DGXNNODES * DGXNGPU)) ranks, but $ranks would start; correct them or the allocation"
+  fi
 fi
 take_variables "$ranks"
 # A job that goes back into the queue finds its folder again.
@@ -128,7 +136,17 @@ start=${SLURM_JOB_ID:+job$SLURM_JOB_ID}
 folder=${LOGDIR:-runs/$(basename "$config" .yaml)-${start:-$(date +%Y%m%d-%H%M%S)}}
 mkdir -p "$folder" || stop 4 "LOGDIR=$folder cannot be made"
 # The seeds of a set of runs stay the same when it is started again.
-if [[ -r $folder/first_seed ]]; then seed=$(< "$folder/first_seed"); else echo "$seed" > "$folder/first_seed"; fi
+seed_file=$folder/first_seed
+if [[ -e $seed_file ]]; then
+  first=$(head -c 64 "$seed_file" | tr -d '\0')
+  check_number 4 "$seed_file: the seed of run 0" "$first" 0 "$max_seed"
+  if [[ -n ${SEED:-} && $SEED != "$first" ]]; then
+    stop 2 "SEED=$SEED, but the runs in $folder began with seed $first; unset SEED to go on with them, or give another LOGDIR"
+  fi
+  seed=$first
+else
+  write_file "$seed_file" "$seed"
+fi
 
 train_once() {  # run, arguments of bertha train
   local run=$1
@@ -147,25 +165,27 @@ train_once() {  # run, arguments of bertha train
 worst=0
 remember() { if ((worst == 0)); then worst=$1; fi; }
 for ((run = 0; run < runs; ++run)); do
-  done_file=$folder/run_$run/exit_code
+  run_dir=$folder/run_$run
+  done_file=$run_dir/exit_code
   code=0
-  if [[ -r $done_file ]]; then
-    code=$(< "$done_file")
+  if [[ -e $done_file ]]; then
+    code=$(head -c 64 "$done_file" | tr -d '\0')
+    [[ $code == 0 || $code == 3 ]] ||
+      stop 4 "$done_file=${code@Q}, want 0 or 3; delete it to train this run again"
     echo "run_and_time.sh: run $run of $runs ended before with code $code"
-    remember "$code"
-    continue
+  else
+    echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
+    train_once "$run" "$@" || code=$?
+    # Reached or missed its target: a result. Everything else wants a person, or a second start.
+    if ((code != 0 && code != 3)); then exit "$code"; fi
+    mkdir -p "$run_dir"
+    write_file "$done_file" "$code"
   fi
-  echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $folder/run_$run"
-  train_once "$run" "$@" || code=$?
-  # Reached or missed its target: a result. Everything else wants a person, or a second start.
-  if ((code != 0 && code != 3)); then exit "$code"; fi
-  mkdir -p "$folder/run_$run"
-  echo "$code" > "$done_file"
   remember "$code"
   checked=0
-  "$bertha" log check "$folder/run_$run" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
+  "$bertha" log check "$run_dir" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
     checked=$?
-  if ((checked != 0)); then remember "$checked"; fi
+  remember "$checked"
 done
 echo "run_and_time.sh: $runs run(s) in $folder"
 exit "$worst"

@@ -21,8 +21,9 @@ case ${1:-} in
   -h | --help) usage; exit 0 ;;
   --hosts) hosts=${2:-}; shift; shift || true ;;
 esac
-[[ $hosts =~ ^[^:,]+:[1-9][0-9]*(,[^:,]+:[1-9][0-9]*)*$ ]] ||
-  stop 2 "--hosts wants HOST:RANKS[,HOST:RANKS...], not '$hosts'; see --help"
+host='[A-Za-z0-9._-]+:[1-9][0-9]{0,5}'
+[[ $hosts =~ ^$host(,$host)*$ ]] ||
+  stop 2 "--hosts wants HOST:RANKS[,HOST:RANKS...], not ${hosts@Q}; see --help"
 check_config "${1:-}"
 config=$(realpath "$1")
 shift

@@ -41,6 +41,6 @@ awk 'FILENAME != held_out { seen[$0] = 1; next } $0 == "" || !($0 in seen)' \
   held_out="$work/eval" "$work"/part-* "$work/eval" > "$work/eval.txt"
 
 for part in "$work"/part-*; do
-  mv "$part" "$out_dir/train/$(basename "$part")-of-$num_parts.txt"
+  mv -T "$part" "$out_dir/train/$(basename "$part")-of-$num_parts.txt"
 done
-mv "$work/eval.txt" "$out_dir/eval.txt"
+mv -T "$work/eval.txt" "$out_dir/eval.txt"

@@ -6,6 +6,7 @@ usage: launch_scripts_test.py SOURCE_DIR
 import itertools
 import os
 import pathlib
+import re
 import shutil
 import signal
 import stat
@@ -77,6 +78,39 @@ class LaunchScripts(unittest.TestCase):
         for script in scripts:
             subprocess.run(["bash", "-n", str(script)], check=True)
             self.assertTrue(script.stat().st_mode & stat.S_IXUSR, script)
+
+    def test_shellcheck_finds_nothing(self):
+        self.assertIsNotNone(shutil.which("shellcheck"), "run launch/install_deps.sh")
+        # common.sh, which is sourced, has no first line that names a shell.
+        scripts = {*shell_scripts(), LAUNCH / "common.sh"}
+        run = subprocess.run(["shellcheck", "--norc", "-x", *sorted(map(str, scripts))], cwd=ROOT,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(run.returncode, 0, run.stdout.decode())
+
+    def test_no_variable_and_no_word_reaches_arithmetic_unchecked(self):
+        """bash runs what stands in a[$(...)] where it wants a number."""
+        trap = f"bertha[$(touch '{self.folder}/ran')0]"
+        srun = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi'
+        self.stand_in("srun", srun)
+        names = (LAUNCH / "run_and_time.sh").read_text() + (LAUNCH / "common.sh").read_text()
+        names = set(re.findall(r"\b[A-Z][A-Z0-9_]{2,}\b", names))
+        names -= {"BASH_SOURCE", "BERTHA", "EUID", "LOGDIR", "PATH", "PWD"}
+        self.assertGreater(len(names), 40)
+        for name in sorted(names):
+            others = {"LOGDIR": tempfile.mkdtemp(dir=self.folder), "SLURM_JOB_ID": "7", "DGXNGPU": "1",
+                      "DGXNNODES": "1", "WARMUP_PROPORTION": "0.1", "MAX_STEPS": "100"}
+            code, output = self.start("run_and_time.sh", self.config, **{**others, name: trap})
+            self.assertIn(code, (0, 2, 5), f"{name}: {output}")
+            self.assertFalse((self.folder / "ran").exists(), f"{name}: {output}")
+        for script, *words in (("run_local.sh", "--ranks", trap), ("profile_nsys.sh", "--steps", trap),
+                               ("run_mpirun.sh", "--hosts", f"{trap} a:1"),
+                               ("run_mpirun.sh", "--hosts", f"{trap}:1")):
+            self.assertEqual(self.start(script, *words, self.config)[0], 2, words)
+        for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID",
+                     "OMPI_COMM_WORLD_LOCAL_SIZE"):
+            code, output = self.start("bind_rank.sh", "echo", **{name: trap})
+            self.assertEqual(code, 5, output)
+        self.assertFalse((self.folder / "ran").exists())
 
     def test_help_shows_an_example(self):
         for script in ("run_local.sh", "run_mpirun.sh", "run_slurm.sub", "install_deps.sh", "check_node.sh",
@@ -223,8 +257,59 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             self.assertIn(f"<log.run_dir={self.folder}/runs/run_{run}>", line)
             self.assertIn(f"bertha <log> <check> <{self.folder}/runs/run_{run}>", output)
         code, output, trainings = self.timed(self.config, NEXP="11", SEED="7")
-        self.assertEqual((code, len(trainings)), (0, 1), output)  # ten are kept, with their seeds
-        self.assertIn("<train.seed=50>", trainings[0])
+        self.assertEqual((code, trainings), (2, []), output)
+        self.assertIn("began with seed 40", output)
+        for runs, seed in (("11", {"SEED": "40"}), ("12", {})):
+            code, output, trainings = self.timed(self.config, NEXP=runs, **seed)
+            self.assertEqual((code, len(trainings)), (0, 1), output)  # the others are kept
+
+    def test_a_results_folder_runs_no_code_and_wants_its_numbers_whole(self):
+        folder = self.folder / "runs"
+        (folder / "run_0").mkdir(parents=True)
+        for name, good in (("first_seed", "40\n"), ("run_0/exit_code", "3\n")):
+            for text in (f"runs[$(touch '{self.folder}/ran')0]", "", "-1", "010", "9" * 40, "4 4", "\x1b[2J"):
+                (folder / name).write_text(text)
+                code, output, trainings = self.timed(self.config, SEED="40")
+                self.assertEqual((code, trainings), (4, []), output)
+                self.assertIn(f"{folder / name}", output.splitlines()[-1])
+                self.assertNotIn("\x1b", output)
+            (folder / name).write_text(good)
+        self.assertFalse((self.folder / "ran").exists())
+        self.assertEqual(self.timed(self.config)[0::2], (3, []))
+
+    def test_a_full_disk_leaves_no_empty_seed_behind(self):
+        folder = self.folder / "runs"
+        folder.mkdir()
+        # No file may grow, as on a full disk.
+        run = subprocess.run(
+            ["bash", "-c", f"trap '' XFSZ; ulimit -f 0; . '{LAUNCH}/common.sh'; write_file first_seed 777"],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(run.returncode, 4, run.stderr)
+        self.assertIn("first_seed could not be written", run.stderr.decode())
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_a_link_in_a_results_folder_is_replaced_and_not_followed(self):
+        folder = self.folder / "runs"
+        folder.mkdir()
+        (folder / "first_seed").symlink_to(self.folder / "victim")
+        self.assertEqual(self.timed(self.config, SEED="40")[0], 0)
+        self.assertFalse((self.folder / "victim").exists())
+        self.assertEqual((folder / "first_seed").read_text(), "40\n")
+
+    def test_a_kept_run_is_checked_again(self):
+        self.stand_in("bertha", "if [[ $1 == log ]]; then exit 8; fi")
+        self.assertEqual(self.timed(self.config, NEXP="2")[0], 8)
+        code, output, trainings = self.timed(self.config, NEXP="2")
+        self.assertEqual((code, trainings), (8, []), output)
+
+    def test_a_killed_mpirun_leaves_nothing_in_the_folder_for_temporary_files(self):
+        self.stand_in("mpirun", 'echo "here $TMPDIR"; mkdir "$TMPDIR/session"; kill -KILL $$')
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        code, output = self.start("run_local.sh", "--ranks", 2, self.config, TMPDIR=str(temporary))
+        self.assertEqual(code, 137, output)
+        self.assertIn(f"here {temporary}/", output)
+        self.assertEqual(list(temporary.iterdir()), [])
 
     def test_timed_runs_draw_their_seeds_when_none_is_given(self):
         seeds = set()
@@ -254,7 +339,9 @@ for _ in {{1..600}}; do sleep 0.05; done""")
     def test_timed_runs_refuse_what_does_not_fit(self):
         for words, variables, text in (
                 ([self.config], {"NEXP": "none"}, "NEXP='none'"),
+                ([self.config], {"NEXP": "010"}, "NEXP='010'"),
                 ([self.config], {"SEED": "-3"}, "SEED='-3'"),
+                ([self.config], {"SEED": "9" * 30}, "SEED='9999"),
                 ([self.config], {"BATCHSIZE": "many"}, "BATCHSIZE='many'"),
                 ([self.config], {"PHASE": "1"}, "PHASE=1, want 2"),
                 ([self.config], {"WARMUP_PROPORTION": "0.1"}, "MAX_STEPS"),
@@ -312,7 +399,8 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         self.stand_in("apt-get", "echo apt-get ran; exit 100")
         self.stand_in("sudo", "exit 100")
         self.stand_in("sleep")
-        for tool in ("cmake", "ninja", "g++", "make", "pkg-config", "git", "ccache", "python3", "mpirun"):
+        for tool in ("cmake", "ninja", "g++", "make", "pkg-config", "git", "ccache", "python3", "mpirun",
+                     "ssh", "shellcheck"):
             self.stand_in(tool)
         return self.start("install_deps.sh", *arguments, BERTHA_OS_RELEASE=str(file))
 
