@@ -1,12 +1,13 @@
 #include "data/manifest.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "data/hashing.h"
+#include "data/json_file.h"
 #include "data/new_file.h"
 #include "data/shard_reader.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -15,74 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
-
-/// One value of the file together with its name, so that every complaint can tell where it is.
-class Field {
- public:
-  Field(const std::string& path, const std::string& name, const Json& value)
-      : path_(path), name_(name), value_(value) {}
-
-  Field operator[](const char* key) const {
-    if (!value_.is_object()) wrong("an object");
-    const auto found = value_.find(key);
-    const std::string name = name_.empty() ? key : concat(name_, '.', key);
-    if (found == value_.end()) fail(ExitCode::kData, path_, ": field ", name, " is missing");
-    return Field(path_, name, *found);
-  }
-
-  std::string text() const {
-    if (!value_.is_string()) wrong("a string");
-    return value_.get<std::string>();
-  }
-
-  int64_t count() const {
-    if (!value_.is_number_unsigned() || value_.get<uint64_t>() > INT64_MAX) wrong("a count");
-    return value_.get<int64_t>();
-  }
-
-  uint64_t word() const {
-    if (!value_.is_number_unsigned()) wrong("an unsigned integer");
-    return value_.get<uint64_t>();
-  }
-
-  /// Hex digits of a hash.
-  std::string hex(size_t digits) const {
-    const std::string found = text();
-    if (found.size() != digits ||
-        found.find_first_not_of("0123456789abcdef") != std::string::npos) {
-      wrong(concat(digits, " hex digits"));
-    }
-    return found;
-  }
-
-  template <class Take>
-  void for_each(const Take& take) const {
-    if (!value_.is_array()) wrong("a list");
-    for (size_t i = 0; i < value_.size(); ++i) {
-      take(Field(path_, concat(name_, '[', i, ']'), value_[i]));
-    }
-  }
-
-  template <class Take>
-  void for_each_key(const Take& take) const {
-    if (!value_.is_object()) wrong("an object");
-    for (const auto& [key, value] : value_.items()) {
-      take(key, Field(path_, concat(name_, '.', key), value));
-    }
-  }
-
-  [[noreturn]] void wrong(const std::string& want) const {
-    std::string found = value_.dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (found.size() > 60) found = found.substr(0, 57) + "...";
-    fail(ExitCode::kData, path_, ": field ", name_.empty() ? "(the whole file)" : name_, " is ",
-         found, ", want ", want);
-  }
-
- private:
-  const std::string& path_;
-  std::string name_;
-  const Json& value_;
-};
 
 Json to_json(const Manifest& manifest) {
   Json sources = Json::array();
@@ -112,30 +45,30 @@ Json to_json(const Manifest& manifest) {
           {"shards", std::move(shards)}};
 }
 
-Manifest from_json(const Field& root) {
+Manifest from_json(const JsonField& root) {
   Manifest manifest;
-  if (const Field version = root["format_version"]; version.count() != kFormatVersion) {
+  if (const JsonField version = root["format_version"]; version.count() != kFormatVersion) {
     version.wrong(concat(kFormatVersion, "; read it with the version that wrote it"));
   }
   manifest.tool_version = root["tool_version"].text();
   manifest.unicode_version = root["unicode_version"].text();
   manifest.seed = root["seed"].word();
-  const Field limits = root["limits"];
+  const JsonField limits = root["limits"];
   manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].count(),
                      .max_masked_per_seq = limits["max_masked_per_seq"].count(),
                      .vocab_size = limits["vocab_size"].count()};
   root["options"].for_each_key(
-      [&](const std::string& key, const Field& value) { manifest.options[key] = value.text(); });
+      [&](const std::string& key, const JsonField& value) { manifest.options[key] = value.text(); });
   root["counts"].for_each_key(
-      [&](const std::string& key, const Field& value) { manifest.counts[key] = value.count(); });
-  root["sources"].for_each([&](const Field& source) {
+      [&](const std::string& key, const JsonField& value) { manifest.counts[key] = value.count(); });
+  root["sources"].for_each([&](const JsonField& source) {
     manifest.sources.push_back({.path = source["path"].text(),
                                 .bytes = source["bytes"].count(),
                                 .sha256 = source["sha256"].hex(64)});
   });
   root["token_length_histogram"].for_each(
-      [&](const Field& count) { manifest.token_length_histogram.push_back(count.count()); });
-  root["shards"].for_each([&](const Field& shard) {
+      [&](const JsonField& count) { manifest.token_length_histogram.push_back(count.count()); });
+  root["shards"].for_each([&](const JsonField& shard) {
     manifest.shards.push_back({.name = shard["name"].text(),
                                .samples = shard["samples"].count(),
                                .bytes = shard["bytes"].count(),
@@ -160,18 +93,13 @@ void write_manifest(const std::string& path, const Manifest& manifest) {
 }
 
 Manifest read_manifest(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    fail(ExitCode::kData, path,
-         ": cannot open the manifest; want the file that `data prepare` writes");
-  Json root;
   try {
-    root = Json::parse(in);
-  } catch (const Json::exception& error) {
+    const nlohmann::json root = parse_json(read_text_file(path));
+    return from_json(JsonField(path, root));
+  } catch (const JsonError& error) {
     fail(ExitCode::kData, path, ": not valid JSON, it is damaged; make it again (", error.what(),
          ")");
   }
-  return from_json(Field(path, "", root));
 }
 
 ManifestShard describe_shard(const std::string& path, const SampleLimits& limits) {

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "data/checksum_list.h"
 #include "data/hashing.h"
+#include "data/json_file.h"
 #include "data/new_file.h"
 #include "data/shard_names.h"
 #include "data/shard_reader.h"
 #include "data/stats.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -60,10 +61,9 @@ std::string to_text(const ShardRecord& record) {
 
 /// Nothing when there is no such record, or it is damaged: then the shard is made again.
 std::optional<ShardRecord> read_record(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
+  if (!fs::exists(path)) return std::nullopt;
   try {
-    const Json json = Json::parse(file);
+    const nlohmann::json json = parse_json(read_text_file(path));
     ShardRecord record{.shard = {.name = json.at("name"),
                                  .samples = json.at("samples"),
                                  .bytes = json.at("bytes"),
@@ -86,11 +86,6 @@ bool is_as_recorded(const std::string& path, const ManifestShard& shard) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   return !error && bytes == shard.bytes && xxh3_of_file(path) == shard.xxh3;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 void make_folder(const fs::path& folder) {
@@ -125,7 +120,7 @@ JobFolder::JobFolder(const ShardJob& job) : job_(job) {
   }
   make_folder(folder / "work");
   const std::string key_path = work_path("key.txt");
-  if (fs::exists(key_path) && text_of(key_path) != key_) {
+  if (fs::exists(key_path) && read_text_file(key_path) != key_) {
     fail(ExitCode::kData, job_.output_dir,
          ": holds unfinished work of another conversion; choose another output folder or remove "
          "this one");

@@ -1,12 +1,13 @@
 #include "data/prepare/part_store.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "data/hashing.h"
+#include "data/json_file.h"
 #include "data/new_file.h"
+#include "data/text_file.h"
 
 namespace bertha {
 namespace {
@@ -26,7 +27,7 @@ Json to_json(const PartRecord& record) {
           {"xxh3", record.xxh3}};
 }
 
-PartRecord from_json(const Json& json) {
+PartRecord from_json(const nlohmann::json& json) {
   return {.key = json.at("key"),
           .documents = json.at("documents"),
           .sentences = json.at("sentences"),
@@ -43,11 +44,10 @@ PartRecord from_json(const Json& json) {
 
 std::optional<PartRecord> find_finished_part(const std::string& record_path,
                                              const std::string& part_path, const std::string& key) {
-  std::ifstream file(record_path);
-  if (!file) return std::nullopt;
+  if (!std::filesystem::exists(record_path)) return std::nullopt;
   PartRecord record;
   try {
-    record = from_json(Json::parse(file));
+    record = from_json(parse_json(read_text_file(record_path)));
   } catch (const Json::exception&) {
     return std::nullopt;  // a damaged record only costs making the part again
   }

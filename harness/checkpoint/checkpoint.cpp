@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -37,7 +38,7 @@ void write_common_files(const std::string& partial, const TrainingState& state,
   write_synced_file(partial + "/config.json", hugging_face_config(parts.config->model));
   write_synced_file(partial + "/" + kState, to_json(state));
   if (!parts.config->data.vocab.empty()) {
-    write_synced_file(partial + "/vocab.txt", read_text(parts.config->data.vocab));
+    write_synced_file(partial + "/vocab.txt", read_text_file(parts.config->data.vocab));
   }
 }
 
@@ -109,7 +110,7 @@ TrainingState load_checkpoint(const std::string& path, const CheckpointParts& pa
     if (world.rank() == 0) {
       check_weight_tensors(path, *parts.table, parts.dims);
     }
-    state = training_state_from_json(read_text(path + "/" + kState), path + "/" + kState);
+    state = training_state_from_json(read_text_file(path + "/" + kState), path + "/" + kState);
     read_optimizer_files(path, parts);
   });
   parts.device->copy(*parts.stream, parts.optimizer->state().data, &state.lamb, sizeof(LambState));

@@ -144,14 +144,6 @@ std::string make_partial_folder(const std::string& path) {
   return partial;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) fail(ExitCode::kData, path, ": cannot be read; is the path right?");
-  return text.str();
-}
-
 void write_synced_file(const std::string& path, const std::string& text) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"),
                                                        &std::fclose);

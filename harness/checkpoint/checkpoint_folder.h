@@ -14,9 +14,6 @@ namespace bertha {
 /// Makes an empty <path>.partial, removing what an interrupted run left there. Returns its path.
 std::string make_partial_folder(const std::string& path);
 
-/// A whole file. Error(kData) when it cannot be read.
-std::string read_text(const std::string& path);
-
 /// Text into a file, synced. Error(kData) with the system's reason.
 void write_synced_file(const std::string& path, const std::string& text);
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/json_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
 
@@ -90,7 +91,7 @@ SafeTensorsHeader read_safetensors_header(const std::string& path) {
   SafeTensorsHeader header;
   header.data_offset_bytes = 8 + static_cast<int64_t>(header_bytes);
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     for (const auto& [name, value] : json.items()) {
       if (name == "__metadata__") {
         header.metadata = value.get<std::map<std::string, std::string>>();

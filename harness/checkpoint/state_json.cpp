@@ -3,6 +3,8 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "data/json_file.h"
+
 namespace bertha {
 namespace {
 
@@ -72,7 +74,7 @@ std::string to_json(const TrainingState& state) {
 
 TrainingState training_state_from_json(const std::string& text, const std::string& path) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     if (json.at("version") != kStateVersion) {
       fail(ExitCode::kData, path, ": has version ", json.at("version").dump(), ", want ",
            kStateVersion, "; use the program that wrote it.");

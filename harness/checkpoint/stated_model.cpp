@@ -1,9 +1,10 @@
 #include "harness/checkpoint/stated_model.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/json_file.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -70,10 +71,8 @@ std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
 }
 
 StatedModel read_stated_model(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) refuse(path, "cannot be opened; name a config.json or bert_config.json.");
   try {
-    const Json json = Json::parse(file);
+    const Json json = parse_json(read_text_file(path));
     check_features(path, json);
     ModelConfig model{.name = fs::absolute(path).parent_path().filename().string(),
                       .layers = json.at("num_hidden_layers"),

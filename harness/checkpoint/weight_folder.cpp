@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/safetensors.h"
@@ -30,7 +31,7 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
 }
 
 void check_vocab(const std::string& path, int64_t entries) {
-  const std::string text = read_text(path);
+  const std::string text = read_text_file(path);
   auto lines = static_cast<int64_t>(std::count(text.begin(), text.end(), '\n'));
   if (!text.empty() && text.back() != '\n') ++lines;
   if (lines == entries) return;
@@ -135,7 +136,7 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
     write_tensors(partial + "/model.safetensors", folder, heads);
     write_synced_file(partial + "/config.json", hugging_face_config(folder.model, heads));
     write_synced_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
-    if (!folder.vocab.empty()) write_synced_file(partial + "/" + kVocab, read_text(folder.vocab));
+    if (!folder.vocab.empty()) write_synced_file(partial + "/" + kVocab, read_text_file(folder.vocab));
     seal_folder(partial, target);
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report
@@ -166,7 +167,7 @@ std::vector<std::string> verify_weights(const std::string& path) {
     checked.push_back(concat("moments of ", optimizer.size(), " optimizer files, all finite"));
   }
   const std::string state = place.folder + "/state.json";
-  if (fs::exists(state)) training_state_from_json(read_text(state), state);
+  if (fs::exists(state)) training_state_from_json(read_text_file(state), state);
   return checked;
 }
 

@@ -5,13 +5,13 @@
 #include <iostream>
 #include <memory>
 
+#include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/plan_model.h"
-#include "harness/report/files.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

@@ -9,8 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "kernels/base/error.h"
 
@@ -93,17 +91,6 @@ void write_text_file(const std::string& path, const std::string& text) {
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     fail_with_errno("cannot rename onto it", path, errno);
   }
-}
-
-std::string read_text_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    fail(ExitCode::kData, path, ": cannot read: ", std::strerror(errno == 0 ? EIO : errno),
-         "; name an existing file");
-  }
-  return text;
 }
 
 int64_t now_ms() {

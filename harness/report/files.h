@@ -39,9 +39,6 @@ class AppendFile {
 /// Errors as above.
 void write_text_file(const std::string& path, const std::string& text);
 
-/// The whole file; Error(kData) when it cannot be read.
-std::string read_text_file(const std::string& path);
-
 /// Milliseconds since the epoch.
 int64_t now_ms();
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <sstream>
 
+#include "data/json_file.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -55,12 +57,12 @@ Json to_json(const Record& record, const std::array<Column<Record>, kCount>& col
 }
 
 template <class Record, size_t kCount>
-Record from_json(const Json& fields, const std::array<Column<Record>, kCount>& columns) {
+Record from_json(const nlohmann::json& fields, const std::array<Column<Record>, kCount>& columns) {
   Record record;
   record.step = fields.at("step").template get<int64_t>();
   record.samples = fields.at("samples").template get<int64_t>();
   for (const Column<Record>& column : columns) {
-    const Json& value = fields.at(column.name);
+    const nlohmann::json& value = fields.at(column.name);
     record.*column.value =
         value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.template get<double>();
   }
@@ -74,7 +76,7 @@ void append_replacing(const Record& record, std::vector<Record>& records) {
   records.push_back(record);
 }
 
-void read_run(const Json& fields, RunIdentity& run) {
+void read_run(const nlohmann::json& fields, RunIdentity& run) {
   if (run.parameters == 0) run.first_step = fields.value("first_step", int64_t{0});
   run.target_accuracy = fields.at("target_accuracy").get<double>();
   run.model = fields.value("model", "");
@@ -84,7 +86,7 @@ void read_run(const Json& fields, RunIdentity& run) {
   run.start_weights = fields.value("start_weights", "");
 }
 
-void read_record(const Json& fields, Metrics& metrics) {
+void read_record(const nlohmann::json& fields, Metrics& metrics) {
   const std::string kind = fields.at("kind").get<std::string>();
   if (kind == "run") read_run(fields, metrics.run);
   if (kind == "data") {
@@ -164,7 +166,7 @@ Metrics read_metrics(const std::string& path) {
   for (std::string line; std::getline(text, line);) {
     if (line.empty()) continue;
     try {
-      read_record(Json::parse(line), metrics);
+      read_record(parse_json(line), metrics);
       ++records;
     } catch (const Json::exception&) {
       ++metrics.unreadable_lines;

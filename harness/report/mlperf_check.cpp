@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "data/text_file.h"
 #include "harness/report/eval_cadence.h"
-#include "harness/report/files.h"
 #include "harness/report/mlperf_parse.h"
 #include "harness/report/mlperf_rules.h"
 #include "harness/report/text_format.h"

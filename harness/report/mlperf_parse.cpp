@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "data/json_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -39,10 +40,16 @@ void parse_record(std::string_view text, int64_t line, MlperfRecords& all) {
   const auto complain = [&](const std::string& what) {
     all.findings.push_back({FindingLevel::kError, line, what});
   };
-  const nlohmann::json object =
-      nlohmann::json::parse(utf8_of_latin1(text), nullptr, /*allow_exceptions=*/false);
+  nlohmann::json object;
+  std::string reason;
+  try {
+    object = parse_json(utf8_of_latin1(text));
+  } catch (const JsonError& error) {
+    reason = concat(" (", error.what(), ")");
+  }
   if (!object.is_object()) {
-    complain("the text after \":::MLLOG \" is not one JSON object; was a record cut or mixed up?");
+    complain(concat("the text after \":::MLLOG \" is not one JSON object", reason,
+                    "; was a record cut or mixed up?"));
     return;
   }
   for (const char* field : {"time_ms", "key", "value", "metadata"}) {

@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "harness/report/files.h"
+#include "data/text_file.h"
 #include "harness/report/mlperf_parse.h"
 #include "harness/report/mlperf_rules.h"
 #include "harness/report/text_format.h"

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "data/text_file.h"
 #include "harness/report/files.h"
 #include "harness/report/mlperf_parse.h"
 #include "kernels/base/error.h"

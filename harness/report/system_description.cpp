@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "harness/report/files.h"
+#include "data/json_file.h"
+#include "data/text_file.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -105,9 +106,9 @@ std::string SystemDescription::json() const {
 }
 
 void keep_written_fields(const std::string& path, SystemDescription& description) {
-  Json json;
+  nlohmann::json json;
   try {
-    json = Json::parse(read_text_file(path));
+    json = parse_json(read_text_file(path));
   } catch (const Json::exception& error) {
     fail(ExitCode::kData, path, ": ", error.what(), "; want a system description, or remove it");
   }

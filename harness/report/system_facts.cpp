@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "data/json_file.h"
+#include "data/text_file.h"
 #include "harness/report/files.h"
 #include "kernels/base/error.h"
 
@@ -56,9 +58,9 @@ void write_system_facts(const std::string& path, const SystemFacts& facts) {
 
 SystemFacts read_system_facts(const std::string& path) {
   try {
-    const Json json = Json::parse(read_text_file(path));
-    const Json& host = json.at("host");
-    const Json& accelerator = json.at("accelerator");
+    const nlohmann::json json = parse_json(read_text_file(path));
+    const nlohmann::json& host = json.at("host");
+    const nlohmann::json& accelerator = json.at("accelerator");
     SystemFacts facts{.host = {.host = host.at("name"),
                                .operating_system = host.at("operating_system"),
                                .kernel = host.at("kernel"),

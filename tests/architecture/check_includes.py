@@ -5,8 +5,8 @@ usage: check_includes.py [--root DIR]   lists violations; exit 1 when there are 
        check_includes.py --self-test    plants one violation of each rule and expects its report
 
 Rules: include arrows and third-party headers (include_floors.txt), includes from the repository root
-with the own header first, the closed list of macros, environment reads, process-wide state, and 500
-lines per file.
+with the own header first, the closed list of macros, environment reads, parsers of JSON, process-wide
+state, and 500 lines per file.
 """
 
 import argparse
@@ -24,6 +24,7 @@ MOST_LINES = 500
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]*)"|<([^>]*)>|(\S.*))')
 DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)")
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(")
+PARSER = re.compile(r"\b\w*[Jj]son::(?:parse|accept|sax_parse)\s*\(")
 # A declaration at the start of a line is at namespace scope, because nothing there is indented.
 KEYWORDS = r"(?!(?:using|typedef|return|namespace|class|struct|enum|union|template|friend|extern|goto|case)\b)"
 GLOBAL = re.compile(
@@ -40,7 +41,7 @@ CONSTANT = re.compile(r"\b(?:const|constexpr|constinit const|static_assert)\b")
 class Floors:
     """The lines of include_floors.txt by kind: [(pattern, [patterns])]."""
 
-    KINDS = ("room", "third", "macro", "environment", "mutable", "long")
+    KINDS = ("room", "third", "macro", "environment", "parser", "mutable", "long")
 
     def __init__(self, text):
         self.lines = {kind: [] for kind in self.KINDS}
@@ -158,6 +159,8 @@ class Checker:
                 self.report(path, number, "macro", f"{define[1]} is not in the closed list of macros")
             if ENVIRONMENT.search(line) and not self.floors.names("environment", path):
                 self.report(path, number, "environment", "reads or sets the environment")
+            if PARSER.search(line) and not self.floors.names("parser", path):
+                self.report(path, number, "parser", "parses JSON without data/json_file.h")
             state = GLOBAL.match(line) or LOCAL_STATIC.match(line)
             if state and not CONSTANT.search(line) and not self.floors.names("mutable", path):
                 self.report(path, number, "mutable", "process-wide state that can change")
@@ -214,6 +217,8 @@ PLANTED = [
     ("macro", "tests/a_test.cpp", "#define BERTHA_OTHER\n"),
     ("environment", "harness/model/bert.cpp", 'bool on() { return std::getenv("X"); }\n'),
     ("environment", "data/hdf5_file.cpp", 'void set() { setenv("X", "1", 1); }\n'),
+    ("parser", "harness/model/bert.cpp", "auto a() { return nlohmann::json::parse(b); }\n"),
+    ("parser", "data/manifest.cpp", "auto a() { return Json::parse(b); }\n"),
     ("mutable", "harness/model/bert.cpp", "int counter = 0;\n"),
     ("mutable", "harness/model/bert.cpp", "static std::vector<int> cache;\n"),
     ("mutable", "harness/model/bert.cpp", "thread_local std::map<int, int> seen{};\n"),

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "data/text_file.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/config/load.h"
-#include "harness/report/files.h"
 #include "harness/train/session.h"
 #include "tests/data/example_data.h"
 

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace bertha {
+
+/// Levels of lists and objects inside one another. Copying, comparing and printing a value take
+/// stack for each of them.
+inline constexpr int64_t kMostJsonLevels = 64;
+
+/// Why a text is no JSON that is read here: "line 3, byte 17: nested deeper than 64 levels".
+/// Whoever catches what nlohmann throws for a wrong field catches this too.
+struct JsonError : nlohmann::json::exception {
+  explicit JsonError(const std::string& what) : exception(0, what.c_str()) {}
+};
+
+/// The one way to read JSON: lists and objects are counted before anything is built.
+/// Errors: JsonError.
+nlohmann::json parse_json(std::string_view text);
+
+/// A value of a JSON file together with its name, so that every complaint tells where it is.
+///
+/// Errors    of every member function: Error(kData) with the path, the field's name, what was found
+///           and what was wanted.
+class JsonField {
+ public:
+  /// The whole file. Both arguments must outlive the field.
+  JsonField(const std::string& path, const nlohmann::json& value) : JsonField(path, "", value) {}
+
+  /// A field that an object must have.
+  JsonField operator[](const char* key) const;
+
+  std::string text() const;
+  bool flag() const;
+  /// A number that is not infinite.
+  double number() const;
+  /// A whole number written as one (3, not 3.0), within [least, most].
+  int64_t integer(int64_t least, int64_t most) const;
+  int64_t count() const { return integer(0, INT64_MAX); }
+  uint64_t word() const;
+  /// The hex digits of a hash.
+  std::string hex(size_t digits) const;
+
+  template <class Take>
+  void for_each(const Take& take) const {
+    if (!value_.is_array()) wrong("a list");
+    for (size_t i = 0; i < value_.size(); ++i) take(element(i));
+  }
+
+  template <class Take>
+  void for_each_key(const Take& take) const {
+    if (!value_.is_object()) wrong("an object");
+    for (const auto& [key, value] : value_.items()) take(key, member(key, value));
+  }
+
+  [[noreturn]] void wrong(const std::string& want) const;
+
+ private:
+  JsonField(const std::string& path, const std::string& name, const nlohmann::json& value)
+      : path_(path), name_(name), value_(value) {}
+  JsonField element(size_t index) const;
+  JsonField member(const std::string& key, const nlohmann::json& value) const;
+
+  const std::string& path_;
+  std::string name_;
+  const nlohmann::json& value_;
+};
+
+}  // namespace bertha
