@@ -73,15 +73,5 @@ TEST(WriteTextFile, ReplacesAtOnceAndLeavesNothingBeside) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("f.tmp")));
 }
 
-TEST(ReadTextFile, NamesWhatIsMissing) {
-  try {
-    read_text_file("/nonexistent/file");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), testing::HasSubstr("/nonexistent/file: cannot read: No such file"));
-  }
-}
-
 }  // namespace
 }  // namespace bertha
