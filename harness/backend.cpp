@@ -80,10 +80,10 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
   return backend;
 }
 
-std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda, DType io,
-                               int64_t head_size, int64_t mask_width) {
+std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
+                               const AttentionCall& call) {
   if (choice.kind != BackendChoice::Kind::kCuda) return "";
-  return describe_cuda_attention(cuda, io, head_size, mask_width);
+  return describe_cuda_attention(cuda, call);
 }
 
 std::string describe_gelu_products(const BackendChoice& choice, const Backend& backend,

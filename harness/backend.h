@@ -45,11 +45,10 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
                      World& world);
 
-/// The attention kernels that a model of this head size and mask width takes, for logs: "grouped";
-/// "" on the CPU, which has one kind.
+/// The attention kernels that a model takes, for logs: "grouped"; "" on the CPU, which has one kind.
 /// Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the model.
-std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda, DType io,
-                               int64_t head_size, int64_t mask_width);
+std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
+                               const AttentionCall& call);
 
 /// The kernels that products with a GELU take in a model's feed-forward blocks, for logs: "own from
 /// 1921 tokens"; "" on the CPU, which has one kind. Tokens are those of a micro-batch.

@@ -58,9 +58,8 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
   return backend;
 }
 
-std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
-                                    int64_t mask_width) {
-  return attention_kernels(cuda_options(config), io, head_size, mask_width);
+std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call) {
+  return attention_kernels(cuda_options(config), call);
 }
 
 std::string describe_cuda_gelu_products(const Backend& backend, const CudaConfig& config,

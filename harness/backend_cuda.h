@@ -19,8 +19,7 @@ std::vector<std::string> visible_gpus();
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world);
 
 /// As describe_attention, on a GPU.
-std::string describe_cuda_attention(const CudaConfig& config, DType io, int64_t head_size,
-                                    int64_t mask_width);
+std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call);
 
 /// As describe_gelu_products, on a backend with a GPU.
 std::string describe_cuda_gelu_products(const Backend& backend, const CudaConfig& config,

@@ -10,7 +10,7 @@ Backend make_cuda_backend(int, const CudaConfig&, World&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-std::string describe_cuda_attention(const CudaConfig&, DType, int64_t, int64_t) {
+std::string describe_cuda_attention(const CudaConfig&, const AttentionCall&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 

@@ -53,7 +53,11 @@ struct Setting {
 
   /// The kernels that cuda.attention leads to; "" on the CPU.
   std::string describe(const CudaConfig& cuda) const {
-    return describe_attention(choice, cuda, io, model.hidden / model.heads, model.mask_width);
+    return describe_attention(choice, cuda,
+                              {.io = io,
+                               .head_size = model.hidden / model.heads,
+                               .max_seq_tokens = model.mask_width,
+                               .has_dropout = model.attention_dropout > 0});
   }
 
   Contender contender(const std::string& variant, World& world) const {

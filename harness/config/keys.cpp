@@ -205,7 +205,7 @@ std::vector<Key> make_keys() {
        "Steps A:B, counted from 1, that a profiler of the GPU records when one is attached; empty = none."},
 
       {"cuda.attention", cuda<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent"},
-       "Kernels of attention: a launch per length bucket on streams of its own, one persistent launch (bf16 or fp16, head size 64, model.max_positions up to 512; refused elsewhere), or the faster of those that take the model, as measured."},
+       "Kernels of attention: a launch per length bucket on streams of its own, one persistent launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere), or the faster of those that take the model, as measured."},
       {"cuda.gelu_products", cuda<&U::gelu_products>, Unit::kNone, {}, {"auto", "own", "library"},
        "Kernels of products with a GELU: our own (bf16 or fp16, model.gelu tanh, model.hidden and model.feed_forward in multiples of 256; refused elsewhere), those of cuBLASLt, or our own where they take the product and it has the rows from which on they measured faster."},
       {"cuda.embedding_gradient", cuda<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},

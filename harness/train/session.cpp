@@ -28,7 +28,11 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                            run_world)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
-      attention(describe_attention(choice, run_config.cuda, io, dims.D, dims.S)),
+      attention(describe_attention(choice, run_config.cuda,
+                                   {.io = io,
+                                    .head_size = dims.D,
+                                    .max_seq_tokens = dims.S,
+                                    .has_dropout = run_config.model.attention_dropout > 0})),
       gelu_products(describe_gelu_products(
           choice, backend, run_config.cuda,
           {.io = io, .gelu = gelu_of(run_config.model), .hidden = dims.H, .feed_forward = dims.F})),

@@ -66,10 +66,9 @@ std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
 
 /// The kernels that attention will take where `options` hold, for logs and before any work:
-/// "grouped", "persistent", or "persistent forward, grouped backward". S = max_seq_tokens.
+/// "grouped", "persistent", or "persistent forward, grouped backward".
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
-std::string attention_kernels(const CudaOptions& options, DType io, int64_t head_size,
-                              int64_t max_seq_tokens);
+std::string attention_kernels(const CudaOptions& options, const AttentionCall& call);
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".

@@ -52,6 +52,16 @@ struct AttentionBwd {
   Accumulate accumulate = Accumulate::kNo;  // into dbias
 };
 
+/// What decides which kernels can serve a call. Nothing of one batch is in it: a run has the same
+/// kernels, and so the same roundings, in every step and after it was resumed.
+struct AttentionCall {
+  DType io;
+  int64_t head_size;         // D
+  int64_t max_seq_tokens;    // S: sequences are at most so long
+  bool has_dropout = false;  // of probabilities: the gradient then reads the mask
+  bool is_aligned = true;    // every io view, and mask of a head, is at a multiple of 16 bytes
+};
+
 void validate(const AttentionFwd& args);
 void validate(const AttentionBwd& args);
 

@@ -322,6 +322,23 @@ TEST_P(CudaAttention, ScoresThatGrowAlongTheKeysMatchF64) {
   }
 }
 
+/// With dropout the persistent backward reads masks of widths by 128 only: auto goes on grouped, and
+/// who asks for it is refused by the forward call already.
+TEST(CudaAttentionWidths, WithDropoutAutoServesEveryWidthAndPersistentIsRefused) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const int64_t width : {64, 128, 192, 320}) {
+      const Case c{.lengths = {width, 1, 0, 33, width - 7},
+                   .padding = 5,
+                   .max_seq_tokens = width,
+                   .dtype = dtype,
+                   .probability = 0.1f};
+      expect_matches_reference(Variant::kAuto, c);
+      if (width == 128) continue;
+      EXPECT_THROW(run(kernels(Variant::kPersistent), c, Inputs(c)), Error) << c.text();
+    }
+  }
+}
+
 /// Any number of sequences: more of them than the persistent kernel is asked to sum on the way, and
 /// so many that each of its thread blocks has many items; empty ones first, last and in between.
 TEST_P(CudaAttention, BiasGradientIsTheSumOfTheRows) {

@@ -12,12 +12,8 @@ using testing::HasSubstr;
 using Variant = CudaOptions::AttentionVariant;
 
 constexpr AttentionCall kBertLarge{.io = DType::kBF16, .head_size = 64, .max_seq_tokens = 512};
-constexpr PersistentKernels kNone{};
-constexpr PersistentKernels kBoth{.forward = Persistent::kPreferred,
-                                  .backward = Persistent::kPreferred};
-
-std::string chosen(Variant asked, const AttentionCall& call, const PersistentKernels& persistent) {
-  return text(choose_attention(asked, call, persistent));
+std::string chosen(Variant asked, const AttentionCall& call) {
+  return text(choose_attention(asked, call));
 }
 
 /// What the persistent kernels do not take, and the word for it.
@@ -36,38 +32,33 @@ const Beyond kBeyond[] = {
      "a view that is not aligned to 16 bytes"},
 };
 
-TEST(AttentionChoice, AutoTakesThePreferredKernelsOfEachDirection) {
-  EXPECT_EQ(chosen(Variant::kAuto, kBertLarge, kNone), "grouped");
-  EXPECT_EQ(chosen(Variant::kAuto, kBertLarge, kBoth), "persistent");
-  EXPECT_EQ(chosen(Variant::kAuto, kBertLarge,
-                   {.forward = Persistent::kPreferred, .backward = Persistent::kOnRequest}),
-            "persistent forward, grouped backward");
+/// A model with dropout of attention probabilities, of that width.
+AttentionCall dropout_of(int64_t max_seq_tokens) {
+  return {.io = DType::kF16,
+          .head_size = 64,
+          .max_seq_tokens = max_seq_tokens,
+          .has_dropout = true};
+}
+
+TEST(AttentionChoice, AutoIsPersistentWhereThatServes) {
+  EXPECT_EQ(chosen(Variant::kAuto, kBertLarge), "persistent");
   AttentionCall half = kBertLarge;
   half.io = DType::kF16;
   half.max_seq_tokens = 32;
-  EXPECT_EQ(chosen(Variant::kAuto, half, kBoth), "persistent");
+  EXPECT_EQ(chosen(Variant::kAuto, half), "persistent");
 }
 
 TEST(AttentionChoice, GroupedIsAlwaysGrouped) {
-  EXPECT_EQ(chosen(Variant::kGrouped, kBertLarge, kBoth), "grouped");
+  EXPECT_EQ(chosen(Variant::kGrouped, kBertLarge), "grouped");
+  EXPECT_EQ(chosen(Variant::kGrouped, dropout_of(320)), "grouped");
   for (const Beyond& beyond : kBeyond) {
-    EXPECT_EQ(chosen(Variant::kGrouped, beyond.call, kBoth), "grouped") << beyond.why;
+    EXPECT_EQ(chosen(Variant::kGrouped, beyond.call), "grouped") << beyond.why;
   }
 }
 
-TEST(AttentionChoice, PersistentIsWhatItsDirectionsHave) {
-  EXPECT_EQ(chosen(Variant::kPersistent, kBertLarge, kBoth), "persistent");
-  EXPECT_EQ(chosen(Variant::kPersistent, kBertLarge,
-                   {.forward = Persistent::kOnRequest, .backward = Persistent::kOnRequest}),
-            "persistent");
-  EXPECT_EQ(chosen(Variant::kPersistent, kBertLarge,
-                   {.forward = Persistent::kAbsent, .backward = Persistent::kOnRequest}),
-            "grouped forward, persistent backward");
-}
-
-std::string refusal(const AttentionCall& call, const PersistentKernels& persistent) {
+std::string refusal(const AttentionCall& call) {
   try {
-    choose_attention(Variant::kPersistent, call, persistent);
+    choose_attention(Variant::kPersistent, call);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);
     return error.what();
@@ -76,23 +67,32 @@ std::string refusal(const AttentionCall& call, const PersistentKernels& persiste
 }
 
 TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {
+  EXPECT_EQ(chosen(Variant::kPersistent, kBertLarge), "persistent");
   for (const Beyond& beyond : kBeyond) {
-    EXPECT_EQ(chosen(Variant::kAuto, beyond.call, kBoth), "grouped") << beyond.why;
-    const std::string sentence = refusal(beyond.call, kBoth);
+    EXPECT_EQ(chosen(Variant::kAuto, beyond.call), "grouped") << beyond.why;
+    const std::string sentence = refusal(beyond.call);
     EXPECT_THAT(sentence, HasSubstr(std::string("do not take ") + beyond.why));
     EXPECT_THAT(sentence, HasSubstr("set cuda.attention to auto or grouped."));
   }
 }
 
-TEST(AttentionChoice, AProgramWithoutPersistentKernelsSaysSo) {
-  EXPECT_THAT(refusal(kBertLarge, kNone), HasSubstr("this program has no such kernels"));
+TEST(AttentionChoice, WithDropoutThePersistentBackwardWantsWidthsBy128) {
+  for (const int64_t width : {128, 256, 384, 512}) {
+    EXPECT_EQ(chosen(Variant::kAuto, dropout_of(width)), "persistent");
+    EXPECT_EQ(chosen(Variant::kPersistent, dropout_of(width)), "persistent");
+  }
+  for (const int64_t width : {32, 64, 160, 192, 320, 448}) {
+    EXPECT_EQ(chosen(Variant::kAuto, dropout_of(width)), "persistent forward, grouped backward");
+    EXPECT_THAT(refusal(dropout_of(width)),
+                HasSubstr(concat("do not take dropout with sequences of up to ", width,
+                                 " tokens, want a multiple of 128")));
+  }
 }
 
 TEST(AttentionChoice, TheOptionsOfTheBackendAreDescribed) {
-  EXPECT_EQ(attention_kernels({}, DType::kF32, 64, 512), "grouped");
-  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, DType::kBF16, 64, 512), "grouped");
-  EXPECT_EQ(attention_kernels({}, DType::kBF16, 64, 512),
-            text(choose_attention(Variant::kAuto, kBertLarge)));
+  EXPECT_EQ(attention_kernels({}, kBertLarge), "persistent");
+  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, kBertLarge), "grouped");
+  EXPECT_EQ(attention_kernels({}, dropout_of(64)), "persistent forward, grouped backward");
 }
 
 }  // namespace

@@ -88,12 +88,6 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   return sorted;
 }
 
-/// The tensor copy reads at multiples of 16 bytes only, and a box begins with a head: at any other
-/// address the GPU stops with "illegal instruction". S / 8 is such a multiple for S by 128.
-bool has_aligned_heads(const View& mask) {
-  return is_aligned({mask.data}) && mask.extent(2) % 16 == 0;
-}
-
 int64_t live_tokens(std::span<const SequenceGroup> groups) {
   int64_t tokens = 0;
   for (const SequenceGroup& group : groups) tokens += group.num_tokens;
@@ -101,12 +95,14 @@ int64_t live_tokens(std::span<const SequenceGroup> groups) {
 }
 
 /// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
-AttentionKernels kernels_for(const CudaContext& context, const View& qkv, int64_t max_seq_tokens,
-                             bool is_aligned) {
-  return choose_attention(context.options.attention, {.io = qkv.dtype,
-                                                      .head_size = qkv.extent(3),
-                                                      .max_seq_tokens = max_seq_tokens,
-                                                      .is_aligned = is_aligned});
+template <class Args>
+AttentionKernels kernels_for(const CudaContext& context, const Args& args, bool is_aligned) {
+  return choose_attention(context.options.attention,
+                          {.io = args.qkv.dtype,
+                           .head_size = args.qkv.extent(3),
+                           .max_seq_tokens = args.max_seq_tokens,
+                           .has_dropout = args.dropout.probability != 0.0f,
+                           .is_aligned = is_aligned});
 }
 
 /// dbias (+)= column sums of dqkv, by a pass over it.
@@ -169,7 +165,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                             .mask = static_cast<uint32_t*>(args.mask.data),
                             .scale = args.scale};
   const bool aligned = is_aligned({params.qkv, params.out});
-  const AttentionKernels kernels = kernels_for(context, args.qkv, args.max_seq_tokens, aligned);
+  const AttentionKernels kernels = kernels_for(context, args, aligned);
   if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) {
     params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
     return launch_persistent_forward({.stream = context.stream,
@@ -207,9 +203,10 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                             .dqkv = args.dqkv.data,
                             .scale = args.scale};
   const bool aligned = is_aligned({params.dout, params.qkv, params.out, params.dqkv});
-  const AttentionKernels kernels =
-      kernels_for(context, args.qkv, args.max_seq_tokens,
-                  aligned && (params.dropout.random == nullptr || has_aligned_heads(args.mask)));
+  // The tensor copy reads the mask at multiples of 16 bytes only: at any other address the GPU stops
+  // with "illegal instruction".
+  const bool aligned_mask = params.dropout.random == nullptr || is_aligned({args.mask.data});
+  const AttentionKernels kernels = kernels_for(context, args, aligned && aligned_mask);
   const int64_t live = live_tokens(args.groups);
   if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
     const int64_t seqs = args.cu_seqlens.extent(0) - 1;

@@ -6,9 +6,10 @@ namespace {
 using Variant = CudaOptions::AttentionVariant;
 
 constexpr int64_t kHeadSize = 64;
-constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared memory
+constexpr int64_t kMostTokens = 512;         // whose keys and values fit into shared memory
+constexpr int64_t kDropoutTokensStep = 128;  // a head's mask bits then begin at multiples of 16 bytes
 
-/// Why the persistent kernels cannot serve a call; "" = they can.
+/// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string obstacle(const AttentionCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
     return concat(name(call.io), ", want f16 or bf16");
@@ -23,8 +24,12 @@ std::string obstacle(const AttentionCall& call) {
   return call.is_aligned ? "" : "a view that is not aligned to 16 bytes";
 }
 
-Variant variant(Persistent persistent, Persistent wanted) {
-  return persistent >= wanted ? Variant::kPersistent : Variant::kGrouped;
+/// The same of the backward kernel, which copies mask bits by TMA.
+std::string backward_obstacle(const AttentionCall& call) {
+  const std::string why = obstacle(call);
+  if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0) return why;
+  return concat("dropout with sequences of up to ", call.max_seq_tokens,
+                " tokens, want a multiple of ", kDropoutTokensStep);
 }
 
 const char* word(Variant chosen) {
@@ -33,26 +38,15 @@ const char* word(Variant chosen) {
 
 }  // namespace
 
-AttentionKernels choose_attention(Variant asked, const AttentionCall& call,
-                                  const PersistentKernels& persistent) {
+AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (asked == Variant::kGrouped) return {};
-  const std::string why = obstacle(call);
-  if (asked == Variant::kAuto) {
-    if (!why.empty()) return {};
-    return {.forward = variant(persistent.forward, Persistent::kPreferred),
-            .backward = variant(persistent.backward, Persistent::kPreferred)};
-  }
-  if (persistent.forward == Persistent::kAbsent && persistent.backward == Persistent::kAbsent) {
-    fail(ExitCode::kUsage,
-         "attention is to be persistent, but this program has no such kernels; set cuda.attention "
-         "to auto or grouped.");
-  }
-  if (!why.empty()) {
+  const std::string why = backward_obstacle(call);
+  if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
+  if (asked == Variant::kPersistent) {
     fail(ExitCode::kUsage, "attention is to be persistent, but these kernels do not take ", why,
          "; set cuda.attention to auto or grouped.");
   }
-  return {.forward = variant(persistent.forward, Persistent::kOnRequest),
-          .backward = variant(persistent.backward, Persistent::kOnRequest)};
+  return {.forward = obstacle(call).empty() ? Variant::kPersistent : Variant::kGrouped};
 }
 
 std::string text(const AttentionKernels& kernels) {
@@ -60,10 +54,8 @@ std::string text(const AttentionKernels& kernels) {
   return concat(word(kernels.forward), " forward, ", word(kernels.backward), " backward");
 }
 
-std::string attention_kernels(const CudaOptions& options, DType io, int64_t head_size,
-                              int64_t max_seq_tokens) {
-  return text(choose_attention(
-      options.attention, {.io = io, .head_size = head_size, .max_seq_tokens = max_seq_tokens}));
+std::string attention_kernels(const CudaOptions& options, const AttentionCall& call) {
+  return text(choose_attention(options.attention, call));
 }
 
 }  // namespace bertha
