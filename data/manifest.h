@@ -27,7 +27,7 @@ struct ManifestShard {
 /// What a data folder holds and how it was made: its manifest.json.
 struct Manifest {
   std::string tool_version;     // of the program that wrote the samples
-  std::string unicode_version;  // of the tables that the tokenizer used
+  std::string unicode_version;  // of the rules of the tokenizer; empty: made from shards
   uint64_t seed = 0;
   SampleLimits limits;
   std::map<std::string, std::string> options;  // every option of the run, as text

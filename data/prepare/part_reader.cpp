@@ -81,7 +81,14 @@ std::string_view LineReader::checked(std::string_view line) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,
          ": not valid UTF-8; convert the file to UTF-8");
   }
-  return line;
+  return without_returns(line);
+}
+
+std::string_view LineReader::without_returns(std::string_view line) {
+  if (line.find('\r') == std::string_view::npos) return line;
+  line_ = line;
+  std::erase(line_, '\r');
+  return line_;
 }
 
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,

@@ -16,8 +16,9 @@ namespace bertha {
 /// The longest line that is still taken for a sentence.
 inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
-/// The lines of a UTF-8 text file, without the '\n' that ends them; other line ends do not count.
-/// Holds one block of the file.
+/// The lines of a UTF-8 text file, without the '\n' that ends them and without any '\r', which
+/// TensorFlow's readline leaves out wherever it stands; other line ends do not count. Holds one
+/// block of the file.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, invalid
 ///           UTF-8, a line of more than kMostLineBytes.
@@ -34,12 +35,14 @@ class LineReader {
  private:
   bool fill();
   std::string_view checked(std::string_view line);
+  std::string_view without_returns(std::string_view line);
 
   std::string path_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   std::string block_;
-  size_t at_ = 0;   // first byte of block_ not yet returned
-  size_t end_ = 0;  // bytes in block_
+  std::string line_;  // one that had a '\r'
+  size_t at_ = 0;     // first byte of block_ not yet returned
+  size_t end_ = 0;    // bytes in block_
   bool ended_ = false;
   int64_t line_number_ = 0;
   int64_t bytes_read_ = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "data/prepare/unicode_11.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -24,6 +25,25 @@ bool in_ranges(utf8proc_int32_t c, const std::array<Range, N>& ranges) {
 
 const utf8proc_uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+}
+
+/// The category in Unicode 11.0.0, whichever newer version utf8proc has: what has come since is
+/// unassigned, what has moved since is where it was.
+utf8proc_category_t category_of(utf8proc_int32_t c) {
+  if (!is_in_unicode_11(c)) return UTF8PROC_CATEGORY_CN;
+  switch (c) {
+    case 0x295:
+      return UTF8PROC_CATEGORY_LL;
+    case 0x166d:
+      return UTF8PROC_CATEGORY_PO;
+    case 0x1734:
+    case 0x1171e:
+      return UTF8PROC_CATEGORY_MN;
+    case 0xa9bd:
+      return UTF8PROC_CATEGORY_MC;
+    default:
+      return utf8proc_category(c);
+  }
 }
 
 /// str.isspace().
@@ -59,7 +79,7 @@ bool is_punctuation(utf8proc_int32_t c) {
     return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
            (c >= 123 && c <= 126);
   }
-  const utf8proc_category_t category = utf8proc_category(c);
+  const utf8proc_category_t category = category_of(c);
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
@@ -71,18 +91,18 @@ bool is_cased(utf8proc_int32_t c) {
                                               {0x1f130, 0x1f149},
                                               {0x1f150, 0x1f169},
                                               {0x1f170, 0x1f189}}};
-  const utf8proc_category_t category = utf8proc_category(c);
+  const utf8proc_category_t category = category_of(c);
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
          category == UTF8PROC_CATEGORY_LT || in_ranges(c, kOtherCased);
 }
 
 bool is_case_ignorable(utf8proc_int32_t c) {
-  constexpr std::array<Range, 16> kWordMiddle{{{0x27, 0x27},
+  // Without U+055F, which became one of them in Unicode 12.
+  constexpr std::array<Range, 15> kWordMiddle{{{0x27, 0x27},
                                                {0x2e, 0x2e},
                                                {0x3a, 0x3a},
                                                {0xb7, 0xb7},
                                                {0x387, 0x387},
-                                               {0x55f, 0x55f},
                                                {0x5f4, 0x5f4},
                                                {0x2018, 0x2019},
                                                {0x2024, 0x2024},
@@ -93,7 +113,7 @@ bool is_case_ignorable(utf8proc_int32_t c) {
                                                {0xff07, 0xff07},
                                                {0xff0e, 0xff0e},
                                                {0xff1a, 0xff1a}}};
-  switch (utf8proc_category(c)) {
+  switch (category_of(c)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
@@ -129,7 +149,7 @@ Text lower(const Text& word) {
       lowered.push_back('i');
       lowered.push_back(kDotAbove);
     } else {
-      lowered.push_back(utf8proc_tolower(word[i]));
+      lowered.push_back(is_in_unicode_11(word[i]) ? utf8proc_tolower(word[i]) : word[i]);
     }
   }
   return lowered;
@@ -141,26 +161,46 @@ void append_utf8(utf8proc_int32_t c, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
 }
 
-/// The canonical decomposition (NFD) without non-spacing marks.
-Text without_accents(const Text& word) {
-  std::string utf8;
-  for (const utf8proc_int32_t c : word) append_utf8(c, utf8);
+/// The canonical decomposition (NFD).
+Text decompose(const std::string& utf8) {
   constexpr auto kNfd = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-  Text decomposed(4 * word.size() + 4);
-  const auto decompose = [&] {
+  Text decomposed(4 * utf8.size() + 4);
+  const auto fill = [&] {
     return utf8proc_decompose(bytes_of(utf8), static_cast<utf8proc_ssize_t>(utf8.size()),
                               decomposed.data(), static_cast<utf8proc_ssize_t>(decomposed.size()),
                               kNfd);
   };
-  utf8proc_ssize_t count = decompose();
+  utf8proc_ssize_t count = fill();
   if (count > static_cast<utf8proc_ssize_t>(decomposed.size())) {
     decomposed.resize(static_cast<size_t>(count));
-    count = decompose();
+    count = fill();
   }
   BERTHA_CHECK(count >= 0, utf8proc_errmsg(count));
   decomposed.resize(static_cast<size_t>(count));
+  return decomposed;
+}
+
+/// The canonical decomposition without non-spacing marks.
+Text without_accents(const Text& word) {
+  Text decomposed;
+  std::string run;  // up to a code point that did not decompose in Unicode 11
+  const auto end_run = [&] {
+    if (run.empty()) return;
+    const Text of_run = decompose(run);
+    decomposed.insert(decomposed.end(), of_run.begin(), of_run.end());
+    run.clear();
+  };
+  for (const utf8proc_int32_t c : word) {
+    if (is_in_unicode_11(c)) {
+      append_utf8(c, run);
+      continue;
+    }
+    end_run();
+    decomposed.push_back(c);
+  }
+  end_run();
   std::erase_if(decomposed, [](utf8proc_int32_t c) {
-    return c >= 0x300 && utf8proc_category(c) == UTF8PROC_CATEGORY_MN;
+    return c >= 0x300 && category_of(c) == UTF8PROC_CATEGORY_MN;
   });
   return decomposed;
 }
@@ -179,7 +219,7 @@ void split_at_punctuation(const Text& word, std::vector<std::string>& tokens) {
 std::optional<utf8proc_int32_t> cleaned(utf8proc_int32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return ' ';
   if (c == 0 || c == 0xfffd) return std::nullopt;
-  switch (utf8proc_category(c)) {
+  switch (category_of(c)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
       return std::nullopt;
@@ -265,6 +305,6 @@ int64_t count_characters(std::string_view text) {
   return count;
 }
 
-std::string unicode_version() { return utf8proc_unicode_version(); }
+std::string unicode_version() { return "11.0.0"; }
 
 }  // namespace bertha

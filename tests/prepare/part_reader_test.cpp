@@ -51,13 +51,19 @@ std::string message_of_reading(const std::string& text) {
 }
 
 TEST(LineReaderTest, OnlyTheNewlineEndsALine) {
-  EXPECT_THAT(lines_of("a\nb\r\n\nc\x0b"
+  EXPECT_THAT(lines_of("a\nb\n\nc\x0b"
                        "d\u2028e"),
-              ElementsAre("a", "b\r", "",
+              ElementsAre("a", "b", "",
                           "c\x0b"
                           "d\u2028e"));
   EXPECT_THAT(lines_of("a\n"), ElementsAre("a"));
   EXPECT_TRUE(lines_of("").empty());
+}
+
+TEST(LineReaderTest, CarriageReturnsVanishWhereverTheyStand) {
+  EXPECT_THAT(lines_of("foo\rbar\r\n\r\n\r\ra\r\nb\r"), ElementsAre("foobar", "", "a", "b"));
+  const std::string half(262144, 'x');
+  EXPECT_THAT(lines_of(half + "\r" + half + "\ny\n"), ElementsAre(half + half, "y"));
 }
 
 TEST(LineReaderTest, LinesAcrossBlocksStayWhole) {
@@ -73,6 +79,11 @@ TEST(ReadDocumentsTest, BlankLinesSeparateAndEmptySentencesVanish) {
   EXPECT_THAT(documents.token_ids, ElementsAre(5, 6, 6, 7, 1));
   EXPECT_THAT(documents.sentence_offsets, ElementsAre(0, 2, 4, 5));
   EXPECT_THAT(documents.document_offsets, ElementsAre(0, 2, 3));
+}
+
+TEST(ReadDocumentsTest, ACarriageReturnSplitsNoWord) {
+  const Documents documents = documents_of("a\rb\na b\r\n");
+  EXPECT_THAT(documents.token_ids, ElementsAre(1, 5, 6)) << "ab is unknown to the vocabulary";
 }
 
 TEST(ReadDocumentsTest, WhatCannotBeReadIsNamedWithItsLine) {

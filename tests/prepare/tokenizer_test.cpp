@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "data/hashing.h"
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/wordpiece.h"
@@ -26,6 +28,15 @@ Words split(const std::string& line) {
         for (std::string& token : basic_tokens(chunk)) words.push_back(std::move(token));
       });
   return words;
+}
+
+std::string utf8_of(uint32_t code) {
+  const auto byte = [](uint32_t value) { return static_cast<char>(value); };
+  const auto next = [&](int shift) { return byte(0x80 | (code >> shift & 0x3f)); };
+  if (code < 0x80) return {byte(code)};
+  if (code < 0x800) return {byte(0xc0 | code >> 6), next(0)};
+  if (code < 0x10000) return {byte(0xe0 | code >> 12), next(6), next(0)};
+  return {byte(0xf0 | code >> 18), next(12), next(6), next(0)};
 }
 
 Vocabulary published_vocabulary() {
@@ -111,6 +122,33 @@ TEST(BasicTokensTest, TheAsciiShortcutChangesNothing) {
     for (size_t n = random() % 12; n > 0; --n) line += parts[random() % parts.size()];
     ASSERT_EQ(split(line), basic_tokens(line)) << line;
   }
+}
+
+// make_unicode_11_golden.py says what a line is.
+TEST(BasicTokensTest, EveryCodePointIsWhatItIsInUnicode11) {
+  std::ifstream golden(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/unicode_11.txt");
+  int64_t num_blocks = 0;
+  for (std::string first, want; golden >> first >> want; ++num_blocks) {
+    const auto begin = static_cast<uint32_t>(std::stoul(first, nullptr, 16));
+    std::string tokens;
+    for (uint32_t code = begin; code < begin + 4096; ++code) {
+      if (code >= 0xd800 && code < 0xe000) continue;
+      const std::string c = utf8_of(code);
+      const Words words = basic_tokens("A" + c + "1 A" + c + "\u03a3 A\u03a3" + c + "A " + c);
+      for (size_t i = 0; i < words.size(); ++i) tokens += (i > 0 ? " " : "") + words[i];
+      tokens += "\n";
+    }
+    EXPECT_EQ(md5_of_text(tokens), want) << "code points from U+" << first;
+  }
+  EXPECT_EQ(num_blocks, 112);
+}
+
+TEST(BasicTokensTest, WhatCameAfterUnicode11IsUnassigned) {
+  EXPECT_THAT(split("\uA7C4x"), ElementsAre("\uA7C4x")) << "a capital of Unicode 12";
+  EXPECT_THAT(split("a\u2E53b"), ElementsAre("a\u2E53b")) << "punctuation of Unicode 14";
+  EXPECT_THAT(split("a\u1ABFb"), ElementsAre("a\u1ABFb")) << "an accent of Unicode 13";
+  EXPECT_THAT(split("a\u166Db"), ElementsAre("a", "\u166D", "b")) << "a symbol since Unicode 12";
+  EXPECT_EQ(unicode_version(), "11.0.0");
 }
 
 TEST(StripTest, RemovesPythonsWhiteSpaceAtBothEnds) {
