@@ -1,5 +1,6 @@
 #include "data/checksum_list.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <set>
 
 #include "data/new_file.h"
+#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -49,16 +51,30 @@ ChecksumList read_checksum_list(const std::string& path) {
   return list;
 }
 
+std::string unrelated_list(const ChecksumList& list, std::span<const std::string> shard_names) {
+  const auto known = [&](const std::string& name) { return !list.md5_of(name).empty(); };
+  if (shard_names.empty() || std::any_of(shard_names.begin(), shard_names.end(), known)) return "";
+  return concat("is the list of ", list.md5_of_stem.size(), " other shards (",
+                list.md5_of_stem.begin()->first, " and so on) and knows none of these ",
+                shard_names.size(), " (", stem_of(shard_names.front()),
+                " and so on); give the list of this number of shards");
+}
+
 std::vector<ChecksumDifference> compare_checksums(const ChecksumList& list,
                                                   const std::vector<ManifestShard>& shards) {
   using Kind = ChecksumDifference::Kind;
   std::vector<ChecksumDifference> differences;
   std::set<std::string> seen;
+  std::vector<std::string> names, unknown, missing;
+  for (const ManifestShard& shard : shards) names.push_back(shard.name);
+  if (const std::string what = unrelated_list(list, names); !what.empty()) {
+    return {{Kind::kUnknown, list.path, what}};
+  }
   for (const ManifestShard& shard : shards) {
     seen.insert(stem_of(shard.name));
     const std::string want = list.md5_of(shard.name);
     if (want.empty()) {
-      differences.push_back({Kind::kUnknown, shard.name, concat("not in ", list.path)});
+      unknown.push_back(shard.name);
     } else if (want != shard.md5_of_lists) {
       differences.push_back({Kind::kOtherTokens, shard.name,
                              concat("checksum of the token ids is ", shard.md5_of_lists, ", want ",
@@ -66,9 +82,13 @@ std::vector<ChecksumDifference> compare_checksums(const ChecksumList& list,
     }
   }
   for (const auto& [stem, md5] : list.md5_of_stem) {
-    if (seen.contains(stem)) continue;
-    differences.push_back({Kind::kMissing, stem, concat("missing, but in ", list.path)});
+    if (!seen.contains(stem)) missing.push_back(stem);
   }
+  const auto tell = [&](Kind kind, const std::vector<std::string>& of, const char* what) {
+    if (!of.empty()) differences.push_back({kind, first_names(of), concat(what, list.path)});
+  };
+  tell(Kind::kUnknown, unknown, "not in ");
+  tell(Kind::kMissing, missing, "missing, but in ");
   return differences;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,16 @@ struct ChecksumList {
 /// Errors    Error(kData) naming the file, the line and what is wrong.
 ChecksumList read_checksum_list(const std::string& path);
 
-/// One thing in which shards differ from a list.
+/// What to say when a list knows none of the shards, as that of another number of shards does;
+/// empty when it knows some.
+std::string unrelated_list(const ChecksumList& list, std::span<const std::string> shard_names);
+
+/// One thing in which shards differ from a list: of one shard, or of all that the list does not
+/// know or that are only in the list.
 struct ChecksumDifference {
-  enum class Kind : uint8_t { kOtherTokens, kUnknown, kMissing };  // missing: only in the list
+  enum class Kind : uint8_t { kOtherTokens, kUnknown, kMissing };
   Kind kind = Kind::kOtherTokens;
-  std::string shard;
+  std::string shard;  // or the first names of several
   std::string what;
 
   std::string text() const { return shard + ": " + what; }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -109,6 +110,35 @@ std::vector<std::string> missing_of_numbered(std::span<const std::string> names)
     }
   }
   return missing;
+}
+
+std::vector<std::string> gaps_in_series(std::span<const std::string> names) {
+  struct Series {
+    std::set<int64_t> numbers;
+    size_t digits = kMostDigits;  // the fewest: how far the numbers are padded
+  };
+  std::map<std::pair<std::string, std::string>, Series> found;  // by what is around the number
+  for (const std::string& name : names) {
+    const size_t last = name.find_last_of(kDigits);
+    if (last == std::string::npos || numbered_name(name)) continue;
+    const size_t before = name.find_last_not_of(kDigits, last);
+    const size_t first = before == std::string::npos ? 0 : before + 1;
+    const std::string number = name.substr(first, last + 1 - first);
+    if (!is_number(number)) continue;
+    Series& series = found[{name.substr(0, first), name.substr(last + 1)}];
+    series.numbers.insert(std::stoll(number));
+    series.digits = std::min(series.digits, number.size());
+  }
+  std::vector<std::string> gaps;
+  for (const auto& [around, series] : found) {
+    const int64_t span = *series.numbers.rbegin() - *series.numbers.begin() + 1;
+    if (span >= 2 * std::ssize(series.numbers)) continue;
+    for (int64_t number = *series.numbers.begin(); number < *series.numbers.rbegin(); ++number) {
+      if (series.numbers.contains(number)) continue;
+      gaps.push_back(around.first + padded(number, series.digits) + around.second);
+    }
+  }
+  return gaps;
 }
 
 std::string first_names(std::span<const std::string> names, size_t most) {

@@ -35,6 +35,14 @@ std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards);
 /// there is one for every smaller number. Other names tell nothing.
 std::vector<std::string> missing_of_numbered(std::span<const std::string> names);
 
+/// What to do about files that a numbered set lacks.
+enum class MissingFiles : uint8_t { kRefuse, kAccept };
+
+/// The files that lie between others of a plainly numbered series and are not there: wiki_02.txt
+/// beside wiki_01.txt and wiki_03.txt. Only of series with more members than gaps, since years and
+/// the like are numbers too; names that tell how many there are belong to missing_of_numbered().
+std::vector<std::string> gaps_in_series(std::span<const std::string> names);
+
 /// "a, b, c and 17 more".
 std::string first_names(std::span<const std::string> names, size_t most = 5);
 

@@ -78,6 +78,14 @@ void check_options(const ConvertOptions& options) {
   }
 }
 
+/// Before hours of work with a list that cannot fit.
+void check_names(const ChecksumList& list, const std::vector<std::string>& names) {
+  const std::string what = unrelated_list(list, names);
+  if (what.empty()) return;
+  fail(ExitCode::kUsage, "--chk ", list.path, ": ", what, ", or write --shards ",
+       list.md5_of_stem.size());
+}
+
 void make_shards(const ConvertOptions& options, const SequenceFiles& files, JobFolder& folder,
                  const WorkProgress& progress) {
   const SampleLimits& limits = options.source.limits;
@@ -135,7 +143,9 @@ ConvertResult convert_data(const ConvertOptions& options, const WorkProgress& pr
   ChecksumList wanted;
   if (!options.checksum_list.empty()) wanted = read_checksum_list(options.checksum_list);
   const SequenceFiles files = inspect_source(options.source, progress);
-  JobFolder folder(job_of(options, files));
+  const ShardJob job = job_of(options, files);
+  if (!options.checksum_list.empty()) check_names(wanted, job.names);
+  JobFolder folder(job);
   if (!folder.already_done()) make_shards(options, files, folder, progress);
   ConvertResult result{.manifest = folder.manifest(),
                        .already_done = folder.already_done(),

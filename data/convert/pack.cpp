@@ -15,7 +15,7 @@ namespace {
 
 void check_options(const PackOptions& options) {
   if (options.max_seqs_per_pack < 1 || options.max_seqs_per_pack > 255) {
-    fail(ExitCode::kUsage, "max_seqs_per_pack = ", options.max_seqs_per_pack, ", want 1 to 255");
+    fail(ExitCode::kUsage, "--max-per-pack ", options.max_seqs_per_pack, ", want 1 to 255");
   }
   std::error_code ignored;
   if (std::filesystem::equivalent(options.source.path, options.output_dir, ignored)) {

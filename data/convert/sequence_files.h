@@ -8,6 +8,7 @@
 #include "data/for_each_shard.h"
 #include "data/sample.h"
 #include "data/shard_file.h"
+#include "data/shard_names.h"
 
 namespace bertha {
 
@@ -36,7 +37,6 @@ struct SequenceFiles {
 ///
 /// Errors    Error(kData) when there is none, or when numbered ones are missing (their names are
 ///           given) and they may not be.
-enum class MissingFiles : uint8_t { kRefuse, kAccept };
 std::vector<std::string> list_sequence_files(const std::string& path, MissingFiles missing);
 
 /// Looks into the files, in parallel; TFRecord files are read for that, shards hardly. With

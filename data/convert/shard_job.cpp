@@ -11,7 +11,7 @@
 #include "data/hashing.h"
 #include "data/json_file.h"
 #include "data/new_file.h"
-#include "data/shard_names.h"
+#include "data/output_folder.h"
 #include "data/shard_reader.h"
 #include "data/stats.h"
 #include "data/text_file.h"
@@ -88,15 +88,6 @@ bool is_as_recorded(const std::string& path, const ManifestShard& shard) {
   return !error && bytes == shard.bytes && xxh3_of_file(path) == shard.xxh3;
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
-         "; choose another output folder");
-  }
-}
-
 }  // namespace
 
 JobFolder::JobFolder(const ShardJob& job) : job_(job) {
@@ -105,43 +96,39 @@ JobFolder::JobFolder(const ShardJob& job) : job_(job) {
   const std::string manifest = (folder / kManifestName).string();
   if (fs::exists(manifest)) {
     manifest_ = read_manifest(manifest);
-    for (const auto& [name, value] : job_.options) {
-      const auto found = manifest_.options.find(name);
-      const std::string other = found == manifest_.options.end() ? "(nothing)" : found->second;
-      if (other == value) continue;
-      fail(ExitCode::kData, manifest, ": the folder holds data made with ", name, " = ", other,
-           ", but now it is ", value, "; choose another output folder or remove this one");
-    }
+    check_same_facts(manifest, manifest_.options, job_.options);
+    check_shard_names(manifest);
     already_done_ = std::all_of(manifest_.shards.begin(), manifest_.shards.end(),
                                 [&](const ManifestShard& shard) {
                                   return is_as_recorded((folder / shard.name).string(), shard);
                                 });
-    if (already_done_) return;
+    if (already_done_) {
+      remove_work_folder(job_.output_dir);  // of a run that was stopped at its very end
+      return;
+    }
   }
-  make_folder(folder / "work");
+  check_nothing_foreign(job_.output_dir, job_.names);
+  work_folder_ = make_work_folder(job_.output_dir);
   const std::string key_path = work_path("key.txt");
   if (fs::exists(key_path) && read_text_file(key_path) != key_) {
     fail(ExitCode::kData, job_.output_dir,
          ": holds unfinished work of another conversion; choose another output folder or remove "
          "this one");
   }
-  check_strangers();
   write_new_file(key_path, key_);
 }
 
 std::string JobFolder::work_path(const std::string& name) const {
-  return (fs::path(job_.output_dir) / "work" / name).string();
+  return (fs::path(work_folder_) / name).string();
 }
 
-void JobFolder::check_strangers() const {
-  const std::set<std::string> ours(job_.names.begin(), job_.names.end());
-  for (const auto& entry : fs::directory_iterator(job_.output_dir)) {
-    const std::string name = entry.path().filename().string();
-    if (!is_shard_name(name) || ours.contains(name)) continue;
-    fail(ExitCode::kData, entry.path().string(),
-         ": a shard that this conversion would not write lies in its output folder; remove it or "
-         "choose another folder");
-  }
+void JobFolder::check_shard_names(const std::string& manifest) const {
+  std::set<std::string> listed;
+  for (const ManifestShard& shard : manifest_.shards) listed.insert(shard.name);
+  if (listed == std::set<std::string>(job_.names.begin(), job_.names.end())) return;
+  fail(ExitCode::kData, manifest, ": lists ", manifest_.shards.size(),
+       " shards, but the conversion that it tells of writes ", job_.names.size(), " (",
+       job_.names.front(), " and on); it is damaged: remove it to make the data again");
 }
 
 void JobFolder::make_shards(const std::function<void(int64_t shard, const std::string& path)>& make,
@@ -195,8 +182,7 @@ void JobFolder::finish(const std::vector<std::string>& records) {
   const fs::path folder(job_.output_dir);
   write_checksum_list((folder / kChecksumListName).string(), manifest_.shards);
   write_manifest((folder / kManifestName).string(), manifest_);
-  std::error_code ignored;  // what stays of it does no harm
-  fs::remove_all(folder / "work", ignored);
+  remove_work_folder(job_.output_dir);
 }
 
 }  // namespace bertha

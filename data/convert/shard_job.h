@@ -27,7 +27,7 @@ struct ShardJob {
 class JobFolder {
  public:
   /// Errors    Error(kData) when the folder holds something else: a finished data set, the work of
-  ///           another job, shards that this one would not write.
+  ///           another job, a folder `work` or shards that no job made.
   explicit JobFolder(const ShardJob& job);
 
   /// Whether an earlier run has finished it all: manifest() is that of the folder then.
@@ -42,11 +42,12 @@ class JobFolder {
                    const ShardProgress& progress);
 
  private:
-  void check_strangers() const;
+  void check_shard_names(const std::string& manifest) const;
   void finish(const std::vector<std::string>& records);
 
   ShardJob job_;
   std::string key_;
+  std::string work_folder_;
   bool already_done_ = false;
   int64_t shards_reused_ = 0;
   Manifest manifest_;

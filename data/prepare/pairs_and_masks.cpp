@@ -211,7 +211,7 @@ class Generator {
 
 void check_probability(const char* option, double value) {
   if (!(value >= 0.0 && value <= 1.0)) {
-    fail(ExitCode::kUsage, option, " = ", value, ", want a number between 0 and 1");
+    fail(ExitCode::kUsage, option, " ", value, ", want a number between 0 and 1");
   }
 }
 
@@ -220,13 +220,13 @@ void check_probability(const char* option, double value) {
 void check_options(const GeneratorOptions& options) {
   const auto check = [](const char* option, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return;
-    fail(ExitCode::kUsage, option, " = ", value, ", want ", least, " to ", most);
+    fail(ExitCode::kUsage, option, " ", value, ", want ", least, " to ", most);
   };
-  check("duplication", options.duplication, 1, 1000);
-  check("max_seq_tokens", options.max_seq_tokens, kSpecialTokens + 2, 32767);
-  check("max_masked_per_seq", options.max_masked_per_seq, 1, options.max_seq_tokens);
-  check_probability("masked_fraction", options.masked_fraction);
-  check_probability("short_seq_probability", options.short_seq_probability);
+  check("--duplication", options.duplication, 1, 1000);
+  check("--max-seq-tokens", options.max_seq_tokens, kSpecialTokens + 2, 32767);
+  check("--max-masked-per-seq", options.max_masked_per_seq, 1, options.max_seq_tokens);
+  check_probability("--masked-fraction", options.masked_fraction);
+  check_probability("--short-seq-probability", options.short_seq_probability);
 }
 
 GeneratedSamples generate_samples(const Documents& documents, const Vocabulary& vocabulary,

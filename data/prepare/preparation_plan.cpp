@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
+#include "data/output_folder.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/work_threads.h"
 #include "data/shard_names.h"
@@ -60,8 +62,8 @@ std::string generator_key(const Manifest& manifest, ShardLayout part_layout) {
 }
 
 /// Everything that decides the shards, one name and value each.
-std::map<std::string, std::string> facts_of(const Manifest& manifest) {
-  std::map<std::string, std::string> facts = manifest.options;
+DataFacts facts_of(const Manifest& manifest) {
+  DataFacts facts = manifest.options;
   facts["tool_version"] = manifest.tool_version;
   facts["unicode_version"] = manifest.unicode_version;
   facts["seed"] = concat(manifest.seed);
@@ -89,24 +91,23 @@ GeneratorOptions generator_options(const PrepareOptions& options) {
 void check_options(const PrepareOptions& options) {
   check_options(generator_options(options));
   if (options.output_dir.empty()) {
-    fail(ExitCode::kUsage, "output_dir is empty, want the folder to write shards to");
+    fail(ExitCode::kUsage, "--output is empty, want the folder to write shards to");
   }
   if (options.vocab_file.empty()) {
-    fail(ExitCode::kUsage, "vocab_file is empty, want the path of a vocabulary");
+    fail(ExitCode::kUsage, "--vocab is empty, want the path of a vocabulary");
   }
   if (options.num_shards < 0 || options.num_shards >= kMostShards) {
-    fail(ExitCode::kUsage, "num_shards = ", options.num_shards, ", want 0 to ", kMostShards - 1);
+    fail(ExitCode::kUsage, "--shards ", options.num_shards, ", want 0 to ", kMostShards - 1);
   }
   if (options.eval_samples < 0) {
-    fail(ExitCode::kUsage, "eval_samples = ", options.eval_samples, ", want 0 or more");
+    fail(ExitCode::kUsage, "--eval-samples ", options.eval_samples, ", want 0 or more");
   }
   if (options.eval_samples > 0 && options.num_shards > 0) {
-    fail(ExitCode::kUsage, "eval_samples = ", options.eval_samples,
-         " and num_shards = ", options.num_shards,
-         ", want one of them: evaluation samples go into one file");
+    fail(ExitCode::kUsage, "--eval-samples ", options.eval_samples, " and --shards ",
+         options.num_shards, ", want one of them: evaluation samples go into one file");
   }
   if (options.workers < 0)
-    fail(ExitCode::kUsage, "workers = ", options.workers, ", want 0 or more");
+    fail(ExitCode::kUsage, "--workers ", options.workers, ", want 0 or more");
 }
 
 PreparationPlan make_plan(const PrepareOptions& options, const std::vector<SourceFile>& sources,
@@ -118,6 +119,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
   plan.parts_are_shards = options.num_shards == 0 && options.eval_samples == 0;
   plan.part_layout = plan.parts_are_shards ? options.layout : ShardLayout::kVariableLength;
   plan.manifest_path = (folder / kManifestName).string();
+  plan.checksum_list_path = (folder / kChecksumListName).string();
   plan.manifest = Manifest{.tool_version = BERTHA_VERSION,
                            .unicode_version = unicode_version(),
                            .seed = options.seed,
@@ -152,28 +154,13 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
 }
 
 void check_output_folder(const PrepareOptions& options, const PreparationPlan& plan) {
-  if (!fs::exists(options.output_dir)) return;
   if (fs::exists(plan.manifest_path)) {
-    const auto wanted = facts_of(plan.manifest);
-    const auto found = facts_of(read_manifest(plan.manifest_path));
-    for (const auto& [name, value] : wanted) {
-      const auto other = found.find(name);
-      const std::string other_value = other == found.end() ? "(nothing)" : other->second;
-      if (other_value == value) continue;
-      fail(ExitCode::kData, plan.manifest_path, ": the folder holds data prepared with ", name,
-           " = ", other_value, ", but now it is ", value,
-           "; choose another output folder or remove this one");
-    }
+    check_same_facts(plan.manifest_path, facts_of(read_manifest(plan.manifest_path)),
+                     facts_of(plan.manifest));
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(options.output_dir)) {
-    const std::string path = entry.path().string();
-    const bool is_ours =
-        std::find(plan.shard_paths.begin(), plan.shard_paths.end(), path) != plan.shard_paths.end();
-    if (is_ours || !is_shard_name(entry.path().filename().string())) continue;
-    fail(ExitCode::kData, path,
-         ": a shard that this preparation would not write lies in its output folder;"
-         " remove it or choose another folder");
-  }
+  std::vector<std::string> names;
+  for (const std::string& path : plan.shard_paths) names.push_back(fs::path(path).filename());
+  check_nothing_foreign(options.output_dir, names);
 }
 
 bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,

@@ -25,6 +25,7 @@ struct PreparationPlan {
   std::vector<PartPlan> parts;
   std::vector<std::string> shard_paths;
   std::string manifest_path;
+  std::string checksum_list_path;
   Manifest manifest;  // all but counts, histogram and shards
   bool parts_are_shards = false;
 };

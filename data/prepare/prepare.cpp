@@ -2,12 +2,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <functional>
-#include <system_error>
 #include <utility>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
+#include "data/output_folder.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/part_store.h"
@@ -18,7 +18,6 @@
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
 #include "data/prepare/work_threads.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -187,21 +186,12 @@ Manifest finished_manifest(const PrepareOptions& options, const PreparationPlan&
   return manifest;
 }
 
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
-         "; choose another output folder");
-  }
-}
-
 }  // namespace
 
 PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback& on_progress) {
   const Clock::time_point start = Clock::now();
   check_options(options);
-  const std::vector<SourceFile> sources = list_source_files(options.inputs);
+  const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
   ProgressMeter meter(on_progress, static_cast<int64_t>(sources.size()));
   const PreparationPlan plan =
@@ -212,15 +202,18 @@ PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback
   PrepareSummary summary;
   summary.already_done = is_already_done(options, plan, summary.manifest);
   if (!summary.already_done) {
-    make_folder(std::filesystem::path(options.output_dir) / "work");
+    make_work_folder(options.output_dir);
     meter.start_phase(PreparePhase::kGenerating, total_bytes(sources));
     const std::vector<PartRecord> records =
         make_parts(options, plan, vocabulary, meter, summary.parts_reused);
     write_shards(options, plan, records, meter);
     summary.manifest =
         finished_manifest(options, plan, records, describe_shards(options, plan, meter));
+    write_checksum_list(plan.checksum_list_path, summary.manifest.shards);
     write_manifest(plan.manifest_path, summary.manifest);
   }
+  // The records of parts that are shards stay: a shard that is lost later is made again alone.
+  if (!plan.parts_are_shards) remove_work_folder(options.output_dir);
   summary.elapsed_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return summary;
 }

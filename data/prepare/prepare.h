@@ -7,12 +7,14 @@
 
 #include "data/manifest.h"
 #include "data/shard_file.h"
+#include "data/shard_names.h"
 
 namespace bertha {
 
 /// The published settings are the defaults.
 struct PrepareOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
+  MissingFiles missing = MissingFiles::kRefuse;
   std::string vocab_file;
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
@@ -56,9 +58,11 @@ struct PrepareSummary {
 /// one sample less), or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
 ///
 /// Writes    output_dir/part_00000_of_00008.hdf5 ... or part_eval_10k.hdf5, manifest.json, and
-///           output_dir/work/: parts and what is known of them. Files appear by rename. A run that
-///           is repeated after a failure or a kill uses finished parts again when text, vocabulary,
-///           options and versions are the same; one that had finished does nothing.
+///           checksums.chk, in the published form. Until it has finished output_dir/work/ holds the
+///           parts and what is known of them, and what is known stays where the parts are the
+///           shards. Files appear by rename. A run that is repeated after a failure or a kill uses
+///           finished parts again when text, vocabulary, options and versions are the same; one
+///           that had finished does nothing.
 /// Random    depends on the options and the text only, not on workers or interruptions.
 /// Needs     memory per worker: about 4 bytes per token generated from one text file, plus 100 MB;
 ///           a shard must fit too.

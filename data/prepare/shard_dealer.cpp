@@ -48,7 +48,7 @@ void deal_shards(const PartFiles& parts, const std::vector<std::string>& paths, 
 
 std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected) {
   if (num_samples < num_selected) {
-    fail(ExitCode::kData, "eval_samples = ", num_selected, ", but the text gives ", num_samples,
+    fail(ExitCode::kData, "--eval-samples ", num_selected, ", but the text gives ", num_samples,
          " samples; ask for at most that many or give more text");
   }
   const double ratio = static_cast<double>(num_samples) / static_cast<double>(num_selected);

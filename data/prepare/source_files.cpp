@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -17,7 +18,28 @@ bool is_training_text(const fs::path& path) {
   return !name.starts_with("eval") && (name.ends_with(".txt") || name.starts_with("part-"));
 }
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
+void check_complete(const std::string& folder, const std::vector<std::string>& paths,
+                    MissingFiles accepted) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
+  const std::vector<std::string> missing = missing_of_numbered(names);
+  if (!missing.empty()) {
+    const std::string what =
+        concat(folder, ": ", missing.size(), " of ", missing.size() + names.size(),
+               " text files are missing: ", first_names(missing));
+    if (accepted == MissingFiles::kRefuse) {
+      fail(ExitCode::kData, what, "; copy them, or accept the part that is there with --partial");
+    }
+    log_line(LogLevel::kWarning, what);
+  }
+  if (const std::vector<std::string> gaps = gaps_in_series(names); !gaps.empty()) {
+    log_line(
+        LogLevel::kWarning,
+        concat(folder, ": going by the names of the others, text is missing: ", first_names(gaps)));
+  }
+}
+
+std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles missing) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -33,19 +55,22 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
          " name the files");
   }
   std::sort(files.begin(), files.end());
+  check_complete(folder, files, missing);
   return files;
 }
 
 }  // namespace
 
-std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs) {
+std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
+                                          MissingFiles missing) {
   if (inputs.empty()) fail(ExitCode::kUsage, "no input text, want files or folders");
   std::vector<SourceFile> sources;
   std::set<fs::path> seen;
   int64_t total_bytes = 0;
   for (const std::string& input : inputs) {
     const bool is_folder = fs::is_directory(input);
-    for (const std::string& path : is_folder ? files_of_folder(input) : std::vector{input}) {
+    for (const std::string& path :
+         is_folder ? files_of_folder(input, missing) : std::vector{input}) {
       std::error_code error;
       const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
       if (error) {

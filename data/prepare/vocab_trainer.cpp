@@ -109,8 +109,8 @@ PairMerger spelled_words(const std::vector<WordCount>& words, const PieceTable& 
 
 std::vector<std::string> special_pieces(int64_t num_pieces) {
   if (num_pieces < kFewestPieces || num_pieces > kMostPieces) {
-    fail(ExitCode::kUsage, "num_pieces = ", num_pieces, ", want ", kFewestPieces, " to ",
-         kMostPieces, " (shards store ids as int16)");
+    fail(ExitCode::kUsage, "--size ", num_pieces, ", want ", kFewestPieces, " to ", kMostPieces,
+         " (shards store ids as int16)");
   }
   const int64_t num_unused = num_pieces * kBertUnused / kBertPieces;
   const int64_t num_before = num_pieces * kBertUnusedBefore / kBertPieces;
@@ -145,7 +145,7 @@ std::vector<std::string> train_pieces(const std::vector<WordCount>& words, int64
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
                                           const VocabCallback& on_progress) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<SourceFile> sources = list_source_files(options.inputs);
+  const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
   VocabProgress progress{.pieces_total = options.num_pieces};
   for (const SourceFile& source : sources) progress.text_bytes_total += source.bytes;
   const auto tell = [&] {

@@ -11,8 +11,9 @@ namespace bertha {
 
 struct VocabOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
-  int64_t num_pieces = 30522;       // wanted, special and unused entries included
-  int workers = 0;                  // threads that read; 0 = one per processor
+  MissingFiles missing = MissingFiles::kRefuse;
+  int64_t num_pieces = 30522;  // wanted, special and unused entries included
+  int workers = 0;             // threads that read; 0 = one per processor
 };
 
 struct VocabProgress {

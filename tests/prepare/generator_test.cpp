@@ -88,12 +88,12 @@ TEST(GeneratorOptionsTest, ImpossibleOptionsAreNamed) {
   };
   using ::testing::HasSubstr;
   EXPECT_EQ(message({}), "");
-  EXPECT_THAT(message({.duplication = 0}), HasSubstr("duplication = 0"));
-  EXPECT_THAT(message({.max_seq_tokens = 4}), HasSubstr("max_seq_tokens = 4"));
+  EXPECT_THAT(message({.duplication = 0}), HasSubstr("--duplication 0"));
+  EXPECT_THAT(message({.max_seq_tokens = 4}), HasSubstr("--max-seq-tokens 4"));
   EXPECT_THAT(message({.max_seq_tokens = 32768}), HasSubstr("32767"));
-  EXPECT_THAT(message({.max_masked_per_seq = 0}), HasSubstr("max_masked_per_seq"));
-  EXPECT_THAT(message({.masked_fraction = 1.5}), HasSubstr("masked_fraction = 1.5"));
-  EXPECT_THAT(message({.short_seq_probability = -0.1}), HasSubstr("short_seq_probability"));
+  EXPECT_THAT(message({.max_masked_per_seq = 0}), HasSubstr("--max-masked-per-seq 0"));
+  EXPECT_THAT(message({.masked_fraction = 1.5}), HasSubstr("--masked-fraction 1.5"));
+  EXPECT_THAT(message({.short_seq_probability = -0.1}), HasSubstr("--short-seq-probability"));
 }
 
 }  // namespace

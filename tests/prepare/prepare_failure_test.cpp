@@ -7,6 +7,7 @@
 #include <csignal>
 #include <string>
 
+#include "data/output_folder.h"
 #include "tests/prepare/prepare_folder.h"
 
 namespace bertha {
@@ -120,12 +121,45 @@ TEST(PrepareFailureTest, OtherOptionsOrTextDoNotTouchFinishedResults) {
   other_seed.seed = 7;
   EXPECT_THAT(
       message_of_preparing(other_seed),
-      AllOf(HasSubstr("manifest.json"), HasSubstr("seed = 12345"), HasSubstr("now it is 7")));
+      AllOf(HasSubstr("manifest.json"), HasSubstr("--seed = 12345"), HasSubstr("now it is 7")));
   PrepareOptions other_shards = folder.options();
   other_shards.num_shards = 2;
-  EXPECT_THAT(message_of_preparing(other_shards), HasSubstr("num_shards = 0"));
+  EXPECT_THAT(message_of_preparing(other_shards), HasSubstr("--shards = 0"));
   write_bytes(folder.text(1), "Another text.\n");
   EXPECT_THAT(message_of_preparing(folder.options()), HasSubstr("SHA-256 of text file 2"));
+  EXPECT_EQ(folder.files(), before);
+}
+
+TEST(PrepareFailureTest, NothingOfTheUserIsWrittenOverOrRemoved) {
+  const PrepareFolder folder;
+  for (const int64_t num_shards : {0, 3}) {
+    PrepareOptions options = folder.options();
+    options.num_shards = num_shards;
+    std::filesystem::remove_all(folder.output());
+    std::filesystem::create_directories(folder.output("work"));
+    write_bytes(folder.output("work/thesis"), "years");
+    EXPECT_THAT(message_of_preparing(options),
+                HasSubstr("out/work: bertha keeps unfinished work under this name"));
+    EXPECT_EQ(bytes_of(folder.output("work/thesis")), "years");
+    EXPECT_EQ(folder.files().size(), 1u);
+  }
+  std::filesystem::remove_all(folder.output("work"));
+  write_bytes(folder.output("part_00000_of_00005.hdf5"), "from elsewhere");
+  EXPECT_THAT(message_of_preparing(folder.options()),
+              HasSubstr("part_00000_of_00005.hdf5: this command did not make it"));
+  EXPECT_EQ(bytes_of(folder.output("part_00000_of_00005.hdf5")), "from elsewhere");
+}
+
+TEST(PrepareFailureTest, WorkThatARunStoppedAtItsEndLeftIsRemoved) {
+  const PrepareFolder folder;
+  PrepareOptions options = folder.options();
+  options.num_shards = 3;
+  prepare_data(options, {});
+  EXPECT_FALSE(std::filesystem::exists(folder.output("work"))) << "no second copy of all samples";
+  const auto before = folder.files();
+  make_work_folder(folder.output());
+  write_bytes(folder.output("work/part_00000_of_00005.hdf5"), "");
+  EXPECT_TRUE(prepare_data(options, {}).already_done);
   EXPECT_EQ(folder.files(), before);
 }
 
@@ -146,10 +180,10 @@ TEST(PrepareFailureTest, AFullDiskLeavesNothingHalfWrittenAndFinishedPartsIntact
     return message_of_preparing(options);
   };
   EXPECT_THAT(message_with_little_room(60'000), HasSubstr("work/part_00000_of_00005.hdf5"));
-  EXPECT_TRUE(folder.files().empty());
+  EXPECT_EQ(folder.files().size(), 1u) << "the marker of work/";
   // Room for each part, not for half of all samples.
   EXPECT_THAT(message_with_little_room(140'000), HasSubstr("out/part_00000_of_00002.hdf5"));
-  EXPECT_EQ(folder.files().size(), 2 * 5u) << "parts with their records";
+  EXPECT_EQ(folder.files().size(), 1 + 2 * 5u) << "marker, parts with their records";
 
   EXPECT_EQ(prepare_data(options, {}).parts_reused, 5);
   EXPECT_EQ(folder.files(), files_of_uninterrupted_run(options));

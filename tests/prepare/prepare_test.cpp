@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
 #include "data/prepare/shard_dealer.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
 #include "data/shard_names.h"
+#include "kernels/base/log.h"
 #include "tests/prepare/prepare_folder.h"
 
 namespace bertha {
@@ -116,7 +118,14 @@ TEST(PrepareTest, TheNumberOfWorkersChangesNoByte) {
   options.workers = 3;
   prepare_data(options, {});
   EXPECT_EQ(one.files(), three.files());
-  EXPECT_EQ(one.files().size(), 4 + 1 + 2 * 5u) << "shards, manifest, parts with their records";
+  EXPECT_EQ(one.files().size(), 4 + 2u) << "shards, manifest, checksums";
+}
+
+TEST(PrepareTest, TheChecksumListIsThatOfTheShards) {
+  const PrepareFolder folder;
+  const Manifest manifest = prepare_data(folder.options(), {}).manifest;
+  EXPECT_TRUE(compare_checksums(read_checksum_list(folder.output("checksums.chk")), manifest.shards)
+                  .empty());
 }
 
 TEST(PrepareTest, ProgressCountsUpToAllTextAndAllShards) {
@@ -153,14 +162,14 @@ TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {
     return message_of_preparing(options, ExitCode::kUsage);
   };
   EXPECT_THAT(message([](auto& o) { o.num_shards = o.eval_samples = 2; }),
-              AllOf(HasSubstr("eval_samples = 2"), HasSubstr("num_shards = 2")));
-  EXPECT_THAT(message([](auto& o) { o.num_shards = -1; }), HasSubstr("num_shards = -1"));
-  EXPECT_THAT(message([](auto& o) { o.eval_samples = -1; }), HasSubstr("eval_samples = -1"));
-  EXPECT_THAT(message([](auto& o) { o.workers = -1; }), HasSubstr("workers = -1"));
-  EXPECT_THAT(message([](auto& o) { o.duplication = 0; }), HasSubstr("duplication = 0"));
+              AllOf(HasSubstr("--eval-samples 2"), HasSubstr("--shards 2")));
+  EXPECT_THAT(message([](auto& o) { o.num_shards = -1; }), HasSubstr("--shards -1"));
+  EXPECT_THAT(message([](auto& o) { o.eval_samples = -1; }), HasSubstr("--eval-samples -1"));
+  EXPECT_THAT(message([](auto& o) { o.workers = -1; }), HasSubstr("--workers -1"));
+  EXPECT_THAT(message([](auto& o) { o.duplication = 0; }), HasSubstr("--duplication 0"));
   EXPECT_THAT(message([](auto& o) { o.inputs.clear(); }), HasSubstr("no input text"));
-  EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("output_dir"));
-  EXPECT_THAT(message([](auto& o) { o.vocab_file.clear(); }), HasSubstr("vocab_file"));
+  EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("--output"));
+  EXPECT_THAT(message([](auto& o) { o.vocab_file.clear(); }), HasSubstr("--vocab"));
   EXPECT_TRUE(folder.files().empty());
 }
 
@@ -178,22 +187,64 @@ TEST(EvalSelectionTest, IsWhatPythonComputes) {
 TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
   const TempFolder folder;
   for (const char* name :
-       {"b.txt", "a.txt", "part-00001-of-00500", "eval.txt", "eval.md5", "x.md", "notes.tsv"}) {
+       {"b.txt", "a.txt", "part-00000-of-00001", "eval.txt", "eval.md5", "x.md", "notes.tsv"}) {
     write_bytes(folder.path(name), "text");
   }
   const auto names = [&](const std::vector<std::string>& inputs) {
     std::vector<std::string> found;
-    for (const SourceFile& source : list_source_files(inputs)) {
+    for (const SourceFile& source : list_source_files(inputs, MissingFiles::kRefuse)) {
       EXPECT_EQ(source.bytes, 4);
       found.push_back(std::filesystem::path(source.path).filename());
     }
     return found;
   };
-  EXPECT_THAT(names({folder.path()}), ElementsAre("a.txt", "b.txt", "part-00001-of-00500"));
+  EXPECT_THAT(names({folder.path()}), ElementsAre("a.txt", "b.txt", "part-00000-of-00001"));
   EXPECT_THAT(names({folder.path("eval.txt"), folder.path("b.txt")}),
               ElementsAre("eval.txt", "b.txt"));
   EXPECT_THROW(names({folder.path("b.txt"), folder.path()}), Error) << "given twice";
   EXPECT_THROW(names({folder.path("missing.txt")}), Error);
+}
+
+/// The warnings that are logged while it lives.
+class Warnings {
+ public:
+  Warnings() {
+    set_log_sink([this](LogLevel level, const std::string& text) {
+      if (level == LogLevel::kWarning) texts_.push_back(text);
+    });
+  }
+  ~Warnings() { set_log_sink({}); }
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+TEST(SourceFilesTest, AFolderThatLacksFilesOfANumberedSetIsRefusedUnlessAPartIsAccepted) {
+  const TempFolder folder;
+  for (const char* name : {"part-00000-of-00004", "part-00003-of-00004"}) {
+    write_bytes(folder.path(name), "text");
+  }
+  EXPECT_THAT(data_error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
+              AllOf(HasSubstr("2 of 4 text files are missing: part-00001-of-00004, part-00002"),
+                    HasSubstr("--partial")));
+  const Warnings warnings;
+  EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kAccept).size(), 2u);
+  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("2 of 4 text files are missing")));
+  list_source_files({folder.path("part-00003-of-00004")}, MissingFiles::kRefuse);
+  EXPECT_EQ(warnings.texts().size(), 1u) << "a file that is named is wanted alone";
+}
+
+TEST(SourceFilesTest, AGapInPlainNumbersIsWarnedOf) {
+  const TempFolder folder;
+  for (const char* name : {"wiki_00.txt", "wiki_01.txt", "wiki_03.txt"}) {
+    write_bytes(folder.path(name), "text");
+  }
+  const Warnings warnings;
+  EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kRefuse).size(), 3u);
+  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("text is missing: wiki_02.txt")));
 }
 
 }  // namespace

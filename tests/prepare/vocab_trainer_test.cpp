@@ -181,7 +181,8 @@ TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {
   const TempFolder folder;
   write_bytes(folder.path("a.txt"), "The cat. the caf\u00e9\n" + std::string(201, 'x') + " b");
   write_bytes(folder.path("b.txt"), "THE Caf\u00c9 b " + std::string(200, 'y'));
-  const auto words = count_words(list_source_files({folder.path()}), 2, [](int64_t) {});
+  const auto words =
+      count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), 2, [](int64_t) {});
   std::vector<std::string> found;
   for (const WordCount& word : words) found.push_back(concat(word.word, ' ', word.count));
   EXPECT_THAT(found,

@@ -77,6 +77,32 @@ TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {
                           concat("part_00003_of_00004.hdf5: not in ", list),
                           concat("part_00002_of_00004: missing, but in ", list)));
   EXPECT_THAT(findings(folder.path("part_00000_of_00004.hdf5")), IsEmpty());
+  write_bytes(
+      list, concat("part_00000_of_00009.hdf5\t", kOne, "\npart_00001_of_00009.hdf5\t", kTwo, "\n"));
+  EXPECT_THAT(findings(folder.path()),
+              ElementsAre("part_00002_of_00004.hdf5: missing, going by the other names",
+                          concat(list,
+                                 ": is the list of 2 other shards (part_00000_of_00009 and so "
+                                 "on) and knows none of these 3 (part_00000_of_00004 and so on); "
+                                 "give the list of this number of shards")));
+}
+
+TEST(ChecksumList, ShardsThatOnlyOneSideKnowsAreToldInOneLineEach) {
+  ChecksumList list{.path = "c.chk", .md5_of_stem = {}};
+  std::vector<ManifestShard> shards{{.name = "part_0.hdf5", .xxh3 = "", .md5_of_lists = kOne}};
+  list.md5_of_stem["part_0"] = kOne;
+  for (int i = 1; i < 200; ++i) {
+    list.md5_of_stem[concat("part_a", i)] = kOne;
+    shards.push_back({.name = concat("part_b", i, ".hdf5"), .xxh3 = "", .md5_of_lists = kTwo});
+  }
+  const auto differences = compare_checksums(list, shards);
+  ASSERT_EQ(differences.size(), 2u);
+  EXPECT_EQ(differences[0].text(),
+            "part_b1.hdf5, part_b2.hdf5, part_b3.hdf5, part_b4.hdf5, part_b5.hdf5 and 194 more: "
+            "not in c.chk");
+  EXPECT_EQ(differences[1].text(),
+            "part_a1, part_a10, part_a100, part_a101, part_a102 and 194 more: missing, but in "
+            "c.chk");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "data/hashing.h"
+#include "data/manifest.h"
+#include "data/output_folder.h"
 #include "data/pipeline.h"
 #include "data/shard_names.h"
 #include "data/verify.h"
@@ -235,17 +237,69 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   options_.layout = ShardLayout::kFixedLength;
   EXPECT_THAT(
       data_error_of([&] { convert_data(options_, {}); }),
-      HasSubstr("holds data made with layout = variable_length, but now it is fixed_length"));
+      HasSubstr("holds data made with --layout = variable_length, but now it is fixed_length"));
   options_.output_dir = folder_.path("strange");
   fs::create_directory(options_.output_dir);
   write_bytes(folder_.path("strange/part_77.hdf5"), "x");
   EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
-              AllOf(HasSubstr("part_77.hdf5"), HasSubstr("would not write")));
-  fs::create_directories(folder_.path("other/work"));
+              AllOf(HasSubstr("part_77.hdf5"), HasSubstr("did not make it")));
+  make_work_folder(folder_.path("other"));
   write_bytes(folder_.path("other/work/key.txt"), "another");
   options_.output_dir = folder_.path("other");
   EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
               HasSubstr("unfinished work of another conversion"));
+}
+
+TEST_F(Convert, NothingOfTheUserIsWrittenOverOrRemoved) {
+  write_source(kVariable);
+  fs::create_directories(to("work"));
+  write_bytes(to("work/thesis"), "years");
+  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+              HasSubstr("to/work: bertha keeps unfinished work under this name"));
+  EXPECT_EQ(bytes_of(to("work/thesis")), "years");
+  EXPECT_FALSE(fs::exists(to("part_0.hdf5")));
+  fs::remove_all(to("work"));
+  write_bytes(to("part_0.hdf5"), "a shard from elsewhere");
+  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+              HasSubstr("to/part_0.hdf5: this command did not make it"));
+  EXPECT_EQ(bytes_of(to("part_0.hdf5")), "a shard from elsewhere");
+}
+
+TEST_F(Convert, WorkThatARunStoppedAtItsEndLeftIsRemoved) {
+  write_source(kVariable);
+  convert_data(options_, {});
+  make_work_folder(options_.output_dir);
+  EXPECT_TRUE(convert_data(options_, {}).already_done);
+  EXPECT_FALSE(fs::exists(to("work")));
+}
+
+TEST_F(Convert, AManifestThatListsOtherShardsIsRefused) {
+  write_source(kVariable);
+  Manifest manifest = convert_data(options_, {}).manifest;
+  manifest.shards.clear();
+  write_manifest(to("manifest.json"), manifest);
+  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+              AllOf(HasSubstr("manifest.json: lists 0 shards"), HasSubstr("writes 3 (part_0.hdf5"),
+                    HasSubstr("remove it")));
+  fs::remove(to("manifest.json"));
+}
+
+TEST_F(Convert, AListOfOtherShardsIsRefusedBeforeTheWork) {
+  write_source(kVariable);
+  options_.checksum_list = folder_.path("list.chk");
+  write_bytes(options_.checksum_list,
+              concat("part_00000_of_00007.hdf5\t", std::string(32, '1'),
+                     "\npart_00001_of_00007.hdf5\t", std::string(32, '2'), "\n"));
+  try {
+    convert_data(options_, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("list.chk: is the list of 2 other shards (part_00000_of_00007"),
+                      HasSubstr("none of these 3 (part_0 "), HasSubstr("--shards 2")));
+  }
+  EXPECT_FALSE(fs::exists(options_.output_dir));
 }
 
 TEST_F(Convert, TheSourceItselfIsNoOutput) {

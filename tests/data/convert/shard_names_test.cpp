@@ -58,6 +58,21 @@ TEST(ShardNames, MissingOnesAreToldFromTheNamesOfTheOthers) {
       missing({"part_00000_of_00001.hdf5", "part_eval_10k.hdf5", "my-part.hdf", "part_7.hdf5"}),
       IsEmpty());
   EXPECT_THAT(missing({}), IsEmpty());
+}
+
+TEST(ShardNames, GapsInPlainNumbersAreToldUnlessTheNumbersAreNoSeries) {
+  const auto gaps = [](const std::vector<std::string>& names) { return gaps_in_series(names); };
+  EXPECT_THAT(gaps({"wiki_01.txt", "wiki_02.txt", "wiki_04.txt", "wiki_05.txt"}),
+              ElementsAre("wiki_03.txt"));
+  EXPECT_THAT(gaps({"9.txt", "11.txt", "8.txt", "7.txt"}), ElementsAre("10.txt"));
+  EXPECT_THAT(gaps({"book1.txt", "book2.txt", "tale7.txt"}), IsEmpty());
+  EXPECT_THAT(gaps({"1851.txt", "1862.txt", "1913.txt"}), IsEmpty()) << "years";
+  EXPECT_THAT(gaps({"part-00001-of-00500", "part-00003-of-00500"}), IsEmpty())
+      << "tells how many there are itself";
+  EXPECT_THAT(gaps({"a.txt", "99999999999999999999.txt", ""}), IsEmpty());
+}
+
+TEST(ShardNames, ManyNamesAreCutShort) {
   const std::vector<std::string> many{"a", "b", "c"};
   EXPECT_EQ(first_names(many), "a, b, c");
   EXPECT_EQ(first_names(many, 2), "a, b and 1 more");
