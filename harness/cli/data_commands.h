@@ -4,15 +4,17 @@
 #include <optional>
 #include <string>
 
+#include "data/convert/convert.h"
 #include "data/convert/data_set_work.h"
+#include "data/prepare/prepare.h"
 #include "data/shard_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/progress_line.h"
 
 namespace bertha {
 
-// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_convert.cpp,
-// data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
+// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_official.cpp,
+// data_convert.cpp, data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
 void add_data_vocab(CLI::App& data, Chosen& chosen);
 void add_data_prepare(CLI::App& data, Chosen& chosen);
 void add_data_convert(CLI::App& data, Chosen& chosen);
@@ -21,8 +23,8 @@ void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
 void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 
-/// --text PATH..., required.
-void add_text_option(CLI::App& command, std::vector<std::string>& inputs);
+/// --text PATH..., required, and --partial.
+void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing);
 /// --layout variable|fixed.
 void add_layout_option(CLI::App& command, ShardLayout& layout);
 /// What convert and pack read and how: the path, --max-sequences, --partial, --threads,
@@ -42,6 +44,19 @@ class WorkLines {
 };
 /// Warns of files that --partial lets pass.
 void warn_of_missing(const SourceOptions& source);
+
+/// Prints what a preparation or a conversion has done; the latter gives the exit code.
+void print_prepared(const PrepareOptions& options, const PrepareSummary& summary);
+int print_converted(const ConvertOptions& options, const ConvertResult& result);
+/// prepare_data() with progress lines.
+PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal);
+/// `bertha data prepare --official`: the published training data from text, as the published
+/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and beside it the same
+/// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps go on where they were stopped.
+/// `checksum_list`, if any, is compared with the shuffled shards. Returns the exit code.
+inline constexpr int64_t kOfficialShards = 4320;
+int run_official(PrepareOptions options, const std::string& checksum_list,
+                 const CommandContext& context);
 
 /// --vocab-size, --max-seq-tokens and --max-masked-per-seq.
 void add_limit_options(CLI::App& command, SampleLimits& limits);

@@ -35,6 +35,12 @@ int run_convert(const CLI::App& command, const ConvertCommand& convert,
     WorkLines lines(context.terminal);
     result = convert_data(options, lines.progress());
   }
+  return print_converted(options, result);
+}
+
+}  // namespace
+
+int print_converted(const ConvertOptions& options, const ConvertResult& result) {
   for (const ChecksumDifference& difference : result.checksum_differences) {
     std::cout << difference.text() << '\n';
   }
@@ -52,8 +58,6 @@ int run_convert(const CLI::App& command, const ConvertCommand& convert,
   return static_cast<int>(result.checksum_differences.empty() ? ExitCode::kSuccess
                                                               : ExitCode::kData);
 }
-
-}  // namespace
 
 void add_source_options(CLI::App& command, SourceOptions& source) {
   command

@@ -56,12 +56,27 @@ class PrepareLines {
   std::optional<ProgressLine> line_;
 };
 
-int run_prepare(const PrepareOptions& options, const CommandContext& context) {
-  PrepareSummary summary;
-  {
-    PrepareLines lines(context.terminal);
-    summary = prepare_data(options, [&](const PrepareProgress& now) { lines.update(now); });
-  }
+struct PrepareCommand {
+  PrepareOptions options;
+  bool official = false;
+  std::string checksum_list;
+};
+
+int run_prepare(const PrepareCommand& command, const CommandContext& context) {
+  if (command.official) return run_official(command.options, command.checksum_list, context);
+  print_prepared(command.options, prepare_with_progress(command.options, context.terminal));
+  std::cout << "next: bertha data verify " << command.options.output_dir << '\n';
+  return 0;
+}
+
+}  // namespace
+
+PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal) {
+  PrepareLines lines(terminal);
+  return prepare_data(options, [&](const PrepareProgress& now) { lines.update(now); });
+}
+
+void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
   const auto shards = static_cast<int64_t>(summary.manifest.shards.size());
   std::cout << options.output_dir << ": " << grouped_text(summary.manifest.num_samples())
             << " samples in " << grouped_text(shards) << " shards";
@@ -72,17 +87,16 @@ int run_prepare(const PrepareOptions& options, const CommandContext& context) {
     if (summary.parts_reused > 0) std::cout << " (" << summary.parts_reused << " parts reused)";
     std::cout << '\n';
   }
-  std::cout << "next: bertha data verify " << options.output_dir << '\n';
-  return 0;
 }
 
-}  // namespace
-
-void add_text_option(CLI::App& command, std::vector<std::string>& inputs) {
+void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing) {
   command
       .add_option("text,--text", inputs, "Text files, or folders of them; one sentence per line")
       ->required()
       ->type_name("PATH");
+  command.add_flag_callback(
+      "--partial", [&missing] { missing = MissingFiles::kAccept; },
+      "Accept that text files of a numbered set are missing in a folder");
 }
 
 void add_data_prepare(CLI::App& data, Chosen& chosen) {
@@ -97,9 +111,12 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
            "64 --workers 8",
            "bertha data prepare --text eval.txt --vocab vocab.txt --output data/eval "
-           "--eval-samples 10000"}});
-  const auto options = std::make_shared<PrepareOptions>();
-  add_text_option(prepare, options->inputs);
+           "--eval-samples 10000",
+           "bertha data prepare --text text/ --vocab vocab.txt --output data --official "
+           "--chk 4320_shards_varlength_shuffled.chk"}});
+  const auto command = std::make_shared<PrepareCommand>();
+  PrepareOptions* const options = &command->options;
+  add_text_options(prepare, options->inputs, options->missing);
   prepare.add_option("--vocab", options->vocab_file, "Vocabulary, a piece per line")
       ->required()
       ->type_name("FILE");
@@ -133,14 +150,31 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   prepare
       .add_option("--seed", options->seed,
                   concat("Seed of pairs and masks (default ", options->seed, ")"))
+      ->check(whole_number(0))
       ->type_name("N");
   prepare.add_option("--workers", options->workers, "Threads; 0 = one per processor (default)")
       ->check(whole_number(0))
       ->type_name("N");
   prepare.add_flag("--resume,!--no-resume", options->resume,
                    "Keep finished parts of an earlier run (default)");
-  prepare.callback([&chosen, options] {
-    chosen.action = [options](CommandContext& context) { return run_prepare(*options, context); };
+  CLI::Option* const official = prepare.add_flag(
+      "--official", command->official,
+      concat("The published training data: ", kOfficialShards,
+             " shards (or --shards) with the published settings, then the same shuffled, in two "
+             "folders of --output with the published names"));
+  for (const char* name :
+       {"--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
+        "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
+    official->excludes(prepare.get_option(name));
+  }
+  prepare
+      .add_option(
+          "--chk", command->checksum_list,
+          "With --official: the published checksum list to compare the shuffled shards with")
+      ->needs(official)
+      ->type_name("FILE");
+  prepare.callback([&chosen, command] {
+    chosen.action = [command](CommandContext& context) { return run_prepare(*command, context); };
   });
 }
 

@@ -56,7 +56,7 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
                     "bertha data vocab --text text/ --size 30522 --output data/vocab.txt"}});
   const auto command = std::make_shared<VocabCommand>();
   VocabOptions& options = command->options;
-  add_text_option(vocab, options.inputs);
+  add_text_options(vocab, options.inputs, options.missing);
   vocab
       .add_option("--size", options.num_pieces,
                   concat("Pieces of the vocabulary (default ", options.num_pieces, ")"))

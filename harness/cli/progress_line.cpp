@@ -1,6 +1,7 @@
 #include "harness/cli/progress_line.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -10,6 +11,8 @@
 
 namespace bertha {
 namespace {
+
+std::atomic<bool> shown = true;
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kFirstLineSeconds = 2;
@@ -54,6 +57,8 @@ std::string progress_text(const ProgressView& view, int64_t columns) {
   return line;
 }
 
+void show_progress_lines(bool wanted) { shown = wanted; }
+
 ProgressLine::ProgressLine(Options options) : options_(std::move(options)) {
   if (!options_.write) options_.write = write_to_stderr;
   if (!options_.clock) options_.clock = steady_seconds;
@@ -66,6 +71,7 @@ ProgressLine::~ProgressLine() {
 }
 
 void ProgressLine::update(int64_t done, int64_t total) {
+  if (!shown) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const double elapsed = options_.clock() - start_seconds_;
   const bool finished = total > 0 && done >= total;

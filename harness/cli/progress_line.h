@@ -21,6 +21,9 @@ struct ProgressView {
 /// "prepare  37% 1.26k/3.40k documents 8.30k/s ETA 3m31s", cut to `columns`.
 std::string progress_text(const ProgressView& view, int64_t columns);
 
+/// Whether progress lines are shown by this process from now on: not with -q.
+void show_progress_lines(bool wanted);
+
 /// Progress of long work on standard error: one redrawn line on a terminal, otherwise plain
 /// lines at growing intervals, so that a log of an hour holds some ten of them.
 ///

@@ -7,6 +7,7 @@
 
 #include "harness/cli/log_sink.h"
 #include "harness/cli/parse.h"
+#include "harness/cli/progress_line.h"
 #include "harness/comm/rank_failure.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -56,6 +57,7 @@ int run_parsed(const Parsed& parsed, CommandContext& context) {
     return 0;
   }
   const Chosen& chosen = parsed.chosen;
+  show_progress_lines(!chosen.quiet);
   start_log_sink(context.terminal, context.world,
                  chosen.quiet     ? Verbosity::kQuiet
                  : chosen.verbose ? Verbosity::kVerbose

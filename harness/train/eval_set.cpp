@@ -1,7 +1,10 @@
 #include "harness/train/eval_set.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -29,6 +32,15 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
         static_cast<double>(most) / static_cast<double>(facts.num_masked);
   }
   return facts;
+}
+
+std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path) {
+  constexpr int64_t kFewestMasked = 100;
+  if (facts.num_masked >= kFewestMasked) return "";
+  const double error = 50 / std::sqrt(static_cast<double>(std::max<int64_t>(facts.num_masked, 1)));
+  return concat("data.eval (", path, ") holds only ", facts.num_masked,
+                " masked tokens: the accuracy is uncertain by up to ", std::llround(error),
+                " percentage points; give more evaluation text");
 }
 
 }  // namespace bertha

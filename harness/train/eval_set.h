@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "data/batch.h"
 #include "data/transport.h"
@@ -19,5 +20,9 @@ struct EvalSetFacts {
 /// All ranks call it with their own batches.
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport);
+
+/// What to say before training about a set whose accuracy would say little: its standard error is
+/// 0.5 / sqrt(masked tokens) at most. Empty for 100 masked tokens or more.
+std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path);
 
 }  // namespace bertha

@@ -172,6 +172,8 @@ void open_data(TrainingRun& run) {
   run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
                              .eval_samples = run.eval_set.num_seqs,
                              .constant_answer_accuracy = run.eval_set.constant_answer_accuracy});
+  const std::string warning = warning_of_small_set(run.eval_set, run.config.data.eval);
+  if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
 
   // Not before all else has succeeded: a run that cannot start leaves the folder as it was.
   on_all_ranks(world, [&] {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "tests/harness/cli/run_program.h"
@@ -11,6 +12,7 @@
 namespace bertha {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Documents of sentences over 300 invented words, different in each file.
@@ -47,6 +49,11 @@ class DataCommands : public testing::Test {
     Ran ran = run_bertha_program(words, folder_.path(""));
     EXPECT_EQ(ran.code, code) << words[1] << '\n' << ran.out << ran.err;
     return ran;
+  }
+
+  std::string text_of(const std::string& name) const {
+    std::ifstream file(folder_.path(name));
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
   const std::vector<std::string> prepare_{"data",
@@ -106,8 +113,8 @@ TEST_F(DataCommands, ConvertCutsShufflesAndWritesTheChecksumListItIsComparedWith
   EXPECT_THAT(run(convert, 0).out, HasSubstr("3 shards, all there already\n"));
   EXPECT_THAT(run({"data", "verify", "cut", "--chk", "cut/checksums.chk"}, 0).out,
               HasSubstr(": sound\n"));
-  EXPECT_THAT(run({"data", "convert", "train", "-o", "whole", "--chk", "cut/checksums.chk"}, 4).out,
-              HasSubstr("part_00000_of_00003: missing, but in cut/checksums.chk"));
+  EXPECT_THAT(run({"data", "convert", "train", "-o", "whole", "--chk", "cut/checksums.chk"}, 2).err,
+              HasSubstr("--chk cut/checksums.chk: is the list of 3 other shards"));
   EXPECT_THAT(run({"data", "convert", "train", "-o", "few", "--max-sequences", "5"}, 0).out,
               HasSubstr("few: 5 samples in 1 shards\n"));
 }
@@ -182,6 +189,78 @@ TEST_F(DataCommands, DumpedBatchesComeWithWeightsAndConfig) {
     if (word == "data.train=train") word = "data.train=/nowhere";
   }
   EXPECT_THAT(run(no_data, 4).err, HasSubstr("/nowhere"));
+}
+
+TEST_F(DataCommands, OfficialDataAreTheOrderedAndTheShuffledShardsUnderTheirPublishedNames) {
+  const std::vector<std::string> official{"data",       "prepare",   "--text", "text",
+                                          "--vocab",    "vocab.txt", "-o",     "published",
+                                          "--official", "--shards",  "3"};
+  const std::string ordered = "published/hdf5_3_shards_varlength";
+  const std::string shuffled = ordered + "_shuffled";
+  EXPECT_THAT(run(official, 0).out, HasSubstr("next: train on " + shuffled));
+  run({"data", "prepare", "--text", "text", "--vocab", "vocab.txt", "-o", "ordered", "--shards",
+       "3"},
+      0);
+  run({"data", "convert", "ordered", "-o", "shuffled", "--shuffle", "--seed", "24"}, 0);
+  for (const auto& [made, want] : {std::pair(ordered, "ordered"), {shuffled, "shuffled"}}) {
+    EXPECT_EQ(text_of(made + "/checksums.chk"), text_of(concat(want, "/checksums.chk")));
+    EXPECT_THAT(run({"data", "verify", made, "--chk", made + "/checksums.chk"}, 0).out,
+                HasSubstr("3 shards"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path(made + "/work")));
+  }
+  // Started again it goes on where it was: here with the second step alone.
+  std::filesystem::remove_all(folder_.path(shuffled));
+  std::vector<std::string> compared = official;
+  compared.insert(compared.end(), {"--chk", "shuffled/checksums.chk"});
+  EXPECT_THAT(run(compared, 0).out,
+              AllOf(HasSubstr("in 3 shards, all there already\n"),
+                    HasSubstr("in 3 shards: as shuffled/checksums.chk says")));
+  EXPECT_THAT(run(compared, 0).out, HasSubstr("3 shards, all there already: as shuffled/"));
+  compared.back() = "train/checksums.chk";
+  EXPECT_THAT(run(compared, 2).err, HasSubstr("is the list of 2 other shards"));
+  std::vector<std::string> other_seed = official;
+  other_seed.insert(other_seed.end(), {"--seed", "7"});
+  EXPECT_THAT(run(other_seed, 2).err, AllOf(HasSubstr("--official"), HasSubstr("--seed")));
+  EXPECT_THAT(run({"data", "prepare", "--text", "text", "--vocab", "vocab.txt", "-o", "x", "--chk",
+                   "train/checksums.chk"},
+                  2)
+                  .err,
+              HasSubstr("--official"));
+}
+
+TEST_F(DataCommands, SeedsAreWholeNumbersFromZero) {
+  for (const std::string command : {"prepare", "convert", "pack"}) {
+    for (const std::string seed : {"-1", "18446744073709551616", "", "1.5", "0x10"}) {
+      std::vector<std::string> words{"data", command, "train", "-o", "other", "--seed", seed};
+      if (command == "prepare") words.insert(words.end(), {"--vocab", "vocab.txt"});
+      EXPECT_THAT(run(words, 2).err,
+                  HasSubstr("--seed: found \"" + seed + "\", want a whole number"))
+          << command;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("other")));
+}
+
+TEST_F(DataCommands, PartsThatATextFolderLacksAreNamedUnlessAPartIsAccepted) {
+  folder_.write("parts/part-00000-of-00003", invented_text(1));
+  folder_.write("parts/part-00002-of-00003", invented_text(2));
+  const std::vector<std::string> vocab{"data",   "vocab", "--text", "parts",
+                                       "--size", "256",   "-o",     "v.txt"};
+  const std::vector<std::string> prepare{"data",    "prepare",   "--text", "parts",
+                                         "--vocab", "vocab.txt", "-o",     "parted"};
+  for (std::vector<std::string> words : {vocab, prepare}) {
+    EXPECT_THAT(run(words, 4).err, HasSubstr("1 of 3 text files are missing: part-00001-of-00003"));
+    words.push_back("--partial");
+    EXPECT_THAT(run(words, 0).err, HasSubstr("warning: parts: 1 of 3 text files are missing"));
+  }
+}
+
+TEST_F(DataCommands, AFolderOfTextOrRecordsTellsWhatMakesShardsOfThem) {
+  folder_.write("parts/part-00000-of-00001", invented_text(1));
+  EXPECT_THAT(run({"data", "verify", "parts"}, 4).err,
+              AllOf(HasSubstr("parts: holds part-00000-of-00001 and no shard"),
+                    HasSubstr("`bertha data convert parts --output DIR`"),
+                    HasSubstr("`bertha data prepare --text parts ...`")));
 }
 
 TEST_F(DataCommands, WrongOptionsOfPreparationAreUsageErrors) {

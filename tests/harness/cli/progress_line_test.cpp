@@ -67,6 +67,13 @@ TEST(ProgressLine, ShortWorkPrintsNothingInALog) {
   EXPECT_THAT(run({.redraws = false}, 1), ElementsAre());
 }
 
+TEST(ProgressLine, NothingIsPrintedWhereNoneIsWanted) {
+  show_progress_lines(false);
+  EXPECT_THAT(run({.redraws = false}, 3600), ElementsAre());
+  EXPECT_THAT(run({.redraws = true, .columns = 80}, 2), ElementsAre());
+  show_progress_lines(true);
+}
+
 TEST(ProgressLine, ATerminalRedrawsOneLineAndEndsIt) {
   EXPECT_THAT(run({.redraws = true, .columns = 80}, 2),
               ElementsAre("\r\033[Kwork  50% 1/2 steps 1/s ETA 1s",

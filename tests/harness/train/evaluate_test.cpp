@@ -100,6 +100,14 @@ TEST(EvalSet, TheConstantAnswerIsTheMostFrequentTokenOfAllRanks) {
   EXPECT_EQ(describe_eval_set({}, 37, alone.transport(0)).constant_answer_accuracy, 0);
 }
 
+TEST(EvalSet, ASetTooSmallToTellAnAccuracyIsWarnedOf) {
+  EXPECT_EQ(warning_of_small_set({.num_seqs = 10, .num_masked = 100}, "eval"), "");
+  EXPECT_EQ(warning_of_small_set({.num_seqs = 1, .num_masked = 4}, "eval"),
+            "data.eval (eval) holds only 4 masked tokens: the accuracy is uncertain by up to "
+            "25 percentage points; give more evaluation text");
+  EXPECT_NE(warning_of_small_set({}, "eval"), "");
+}
+
 TEST(StepProbe, HandsOverTheSumsOfTheStepThatItCaptured) {
   const auto all = rig_sequences(12);
   run_ranks(2, [&](Device& device, Collectives& collectives) {
