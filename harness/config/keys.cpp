@@ -157,7 +157,7 @@ std::vector<Key> make_keys() {
       {"optimizer.clip", optimizer<&O::clip>, Unit::kNone, {}, {"after", "before"},
        "Clip after or before the reduction over ranks."},
       {"optimizer.decay_rule", optimizer<&O::decay_rule>, Unit::kNone, {}, {"reference", "nvidia_fmha", "nvidia_te", "baidu"},
-       "Which tensors get weight decay and the trust ratio: all but LayerNorm and biases, or a published variant."},
+       "Which parameters get weight decay and the trust ratio, as in a published code: reference = all but LayerNorm and biases; nvidia_fmha = also the biases of query, key and value; nvidia_te = also the gain of the attention LayerNorm; baidu = also those biases and both gains of every layer. Query, key and value are three parameters, with three ratios, in reference and nvidia_fmha, and one in nvidia_te and baidu."},
       {"optimizer.trust_ratio", optimizer<&O::trust_ratio>, Unit::kNone, {}, {},
        "LAMB scales the step of each tensor by its norm; false takes the plain step, as AdamW does, with learning rates around 3e-4."},
       {"optimizer.loss_scale", optimizer<&O::loss_scale>, Unit::kNone, {}, {"off", "dynamic"},

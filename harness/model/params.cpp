@@ -36,6 +36,19 @@ bool decays(ParamClass param_class, DecayRule rule) {
   return false;
 }
 
+/// Parameters of the published code in the weight, and as many in the bias, of one QKV product.
+int64_t qkv_parameters(DecayRule rule) {
+  switch (rule) {
+    case DecayRule::kReference:
+    case DecayRule::kNvidiaFmha:
+      return 3;
+    case DecayRule::kNvidiaTe:
+    case DecayRule::kBaidu:
+      return 1;
+  }
+  return 1;
+}
+
 class TableBuilder {
  public:
   explicit TableBuilder(DecayRule rule) : rule_(rule) {}
@@ -77,8 +90,7 @@ class TableBuilder {
 
 void add_encoder_layer(TableBuilder& builder, const Dims& dims, DecayRule rule, int64_t layer) {
   const std::string prefix = concat("layer.", layer, ".");
-  // That code keeps query, key and value as three tensors each.
-  const int64_t qkv_parts = rule == DecayRule::kNvidiaFmha ? 3 : 1;
+  const int64_t qkv_parts = qkv_parameters(rule);
   builder.add(prefix + "attention.qkv.weight", {3 * dims.H, dims.H}, ParamClass::kMatrix, layer,
               qkv_parts);
   builder.add(prefix + "attention.qkv.bias", {3 * dims.H}, ParamClass::kQkvBias, layer, qkv_parts);

@@ -22,12 +22,13 @@ enum class ParamClass : uint8_t {
   kLnBias,
 };
 
-/// Which tensors get weight decay and the trust ratio.
+/// Which tensors get weight decay and the trust ratio, and whether query, key and value, which are
+/// one tensor here, are one or three parameters there: each has a trust ratio of its own.
 enum class DecayRule : uint8_t {
-  kReference,   // all but LayerNorm and biases
-  kNvidiaFmha,  // reference, and the QKV bias; query, key, value have norms of their own
-  kNvidiaTe,    // reference, and the gain of the attention LayerNorm
-  kBaidu,       // reference, and the QKV bias and both LayerNorm gains of every layer
+  kReference,   // all but LayerNorm and biases; three
+  kNvidiaFmha,  // reference, and the QKV bias; three
+  kNvidiaTe,    // reference, and the gain of the attention LayerNorm; one
+  kBaidu,       // reference, and the QKV bias and both LayerNorm gains of every layer; one
 };
 DecayRule parse_decay_rule(const std::string& text);
 

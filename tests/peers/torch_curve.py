@@ -6,8 +6,9 @@
     python3 tests/peers/compare_curves.py runs/bertha runs/torch
 
 Independent of Bertha's code: padded sequences with a mask, gradients by autograd, LAMB written from
-its paper. Reads config.yaml, config.json, model.safetensors and the batches; writes
-OUTPUT/metrics.jsonl with the records of a run folder. Needs torch and safetensors.
+its paper, with the parameters of the published codes (published_parameters.py). Reads config.yaml,
+config.json, model.safetensors and the batches; writes OUTPUT/metrics.jsonl with the records of a run
+folder. Needs torch and safetensors.
 
 fp32 and fp64 compute everything in that type. With bf16 weights, activations and gradients are
 bf16, master weights and moments fp32, as in Bertha.
@@ -22,6 +23,8 @@ import time
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+
+from published_parameters import published_parameters
 
 
 def read_settings(path):
@@ -41,7 +44,7 @@ def read_settings(path):
 
 def refuse_what_differs(settings):
     """This program implements one choice of each of these."""
-    for key, wanted in {"train.loss_mean": "global", "optimizer.decay_rule": "reference",
+    for key, wanted in {"train.loss_mean": "global",
                         "model.padded_vocab_in_softmax": "false",
                         "optimizer.trust_ratio": "true"}.items():
         if settings[key] != wanted:
@@ -145,9 +148,8 @@ class Model:
 
 
 class Lamb:
-    """You et al. 2020, algorithm 2, with bias correction and a limit on the global norm. Tensors
-    that have no weight decay (biases and LayerNorms) take the step without the trust ratio; query,
-    key and value of a layer are one tensor."""
+    """You et al. 2020, algorithm 2, with bias correction and a limit on the global norm. Parameters
+    that have no weight decay take the step without the trust ratio."""
 
     def __init__(self, weights, settings, schedule_steps):
         def number(key):
@@ -163,12 +165,7 @@ class Lamb:
         self.beta_1, self.beta_2 = number("beta_1"), number("beta_2")
         self.epsilon, self.decay = number("epsilon"), number("weight_decay")
         self.limit = number("max_gradient_norm")
-        self.tensors = {}
-        for name in weights:
-            whole = name
-            for part in ("query", "key", "value"):
-                whole = whole.replace(f".self.{part}.", ".self.qkv.")
-            self.tensors.setdefault(whole, []).append(name)
+        self.parameters = published_parameters(settings["optimizer.decay_rule"], weights).values()
 
     def learning_rate(self):
         """Of the next update; the decay counts from step 0, not from the end of the warm-up."""
@@ -187,8 +184,7 @@ class Lamb:
         self.step_number += 1
         correction_1 = 1 - self.beta_1 ** self.step_number
         correction_2 = 1 - self.beta_2 ** self.step_number
-        for whole, names in self.tensors.items():
-            decays = whole.endswith(".weight") and "LayerNorm" not in whole
+        for names, decays in self.parameters:
             updates = {}
             for name in names:
                 g, m, v = gradients[name] * clip, self.m[name], self.v[name]

@@ -109,7 +109,7 @@ TEST(Params, RulesDifferInTheTensorsThatTheirCodesNameOtherwise) {
     bool output_gain;
     int64_t qkv_parts;
   };
-  const Expectation expectations[] = {{DecayRule::kReference, false, false, false, 1},
+  const Expectation expectations[] = {{DecayRule::kReference, false, false, false, 3},
                                       {DecayRule::kNvidiaFmha, true, false, false, 3},
                                       {DecayRule::kNvidiaTe, false, true, false, 1},
                                       {DecayRule::kBaidu, true, true, true, 1}};
