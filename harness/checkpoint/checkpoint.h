@@ -56,7 +56,8 @@ struct CheckpointParts {
 /// file; built under a temporary name, synced, renamed. Then removes all but the newest `keep`
 /// complete ones. All ranks call it. Returns the path.
 ///
-/// Errors    Error(kData) on all ranks (full disk, no permission); earlier checkpoints stay.
+/// Errors    on all ranks, and earlier checkpoints stay: Error(kData) (full disk, no permission),
+///           Error(kNumeric) where a weight or a moment is not finite.
 std::string save_checkpoint(const std::string& folder, const TrainingState& state,
                             const CheckpointParts& parts);
 
@@ -68,7 +69,7 @@ std::optional<std::string> newest_checkpoint(const std::string& folder);
 /// Restores optimizer, weights and state, at any world size.
 ///
 /// Errors    Error(kData): another shape (names the tensor, found and wanted), a missing or torn
-///           file, a checksum that differs.
+///           file, a checksum that differs, numbers that are not finite.
 TrainingState load_checkpoint(const std::string& path, const CheckpointParts& parts);
 
 }  // namespace bertha

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/model_garden.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_source.h"
@@ -27,6 +28,7 @@ constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTok
 struct Meanings {
   std::map<std::string, std::string> names;  // the model's name, the writer's
   std::vector<std::string> unused;           // the writer's names of tensors that nobody trained
+  bool has_padding = false;                  // learnt padding rows, of a checkpoint of ours
   // Copies of tied tensors, to be compared with what they are tied to; the writer's names.
   std::string decoder_weight;
   std::string decoder_bias;
@@ -46,6 +48,8 @@ class MeaningReader {
         meanings_.decoder_weight = name;
       } else if (name == kDecoderBias) {
         meanings_.decoder_bias = name;
+      } else if (is_padding_name(name)) {
+        meanings_.has_padding = true;
       } else if (!is_position_buffer(name)) {
         add(modern_hugging_face_name(name), name);
       }
@@ -173,7 +177,11 @@ void check_tied(const WeightPlace& place, const WeightSource& source, const std:
        ", which it is tied to in this model; the file is of a model with a decoder of its own.");
 }
 
-void copy_rows(const std::vector<float>& values, const NamedRows& rows, float* flat) {
+void load_rows(const WeightPlace& place, const WeightSource& source, const std::string& name,
+               const NamedRows& rows, float* flat) {
+  const std::vector<float> values = source.read(name);
+  check_finite(ExitCode::kData, place.path, name, values.data(),
+               static_cast<int64_t>(values.size()));
   float* out = flat + rows.first_element;
   if (!rows.transposed) {
     std::copy(values.begin(), values.end(), out);
@@ -189,6 +197,38 @@ void copy_rows(const std::vector<float>& values, const NamedRows& rows, float* f
       }
     }
   }
+}
+
+/// Padding rows of the vocabulary where the model has them in its softmax. Returns a sentence where
+/// what this checkpoint computes is not what its run computed, else "".
+std::string load_padding(const WeightPlace& place, const WeightSource& source, bool has_padding,
+                         const std::vector<NamedRows>& padding, const ModelConfig& model,
+                         float* flat) {
+  const std::string state = place.folder + "/state.json";
+  if (!has_padding) {
+    const bool lost =
+        model.padded_vocab_in_softmax && !padding.empty() && std::filesystem::exists(state);
+    return lost ? place.path +
+                      " was saved without the padding rows of the vocabulary that it learnt: they "
+                      "are zero here, and accuracy and loss differ from the run's own"
+                : "";
+  }
+  if (!model.padded_vocab_in_softmax) {
+    return place.path +
+           " has padding rows of the vocabulary that its softmax ran over; they are left out, as "
+           "they count only where model.padded_vocab_in_softmax is true";
+  }
+  for (const NamedRows& rows : padding) {
+    const auto found = source.tensors().find(rows.foreign_name);
+    const bool fits = found != source.tensors().end() && found->second.shape == rows.foreign_shape;
+    if (!fits) {
+      fail(ExitCode::kData, place.path, ": ", rows.foreign_name, " is ",
+           found == source.tensors().end() ? "missing" : shape_text(found->second.shape), ", want ",
+           shape_text(rows.foreign_shape), "; set model.vocab_size to that of the checkpoint.");
+    }
+    load_rows(place, source, rows.foreign_name, rows, flat);
+  }
+  return "";
 }
 
 /// Sentences about what the file beside the weights states otherwise.
@@ -273,8 +313,11 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   }
   for (const NamedRows& rows : wanted) {
     if (contains(loaded.fresh, rows.part)) continue;
-    copy_rows(source->read(meanings.names.at(rows.foreign_name)), rows, flat);
+    load_rows(place, *source, meanings.names.at(rows.foreign_name), rows, flat);
   }
+  const std::string note =
+      load_padding(place, *source, meanings.has_padding, padding_names(table, dims), model, flat);
+  if (!note.empty()) loaded.notes.push_back(note);
   return loaded;
 }
 

@@ -35,11 +35,13 @@ struct LoadedWeights {
 /// Weights only, into a flat f32 host buffer [table.elements]: from one of our checkpoints, from a
 /// Hugging Face folder or safetensors file (BertForPreTraining, BertModel, or one with a part of
 /// the heads), or from a TensorFlow checkpoint under the official names or the model garden's.
-/// Every parameter is assigned exactly once; padding rows of the vocabulary become zero; optimizer
-/// state is not taken over, and neither are tensors beside those in use, which become notes.
+/// Every parameter is assigned exactly once; padding rows of the vocabulary become zero, but for
+/// those of our checkpoints where the model has them in its softmax; optimizer state is not taken
+/// over, and neither are tensors beside those in use, which become notes.
 ///
 /// Errors    Error(kData), one for all tensors that are missing, have another shape or belong
-///           nowhere, with the names nearest to those; damage; missing heads and differences unless
+///           nowhere, with the names nearest to those; damage; numbers that are not finite;
+///           missing heads and differences unless
 ///           allowed; a decoder that is not tied to the word table.
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
                            const ParamTable& table, float* flat);

@@ -43,6 +43,11 @@ constexpr std::array<NamePair, 9> kHeadNames = {{
     {"nsp.bias", "cls.seq_relationship.bias"},
 }};
 
+constexpr std::array<NamePair, 2> kPaddingNames = {{
+    {"embeddings.word.weight", "bertha.padding.word_embeddings.weight"},
+    {"mlm.output.bias", "bertha.padding.predictions.bias"},
+}};
+
 /// Rows [first_row, first_row + rows) of one of our tensors under a foreign name.
 NamedRows rows_of(const ParamInfo& param, const std::string& foreign, int64_t first_row,
                   int64_t rows) {
@@ -118,6 +123,20 @@ std::vector<NamedRows> hugging_face_names(const ParamTable& table, const Dims& d
   }
   for (const auto& [ours, theirs] : kHeadNames) add(ours, theirs);
   return names;
+}
+
+std::vector<NamedRows> padding_names(const ParamTable& table, const Dims& dims) {
+  std::vector<NamedRows> names;
+  if (dims.V == dims.C) return names;
+  for (const auto& [ours, theirs] : kPaddingNames) {
+    names.push_back(rows_of(table.find(ours), theirs, dims.C, dims.V - dims.C));
+  }
+  return names;
+}
+
+bool is_padding_name(const std::string& name) {
+  return std::any_of(kPaddingNames.begin(), kPaddingNames.end(),
+                     [&](const NamePair& pair) { return name == pair.second; });
 }
 
 std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dims) {

@@ -31,7 +31,13 @@ struct NamedRows {
 /// them, its weight being the word table and its bias cls.predictions.bias.
 std::vector<NamedRows> hugging_face_names(const ParamTable& table, const Dims& dims);
 
-/// The same tensors under the names of the official TensorFlow code, in our order.
+/// Rows of the vocabulary that pad it to a multiple of 8, in our order; none where nothing is
+/// padded. They have a meaning where the softmax ran over them (model.padded_vocab_in_softmax):
+/// then our checkpoints hold them beside Hugging Face's tensors, whose readers leave them out.
+std::vector<NamedRows> padding_names(const ParamTable& table, const Dims& dims);
+bool is_padding_name(const std::string& name);
+
+/// The tensors of hugging_face_names() under the names of the official TensorFlow code.
 std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dims);
 
 constexpr const char* kDecoderWeight = "cls.predictions.decoder.weight";

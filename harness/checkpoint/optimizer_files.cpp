@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/safetensors.h"
 
 namespace bertha {
@@ -155,6 +156,28 @@ std::vector<Overlap> overlaps(const std::vector<ShardRange>& from,
   return found;
 }
 
+/// Names the parameter that an element of a shard belongs to.
+std::string param_at(const CheckpointParts& parts, int64_t shard_element) {
+  for (const ShardRange& range : parts.optimizer->shard_ranges()) {
+    const int64_t flat = range.flat_begin + shard_element - range.shard_begin;
+    if (flat < range.flat_begin || flat >= range.flat_begin + range.elements) continue;
+    for (const ParamInfo& param : parts.table->params) {
+      if (flat >= param.offset && flat < param.offset + param.elements) return param.name;
+    }
+  }
+  return "the padding";
+}
+
+/// Error(kNumeric) where a number of this rank's shard is not finite.
+void check_shard(const std::string& path, const std::string& tensor, const float* values,
+                 const CheckpointParts& parts) {
+  const int64_t elements = parts.optimizer->shard_elements();
+  const int64_t bad = first_not_finite(values, elements);
+  if (bad < 0) return;
+  check_finite(ExitCode::kNumeric, path, concat(tensor, " (first in ", param_at(parts, bad), ")"),
+               values, elements);
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_file_names(const std::string& folder) {
@@ -180,10 +203,13 @@ void write_optimizer_file(const std::string& folder, const CheckpointParts& part
                            {{"ranges", ranges_text(optimizer.shard_ranges())},
                             {"table_elements", std::to_string(parts.table->elements)}});
   const Buffer pinned = parts.device->allocate_pinned(optimizer.master().bytes());
-  for (const View& values : shard_views(optimizer)) {
+  for (size_t tensor = 0; tensor < kTensors.size(); ++tensor) {
+    const View values = shard_views(optimizer)[tensor];
     parts.device->copy(*parts.stream, pinned.data(), values.data, values.bytes());
     parts.stream->wait_on_host();
-    writer.append(static_cast<const float*>(pinned.data()), optimizer.shard_elements());
+    const auto* floats = static_cast<const float*>(pinned.data());
+    check_shard(folder + name, kTensors[tensor], floats, parts);
+    writer.append(floats, optimizer.shard_elements());
   }
   writer.finish();
 }
@@ -201,6 +227,8 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
         const std::vector<float> values =
             read_safetensor(folder + "/" + file.name, file.header, kTensors[tensor],
                             overlap.from_element, overlap.elements);
+        check_finite(ExitCode::kData, folder + "/" + file.name, kTensors[tensor], values.data(),
+                     overlap.elements);
         std::copy(values.begin(), values.end(),
                   staging + static_cast<int64_t>(tensor) * optimizer.shard_elements() +
                       overlap.to_element);

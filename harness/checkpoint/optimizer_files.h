@@ -12,6 +12,8 @@ namespace bertha {
 /// of the flat buffer that follow each other in the tensors, ends excluded. Ranges, not ranks and
 /// buckets, identify the content, so that any number of ranks with buckets of any size can read
 /// them. Files with first_element instead hold one range that begins there.
+///
+/// Errors    Error(kNumeric) naming the parameter that is not finite; Error(kData) (full disk).
 void write_optimizer_file(const std::string& folder, const CheckpointParts& parts);
 
 /// Names of the optimizer files in the folder, in order of their ranks.
@@ -20,7 +22,8 @@ std::vector<std::string> optimizer_file_names(const std::string& folder);
 /// Fills master, m and v of this rank from whichever files hold its ranges.
 ///
 /// Needs     files that have been compared with DONE; hashes are not looked at here.
-/// Errors    Error(kData): files missing, not ours, or of a parameter table of another size.
+/// Errors    Error(kData): files missing, not ours, of a parameter table of another size, or with
+///           numbers that are not finite.
 void read_optimizer_files(const std::string& folder, const CheckpointParts& parts);
 
 }  // namespace bertha

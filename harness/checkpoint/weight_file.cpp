@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/name_map.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/half.h"
@@ -20,21 +21,8 @@ const float* as_floats(const View& values, std::vector<float>& storage) {
   return storage.data();
 }
 
-}  // namespace
-
-void write_weight_file(const std::string& path, const CheckpointParts& parts) {
-  const View weights = parts.optimizer->weights();
-  const Buffer pinned = parts.device->allocate_pinned(weights.bytes());
-  parts.device->copy(*parts.stream, pinned.data(), weights.data, weights.bytes());
-  parts.stream->wait_on_host();
-  write_weight_file(path, *parts.table, parts.dims,
-                    View(pinned.data(), weights.dtype, {weights.elements()}));
-}
-
-void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
-                       const View& flat) {
+void write_rows(const std::string& path, const std::vector<NamedRows>& names, const View& flat) {
   std::vector<SafeTensorsWriter::Entry> entries;
-  const std::vector<NamedRows> names = hugging_face_names(table, dims);
   for (const NamedRows& rows : names) {
     entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
   }
@@ -42,9 +30,32 @@ void write_weight_file(const std::string& path, const ParamTable& table, const D
   std::vector<float> widened;
   for (const NamedRows& rows : names) {
     const View values = flat.rows(rows.first_element, rows.elements);
-    writer.append(as_floats(values, widened), rows.elements);
+    const float* floats = as_floats(values, widened);
+    check_finite(ExitCode::kNumeric, path, rows.foreign_name, floats, rows.elements);
+    writer.append(floats, rows.elements);
   }
   writer.finish();
+}
+
+}  // namespace
+
+void write_weight_file(const std::string& path, const CheckpointParts& parts) {
+  std::vector<NamedRows> names = hugging_face_names(*parts.table, parts.dims);
+  if (parts.config->model.padded_vocab_in_softmax) {
+    const std::vector<NamedRows> padding = padding_names(*parts.table, parts.dims);
+    names.insert(names.end(), padding.begin(), padding.end());
+  }
+
+  const View weights = parts.optimizer->weights();
+  const Buffer pinned = parts.device->allocate_pinned(weights.bytes());
+  parts.device->copy(*parts.stream, pinned.data(), weights.data, weights.bytes());
+  parts.stream->wait_on_host();
+  write_rows(path, names, View(pinned.data(), weights.dtype, {weights.elements()}));
+}
+
+void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
+                       const View& flat) {
+  write_rows(path, hugging_face_names(table, dims), flat);
 }
 
 }  // namespace bertha

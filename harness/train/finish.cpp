@@ -18,19 +18,6 @@ void end_log(TrainingRun& run, const char* status) {
   run.reporter->finish();
 }
 
-int finish_numeric(TrainingRun& run, const LambState& lamb) {
-  const std::string path =
-      write_post_mortem({.run_dir = run.run_dir,
-                         .session = run.session.get(),
-                         .lamb = lamb,
-                         .step = run.state.step,
-                         .batch = run.last_batch ? &*run.last_batch : nullptr});
-  run.reporter->event(concat("stopped: ", lamb.most_skips_in_a_row,
-                             " updates in a row had a gradient that is not finite; see ", path));
-  end_log(run, "aborted");
-  return static_cast<int>(ExitCode::kNumeric);
-}
-
 void print_summary(const TrainingRun& run) {
   if (run.world->rank() != 0) return;
   const TrainingState& state = run.state;
@@ -79,13 +66,28 @@ void report_memory(TrainingRun& run) {
 
 }  // namespace
 
+int finish_numeric(TrainingRun& run, const std::string& reason) {
+  const std::string path =
+      write_post_mortem({.run_dir = run.run_dir,
+                         .session = run.session.get(),
+                         .lamb = read_lamb_state(run),
+                         .step = run.state.step,
+                         .batch = run.last_batch ? &*run.last_batch : nullptr});
+  run.reporter->event(concat("stopped: ", reason, " See ", path));
+  end_log(run, "aborted");
+  return static_cast<int>(ExitCode::kNumeric);
+}
+
 int finish_run(TrainingRun& run, Stop stop) {
   run.profiled->stop();
   finish_probe(run);
   // The steps since the last capture count too.
   const LambState lamb = read_lamb_state(run);
   run.most_skips_in_a_row = lamb.most_skips_in_a_row;
-  if (is_numeric_failure(run)) return finish_numeric(run, lamb);
+  if (is_numeric_failure(run)) {
+    return finish_numeric(run, concat(lamb.most_skips_in_a_row,
+                                      " updates in a row had a gradient that is not finite."));
+  }
 
   if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);
   if (is_target_reached(run)) stop = Stop::kTarget;

@@ -76,12 +76,17 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
   Collectives& collectives = *run.session->backend.collectives;
   run.watchdog = std::make_unique<Watchdog>(watchdog_of(
       world, config.train.hang_timeout_minutes * 60, [&collectives] { collectives.check(); }));
-  Stop stop = next_stop(run);
-  while (stop == Stop::kNo) {
-    run_step(run);
-    stop = next_stop(run);
+  try {
+    Stop stop = next_stop(run);
+    while (stop == Stop::kNo) {
+      run_step(run);
+      stop = next_stop(run);
+    }
+    return finish_run(run, stop);
+  } catch (const Error& error) {  // of a save, on all ranks
+    if (error.code != ExitCode::kNumeric) throw;
+    return finish_numeric(run, error.what());
   }
-  return finish_run(run, stop);
 }
 
 }  // namespace bertha

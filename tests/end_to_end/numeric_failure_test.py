@@ -3,31 +3,40 @@
 import json
 import struct
 
-from support import EndToEnd, checkpoints, main, records
+from support import EndToEnd, bertha, checkpoints, main, records
+
+
+LARGE = 3e38  # finite in f32, and nothing that is computed from it is
 
 
 class NumericFailure(EndToEnd):
-    """Weights that are not finite: every update is skipped."""
+    """Weights whose gradients are not finite: every update is skipped."""
 
-    def poisoned_weights(self, value, tensor="bert.embeddings.LayerNorm.weight"):
+    @staticmethod
+    def put(path, tensor, value, last=False):
+        """Makes the first or the last element of a tensor this value."""
+        weights = bytearray(path.read_bytes())
+        length = struct.unpack("<Q", weights[:8])[0]
+        begin, end = json.loads(weights[8:8 + length])[tensor]["data_offsets"]
+        at = 8 + length + (end - 4 if last else begin)
+        weights[at:at + 4] = struct.pack("<f", value)
+        path.write_bytes(weights)
+
+    def poisoned_weights(self, value, tensor="bert.embeddings.LayerNorm.weight", **changes):
         """A checkpoint whose `tensor` begins with an element of this value."""
         folder = self.new_folder("start")
-        self.train(folder, train__max_steps=1)
+        self.train(folder, train__max_steps=1, **changes)
         place = folder / "ckpt" / "step_00000001"
-        weights = (place / "model.safetensors").read_bytes()
-        length = struct.unpack("<Q", weights[:8])[0]
-        header = json.loads(weights[8:8 + length])
-        begin = 8 + length + header[tensor]["data_offsets"][0]
         init = self.new_folder("init")
         init.mkdir()
-        (init / "model.safetensors").write_bytes(
-            weights[:begin] + struct.pack("<f", value) + weights[begin + 4:])
-        (init / "config.json").write_bytes((place / "config.json").read_bytes())
+        for name in ("model.safetensors", "config.json"):
+            (init / name).write_bytes((place / name).read_bytes())
+        self.put(init / "model.safetensors", tensor, value)
         return init
 
-    def check(self, ranks, value):
+    def check(self, ranks):
         folder = self.new_folder("run")
-        done = self.train(folder, ranks=ranks, code=7, checkpoint__init=self.poisoned_weights(value),
+        done = self.train(folder, ranks=ranks, code=7, checkpoint__init=self.poisoned_weights(LARGE),
                           train__stop_after_skips=4, train__max_steps=50)
         skipped = [r["skipped_steps"] for r in records(folder, "step")]
         self.assertEqual(skipped, list(range(1, len(skipped) + 1)))
@@ -39,19 +48,62 @@ class NumericFailure(EndToEnd):
             report = json.loads((folder / f"post_mortem.rank_{rank:04d}.json").read_text())
             self.assertEqual(report["skipped_steps"], skipped[-1])
             self.assertEqual(report["successful_steps"], 0)
-            self.assertIn("weight embeddings.layer_norm.gain", report["not_finite"])
+            self.assertIn("gradient embeddings.layer_norm.gain", report["not_finite"])
             self.assertEqual(sum(len(ids) for ids in report["sample_ids"]), 12 // max(ranks, 1))
         self.assertIn("post_mortem", done.out + done.err, "the user is told where to look")
 
-    def test_nan_in_the_weights(self):
-        self.check(2, float("nan"))
+    def test_on_two_ranks(self):
+        self.check(2)
 
-    def test_infinity_in_the_weights_of_one_process(self):
-        self.check(0, float("inf"))
+    def test_in_one_process(self):
+        self.check(0)
+
+    def test_weights_that_are_not_finite_are_never_saved(self):
+        # The last row of the position table numbers no token: no gradient sees it, and an update of
+        # ten times the table's norm takes it beyond f32 at the second step.
+        init = self.poisoned_weights(0.0, model__max_positions=40)
+        weights = init / "model.safetensors"
+        self.put(weights, "bert.embeddings.position_embeddings.weight", 1e37, last=True)
+        for ranks in (0, 2):
+            folder = self.new_folder("run")
+            done = self.train(folder, ranks=ranks, code=7, checkpoint__init=init,
+                              model__max_positions=40, optimizer__base_learning_rate=10,
+                              optimizer__schedule_steps=10**6, checkpoint__every_steps=1,
+                              checkpoint__keep=1)
+            said = done.out + done.err
+            self.assertIn("embeddings.position.weight", said)
+            self.assertIn("nothing is saved", said)
+            self.assertIn("post_mortem", said)
+            left = checkpoints(folder)
+            self.assertEqual(len(left), 1, left)
+            self.assertEqual([p.name for p in (folder / "ckpt").iterdir()], left)
+            self.assertEqual(bertha("checkpoint", "verify", folder).code, 0)
+            self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
+            report = json.loads((folder / "post_mortem.rank_0000.json").read_text())
+            self.assertIn("weight embeddings.position.weight", report["not_finite"])
+
+    def test_every_reader_refuses_weights_that_are_not_finite(self):
+        name = "bert.encoder.layer.1.output.dense.bias"
+        text = self.scratch / "lines.txt"
+        text.write_text("the old river\n")
+        for value in (float("nan"), float("inf")):
+            init = self.poisoned_weights(value, name)
+            out = self.new_folder("out")
+            for words in (
+                    ["train", *self.data.config(log__run_dir=out, checkpoint__init=init)],
+                    ["eval", "--checkpoint", init, *self.data.config()],
+                    ["encode", "--checkpoint", init, "--vocab", self.data.vocab, "--text", text,
+                     "--output", self.new_folder("lines").with_suffix(".safetensors")],
+                    ["checkpoint", "convert", init, "--output", out],
+                    ["checkpoint", "export", init, "--output", out],
+                    ["checkpoint", "verify", init]):
+                done = bertha(*words)
+                self.assert_failure(done, 4, "model.safetensors", f"1 of the 32 numbers of {name}",
+                                    "not finite")
 
     def test_it_ends_soon_where_log_lines_are_rare(self):
         folder = self.new_folder()
-        self.train(folder, ranks=2, code=7, checkpoint__init=self.poisoned_weights(float("nan")),
+        self.train(folder, ranks=2, code=7, checkpoint__init=self.poisoned_weights(LARGE),
                    train__stop_after_skips=4, train__log_every_steps=50, train__max_steps=200)
         report = json.loads((folder / "post_mortem.rank_0000.json").read_text())
         self.assertGreaterEqual(report["skipped_steps"], 4)

@@ -31,6 +31,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
   for (const int saving_ranks : {1, 2, 3}) {
     const TempFolder folder;
@@ -90,6 +99,82 @@ TEST(Checkpoint, GivesItsWeightsToANewRun) {
   EXPECT_EQ(flat, saved.weights);
 }
 
+TEST(Checkpoint, KeepsThePaddingRowsThatTheSoftmaxTrained) {
+  const TempFolder folder;
+  Config config = small_config();
+  config.model.padded_vocab_in_softmax = true;
+  std::string path;
+  std::vector<float> weights;
+  as_ranks(1, config, [&](const CheckpointParts& parts) {
+    weights.resize(static_cast<size_t>(parts.table->elements));
+    for (const ParamInfo& param : parts.table->params) {  // padding rows too
+      for (int64_t i = 0; i < param.elements; ++i) {
+        weights[static_cast<size_t>(param.offset + i)] = 0.25f + static_cast<float>(i);
+      }
+    }
+    parts.optimizer->set_weights(weights.data());
+    path = save_checkpoint(folder.path(), some_state(1), parts);
+  });
+  const ParamTable table = make_param_table(make_dims(config.model), DecayRule::kReference);
+  std::vector<float> flat(weights.size(), 1.0f);
+  EXPECT_THAT(load_weights({.path = path}, config.model, table, flat.data()).notes, IsEmpty());
+  EXPECT_EQ(flat, weights);
+
+  // A softmax without them has zeros there, and says that it leaves something out.
+  config.model.padded_vocab_in_softmax = false;
+  const auto notes = load_weights({.path = path}, config.model, table, flat.data()).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("padding rows"));
+  const ParamInfo& words = table.find("embeddings.word.weight");
+  EXPECT_EQ(flat[static_cast<size_t>(words.offset + 37 * 16)], 0.0f);
+  EXPECT_EQ(flat[static_cast<size_t>(words.offset + 37 * 16 - 1)], 0.25f + 37 * 16 - 1);
+}
+
+TEST(Checkpoint, SavedWithoutTheirPaddingRowsAreReadAndSaySo) {
+  const TempFolder folder;
+  const std::string path = save(folder.path(), 1, 1);
+  ModelConfig model = small_config().model;
+  model.padded_vocab_in_softmax = true;
+  const ParamTable table = make_param_table(make_dims(model), DecayRule::kReference);
+  std::vector<float> flat(static_cast<size_t>(table.elements), 1.0f);
+  const auto notes = load_weights({.path = path}, model, table, flat.data()).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("without the padding rows"));
+}
+
+TEST(Checkpoint, WithNumbersThatAreNotFiniteIsNotSavedAndRemovesNoOther) {
+  using Poison = std::function<void(const CheckpointParts&)>;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::pair<const char*, Poison> poisons[] = {
+      {"bert.embeddings.word_embeddings.weight",
+       [&](const CheckpointParts& parts) { parts.optimizer->weights().as<float>()[3] = nan; }},
+      {"master (first in nsp.weight)",
+       [&](const CheckpointParts& parts) {
+         const int64_t at = parts.table->find("nsp.weight").offset;
+         for_each_element(parts, [&](int64_t in_shard, int64_t in_flat) {
+           if (in_flat == at) parts.optimizer->master().as<float>()[in_shard] = nan;
+         });
+       }},
+      {"v (first in pooler.weight)", [&](const CheckpointParts& parts) {
+         const int64_t at = parts.table->find("pooler.weight").offset + 5;
+         for_each_element(parts, [&](int64_t in_shard, int64_t in_flat) {
+           if (in_flat == at) parts.optimizer->v().as<float>()[in_shard] = INFINITY;
+         });
+       }}};
+  for (const auto& [name, poison] : poisons) {
+    const TempFolder folder;
+    for (const int64_t step : {1, 2}) save(folder.path(), 2, step);
+    as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
+      fill_randomly(parts);
+      poison(parts);
+      const std::string message = message_of(
+          [&] { save_checkpoint(folder.path(), some_state(3), parts); }, ExitCode::kNumeric);
+      EXPECT_THAT(message, AllOf(HasSubstr(name), HasSubstr("nothing is saved")));
+    });
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000001", "step_00000002"));
+  }
+}
+
 TEST(Checkpoint, KeepsTheNewestOnesOnly) {
   const TempFolder folder;
   for (const int64_t step : {1, 2, 3, 10}) save(folder.path(), 1, step);
@@ -118,15 +203,6 @@ TEST(Checkpoint, PassesOverDamagedOnesAndSaysSo) {
   fs::remove(good + "/DONE");
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);  // only torn ones: nothing is lost
   set_log_sink({});
-}
-
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 TEST(Checkpoint, SavedAtALowerStepIsKept) {

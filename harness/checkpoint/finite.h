@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+
+/// The first NaN or infinity among `count` values; -1 where all are finite.
+int64_t first_not_finite(const float* values, int64_t count);
+
+/// Nothing where all values are finite.
+///
+/// Errors    Error(code) naming the file, the tensor and how many numbers are not; kData says what
+///           a reader can do, kNumeric that nothing is saved.
+void check_finite(ExitCode code, const std::string& path, const std::string& tensor,
+                  const float* values, int64_t count);
+
+}  // namespace bertha

@@ -1,0 +1,90 @@
+"""A vocabulary that is no multiple of 8, with its padding in the softmax: what the padding learns is
+part of the model."""
+
+import json
+import re
+import struct
+
+import support
+from support import EndToEnd, bertha, main, records
+from weights_test import read_safetensors
+
+support.VOCAB_SIZE = 317  # padded to 320
+
+WORDS = "bertha.padding.word_embeddings.weight"
+BIAS = "bertha.padding.predictions.bias"
+
+
+class PaddedVocabulary(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_folder = cls.new_folder("trained")
+        cls().train(cls.run_folder, train__max_steps=40, checkpoint__every_steps=20,
+                    optimizer__schedule_steps=60, optimizer__base_learning_rate=0.02,
+                    model__padded_vocab_in_softmax=True)
+        cls.checkpoint = cls.run_folder / "ckpt" / "step_00000040"
+
+    def evaluate(self, checkpoint, padded=True):
+        done = bertha("eval", "--checkpoint", checkpoint,
+                      *self.data.config(model__padded_vocab_in_softmax=padded))
+        self.assertEqual(done.code, 0, done)
+        found = [re.search(rf"^masked-token {name} +([0-9.]+)", done.out, re.M)[1]
+                 for name in ("accuracy", "loss")]
+        return found, done.err
+
+    def without_padding(self):
+        """The checkpoint as it was saved before padding rows were."""
+        old = self.new_folder("old")
+        old.mkdir()
+        for name in ("config.json", "state.json", "vocab.txt"):
+            (old / name).write_bytes((self.checkpoint / name).read_bytes())
+        data = (self.checkpoint / "model.safetensors").read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + length])
+        # They are the last ones.
+        end = header.pop(WORDS)["data_offsets"][0]
+        self.assertGreaterEqual(header.pop(BIAS)["data_offsets"][0], end)
+        text = json.dumps(header).encode()
+        (old / "model.safetensors").write_bytes(
+            struct.pack("<Q", len(text)) + text + data[8 + length:8 + length + end])
+        return old
+
+    def test_eval_of_a_checkpoint_is_the_evaluation_of_its_run(self):
+        trained = records(self.run_folder, "eval")[-1]
+        self.assertEqual(trained["step"], 40)
+        want = [f"{trained['mlm_accuracy']:.4f}", f"{trained['mlm_loss']:.4f}"]
+        found, said = self.evaluate(self.checkpoint)
+        self.assertEqual(found, want)
+        self.assertNotIn("padding", said)
+        # The rows count: without them it is another model, and that is said.
+        for checkpoint, padded, text in ((self.without_padding(), True, "without the padding rows"),
+                                         (self.checkpoint, False, "they are left out")):
+            found, said = self.evaluate(checkpoint, padded)
+            self.assertNotEqual(found[1], want[1])
+            self.assertIn(text, said)
+
+    def test_a_continued_run_ends_with_the_same_bytes(self):
+        folder = self.new_folder()
+        self.train(folder, train__max_steps=40, optimizer__schedule_steps=60,
+                   optimizer__base_learning_rate=0.02, model__padded_vocab_in_softmax=True,
+                   checkpoint__resume=self.run_folder / "ckpt" / "step_00000020")
+        found = (folder / "ckpt" / "step_00000040" / "model.safetensors").read_bytes()
+        self.assertEqual(found, (self.checkpoint / "model.safetensors").read_bytes())
+        padding = read_safetensors(self.checkpoint / "model.safetensors")[BIAS]
+        self.assertNotIn(0.0, struct.unpack("<3f", padding))
+
+    def test_an_export_has_the_tensors_of_the_vocabulary_and_says_so(self):
+        exported = self.new_folder("exported")
+        done = bertha("checkpoint", "export", self.run_folder, "--output", exported)
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("they are left out", done.err)
+        weights = read_safetensors(exported / "model.safetensors")
+        self.assertFalse([name for name in weights if name.startswith("bertha.")])
+        self.assertEqual(len(weights["cls.predictions.bias"]), 4 * 317)
+        self.assertEqual(json.loads((exported / "config.json").read_text())["vocab_size"], 317)
+        self.assertEqual(bertha("checkpoint", "verify", self.run_folder).code, 0)
+
+
+if __name__ == "__main__":
+    main()
