@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "data/hashing.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/shard_file.h"
@@ -32,12 +33,35 @@ void check_vocabulary(const Config& config) {
   }
 }
 
-void check_shards(const std::string& data_path) {
+std::string manifest_beside(const std::string& data_path) {
   const fs::path folder =
       fs::is_directory(data_path) ? fs::path(data_path) : fs::path(data_path).parent_path();
-  const std::string manifest_path = (folder / kManifestName).string();
+  return (folder / kManifestName).string();
+}
+
+/// Ids of another vocabulary are other words, and most of them are no ids out of range.
+void check_made_with(const Config& config, const std::string& path, const Manifest& manifest) {
+  const auto made_with = manifest.options.find("vocab_sha256");
+  if (made_with == manifest.options.end()) return;  // converted: not known
+  if (manifest.limits.vocab_size != config.model.vocab_size) {
+    fail(ExitCode::kUsage, path, ": the shards were made with a vocabulary of ",
+         manifest.limits.vocab_size, " entries, model.vocab_size is ", config.model.vocab_size,
+         "; set model.vocab_size to ", manifest.limits.vocab_size,
+         ", or data.verify_manifest to false to go on all the same.");
+  }
+  if (config.data.vocab.empty()) return;
+  const std::string found = sha256_of_file(config.data.vocab);
+  if (found == made_with->second) return;
+  fail(ExitCode::kData, config.data.vocab, ": has the SHA-256 ", found, ", and ", path,
+       " says that the shards were made with the vocabulary ", made_with->second,
+       "; set data.vocab to that one, or data.verify_manifest to false to go on all the same.");
+}
+
+void check_shards(const Config& config, const std::string& data_path) {
+  const std::string manifest_path = manifest_beside(data_path);
   if (!fs::exists(manifest_path)) return;
   const Manifest manifest = read_manifest(manifest_path);
+  check_made_with(config, manifest_path, manifest);
   std::map<std::string, const ManifestShard*> known;
   for (const ManifestShard& shard : manifest.shards) known[shard.name] = &shard;
 
@@ -91,8 +115,14 @@ void check_data_paths(const Config& config) {
 void check_data(const Config& config) {
   check_vocabulary(config);
   if (!config.data.verify_manifest) return;
-  check_shards(config.data.train);
-  check_shards(config.data.eval);
+  check_shards(config, config.data.train);
+  check_shards(config, config.data.eval);
+}
+
+void check_eval_vocabulary(const Config& config) {
+  const std::string path = manifest_beside(config.data.eval);
+  if (!config.data.verify_manifest || !fs::exists(path)) return;
+  check_made_with(config, path, read_manifest(path));
 }
 
 }  // namespace bertha

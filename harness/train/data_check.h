@@ -13,11 +13,14 @@ void check_data_paths(const Config& config);
 
 /// Compares what training is about to read with what is known of it: the shards of data.train and
 /// data.eval with the manifest.json beside them (names, bytes, counts; the hashes follow
-/// when a shard is read), when there is one and data.verify_manifest asks for it, and the length of
-/// data.vocab with model.vocab_size.
+/// when a shard is read; the vocabulary that they were made with), when there is one and
+/// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size.
 ///
 /// Errors    Error(kData) or Error(kUsage), the same on every rank.
 void check_data(const Config& config);
+
+/// The vocabulary alone, of data.eval alone.
+void check_eval_vocabulary(const Config& config);
 
 /// What the manifest beside the shards says their files hash to; empty without a manifest, or when
 /// data.verify_manifest is off.

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "harness/checkpoint/weight_source.h"
+#include "harness/train/data_check.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
@@ -11,6 +12,7 @@ namespace bertha {
 int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
   locate_weights(checkpoint);
   list_shards(config.data.eval);
+  check_eval_vocabulary(config);
   Config eval_config = config;
   eval_config.checkpoint.init = checkpoint;
   // Buffers for evaluation batches only.

@@ -57,6 +57,24 @@ class Manifest(EndToEnd):
         self.train(self.new_folder(), data__train=folder, train__max_steps=2,
                    data__verify_manifest=False)
 
+    def test_a_model_of_another_vocabulary(self):
+        words = dict(model__vocab_size=328, data__vocab="")
+        folder = self.new_folder()
+        self.train(folder, train__max_steps=1, data__verify_manifest=False, **words)
+        checkpoint = folder / "ckpt" / "step_00000001"
+        for done in (bertha("train", *self.data.config(log__run_dir=self.new_folder(), **words),
+                            ranks=2),
+                     bertha("eval", "--checkpoint", checkpoint, *self.data.config(**words))):
+            self.assert_failure(done, 2, "manifest.json", "320", "328", "model.vocab_size to 320")
+
+    def test_other_words_than_those_of_the_shards(self):
+        other = self.scratch / "other_vocab.txt"
+        lines = self.data.vocab.read_text().splitlines()
+        other.write_text("\n".join(lines[:100] + lines[:99:-1]) + "\n")
+        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(), data__vocab=other),
+                      ranks=2)
+        self.assert_failure(done, 4, other, "SHA-256", "manifest.json", "data.vocab")
+
     def test_another_vocabulary(self):
         short = self.scratch / "short_vocab.txt"
         lines = self.data.vocab.read_text().splitlines()
