@@ -144,6 +144,20 @@ std::string make_partial_folder(const std::string& path) {
   return partial;
 }
 
+std::string make_new_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  std::string folder = path;
+  for (int number = 2; !error && !fs::create_directory(folder, error); ++number) {
+    folder = concat(path, ".", number);  // the first is somebody's
+  }
+  if (error) {
+    fail(ExitCode::kData, folder, ": cannot be made (", error.message(),
+         "); check space and permissions.");
+  }
+  return folder;
+}
+
 void write_synced_file(const std::string& path, const std::string& text) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"),
                                                        &std::fclose);
@@ -168,18 +182,19 @@ void seal_folder(const std::string& partial, const std::string& path) {
   // At every moment one complete checkpoint of this step stays, under whichever name.
   const std::string replaced = path + kReplaced;
   std::error_code ignored;  // what stays behind does no harm
-  if (fs::exists(path)) {
+  const bool replaces = fs::exists(path);
+  if (replaces) {
     fs::remove_all(replaced, ignored);
     rename_folder(path, replaced);
   }
   try {
     rename_folder(partial, path);
   } catch (const Error&) {
-    if (!fs::exists(path)) fs::rename(replaced, path, ignored);
+    if (replaces && !fs::exists(path)) fs::rename(replaced, path, ignored);
     throw;
   }
   sync_path(fs::path(path).parent_path().string());
-  fs::remove_all(replaced, ignored);
+  if (replaces) fs::remove_all(replaced, ignored);
 }
 
 void verify_folder(const std::string& path, const std::vector<std::string>& names) {

@@ -14,6 +14,10 @@ namespace bertha {
 /// Makes an empty <path>.partial, removing what an interrupted run left there. Returns its path.
 std::string make_partial_folder(const std::string& path);
 
+/// Makes a folder of this name, or where there is something already, of <path>.2, <path>.3, ...
+/// Nothing is removed. Returns its path. Error(kData) when it cannot be made.
+std::string make_new_folder(const std::string& path);
+
 /// Text into a file, synced. Error(kData) with the system's reason.
 void write_synced_file(const std::string& path, const std::string& text);
 

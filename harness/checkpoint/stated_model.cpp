@@ -1,10 +1,12 @@
 #include "harness/checkpoint/stated_model.h"
 
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "data/json_file.h"
 #include "data/text_file.h"
+#include "harness/config/keys.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -13,16 +15,42 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr const char* kGoogleName = "bert_config.json";
-constexpr const char* kHuggingFaceName = "config.json";
+constexpr std::array kNames = {"config.json", "bert_config.json"};
+
+/// The fields of sizes and numbers, and the keys whose limits they have.
+struct Field {
+  const char* name;
+  const char* key;
+};
+constexpr std::array<Field, 11> kFields = {{
+    {"num_hidden_layers", "model.layers"},
+    {"hidden_size", "model.hidden"},
+    {"num_attention_heads", "model.heads"},
+    {"intermediate_size", "model.feed_forward"},
+    {"vocab_size", "model.vocab_size"},
+    {"max_position_embeddings", "model.max_positions"},
+    {"type_vocab_size", "model.segment_types"},
+    {"hidden_dropout_prob", "model.hidden_dropout"},
+    {"attention_probs_dropout_prob", "model.attention_dropout"},
+    {"initializer_range", "model.init_stddev"},
+    {"layer_norm_eps", "model.layer_norm_epsilon"},
+}};
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   fail(ExitCode::kData, path, ": ", what);
 }
 
-std::string parse_gelu(const std::string& path, const std::string& activation) {
-  const bool google = fs::path(path).filename() == kGoogleName;
-  if (activation == "gelu") return google ? "tanh" : "erf";
+/// transformers writes at least one of these into every config.json; Google's code writes none.
+bool is_of_transformers(const Json& json) {
+  return json.contains("model_type") || json.contains("architectures") ||
+         json.contains("transformers_version");
+}
+
+std::string parse_gelu(const std::string& path, const Json& json, WeightFormat weights) {
+  const std::string activation = json.value("hidden_act", "gelu");
+  if (activation == "gelu") {
+    return weights == WeightFormat::kHuggingFace && is_of_transformers(json) ? "erf" : "tanh";
+  }
   if (activation == "gelu_python") return "erf";
   for (const char* tanh_form : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}) {
     if (activation == tanh_form) return "tanh";
@@ -42,6 +70,38 @@ void check_features(const std::string& path, const Json& json) {
   for (const char* key : {"is_decoder", "add_cross_attention"}) {
     if (json.value(key, false))
       refuse(path, concat(key, " is true; this program has encoders only."));
+  }
+}
+
+bool is_in_range(const Range& range, double value) {
+  const bool low = range.low_open ? value > range.low : value >= range.low;
+  const bool high = range.high_open ? value < range.high : value <= range.high;
+  return low && high;
+}
+
+/// What training refuses is refused here too, before memory of a stated size is taken.
+void check_fields(const std::string& path, const Json& json) {
+  for (const Field& field : kFields) {
+    if (!json.contains(field.name)) continue;
+    const Key& key = *find_key(field.key);
+    const Json& value = json.at(field.name);
+    const bool whole = type_name(key) == "integer";
+    if (whole ? !value.is_number_integer() : !value.is_number()) {
+      refuse(path, concat(field.name, " is ", value.dump(), ", want ",
+                          whole ? "a whole number." : "a number."));
+    }
+    const bool by_8 = key.path == "model.hidden" || key.path == "model.feed_forward";
+    const bool fits = !by_8 || value.get<int64_t>() % 8 == 0;
+    if (fits && is_in_range(key.range, value.get<double>())) continue;
+    refuse(path, concat(field.name, " is ", value.dump(), ", want ", allowed_values(key),
+                        by_8 ? ", a multiple of 8" : "",
+                        "; correct it, or name the file that belongs to these weights."));
+  }
+  const auto hidden = json.at("hidden_size").get<int64_t>();  // missing ones are named
+  const auto heads = json.at("num_attention_heads").get<int64_t>();
+  if (hidden % heads != 0) {
+    refuse(path, concat("num_attention_heads is ", heads, ", which does not divide hidden_size ",
+                        hidden, "; correct it."));
   }
 }
 
@@ -70,10 +130,11 @@ std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
   return json.dump(2) + "\n";
 }
 
-StatedModel read_stated_model(const std::string& path) {
+StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
   try {
     const Json json = parse_json(read_text_file(path));
     check_features(path, json);
+    check_fields(path, json);
     ModelConfig model{.name = fs::absolute(path).parent_path().filename().string(),
                       .layers = json.at("num_hidden_layers"),
                       .hidden = json.at("hidden_size"),
@@ -86,7 +147,7 @@ StatedModel read_stated_model(const std::string& path) {
     model.attention_dropout = json.value("attention_probs_dropout_prob", model.attention_dropout);
     model.init_stddev = json.value("initializer_range", model.init_stddev);
     model.layer_norm_epsilon = json.value("layer_norm_eps", model.layer_norm_epsilon);
-    model.gelu = parse_gelu(path, json.value("hidden_act", "gelu"));
+    model.gelu = parse_gelu(path, json, weights);
     return {.path = path, .model = model};
   } catch (const Json::exception& error) {
     refuse(path, concat("is no config.json of a BERT model (", error.what(), ")."));
@@ -94,9 +155,9 @@ StatedModel read_stated_model(const std::string& path) {
 }
 
 std::optional<StatedModel> find_stated_model(const WeightPlace& place) {
-  for (const char* name : {kHuggingFaceName, kGoogleName}) {
+  for (const char* name : kNames) {
     const fs::path path = fs::path(place.folder) / name;
-    if (fs::exists(path)) return read_stated_model(path.string());
+    if (fs::exists(path)) return read_stated_model(path.string(), place.format);
   }
   return std::nullopt;
 }

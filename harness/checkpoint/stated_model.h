@@ -22,12 +22,14 @@ struct StatedModel {
   ModelConfig model;
 };
 
-/// Reads config.json (Hugging Face) or bert_config.json (Google). "gelu" is the erf form in the
-/// first and the tanh form in the second, whose code computes that one under this name.
+/// Reads config.json (Hugging Face) or bert_config.json (Google), of `weights`. What "gelu" means
+/// depends on the code that trained them: the erf form where transformers wrote the file, whatever
+/// its name, and the tanh form in Google's files and beside TensorFlow's checkpoints.
 ///
-/// Errors    Error(kData) naming the file: not readable, a field missing, or a model that this
-///           program does not have (another activation, relative positions, a decoder, ...).
-StatedModel read_stated_model(const std::string& path);
+/// Errors    Error(kData) naming the file and the field: not readable, a field missing, a size
+///           outside the limits of its key, or a model that this program does not have (another
+///           activation, relative positions, a decoder, ...).
+StatedModel read_stated_model(const std::string& path, WeightFormat weights);
 /// The one beside the weights; none when there is no such file.
 std::optional<StatedModel> find_stated_model(const WeightPlace& place);
 

@@ -1,7 +1,6 @@
 #include "harness/checkpoint/weight_folder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 
 #include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVocab = "vocab.txt";
 
 StatedModel stated_model(const FolderRequest& request, const WeightPlace& place) {
-  if (!request.stated_model.empty()) return read_stated_model(request.stated_model);
+  if (!request.stated_model.empty()) return read_stated_model(request.stated_model, place.format);
   if (const auto found = find_stated_model(place)) return *found;
   fail(ExitCode::kData, place.folder,
        ": has no config.json or bert_config.json, and no tensor shows the number of attention "
@@ -69,23 +69,15 @@ std::string tokenizer_config(const ModelConfig& model) {
   return json.dump(2) + "\n";
 }
 
-void check_finite(const std::string& path, const std::string& name,
-                  const std::vector<float>& values) {
-  const auto bad = std::count_if(values.begin(), values.end(),
-                                 [](float value) { return !std::isfinite(value); });
-  if (bad == 0) return;
-  fail(ExitCode::kData, path, ": ", bad, " of the ", values.size(), " numbers of ", name,
-       " are not finite; the weights are of no use, take an earlier checkpoint.");
-}
-
 int64_t check_values(const WeightPlace& place) {
   const std::unique_ptr<WeightSource> source = open_weights(place);
   int64_t elements = 0;
   for (const auto& [name, tensor] : source->tensors()) {
     if (tensor.dtype != "F32" && tensor.dtype != "F16" && tensor.dtype != "BF16") continue;
     const std::vector<float> values = source->read(name);
-    check_finite(place.path, name, values);
-    elements += static_cast<int64_t>(values.size());
+    const auto count = static_cast<int64_t>(values.size());
+    check_finite(ExitCode::kData, place.path, name, values.data(), count);
+    elements += count;
   }
   return elements;
 }
@@ -95,7 +87,7 @@ void check_optimizer_file(const std::string& path) {
   const SafeTensorsHeader header = read_safetensors_header(path);
   for (const auto& [name, tensor] : header.tensors) {
     const std::vector<float> values = read_safetensor(path, header, name, 0, tensor.elements());
-    check_finite(path, name, values);
+    check_finite(ExitCode::kData, path, name, values.data(), tensor.elements());
     const bool negative = std::any_of(values.begin(), values.end(), [](float v) { return v < 0; });
     if (name == "v" && negative) {
       fail(ExitCode::kData, path,
@@ -117,9 +109,16 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
     folder.model.gelu = request.gelu;
     weights.differences = StatedDifferences::kAllow;
   }
-  folder.table = make_param_table(make_dims(folder.model), DecayRule::kReference);
+  const Dims dims = make_dims(folder.model);
+  folder.table = make_param_table(dims, DecayRule::kReference);
+  check_encoder_tensors(place.path, folder.table, dims);  // before memory is taken for them
   folder.flat.resize(static_cast<size_t>(folder.table.elements));
   folder.loaded = load_weights(weights, folder.model, folder.table, folder.flat.data());
+  if (place.format == WeightFormat::kTensorFlow && request.gelu.empty()) {
+    folder.loaded.notes.push_back(concat(stated.path, ": GELU by ", stated.model.gelu,
+                                         ", as the code of TensorFlow checkpoints computes what "
+                                         "is stated; --gelu states another form"));
+  }
   const fs::path beside = fs::path(place.folder) / kVocab;
   if (folder.vocab.empty() && fs::exists(beside)) folder.vocab = beside.string();
   if (!folder.vocab.empty()) check_vocab(folder.vocab, folder.model.vocab_size);
@@ -131,7 +130,7 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
     fail(ExitCode::kUsage, path, ": is there already; name a new folder, or remove it.");
   }
   const std::string target = fs::absolute(path).lexically_normal().string();
-  const std::string partial = make_partial_folder(target);
+  const std::string partial = make_new_folder(target + ".partial");
   try {
     write_tensors(partial + "/model.safetensors", folder, heads);
     write_synced_file(partial + "/config.json", hugging_face_config(folder.model, heads));

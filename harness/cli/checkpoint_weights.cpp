@@ -67,9 +67,10 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
       .add_option("--vocab", options.request.vocab,
                   "Vocabulary to copy (default: vocab.txt beside the weights)")
       ->type_name("FILE");
-  add_choice(command, "--gelu", options.request.gelu,
-             Choices<std::string>{{"tanh", "tanh"}, {"erf", "erf"}},
-             "Form of the GELU to state, where the stated one is wrong");
+  add_choice(
+      command, "--gelu", options.request.gelu,
+      Choices<std::string>{{"tanh", "tanh"}, {"erf", "erf"}},
+      "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
   add_choice(command, "--missing-heads", options.missing_heads,
              Choices<std::string>{{"refuse", "refuse"}, {"fresh", "fresh"}},
              "What to do where pooler or heads are missing (default refuse)");
@@ -123,7 +124,8 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
       checkpoint, chosen,
       {.name = "export",
        .description = "Makes a folder that transformers loads: config.json, model.safetensors, "
-                      "vocab.txt, without the optimizer's state.",
+                      "vocab.txt, without the optimizer's state and without padding rows of the "
+                      "vocabulary.",
        .examples = {"bertha checkpoint export runs/latest --output my_bert",
                     "bertha checkpoint export runs/latest/ckpt/step_00001000 --output my_bert",
                     "bertha checkpoint export runs/latest --output my_encoder --encoder-only"}});

@@ -3,10 +3,19 @@
 import json
 import pathlib
 import re
+import resource
 import shutil
 import struct
 
 from support import EndToEnd, bertha, checkpoints, main, records, tree
+
+MOST_BYTES = 2**31
+
+
+def limit_memory():
+    """Runs in the child: what a file states is not allocated."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 
@@ -103,6 +112,44 @@ class Weights(EndToEnd):
         done = self.must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")
         self.assertIn("model.gelu is erf", done.err)
         self.assertNotEqual(self.encode(erf)["hidden"], found["hidden"])
+
+    def test_the_name_of_the_stated_model_says_nothing_about_the_gelu(self):
+        renamed = self.stated / "my_model.json"
+        renamed.write_bytes((self.stated / "bert_config.json").read_bytes())
+        output = self.new_folder("renamed")
+        done = self.must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
+                         "--model-config", renamed, "--vocab", self.stated / "vocab.txt")
+        self.assertIn("GELU by tanh", done.err)
+        self.assertEqual(tree(output), tree(self.convert_official()))
+
+    def test_a_stated_size_is_refused_by_file_and_field_before_memory_is_taken(self):
+        bent = self.new_folder("bent")
+        self.must("checkpoint", "export", self.good, "--output", bent)
+        (bent / "DONE").unlink()
+        config = json.loads((bent / "config.json").read_text())
+        for field, value, text in (("hidden_size", 10**9, "want 8 to 65536"),
+                                   ("num_hidden_layers", 10**9, "want 1 to 256"),
+                                   ("num_attention_heads", 3, "does not divide"),
+                                   ("type_vocab_size", 128, "want 2 to 127"),
+                                   ("hidden_size", 16384, "[32], want [16384]")):
+            (bent / "config.json").write_text(json.dumps({**config, field: value}))
+            for words in (("export", bent, "--output", self.new_folder("out")), ("verify", bent)):
+                done = bertha("checkpoint", *words, preexec_fn=limit_memory)
+                self.assert_failure(done, 4, text)
+                self.assertIn(f"{bent}/config.json: {field}" if "want [" not in text
+                              else "model.safetensors", done.err)
+
+    def test_export_leaves_the_users_folders_alone(self):
+        place = self.new_folder("place")
+        for name in ("my.partial", "my.partial.2", "my.replaced"):
+            (place / name).mkdir(parents=True)
+            (place / name / "thesis").write_text("mine")
+        self.must("checkpoint", "export", self.good, "--output", place / "my")
+        for name in ("my.partial", "my.partial.2", "my.replaced"):
+            self.assertEqual(tree(place / name), {"thesis": b"mine"})
+        self.assertEqual(sorted(p.name for p in place.iterdir()),
+                         ["my", "my.partial", "my.partial.2", "my.replaced"])
+        self.must("checkpoint", "verify", place / "my")
 
     def test_encode_refuses_what_the_device_lacks_and_more_than_one_rank(self):
         words = ["encode", "--checkpoint", self.convert_official(), "--text", self.text,

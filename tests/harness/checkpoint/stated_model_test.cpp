@@ -17,9 +17,10 @@ using Json = nlohmann::json;
 
 class Stated : public ::testing::Test {
  protected:
-  StatedModel read(const Json& json, const std::string& name = "config.json") {
+  StatedModel read(const Json& json, const std::string& name = "config.json",
+                   WeightFormat weights = WeightFormat::kHuggingFace) {
     std::ofstream(folder_.path(name)) << json.dump();
-    return read_stated_model(folder_.path(name));
+    return read_stated_model(folder_.path(name), weights);
   }
   std::string refusal(const std::string& key, const Json& value) {
     Json json = json_;
@@ -57,8 +58,37 @@ TEST_F(Stated, TheWordGeluMeansWhatItsWriterComputes) {
     json_["hidden_act"] = word;
     EXPECT_EQ(read(json_).model.gelu, form) << word;
   }
+}
+
+TEST_F(Stated, TheContentAndTheWeightsSayWhoseGeluItIsAndNotTheName) {
   json_["hidden_act"] = "gelu";
-  EXPECT_EQ(read(json_, "bert_config.json").model.gelu, "tanh");
+  Json googles = json_;
+  for (const char* theirs : {"architectures", "model_type"}) googles.erase(theirs);
+  for (const char* name : {"config.json", "bert_config.json", "mine.json"}) {
+    EXPECT_EQ(read(json_, name).model.gelu, "erf") << name;
+    EXPECT_EQ(read(googles, name).model.gelu, "tanh") << name;
+    for (const Json& json : {json_, googles}) {
+      EXPECT_EQ(read(json, name, WeightFormat::kTensorFlow).model.gelu, "tanh") << name;
+    }
+  }
+  json_["hidden_act"] = "gelu_python";  // names the form itself
+  EXPECT_EQ(read(json_, "bert_config.json", WeightFormat::kTensorFlow).model.gelu, "erf");
+}
+
+TEST_F(Stated, SizesBeyondTheLimitsOfTheirKeysAreRefusedByFileAndField) {
+  EXPECT_THAT(
+      refusal("hidden_size", 1 << 20),
+      AllOf(HasSubstr("config.json"), HasSubstr("hidden_size is 1048576, want 8 to 65536")));
+  EXPECT_THAT(refusal("hidden_size", 1001), HasSubstr("a multiple of 8"));
+  EXPECT_THAT(refusal("intermediate_size", 1001), HasSubstr("intermediate_size is 1001"));
+  EXPECT_THAT(refusal("num_hidden_layers", 1e9), HasSubstr("want a whole number"));
+  EXPECT_THAT(refusal("num_hidden_layers", 1000000000), HasSubstr("num_hidden_layers is 10000"));
+  EXPECT_THAT(refusal("num_attention_heads", 0), HasSubstr("num_attention_heads is 0"));
+  EXPECT_THAT(refusal("num_attention_heads", 3), HasSubstr("does not divide"));
+  EXPECT_THAT(refusal("vocab_size", 119547), HasSubstr("want 8 to 32768"));
+  EXPECT_THAT(refusal("type_vocab_size", 1), HasSubstr("want 2 to 127"));
+  EXPECT_THAT(refusal("max_position_embeddings", -1), HasSubstr("max_position_embeddings is -1"));
+  EXPECT_THAT(refusal("layer_norm_eps", 0.0), HasSubstr("layer_norm_eps is 0"));
 }
 
 TEST_F(Stated, RefusesOtherModels) {
@@ -67,9 +97,10 @@ TEST_F(Stated, RefusesOtherModels) {
   EXPECT_THAT(refusal("position_embedding_type", "relative_key"), HasSubstr("relative_key"));
   EXPECT_THAT(refusal("is_decoder", true), HasSubstr("is_decoder"));
   EXPECT_THAT(refusal("hidden_size", nullptr), HasSubstr("hidden_size"));
-  EXPECT_THAT(refusal("hidden_size", "wide"), HasSubstr("is no config.json of a BERT model"));
-  EXPECT_THAT(message_of([&] { read_stated_model(folder_.path("none.json")); }),
-              HasSubstr("cannot be opened"));
+  EXPECT_THAT(refusal("hidden_size", "wide"), HasSubstr("hidden_size is \"wide\""));
+  EXPECT_THAT(
+      message_of([&] { read_stated_model(folder_.path("none.json"), WeightFormat::kHuggingFace); }),
+      HasSubstr("cannot be opened"));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "harness/config/keys.h"
+
 namespace bertha {
 namespace {
 
@@ -246,6 +248,23 @@ TEST(Dims, ImpossibleShapesAreUsageErrorsThatNameTheKey) {
   EXPECT_THAT(message_of(ModelConfig{.max_positions = 0}), HasSubstr("model.max_positions"));
   EXPECT_THAT(message_of(ModelConfig{.segment_types = 1}), HasSubstr("model.segment_types"));
   EXPECT_EQ(message_of(ModelConfig{}), "accepted");
+}
+
+TEST(Dims, TheUpperLimitsAreThoseOfTheKeys) {
+  const auto refusal_beyond = [](const char* key, int64_t ModelConfig::*field) {
+    const auto highest = static_cast<int64_t>(find_key(key)->range.high);
+    ModelConfig config;
+    config.*field = highest + 1;
+    EXPECT_THAT(message_of(config), HasSubstr(concat(key, " is ", highest + 1, ", want ")));
+    EXPECT_THAT(message_of(config), HasSubstr(concat(" to ", highest, ";")));
+  };
+  refusal_beyond("model.layers", &ModelConfig::layers);
+  refusal_beyond("model.hidden", &ModelConfig::hidden);
+  refusal_beyond("model.heads", &ModelConfig::heads);
+  refusal_beyond("model.feed_forward", &ModelConfig::feed_forward);
+  refusal_beyond("model.vocab_size", &ModelConfig::vocab_size);
+  refusal_beyond("model.max_positions", &ModelConfig::max_positions);
+  refusal_beyond("model.segment_types", &ModelConfig::segment_types);
 }
 
 TEST(Dims, VocabularyIsPaddedToAMultipleOfEight) {
