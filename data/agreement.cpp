@@ -1,33 +1,16 @@
 #include "data/agreement.h"
 
 #include <cstring>
-#include <new>
 #include <span>
 #include <string>
 
 #include "kernels/base/error.h"
+#include "kernels/base/failure.h"
 
 namespace bertha {
 namespace {
 
 using Kind = Contribution::Kind;
-
-struct Failure {
-  ExitCode code = ExitCode::kInternal;
-  std::string text;
-};
-
-Failure describe(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return {error.code, error.what()};
-  } catch (const std::bad_alloc&) {
-    return {ExitCode::kMemory, "the data pipeline ran out of host memory"};
-  } catch (const std::exception& error) {
-    return {ExitCode::kInternal, error.what()};
-  }
-}
 
 void append(std::vector<std::byte>& message, const void* data, size_t bytes) {
   const auto* first = static_cast<const std::byte*>(data);
@@ -42,10 +25,10 @@ std::vector<std::byte> encode(const Contribution& mine) {
   if (mine.kind == Kind::kValues) {
     append(message, mine.values.data(), mine.values.size() * sizeof(int64_t));
   } else if (mine.kind == Kind::kFailure) {
-    const Failure failure = describe(mine.failure);
+    const Failure failure = failure_of(mine.failure);
     const auto code = static_cast<int64_t>(failure.code);
     append(message, &code, sizeof code);
-    append(message, failure.text.data(), failure.text.size());
+    append(message, failure.what.data(), failure.what.size());
   }
   return message;
 }

@@ -1,14 +1,11 @@
 #include "data/checksum_list.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "data/new_file.h"
-#include "data/shard_names.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -28,8 +25,7 @@ std::string ChecksumList::md5_of(const std::string& shard_name) const {
 }
 
 ChecksumList read_checksum_list(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno));
+  std::istringstream file(read_text_file(path));
   ChecksumList list{.path = path, .md5_of_stem = {}};
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {

@@ -34,8 +34,14 @@ void for_each_shard(int64_t num_shards, int64_t num_threads,
   const int64_t wanted =
       num_threads > 0 ? num_threads : static_cast<int64_t>(std::thread::hardware_concurrency());
   std::vector<std::jthread> threads;
-  for (int64_t i = 1; i < std::clamp<int64_t>(wanted, 1, num_shards); ++i)
-    threads.emplace_back(run);
+  try {
+    for (int64_t i = 1; i < std::clamp<int64_t>(wanted, 1, num_shards); ++i) {
+      threads.emplace_back(run);
+    }
+  } catch (...) {
+    next = num_shards;  // the threads that have started end after the shard they work on
+    throw;
+  }
   run();
   threads.clear();  // joins
   if (error) std::rethrow_exception(error);

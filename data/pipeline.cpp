@@ -13,10 +13,16 @@ namespace {
 class TrainingPipeline final : public Pipeline {
  public:
   TrainingPipeline(const PipelineOptions& options, Transport& transport, HostAllocator allocate)
-      : state_(std::make_shared<StageState>(options, transport, std::move(allocate))),
-        reader_([state = state_] { read_windows(*state); }),
-        exchanger_([state = state_] { exchange_steps(*state); }),
-        collator_([state = state_] { collate_steps(*state); }) {}
+      : state_(std::make_shared<StageState>(options, transport, std::move(allocate))) {
+    try {
+      reader_ = std::thread([state = state_] { read_windows(*state); });
+      exchanger_ = std::thread([state = state_] { exchange_steps(*state); });
+      collator_ = std::thread([state = state_] { collate_steps(*state); });
+    } catch (...) {  // the system starts no more threads
+      stop(state_->transport.abandon());
+      throw;
+    }
+  }
 
   // In order, the exchange stage tells the other ranks that this one leaves. While an exception
   // unwinds there may be no rank left to tell: then no further call is started, and a thread that
@@ -24,16 +30,7 @@ class TrainingPipeline final : public Pipeline {
   ~TrainingPipeline() override {
     auto inside = GatedTransport::Inside::kNo;
     if (std::uncaught_exceptions() > exceptions_at_start_) inside = state_->transport.abandon();
-    state_->batches.close();
-    state_->exchanged.close();
-    state_->windows.close();
-    reader_.join();
-    if (inside == GatedTransport::Inside::kYes) {
-      exchanger_.detach();
-    } else {
-      exchanger_.join();
-    }
-    collator_.join();
+    stop(inside);
   }
 
   std::optional<StepBatch> next() override {
@@ -48,6 +45,16 @@ class TrainingPipeline final : public Pipeline {
   int64_t samples_per_epoch() const override { return state_->table.total_seqs; }
 
  private:
+  void stop(GatedTransport::Inside inside) {
+    state_->batches.close();
+    state_->exchanged.close();
+    state_->windows.close();
+    if (inside == GatedTransport::Inside::kYes) exchanger_.detach();
+    for (std::thread* thread : {&reader_, &exchanger_, &collator_}) {
+      if (thread->joinable()) thread->join();
+    }
+  }
+
   int exceptions_at_start_ = std::uncaught_exceptions();
   double last_wait_ms_ = 0.0;
   std::shared_ptr<StageState> state_;

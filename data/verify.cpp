@@ -14,6 +14,7 @@
 #include "data/shard_reader.h"
 #include "data/stats.h"
 #include "kernels/base/error.h"
+#include "kernels/base/failure.h"
 
 namespace bertha {
 namespace {
@@ -139,11 +140,10 @@ void check_shard(const std::string& path, const ManifestShard* entry, const Samp
       expect_equal("number of samples", result.stats.num_samples, entry->samples, findings);
       expect_equal("checksum of the token ids", result.md5_of_lists, entry->md5_of_lists, findings);
     }
-  } catch (const Error& error) {
-    if (error.code != ExitCode::kData) throw;
-    findings.add(error.what());
-  } catch (const fs::filesystem_error& error) {
-    findings.add(error.what());
+  } catch (...) {
+    const Failure failure = failure_of(std::current_exception());
+    if (failure.code != ExitCode::kData) throw;
+    findings.add(failure.what);
   }
 }
 

@@ -33,8 +33,13 @@ void for_each_parallel(
   const int64_t wanted = workers > 0 ? workers : std::thread::hardware_concurrency();
   {
     std::vector<std::jthread> threads;
-    for (int64_t i = 0; i < std::min(std::max<int64_t>(wanted, 1), count); ++i) {
-      threads.emplace_back(run);
+    try {
+      for (int64_t i = 0; i < std::min(std::max<int64_t>(wanted, 1), count); ++i) {
+        threads.emplace_back(run);
+      }
+    } catch (...) {
+      failed = true;  // the threads that have started end soon
+      throw;
     }
   }
   if (error) std::rethrow_exception(error);

@@ -1,31 +1,23 @@
 #include "harness/checkpoint/on_all_ranks.h"
 
-#include <new>
-#include <string>
+#include <exception>
 
-#include "kernels/base/error.h"
+#include "kernels/base/failure.h"
 
 namespace bertha {
 
 void on_all_ranks(World& world, const std::function<void()>& work) {
-  std::string message;
-  int code = 0;
+  Failure failure{.code = ExitCode::kSuccess, .what = ""};
   try {
     work();
-  } catch (const Error& error) {
-    message = error.what();
-    code = static_cast<int>(error.code);
-  } catch (const std::bad_alloc&) {
-    message = "out of host memory; use fewer ranks per node, a smaller batch or a smaller model";
-    code = static_cast<int>(ExitCode::kMemory);
-  } catch (const std::exception& error) {
-    message = error.what();
-    code = static_cast<int>(ExitCode::kInternal);
+  } catch (...) {
+    failure = failure_of(std::current_exception());
   }
+  const int code = static_cast<int>(failure.code);
   const int worst = world.agree_max(code);
   if (worst == 0) return;
   const int failed_rank = world.agree_max(code == worst ? world.rank() : -1);
-  throw Error(static_cast<ExitCode>(worst), world.broadcast(message, failed_rank));
+  throw Error(static_cast<ExitCode>(worst), world.broadcast(failure.what, failed_rank));
 }
 
 }  // namespace bertha

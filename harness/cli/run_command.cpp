@@ -1,8 +1,8 @@
 #include "harness/cli/run_command.h"
 
+#include <exception>
 #include <iostream>
 #include <memory>
-#include <new>
 #include <optional>
 
 #include "harness/cli/log_sink.h"
@@ -10,15 +10,11 @@
 #include "harness/cli/progress_line.h"
 #include "harness/comm/rank_failure.h"
 #include "kernels/base/error.h"
+#include "kernels/base/failure.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
-
-struct Failure {
-  int code = 0;
-  std::string what;
-};
 
 // Runs `work` and turns what it throws into an exit code and a sentence.
 template <class Work>
@@ -26,13 +22,8 @@ std::optional<Failure> attempt(Work work) {
   try {
     work();
     return std::nullopt;
-  } catch (const Error& error) {
-    return Failure{.code = static_cast<int>(error.code), .what = error.what()};
-  } catch (const std::bad_alloc&) {
-    return Failure{.code = static_cast<int>(ExitCode::kMemory),
-                   .what = "out of memory; lower the batch or the model, `bertha plan` forecasts"};
-  } catch (const std::exception& error) {
-    return Failure{.code = static_cast<int>(ExitCode::kInternal), .what = error.what()};
+  } catch (...) {
+    return failure_of(std::current_exception());
   }
 }
 
@@ -40,10 +31,10 @@ int report(const Failure& failure, const CommandContext& context) {
   World* const world = context.world;
   const bool one_rank =
       world != nullptr && world->size() > 1 && context.error_scope == ErrorScope::kThisRank;
-  if (one_rank) end_all_ranks(*world, static_cast<ExitCode>(failure.code), failure.what);
+  if (one_rank) end_all_ranks(*world, failure.code, failure.what);
   if (world == nullptr || world->rank() == 0) print_error(context.terminal, failure.what);
   record_line(LogLevel::kError, failure.what);
-  return failure.code;
+  return static_cast<int>(failure.code);
 }
 
 bool runs_on_ranks(const std::vector<std::string>& arguments) {

@@ -6,10 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <new>
-#include <optional>
 #include <thread>
 
+#include "kernels/base/failure.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -19,11 +18,6 @@ namespace {
 constexpr std::chrono::milliseconds kOtherNodesWait{500};
 // The rank that reports ends this one; if it cannot, this rank ends the job itself.
 constexpr std::chrono::seconds kSilentRanksWait{3};
-
-struct Failure {
-  ExitCode code;
-  std::string message;
-};
 
 }  // namespace
 
@@ -47,21 +41,15 @@ void end_all_ranks(World& world, ExitCode code, const std::string& message) {
 }
 
 int run_rank(World& world, const std::function<int()>& work) {
-  std::optional<Failure> failure;
+  Failure failure;
   try {
     return work();
-  } catch (const Error& error) {
-    failure = Failure{error.code, error.what()};
-  } catch (const std::bad_alloc&) {
-    failure = Failure{ExitCode::kMemory,
-                      "out of host memory; use fewer ranks per node, fewer "
-                      "sequences per step or a smaller model"};
-  } catch (const std::exception& error) {
-    failure = Failure{ExitCode::kInternal, concat("unexpected error: ", error.what())};
+  } catch (...) {
+    failure = failure_of(std::current_exception());
   }
-  if (world.size() > 1) end_all_ranks(world, failure->code, failure->message);
-  log_line(LogLevel::kError, failure->message);
-  return static_cast<int>(failure->code);
+  if (world.size() > 1) end_all_ranks(world, failure.code, failure.what);
+  log_line(LogLevel::kError, failure.what);
+  return static_cast<int>(failure.code);
 }
 
 }  // namespace bertha

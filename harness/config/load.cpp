@@ -3,9 +3,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <system_error>
 
 #include "harness/config/assign.h"
 #include "harness/config/keys.h"
@@ -57,7 +58,9 @@ class Loader {
 
 // Refuses a file that is still open further up (a cycle) and includes that never end.
 bool Loader::open(const std::string& path, const std::string& asked_at) {
-  const fs::path canonical = fs::weakly_canonical(path);
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(path, error);
+  if (error) canonical = path;  // reading it says what is wrong
   if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end()) {
     report(asked_at, concat("include: ", path, " is already being read; remove this include"));
     return false;
@@ -79,16 +82,25 @@ void Loader::load_file(const std::string& path, const std::string& asked_at) {
 
 void Loader::read(const std::string& path, const std::string& asked_at) {
   const std::string from = asked_at.empty() ? "" : asked_at + ": include: ";
-  if (!fs::is_regular_file(path)) {
-    errors_.push_back(from + path + ": no such file; give the path of a YAML file");
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    const std::string why = error && error != std::errc::no_such_file_or_directory
+                                ? error.message()
+                                : "no such file";
+    errors_.push_back(from + path + ": " + why + "; give the path of a YAML file");
     return;
   }
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    errors_.push_back(from + path + ": cannot be opened; check its permissions");
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  while (stream.read(piece.data(), piece.size()), stream.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(stream.gcount()));
+  }
+  if (stream.bad() || !stream.eof()) {
+    errors_.push_back(from + path + ": cannot be read; check its permissions and the disk");
     return;
   }
-  load_text({std::istreambuf_iterator<char>(stream), {}}, path);
+  load_text(text, path);
 }
 
 void Loader::load_text(const std::string& text, const std::string& path) {

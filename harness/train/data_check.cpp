@@ -1,14 +1,15 @@
 #include "harness/train/data_check.h"
 
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "data/hashing.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/shard_file.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -19,12 +20,7 @@ namespace fs = std::filesystem;
 void check_vocabulary(const Config& config) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
-  std::ifstream file(path);
-  if (!file) {
-    fail(ExitCode::kData, path,
-         ": cannot be opened; set data.vocab to the vocabulary that the shards "
-         "were made with.");
-  }
+  std::istringstream file(read_text_file(path));
   int64_t entries = 0;
   for (std::string line; std::getline(file, line);) ++entries;
   if (entries != config.model.vocab_size) {

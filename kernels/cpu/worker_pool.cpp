@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,23 +68,34 @@ struct WorkerPool::State {
       if (--busy_workers == 0) finished.notify_one();
     }
   }
+
+  void stop() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+    }
+    start.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 };
 
 WorkerPool::WorkerPool(int threads) : state_(std::make_unique<State>()) {
   BERTHA_CHECK(threads >= 1, "threads = ", threads, ", want at least 1");
-  for (int worker = 1; worker < threads; ++worker) {
-    state_->workers.emplace_back([this] { state_->work_until_stopped(); });
+  state_->workers.reserve(static_cast<size_t>(threads));
+  try {
+    for (int worker = 1; worker < threads; ++worker) {
+      state_->workers.emplace_back([this] { state_->work_until_stopped(); });
+    }
+  } catch (const std::system_error& error) {
+    state_->stop();
+    fail(ExitCode::kEnvironment, "thread ", state_->workers.size() + 2, " of ", threads,
+         " cannot be started: ", error.code().message(),
+         "; set train.threads_per_rank lower, use fewer ranks per node, or raise the limit of "
+         "processes (ulimit -u)");
   }
 }
 
-WorkerPool::~WorkerPool() {
-  {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->start.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+WorkerPool::~WorkerPool() { state_->stop(); }
 
 int WorkerPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 

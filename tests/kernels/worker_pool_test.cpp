@@ -1,9 +1,13 @@
 #include "kernels/cpu/worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -76,6 +80,28 @@ TEST(WorkerPool, RethrowsInTheCallerAndWorksOn) {
     pool.for_range(100, 3, [&](int64_t begin, int64_t end) { sum += end - begin; });
     EXPECT_EQ(sum, 100);
   }
+}
+
+// The stacks of threads do not fit: the system then says the same as at its limit of processes.
+void start_too_many_threads() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{64} << 20);
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    const WorkerPool pool(64);
+  } catch (const Error& error) {
+    std::cerr << error.what() << std::endl;
+    std::_Exit(static_cast<int>(error.code));
+  }
+  std::_Exit(0);
+}
+
+TEST(WorkerPoolDeathTest, ThreadsThatCannotBeStartedAreAnErrorOfTheEnvironment) {
+  EXPECT_EXIT(start_too_many_threads(), testing::ExitedWithCode(5),
+              "thread [0-9]+ of 64 cannot be started: Resource temporarily unavailable; set "
+              "train.threads_per_rank lower");
 }
 
 TEST(WorkerPool, RefusesZeroThreads) { EXPECT_THROW(WorkerPool(0), Error); }

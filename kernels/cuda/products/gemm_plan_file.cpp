@@ -1,18 +1,20 @@
-// The file is text, for people to compare; its last line counts the plans, so that a cut file
-// shows:
+// The file is text, for people to compare; its last line counts the plans and has a
+// checksum (64-bit FNV-1a) of all before it, so that a cut or changed file shows:
 //
-//   bertha_gemm_plans 1
+//   bertha_gemm_plans 2
 //   device NVIDIA H200, 132 multiprocessors
 //   library cublasLt 130100
 //   forward bf16 bias overwrite 24576 1024 3072 16 16 0 204.1 0123456789abcdef ...(8 words)
-//   end 1
+//   end 1 89abcdef01234567
 
 #include "kernels/cuda/products/gemm_plan_file.h"
 
 #include <cstdio>
 #include <fstream>
+#include <iomanip>
 #include <random>
 #include <sstream>
+#include <string_view>
 
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -20,7 +22,7 @@
 namespace bertha {
 namespace {
 
-constexpr const char* kMagic = "bertha_gemm_plans 1";
+constexpr const char* kMagic = "bertha_gemm_plans 2";
 
 template <class Enum>
 struct Word {
@@ -84,8 +86,25 @@ void write_plan(std::ostream& out, const GemmKey& key, const TunedGemm& plan) {
   out << std::dec << '\n';
 }
 
+/// Changes with every single byte of the text.
+std::string checksum_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  std::ostringstream digits;
+  digits << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return digits.str();
+}
+
+/// The last word is the checksum of what stands before it.
+bool has_its_checksum(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  const size_t start = text.rfind(' ') + 1;
+  return text.substr(start) == checksum_of(text.substr(0, start));
+}
+
 /// Why the file cannot be used; "" and the plans when it can.
-std::string read_file(std::istream& in, const GemmOrigin& here, TunedGemms& tuned) {
+std::string read_text(const std::string& text, const GemmOrigin& here, TunedGemms& tuned) {
+  std::istringstream in(text);
   std::string line;
   if (!std::getline(in, line) || line != kMagic) return concat("does not begin with ", kMagic);
   for (const auto& [field, want] : {std::pair<std::string, std::string>{"device", here.device},
@@ -96,11 +115,12 @@ std::string read_file(std::istream& in, const GemmOrigin& here, TunedGemms& tune
                     " ", want);
     }
   }
+  if (!has_its_checksum(text)) return "is cut or damaged: its checksum differs";
   for (int number = 4; std::getline(in, line); ++number) {
-    if (line == concat("end ", tuned.size())) return "";
+    if (line.starts_with(concat("end ", tuned.size(), ' '))) return "";
     if (!read_plan(line, tuned)) return concat("is not understood in line ", number);
   }
-  return "is cut: its last line is not the count of its plans";
+  return "does not end with the count of its plans";
 }
 
 }  // namespace
@@ -108,7 +128,9 @@ std::string read_file(std::istream& in, const GemmOrigin& here, TunedGemms& tune
 TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
   TunedGemms tuned;
   std::ifstream in(path);
-  const std::string problem = in ? read_file(in, here, tuned) : "cannot be opened";
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  const std::string problem = in ? read_text(text.str(), here, tuned) : "cannot be opened";
   if (problem.empty()) return tuned;
   log_line(LogLevel::kWarning, concat("tuned products in ", path, " are left out: the file ",
                                       problem, ". Tune again: bertha bench kernels --tune."));
@@ -117,10 +139,12 @@ TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
 
 void save_tuned_gemms(const std::string& path, const GemmOrigin& here, const TunedGemms& tuned) {
   const std::string partial = concat(path, ".", std::random_device{}());  // a name per writer
+  std::ostringstream text;
+  text << kMagic << "\ndevice " << here.device << "\nlibrary " << here.library << '\n';
+  for (const auto& [key, plan] : tuned) write_plan(text, key, plan);
+  text << "end " << tuned.size() << ' ';
   std::ofstream out(partial);
-  out << kMagic << "\ndevice " << here.device << "\nlibrary " << here.library << '\n';
-  for (const auto& [key, plan] : tuned) write_plan(out, key, plan);
-  out << "end " << tuned.size() << '\n';
+  out << text.str() << checksum_of(text.str()) << '\n';
   out.close();
   if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
     std::remove(partial.c_str());

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <sstream>
 #include <vector>
 
@@ -54,6 +55,15 @@ class GemmPlanFile : public ::testing::Test {
     all << std::ifstream(path).rdbuf();
     return all.str();
   }
+  /// The text with the checksum that it should have: 64-bit FNV-1a of all but the last word.
+  static std::string with_its_checksum(const std::string& text) {
+    const std::string start = text.substr(0, text.rfind(' ') + 1);
+    uint64_t hash = 14695981039346656037u;
+    for (const unsigned char byte : start) hash = (hash ^ byte) * 1099511628211u;
+    std::ostringstream digits;
+    digits << std::hex << std::setw(16) << std::setfill('0') << hash;
+    return start + digits.str() + "\n";
+  }
   void write(const std::string& text) const { std::ofstream(path) << text; }
   void expect_left_out(const std::string& why) {
     EXPECT_TRUE(load_tuned_gemms(path, kHere).empty());
@@ -97,8 +107,31 @@ TEST_F(GemmPlanFile, IsLeftOutWhenALineIsNotUnderstood) {
   save_tuned_gemms(path, kHere, some_plans());
   std::string bent = text();
   bent.replace(bent.find("bf16"), 4, "fp64");
-  write(bent);
+  write(with_its_checksum(bent));
   expect_left_out("is not understood in line 4");
+  std::string fewer = text();
+  fewer.replace(fewer.find("end 3"), 5, "end 2");
+  write(with_its_checksum(fewer));
+  expect_left_out("does not end with the count of its plans");
+}
+
+TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {
+  save_tuned_gemms(path, kHere, some_plans());
+  const std::string whole = text();
+  for (size_t bit = 0; bit + 8 < 8 * whole.size(); ++bit) {  // all but the last newline
+    std::string bent = whole;
+    bent[bit / 8] = static_cast<char>(bent[bit / 8] ^ (1 << bit % 8));
+    write(bent);
+    ASSERT_TRUE(load_tuned_gemms(path, kHere).empty()) << "bit " << bit % 8 << " of byte " << bit / 8;
+  }
+}
+
+TEST_F(GemmPlanFile, OfAnOlderVersionIsTunedAgain) {
+  save_tuned_gemms(path, kHere, some_plans());
+  std::string old = text();
+  old.replace(old.find("plans 2"), 7, "plans 1");
+  write(old);
+  expect_left_out("does not begin with bertha_gemm_plans 2");
 }
 
 TEST_F(GemmPlanFile, CannotBeWrittenIntoAFolderThatIsNotThere) {

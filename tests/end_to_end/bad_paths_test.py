@@ -1,0 +1,148 @@
+"""Paths that the system refuses, in every option of every command: 4 (2 for a config), one sentence."""
+
+import os
+import shutil
+
+from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, checkpoints, main
+
+
+class BadPaths(EndToEnd):
+    """A name that is too long, links in a circle, a file on the way, and a file no disk can read.
+    They fail for every user, as a missing permission does for all but root."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_folder = cls.new_folder("run")
+        cls().train(cls.run_folder, train__max_steps=2)
+        cls.good = cls.run_folder / "ckpt" / checkpoints(cls.run_folder)[-1]
+        loop = cls.scratch / "loop"
+        os.symlink(loop, loop)
+        file = cls.scratch / "file"
+        file.write_text("a line\n")
+        cls.paths = {"a long name": cls.scratch / ("n" * 300), "a circle of links": loop / "name",
+                     "a file as a folder": file / "name"}
+        cls.unreadable = "/proc/self/mem"  # opens, and fails at the first byte
+        cls.lines = cls.scratch / "lines.txt"
+        cls.lines.write_text("the old river .\n")
+
+    def read_commands(self):
+        """Name and command with a path that is read, by what it must end with."""
+        data, config, good = self.data, self.data.config, self.good
+        sizes = ["--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq", MAX_MASKED]
+
+        def train(key):
+            return lambda path: ["train", *config(log__run_dir=self.new_folder(), **{key: path})]
+
+        for key in ("data__train", "data__eval", "data__vocab", "checkpoint__init",
+                    "checkpoint__resume"):
+            yield f"train {key}", 4, train(key)
+        yield "train --config", 2, lambda path: ["train", "--config", path]
+        yield "eval --checkpoint", 4, lambda path: ["eval", "--checkpoint", path, *config()]
+        yield "eval data.eval", 4, lambda path: ["eval", "--checkpoint", good,
+                                                 *config(data__eval=path)]
+
+        def encode(option):
+            words = {"--checkpoint": good, "--text": self.lines, "--model-config":
+                     good / "config.json", "--vocab": data.vocab}
+            return lambda path: ["encode", "--output", self.new_folder("encoded"), *sum(
+                ([k, v] for k, v in {**words, option: path}.items()), [])]
+
+        for option in ("--checkpoint", "--text", "--model-config", "--vocab"):
+            yield f"encode {option}", 4, encode(option)
+        yield "prepare --text", 4, lambda path: ["data", "prepare", "--text", path, "--vocab",
+                                                 data.vocab, "-o", self.new_folder(), *sizes]
+        yield "prepare --vocab", 4, lambda path: ["data", "prepare", "--text", data.text, "--vocab",
+                                                  path, "-o", self.new_folder(), *sizes]
+        yield "vocab --text", 4, lambda path: ["data", "vocab", "--text", path, "-o",
+                                               self.new_folder()]
+        for command in ("convert", "pack"):
+            yield command, 4, lambda path, c=command: ["data", c, path, "-o", self.new_folder()]
+        yield "convert --chk", 4, lambda path: ["data", "convert", data.train, "-o",
+                                                self.new_folder(), "--chk", path]
+        yield "verify --chk", 4, lambda path: ["data", "verify", data.train, "--chk", path]
+        yield "stats", 4, lambda path: ["data", "stats", path]
+        yield "show", 4, lambda path: ["checkpoint", "show", path]
+        for command in ("convert", "export"):
+            yield f"checkpoint {command}", 4, lambda path, c=command: [
+                "checkpoint", c, path, "-o", self.new_folder()]
+            for option in ("--model-config", "--vocab"):
+                yield f"checkpoint {command} {option}", 4, lambda path, c=command, o=option: [
+                    "checkpoint", c, good, "-o", self.new_folder(), o, path]
+        yield "log check", 4, lambda path: ["log", "check", path]
+        yield "log plot", 4, lambda path: ["log", "plot", path]
+        yield "submit", 4, lambda path: ["submit", path, "--system", "s", "-o", self.new_folder()]
+        yield "bench step --lengths", 4, lambda path: ["bench", "step", "--lengths", path,
+                                                       *config()]
+        yield "bench attention --lengths", 4, lambda path: ["bench", "attention", "--lengths", path,
+                                                            *config()]
+
+    def written_commands(self):
+        data, config, good = self.data, self.data.config, self.good
+        yield "train", lambda path: ["train", *config(log__run_dir=path, train__max_steps=1)]
+        yield "encode", lambda path: ["encode", "--checkpoint", good, "--vocab", data.vocab,
+                                      "--text", self.lines, "-o", path]
+        yield "prepare", lambda path: ["data", "prepare", "--text", data.text, "--vocab",
+                                       data.vocab, "--output", path]
+        yield "vocab", lambda path: ["data", "vocab", "--text", data.text, "--size", 300,
+                                     "--output", path]
+        for command in ("convert", "pack"):
+            yield command, lambda path, c=command: ["data", c, data.train, "--output", path]
+        yield "stats --svg", lambda path: ["data", "stats", data.train, "--svg", path]
+        yield "dump-batches", lambda path: ["data", "dump-batches", "--output", path, *config()]
+        for command in ("convert", "export"):
+            yield f"checkpoint {command}", lambda path, c=command: [
+                "checkpoint", c, good, "--vocab", data.vocab, "--output", path]
+        yield "log plot", lambda path: ["log", "plot", self.run_folder, "--output", path]
+        yield "bench step --json", lambda path: ["bench", "step", "--json", path, "--steps", 1,
+                                                 *config()]
+
+    def check(self, name, code, arguments, path):
+        with self.subTest(f"{name}: {path}"):
+            done = bertha(*arguments)
+            self.assertEqual(done.code, code, f"{arguments}: {done}")
+            self.assertTrue(str(path) in done.out + done.err, f"{arguments}: {done}")
+            self.assertEqual(len(done.errors()), 1, done)
+            self.assertNotIn("\x1b", done.err, done)
+            for word in ("filesystem error", "basic_filebuf", "unexpected", ".cpp:"):
+                self.assertNotIn(word, done.err, done)
+
+    def test_every_path_that_is_read(self):
+        for name, code, command in self.read_commands():
+            for path in (*self.paths.values(), self.unreadable):
+                self.check(name, code, command(path), path)
+
+    def test_verify_of_a_path(self):
+        for path in self.paths.values():
+            self.check("verify", 4, ["data", "verify", path], path)
+        done = bertha("data", "verify", self.unreadable)  # a shard with a finding
+        self.assertEqual(done.code, 4, done)
+        self.assertIn(self.unreadable, done.out)
+
+    def test_escapes_in_a_path_reach_no_terminal(self):
+        path = self.scratch / "\x1b[31mred\x1b]0;title\x07"
+        done = bertha("data", "verify", path)
+        self.assert_failure(done, 4, "\\x1b[31mred\\x1b]0;title\\x07")
+        self.assertNotIn("\x1b", done.out + done.err)
+
+    def test_every_path_that_is_written(self):
+        for name, command in self.written_commands():
+            for path in self.paths.values():
+                self.check(name, 4, command(path), path)
+
+    def test_a_manifest_and_files_of_a_checkpoint_that_no_disk_can_read(self):
+        shards = self.new_folder("data")
+        shutil.copytree(self.data.train, shards)
+        (shards / "manifest.json").unlink()
+        os.symlink(self.unreadable, shards / "manifest.json")
+        self.check("manifest", 4, ["data", "verify", shards], shards / "manifest.json")
+        for name in ("DONE", "state.json", "model.safetensors", "config.json"):
+            bad = self.new_folder("checkpoint")
+            shutil.copytree(self.good, bad)
+            (bad / name).unlink()
+            os.symlink(self.unreadable, bad / name)
+            self.check(name, 4, ["checkpoint", "show", bad], bad)
+
+
+if __name__ == "__main__":
+    main()
