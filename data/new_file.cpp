@@ -25,7 +25,9 @@ void sync_folder(const std::filesystem::path& folder) {
 }  // namespace
 
 NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + ".tmp") {
-  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Left by a killed process, or a link that somebody put there for this file to be written through.
+  unlink(temporary_path_.c_str());
+  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file_ < 0) cannot("create", errno);
 }
 
@@ -36,7 +38,8 @@ NewFile::~NewFile() {
 }
 
 void NewFile::cannot(const char* verb, int reason) const {
-  fail(ExitCode::kData, path_, ": cannot ", verb, " the file: ", std::strerror(reason));
+  fail(ExitCode::kData, path_, ": cannot ", verb, " the file: ", std::strerror(reason),
+       "; check the path, its permissions and the free space");
 }
 
 void NewFile::write(std::string_view bytes) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "data/new_file.h"
 #include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
@@ -35,10 +36,10 @@ void verify_share(const std::string& path, const World& world) {
 void write_common_files(const std::string& partial, const TrainingState& state,
                         const CheckpointParts& parts) {
   write_weight_file(partial + "/" + kWeights, parts);
-  write_synced_file(partial + "/config.json", hugging_face_config(parts.config->model));
-  write_synced_file(partial + "/" + kState, to_json(state));
+  write_new_file(partial + "/config.json", hugging_face_config(parts.config->model));
+  write_new_file(partial + "/" + kState, to_json(state));
   if (!parts.config->data.vocab.empty()) {
-    write_synced_file(partial + "/vocab.txt", read_text_file(parts.config->data.vocab));
+    write_new_file(partial + "/vocab.txt", read_text_file(parts.config->data.vocab));
   }
 }
 

@@ -8,13 +8,13 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
 
 #include "data/hashing.h"
+#include "data/new_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -48,11 +48,11 @@ void sync_path(const std::string& path) {
 }
 
 std::map<std::string, DoneLine> read_done(const std::string& path) {
-  std::ifstream file(path + "/" + kDone);
-  if (!file) {
+  if (!is_complete(path)) {
     fail(ExitCode::kData, path, ": has no ", kDone,
          "; saving it was interrupted, use an earlier checkpoint.");
   }
+  std::istringstream file(read_text_file(path + "/" + kDone));
   std::map<std::string, DoneLine> lines;
   std::string text;
   while (std::getline(file, text)) {
@@ -64,6 +64,10 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
            "\"; the checkpoint is damaged, use an earlier one.");
     }
     lines[name] = done;
+  }
+  if (lines.empty()) {
+    fail(ExitCode::kData, path, "/", kDone,
+         ": names no file; the checkpoint is damaged, use an earlier one.");
   }
   return lines;
 }
@@ -144,29 +148,6 @@ std::string make_partial_folder(const std::string& path) {
   return partial;
 }
 
-std::string make_new_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  std::string folder = path;
-  for (int number = 2; !error && !fs::create_directory(folder, error); ++number) {
-    folder = concat(path, ".", number);  // the first is somebody's
-  }
-  if (error) {
-    fail(ExitCode::kData, folder, ": cannot be made (", error.message(),
-         "); check space and permissions.");
-  }
-  return folder;
-}
-
-void write_synced_file(const std::string& path, const std::string& text) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"),
-                                                       &std::fclose);
-  if (!file || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
-      std::fflush(file.get()) != 0 || fsync(fileno(file.get())) != 0) {
-    fail_write(path);
-  }
-}
-
 void seal_folder(const std::string& partial, const std::string& path) {
   std::string done;
   std::vector<fs::path> files;
@@ -176,7 +157,7 @@ void seal_folder(const std::string& partial, const std::string& path) {
     done +=
         concat(xxh3_of_file(file), " ", fs::file_size(file), " ", file.filename().string(), "\n");
   }
-  write_synced_file(partial + "/" + kDone, done);
+  write_new_file(partial + "/" + kDone, done);
   sync_path(partial);
 
   // At every moment one complete checkpoint of this step stays, under whichever name.

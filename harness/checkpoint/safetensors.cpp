@@ -1,13 +1,11 @@
 #include "harness/checkpoint/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "data/json_file.h"
 #include "kernels/base/error.h"
@@ -32,20 +30,33 @@ int64_t dtype_bytes(const std::string& dtype) {
   fail(ExitCode::kData, path, ": ", what, "; the file is torn or not a safetensors file.");
 }
 
-SafeTensor parse_tensor(const std::string& path, const std::string& name, const Json& json) {
-  if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") ||
-      !json.contains("data_offsets") || json["data_offsets"].size() != 2) {
-    refuse(path, "tensor " + name + " lacks dtype, shape or data_offsets");
+/// Bytes of a tensor; nothing when 64 bits do not hold the number.
+std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, int64_t element_bytes) {
+  int64_t bytes = element_bytes;
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
   }
-  SafeTensor tensor{.dtype = json["dtype"].get<std::string>(),
-                    .shape = json["shape"].get<std::vector<int64_t>>(),
-                    .begin_byte = json["data_offsets"][0].get<int64_t>(),
-                    .end_byte = json["data_offsets"][1].get<int64_t>()};
-  const int64_t want_bytes = tensor.elements() * dtype_bytes(tensor.dtype);
-  if (dtype_bytes(tensor.dtype) == 0) refuse(path, "tensor " + name + " has dtype " + tensor.dtype);
-  if (tensor.end_byte - tensor.begin_byte != want_bytes) {
+  return bytes;
+}
+
+SafeTensor parse_tensor(const std::string& path, const std::string& name, const JsonField& field,
+                        int64_t data_bytes) {
+  SafeTensor tensor{.dtype = field["dtype"].text(), .shape = {}};
+  field["shape"].for_each([&](const JsonField& extent) { tensor.shape.push_back(extent.count()); });
+  std::vector<int64_t> offsets;
+  field["data_offsets"].for_each([&](const JsonField& offset) {
+    offsets.push_back(offset.integer(offsets.empty() ? 0 : offsets.back(), data_bytes));
+  });
+  if (offsets.size() != 2) field["data_offsets"].wrong("two offsets");
+  tensor.begin_byte = offsets[0];
+  tensor.end_byte = offsets[1];
+  const int64_t element_bytes = dtype_bytes(tensor.dtype);
+  if (element_bytes == 0) refuse(path, "tensor " + name + " has dtype " + tensor.dtype);
+  const std::optional<int64_t> want_bytes = bytes_of(tensor.shape, element_bytes);
+  if (!want_bytes) refuse(path, "tensor " + name + " has more bytes than 64 bits can count");
+  if (tensor.end_byte - tensor.begin_byte != *want_bytes) {
     refuse(path, concat("tensor ", name, " has ", tensor.end_byte - tensor.begin_byte,
-                        " bytes, want ", want_bytes, " for its shape"));
+                        " bytes, want ", *want_bytes, " for its shape"));
   }
   return tensor;
 }
@@ -92,14 +103,17 @@ SafeTensorsHeader read_safetensors_header(const std::string& path) {
   header.data_offset_bytes = 8 + static_cast<int64_t>(header_bytes);
   try {
     const Json json = parse_json(text);
-    for (const auto& [name, value] : json.items()) {
+    const int64_t data_bytes = file_bytes - header.data_offset_bytes;
+    JsonField(path, json).for_each_key([&](const std::string& name, const JsonField& field) {
       if (name == "__metadata__") {
-        header.metadata = value.get<std::map<std::string, std::string>>();
+        field.for_each_key([&](const std::string& key, const JsonField& text) {
+          header.metadata[key] = text.text();
+        });
       } else {
-        header.tensors[name] = parse_tensor(path, name, value);
+        header.tensors[name] = parse_tensor(path, name, field, data_bytes);
       }
-    }
-  } catch (const Json::exception& error) {
+    });
+  } catch (const JsonError& error) {
     refuse(path, concat("has a header that cannot be read (", error.what(), ")"));
   }
   check_coverage(path, header, file_bytes - header.data_offset_bytes);
@@ -139,11 +153,7 @@ std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHea
 
 SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Entry>& entries,
                                      const std::map<std::string, std::string>& metadata)
-    : path_(path), file_(std::fopen(path.c_str(), "wb"), &std::fclose) {
-  if (!file_) {
-    fail(ExitCode::kData, path, ": cannot be written (", std::strerror(errno),
-         "); check the folder's permissions.");
-  }
+    : path_(path), file_(path) {
   Json json = Json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   for (const Entry& entry : entries) {
@@ -161,11 +171,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
 }
 
 void SafeTensorsWriter::write(const void* bytes, size_t size_bytes) {
-  if (size_bytes == 0) return;
-  if (std::fwrite(bytes, 1, size_bytes, file_.get()) != size_bytes) {
-    fail(ExitCode::kData, path_, ": writing failed (", std::strerror(errno),
-         "); free some space and run again.");
-  }
+  file_.write({static_cast<const char*>(bytes), size_bytes});
 }
 
 void SafeTensorsWriter::append_bytes(const void* bytes, int64_t size_bytes) {
@@ -177,11 +183,7 @@ void SafeTensorsWriter::append_bytes(const void* bytes, int64_t size_bytes) {
 
 void SafeTensorsWriter::finish() {
   BERTHA_CHECK(bytes_left_ == 0, path_, ": ", bytes_left_, " bytes are missing");
-  if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) {
-    fail(ExitCode::kData, path_, ": writing failed (", std::strerror(errno),
-         "); free some space and run again.");
-  }
-  file_.reset();
+  file_.commit();
 }
 
 }  // namespace bertha

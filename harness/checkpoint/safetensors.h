@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "data/new_file.h"
 
 namespace bertha {
 
@@ -35,7 +35,7 @@ SafeTensorsHeader read_safetensors_header(const std::string& path);
 std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHeader& header,
                                    const std::string& name, int64_t first, int64_t count);
 
-/// Writes a file of tensors in a given order, syncs it to disk and closes it.
+/// Writes a file of tensors in a given order. It appears whole, by finish(), or not at all.
 class SafeTensorsWriter {
  public:
   struct Entry {
@@ -60,7 +60,7 @@ class SafeTensorsWriter {
   void write(const void* bytes, size_t size_bytes);
 
   std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  NewFile file_;
   int64_t bytes_left_ = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "harness/checkpoint/state_json.h"
 
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "data/json_file.h"
@@ -31,19 +33,33 @@ Json lamb_to_json(const LambState& lamb) {
           {"skip", lamb.skip}};
 }
 
-LambState lamb_from_json(const Json& json) {
-  return {.successful_steps = json.at("successful_steps"),
-          .skipped_steps = json.at("skipped_steps"),
-          .skips_in_a_row = json.at("skips_in_a_row"),
-          .steps_since_growth = json.at("steps_since_growth"),
-          .loss_scale = json.at("loss_scale"),
-          .learning_rate = json.at("learning_rate"),
-          .gradient_norm = std::bit_cast<float>(json.at("gradient_norm_bits").get<uint32_t>()),
-          .gradient_multiplier =
-              std::bit_cast<float>(json.at("gradient_multiplier_bits").get<uint32_t>()),
-          .bias_correction_1 = json.at("bias_correction_1"),
-          .bias_correction_2 = json.at("bias_correction_2"),
-          .skip = json.at("skip")};
+// Of steps, samples and evaluations: products of two of them still fit 64 bits.
+constexpr int64_t kMostCounted = 1'000'000'000'000;
+
+int64_t counter(const JsonField& field) { return field.integer(0, kMostCounted); }
+
+float single(const JsonField& field) {
+  const double value = field.number();
+  if (std::abs(value) > std::numeric_limits<float>::max()) field.wrong("a number of 32 bits");
+  return static_cast<float>(value);
+}
+
+float float_of_bits(const JsonField& field) {
+  return std::bit_cast<float>(static_cast<uint32_t>(field.integer(0, UINT32_MAX)));
+}
+
+LambState lamb_from_json(const JsonField& field) {
+  return {.successful_steps = counter(field["successful_steps"]),
+          .skipped_steps = counter(field["skipped_steps"]),
+          .skips_in_a_row = counter(field["skips_in_a_row"]),
+          .steps_since_growth = counter(field["steps_since_growth"]),
+          .loss_scale = single(field["loss_scale"]),
+          .learning_rate = single(field["learning_rate"]),
+          .gradient_norm = float_of_bits(field["gradient_norm_bits"]),
+          .gradient_multiplier = float_of_bits(field["gradient_multiplier_bits"]),
+          .bias_correction_1 = single(field["bias_correction_1"]),
+          .bias_correction_2 = single(field["bias_correction_2"]),
+          .skip = static_cast<int32_t>(field["skip"].integer(0, 1))};
 }
 
 }  // namespace
@@ -75,30 +91,30 @@ std::string to_json(const TrainingState& state) {
 TrainingState training_state_from_json(const std::string& text, const std::string& path) {
   try {
     const Json json = parse_json(text);
-    if (json.at("version") != kStateVersion) {
-      fail(ExitCode::kData, path, ": has version ", json.at("version").dump(), ", want ",
-           kStateVersion, "; use the program that wrote it.");
+    const JsonField root(path, json);
+    if (const JsonField version = root["version"]; version.count() != kStateVersion) {
+      version.wrong(concat(kStateVersion, "; use the program that wrote it."));
     }
-    const Json& data = json.at("data");
-    TrainingState state{.step = json.at("step"),
-                        .samples_trained = json.at("samples_trained"),
-                        .next_eval = json.at("next_eval"),
-                        .seed = json.at("seed"),
-                        .data = {.global_batch_seqs = data.at("global_batch_seqs"),
-                                 .order = data.at("order"),
-                                 .window_shards = data.at("window_shards"),
-                                 .identity = data.at("identity")},
-                        .lamb = lamb_from_json(json.at("optimizer")),
+    const JsonField data = root["data"];
+    TrainingState state{.step = counter(root["step"]),
+                        .samples_trained = counter(root["samples_trained"]),
+                        .next_eval = counter(root["next_eval"]),
+                        .seed = root["seed"].word(),
+                        .data = {.global_batch_seqs = counter(data["global_batch_seqs"]),
+                                 .order = data["order"].text(),
+                                 .window_shards = counter(data["window_shards"]),
+                                 .identity = data["identity"].text()},
+                        .lamb = lamb_from_json(root["optimizer"]),
                         .evals = {},
-                        .training_seconds = json.at("training_seconds")};
-    for (const Json& point : json.at("evals")) {
-      state.evals.push_back({.step = point.at("step"),
-                             .samples = point.at("samples"),
-                             .mlm_accuracy = point.at("mlm_accuracy"),
-                             .mlm_loss = point.at("mlm_loss")});
-    }
+                        .training_seconds = root["training_seconds"].number()};
+    root["evals"].for_each([&](const JsonField& point) {
+      state.evals.push_back({.step = counter(point["step"]),
+                             .samples = counter(point["samples"]),
+                             .mlm_accuracy = point["mlm_accuracy"].number(),
+                             .mlm_loss = point["mlm_loss"].number()});
+    });
     return state;
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     fail(ExitCode::kData, path, ": cannot be read (", error.what(),
          "); the checkpoint is damaged, use an earlier one.");
   }

@@ -6,6 +6,7 @@
 #include <leveldb/table.h>
 
 #include <memory>
+#include <new>
 
 #include "kernels/base/error.h"
 
@@ -21,20 +22,33 @@ void check(const leveldb::Status& status, const std::string& path) {
        status.ToString(), "); the file is damaged or of another format, copy it again.");
 }
 
-}  // namespace
+/// Refuses what lies outside the file, sizes that overflow when five bytes of checksum are added to
+/// them included: leveldb believes what an index states.
+class FileWithin final : public leveldb::RandomAccessFile {
+ public:
+  FileWithin(leveldb::RandomAccessFile* file, uint64_t bytes) : file_(file), bytes_(bytes) {}
 
-std::map<std::string, std::string> read_tf_index(const std::string& path) {
-  leveldb::Env& env = *leveldb::Env::Default();
-  uint64_t file_bytes = 0;
-  check(env.GetFileSize(path, &file_bytes), path);
-  leveldb::RandomAccessFile* opened_file = nullptr;
-  check(env.NewRandomAccessFile(path, &opened_file), path);
-  const std::unique_ptr<leveldb::RandomAccessFile> file(opened_file);
+  leveldb::Status Read(uint64_t offset, size_t count, leveldb::Slice* result,
+                       char* scratch) const override {
+    constexpr size_t kTrailerBytes = 5;
+    if (count < kTrailerBytes || count > bytes_ || offset > bytes_ - count) {
+      return leveldb::Status::Corruption("a block lies outside the file");
+    }
+    return file_->Read(offset, count, result, scratch);
+  }
 
+ private:
+  std::unique_ptr<leveldb::RandomAccessFile> file_;
+  uint64_t bytes_;
+};
+
+std::map<std::string, std::string> read_entries(const std::string& path,
+                                                leveldb::RandomAccessFile& file,
+                                                uint64_t file_bytes) {
   leveldb::Options options;
   options.paranoid_checks = true;  // the checksum of the index block too
   leveldb::Table* opened_table = nullptr;
-  check(leveldb::Table::Open(options, file.get(), file_bytes, &opened_table), path);
+  check(leveldb::Table::Open(options, &file, file_bytes, &opened_table), path);
   const std::unique_ptr<leveldb::Table> table(opened_table);
 
   leveldb::ReadOptions reading;
@@ -46,6 +60,23 @@ std::map<std::string, std::string> read_tf_index(const std::string& path) {
   }
   check(entry->status(), path);
   return entries;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> read_tf_index(const std::string& path) {
+  leveldb::Env& env = *leveldb::Env::Default();
+  uint64_t file_bytes = 0;
+  check(env.GetFileSize(path, &file_bytes), path);
+  leveldb::RandomAccessFile* opened_file = nullptr;
+  check(env.NewRandomAccessFile(path, &opened_file), path);
+  FileWithin file(opened_file, file_bytes);
+  try {
+    return read_entries(path, file, file_bytes);
+  } catch (const std::bad_alloc&) {  // leveldb takes memory for a block before it reads it
+    check(leveldb::Status::Corruption("a block is larger than memory"), path);
+    throw;
+  }
 }
 
 }  // namespace bertha

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "data/new_file.h"
 #include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/finite.h"
@@ -133,9 +134,11 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
   const std::string partial = make_new_folder(target + ".partial");
   try {
     write_tensors(partial + "/model.safetensors", folder, heads);
-    write_synced_file(partial + "/config.json", hugging_face_config(folder.model, heads));
-    write_synced_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
-    if (!folder.vocab.empty()) write_synced_file(partial + "/" + kVocab, read_text_file(folder.vocab));
+    write_new_file(partial + "/config.json", hugging_face_config(folder.model, heads));
+    write_new_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
+    if (!folder.vocab.empty()) {
+      write_new_file(partial + "/" + kVocab, read_text_file(folder.vocab));
+    }
     seal_folder(partial, target);
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report

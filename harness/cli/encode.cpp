@@ -1,12 +1,13 @@
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "data/collate.h"
 #include "data/pipeline.h"
+#include "data/prepare/part_reader.h"
 #include "data/prepare/wordpiece.h"
 #include "harness/backend.h"
 #include "harness/checkpoint/safetensors.h"
@@ -40,12 +41,12 @@ struct EncodedLine {
   std::vector<int16_t> labels;  // nobody knows them: the mask itself
 };
 
-class LineReader {
+class LineEncoder {
  public:
-  LineReader(const std::string& vocab, int64_t max_tokens)
+  LineEncoder(const std::string& vocab, int64_t max_tokens)
       : vocabulary_(Vocabulary::load(vocab)), tokenizer_(vocabulary_), max_tokens_(max_tokens) {}
 
-  EncodedLine read(const std::string& text, int64_t number) {
+  EncodedLine encode(const std::string& text, int64_t number) {
     EncodedLine line;
     line.ids.push_back(vocabulary_.special().classify);
     const size_t tab = text.find('\t');
@@ -215,8 +216,7 @@ void write(const std::string& path, const Results& r, const ModelConfig& model,
   for (const Floats& f : floats) {
     if (f.known) entries.push_back({.name = f.name, .shape = f.shape});
   }
-  const std::string partial = path + ".partial";
-  SafeTensorsWriter writer(partial, entries, {{"written_by", "bertha"}});
+  SafeTensorsWriter writer(path, entries, {{"written_by", "bertha"}});
   for (const auto* ints : {&r.token_ids, &r.cu_seqlens, &r.masked_rows}) {
     writer.append(ints->data(), std::ssize(*ints));
   }
@@ -224,9 +224,6 @@ void write(const std::string& path, const Results& r, const ModelConfig& model,
     if (f.known) writer.append(f.values.data(), std::ssize(f.values));
   }
   writer.finish();
-  std::error_code error;
-  std::filesystem::rename(partial, path, error);
-  if (error) fail(ExitCode::kData, path, ": cannot be written (", error.message(), ")");
 }
 
 // A device that has the precision.
@@ -256,14 +253,12 @@ int run_encode(EncodeOptions options, CommandContext& context) {
     fail(ExitCode::kData, options.request.weights.path,
          ": no vocab.txt lies beside the weights; name one with --vocab.");
   }
-  std::ifstream text(options.text);
-  if (!text) fail(ExitCode::kData, options.text, ": cannot be opened; is the path right?");
-  LineReader reader(folder.vocab, folder.model.max_positions);
+  LineReader text(options.text);
+  LineEncoder lines(folder.vocab, folder.model.max_positions);
   Encoder encoder(folder, std::move(backend), options.io);
   Results results;
-  int64_t number = 0;
-  for (std::string line; std::getline(text, line);) {
-    const EncodedLine encoded = reader.read(line, ++number);
+  while (const std::optional<std::string_view> line = text.next()) {
+    const EncodedLine encoded = lines.encode(std::string(*line), text.line_number());
     results.append(encoded, encoder.run(encoded), folder.model);
   }
   write(options.output, results, folder.model, fresh);
@@ -271,7 +266,7 @@ int run_encode(EncodeOptions options, CommandContext& context) {
     log_line(LogLevel::kInfo,
              concat("the weights have no ", name_of(part), ": nothing of it is written"));
   }
-  std::cout << options.output << ": " << grouped_text(number) << " lines, "
+  std::cout << options.output << ": " << grouped_text(text.line_number()) << " lines, "
             << grouped_text(std::ssize(results.token_ids)) << " tokens\n";
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "data/new_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -85,12 +86,7 @@ void AppendFile::append_line(std::string line) {
 }
 
 void write_text_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  ::unlink(temporary.c_str());
-  AppendFile(temporary, AppendFile::Content::kBytes).append(text);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    fail_with_errno("cannot rename onto it", path, errno);
-  }
+  write_new_file(path, text);
 }
 
 int64_t now_ms() {

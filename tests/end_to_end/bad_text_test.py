@@ -32,6 +32,23 @@ class BadText(EndToEnd):
             self.assert_failure(done, 4, f"{path}, line 2", "UTF-8")
             self.assertFalse((self.scratch / "v").exists())
 
+    def test_text_to_encode_that_is_no_text(self):
+        run = self.new_folder("run")
+        done = bertha("train", *self.data.config(log__run_dir=run, train__max_steps=1))
+        self.assertEqual(done.code, 0, done)
+        output = self.scratch / "encoded.safetensors"
+
+        def encode(path):
+            return bertha("encode", "--checkpoint", run / "ckpt" / "step_00000001", "--text", path,
+                          "--output", output)
+
+        path = self.write("latin1_lines.txt", b"the old river\nder M\xfcller .\n")
+        self.assert_failure(encode(path), 4, f"{path}, line 2, byte 6: not valid UTF-8")
+        self.assert_failure(encode("/bin/ls"), 4, "/bin/ls, line ")
+        self.assert_failure(encode(self.scratch), 4, f"{self.scratch}: is a folder")
+        self.assertEqual(list(self.scratch.glob("encoded*")), [])
+        self.assertEqual(encode(self.write("good.txt", b"the old river\n")).code, 0)
+
     def test_a_line_of_10_mb(self):
         path = self.write("long.txt", b"one two .\n" + b"word " * 2_000_000 + b"\n")
         self.check(path, f"{path}, line 2", "longer than", "one sentence per line")

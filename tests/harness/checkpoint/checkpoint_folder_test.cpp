@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "data/new_file.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "kernels/base/log.h"
 #include "tests/support/temp_folder.h"
@@ -26,7 +27,7 @@ constexpr const char* kLater = "step_00000006";
 std::string write_partial(const TempFolder& folder, const std::string& name,
                           const std::string& text) {
   const std::string partial = make_partial_folder(folder.path(name));
-  write_synced_file(partial + "/state.json", text);
+  write_new_file(partial + "/state.json", text);
   return partial;
 }
 

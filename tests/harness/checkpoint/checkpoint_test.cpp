@@ -13,6 +13,7 @@
 #include <mutex>
 #include <new>
 
+#include "data/new_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -250,7 +251,7 @@ TEST(Checkpoint, SealingRemovesWhatAnInterruptedReplacementLeft) {
   const TempFolder folder;
   const std::string path = save(folder.path(), 1, 4);
   const std::string partial = make_partial_folder(path);
-  write_synced_file(partial + "/state.json", "{}");
+  write_new_file(partial + "/state.json", "{}");
   fs::create_directory(path + ".replaced");
   seal_folder(partial, path);
   EXPECT_THAT(names_in(path), ElementsAre("DONE", "state.json"));
@@ -367,7 +368,7 @@ TEST(Checkpoint, OnAFullDiskFailsWithASentenceAndLeavesTheEarlierOnes) {
   const std::string message = message_of([&] { save(folder.path(), 2, 2); });
   setrlimit(RLIMIT_FSIZE, &limit);
   std::signal(SIGXFSZ, SIG_DFL);
-  EXPECT_THAT(message, AllOf(HasSubstr(".safetensors"), HasSubstr("writing failed")));
+  EXPECT_THAT(message, AllOf(HasSubstr(".safetensors"), HasSubstr("cannot write")));
   EXPECT_EQ(newest_checkpoint(folder.path()), earlier);
   EXPECT_FALSE(fs::exists(folder.path() + "/step_00000002.partial"));
 }

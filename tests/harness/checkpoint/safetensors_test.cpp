@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "kernels/base/error.h"
@@ -84,13 +85,23 @@ TEST(SafeTensors, RefuseDamagedHeadersWithTheFileAndTheReason) {
     const char* reason;
   } cases[] = {
       {"not json", 0, "cannot be read"},
-      {R"({"t":{"dtype":"F32"}})", 0, "lacks dtype, shape or data_offsets"},
+      {R"({"t":{"dtype":"F32"}})", 0, "field t.shape is missing"},
       {R"({"t":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4, "has dtype F31"},
       {tensor("[2]", "[0,4]"), 4, "has 4 bytes, want 8"},
       {tensor("[1]", "[4,8]"), 8, "starts at 4, want 0"},
-      {tensor("[1]", "[0,4]"), 3, "holds 3 bytes of data, want 4"},
+      {tensor("[1]", "[0,4]"), 3, "data_offsets[1] is 4, want a whole number from 0 to 3"},
       {tensor("[1]", "[0,4]"), 5, "holds 5 bytes of data, want 4"},
-      {tensor("\"x\"", "[0,4]"), 4, "cannot be read"},
+      {tensor("\"x\"", "[0,4]"), 4, "field t.shape is \"x\", want a list"},
+      {tensor("[4294967296,4294967296]", "[0,0]"), 0, "more bytes than 64 bits can count"},
+      {tensor("[4294967296,4294967296,0]", "[0,0]"), 0, "more bytes than 64 bits can count"},
+      {tensor("[-1]", "[4,0]"), 4, "field t.shape[0] is -1"},
+      {tensor("[1.5]", "[0,4]"), 4, "field t.shape[0] is 1.5"},
+      {tensor("[1]", "[-9223372036854775808,-9223372036854775804]"), 4, "data_offsets[0] is -92"},
+      {tensor("[1]", "[9223372036854775804,9223372036854775807]"), 4, "data_offsets[0] is 92"},
+      {tensor("[1]", "[4,0]"), 4, "data_offsets[1] is 0"},
+      {tensor("[1]", "[0]"), 4, "data_offsets is [0], want two offsets"},
+      {R"({"__metadata__":{"a":1}})", 0, "field __metadata__.a is 1, want a string"},
+      {std::string(400'000, '['), 0, "nested deeper than 64 levels"},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(refusal(write_file(folder, c.header, c.data_bytes)),
@@ -100,6 +111,26 @@ TEST(SafeTensors, RefuseDamagedHeadersWithTheFileAndTheReason) {
   std::ofstream(folder.path() + "/short") << "abc";
   EXPECT_THAT(refusal(folder.path() + "/short"), HasSubstr("3 bytes long"));
   EXPECT_THAT(refusal(folder.path() + "/missing"), HasSubstr("cannot be opened"));
+}
+
+TEST(SafeTensors, AppearWholeOrNotAtAllAndThroughNoLink) {
+  const TempFolder folder;
+  const std::string path = folder.path("t.safetensors");
+  const std::string other = folder.write("other", "of somebody else");
+  std::filesystem::create_symlink(other, path + ".tmp");
+  const float values[] = {1, 2};
+  {
+    SafeTensorsWriter writer(path, {{.name = "a", .shape = {2}}}, {});
+    writer.append(values, 1);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  SafeTensorsWriter writer(path, {{.name = "a", .shape = {2}}}, {});
+  writer.append(values, 2);
+  writer.finish();
+  EXPECT_EQ(read_safetensor(path, read_safetensors_header(path), "a", 0, 2),
+            (std::vector<float>{1, 2}));
+  EXPECT_EQ(std::filesystem::file_size(other), 16u);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(path + ".tmp")));
 }
 
 }  // namespace

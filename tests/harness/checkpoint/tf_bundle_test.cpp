@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "harness/checkpoint/tf_index.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
@@ -135,6 +136,32 @@ TEST(TfBundle, SaysWhatIsWrongWithAnIndex) {
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("copy it again")));
   fs::remove(index);
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("is not there")));
+}
+
+// The footer is two handles (offset and size as varints), padded to 40 bytes, and a number.
+TEST(TfBundle, RefusesBlocksThatLieOutsideTheIndexOrAreLargerThanMemory) {
+  const TempFolder folder;
+  const std::string prefix = copy_golden(folder, "saver.ckpt-7");
+  const std::string index = prefix + ".index";
+  const auto footer = static_cast<std::streamoff>(fs::file_size(index)) - 48;
+  const auto varint = [](uint64_t value) {
+    std::string bytes;
+    for (; value >= 128; value >>= 7) bytes += static_cast<char>(value | 128);
+    return bytes + static_cast<char>(value);
+  };
+  for (const uint64_t size : {uint64_t{1} << 20, uint64_t{1} << 40, uint64_t{1} << 62,
+                              uint64_t{1} << 63, UINT64_MAX - 6, UINT64_MAX - 3, UINT64_MAX - 1,
+                              UINT64_MAX}) {
+    for (const uint64_t offset : {uint64_t{0}, uint64_t{1} << 40, UINT64_MAX - 2}) {
+      std::string handles = varint(0) + varint(0) + varint(offset) + varint(size);
+      handles.resize(40);
+      std::fstream(index, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(footer)
+          .write(handles.data(), 40);
+      EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("copy it again")))
+          << offset << ' ' << size;
+    }
+  }
 }
 
 TEST(TfBundle, SaysWhatIsWrongWithADataFile) {

@@ -1,0 +1,101 @@
+#include "harness/checkpoint/state_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+
+namespace bertha::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TrainingState example_state() {
+  TrainingState state{.step = 6,
+                      .samples_trained = 72,
+                      .next_eval = 1,
+                      .seed = UINT64_MAX,
+                      .data = {.global_batch_seqs = 12,
+                               .order = "windowed",
+                               .window_shards = 2,
+                               .identity = "0123"},
+                      .lamb = {},
+                      .evals = {},
+                      .training_seconds = 1.5};
+  state.evals.push_back({.step = 6, .samples = 72, .mlm_accuracy = 0.25, .mlm_loss = 5.5});
+  return state;
+}
+
+std::string refusal(const nlohmann::json& json) {
+  try {
+    training_state_from_json(json.dump(), "run/state.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(StateJson, ReadsBackWhatWasWritten) {
+  const TrainingState found = training_state_from_json(to_json(example_state()), "p");
+  EXPECT_EQ(to_json(found), to_json(example_state()));
+  EXPECT_EQ(found.seed, UINT64_MAX);
+}
+
+TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
+  const nlohmann::json good = nlohmann::json::parse(to_json(example_state()));
+  const char* const counters[] = {"/step", "/samples_trained", "/next_eval",
+                                  "/data/global_batch_seqs", "/data/window_shards",
+                                  "/optimizer/successful_steps", "/optimizer/skipped_steps",
+                                  "/optimizer/skips_in_a_row", "/optimizer/steps_since_growth",
+                                  "/optimizer/skip", "/optimizer/gradient_norm_bits",
+                                  "/evals/0/step", "/evals/0/samples"};
+  for (const char* counter : counters) {
+    const nlohmann::json::json_pointer place(counter);
+    for (const nlohmann::json& bad : {nlohmann::json(-1), nlohmann::json(3.99),
+                                      nlohmann::json(1e300), nlohmann::json(-1e12),
+                                      nlohmann::json(INT64_MAX), nlohmann::json(UINT64_MAX),
+                                      nlohmann::json("6"), nlohmann::json(nullptr)}) {
+      nlohmann::json bent = good;
+      bent[place] = bad;
+      EXPECT_THAT(refusal(bent), AllOf(HasSubstr("run/state.json: field "), HasSubstr("want")))
+          << counter << " = " << bad;
+    }
+  }
+}
+
+TEST(StateJson, EveryFieldHasItsTypeAndIsThere) {
+  const nlohmann::json good = nlohmann::json::parse(to_json(example_state())).flatten();
+  for (const auto& [place, value] : good.items()) {
+    if (place == "/seed") continue;  // any word
+    nlohmann::json bent = good;
+    bent[place] = value.is_string() ? nlohmann::json(true) : nlohmann::json("text");
+    EXPECT_THAT(refusal(bent.unflatten()), HasSubstr("run/state.json: field ")) << place;
+    bent = good;
+    bent.erase(place);
+    if (place.starts_with("/evals/0")) continue;  // unflatten makes another shape of it
+    EXPECT_THAT(refusal(bent.unflatten()), HasSubstr("is missing")) << place;
+  }
+}
+
+TEST(StateJson, NumbersThatNoFloatHoldsAreRefused) {
+  nlohmann::json bent = nlohmann::json::parse(to_json(example_state()));
+  bent["optimizer"]["loss_scale"] = 1e300;
+  EXPECT_THAT(refusal(bent), HasSubstr("optimizer.loss_scale is 1e+300, want a number of 32 bits"));
+}
+
+TEST(StateJson, TextThatIsNestedTooDeepIsDamaged) {
+  try {
+    training_state_from_json(std::string(400'000, '['), "run/state.json");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("run/state.json"), HasSubstr("nested deeper")));
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
