@@ -1,10 +1,12 @@
 #include "data/checksum_list.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "data/new_file.h"
+#include "data/shard_names.h"
 #include "data/text_file.h"
 #include "kernels/base/error.h"
 

@@ -148,6 +148,20 @@ std::string make_partial_folder(const std::string& path) {
   return partial;
 }
 
+std::string make_new_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  std::string folder = path;
+  for (int number = 2; !error && !fs::create_directory(folder, error); ++number) {
+    folder = concat(path, ".", number);  // the first is somebody's
+  }
+  if (error) {
+    fail(ExitCode::kData, folder, ": cannot be made (", error.message(),
+         "); check space and permissions.");
+  }
+  return folder;
+}
+
 void seal_folder(const std::string& partial, const std::string& path) {
   std::string done;
   std::vector<fs::path> files;

@@ -14,6 +14,10 @@ namespace bertha {
 /// Makes an empty <path>.partial, removing what an interrupted run left there. Returns its path.
 std::string make_partial_folder(const std::string& path);
 
+/// Makes a folder of this name, or where there is something already, of <path>.2, <path>.3, ...
+/// Nothing is removed. Returns its path. Error(kData) when it cannot be made.
+std::string make_new_folder(const std::string& path);
+
 /// Writes DONE over all files in the partial folder, syncs the folder and renames it to `path`.
 /// A folder that has this name already is <path>.replaced meanwhile, and removed last.
 void seal_folder(const std::string& partial, const std::string& path);

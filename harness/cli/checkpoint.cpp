@@ -12,6 +12,7 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/plan_model.h"
+#include "harness/config/terminal.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -55,7 +56,7 @@ void print_weights(const std::string& path, bool tensors) {
             << " tensors, " << bytes_text(bytes) << '\n';
   if (!tensors) return;
   for (const auto& [name, tensor] : header.tensors) {
-    std::cout << "  " << tensor.dtype << ' ' << name << ' ' << shape_text(tensor.shape) << '\n';
+    std::cout << "  " << tensor.dtype << ' ' << printable(name) << ' ' << shape_text(tensor.shape) << '\n';
   }
 }
 

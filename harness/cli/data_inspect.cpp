@@ -12,6 +12,7 @@
 #include "harness/cli/option_checks.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
+#include "harness/config/terminal.h"
 #include "harness/report/files.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
@@ -47,7 +48,7 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
   }
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
-    std::cout << report.findings[i].text() << '\n';
+    std::cout << printable(report.findings[i].text()) << '\n';
   }
   if (report.findings.size() > kShown) {
     std::cout << "... and " << report.findings.size() - kShown << " more\n";

@@ -32,7 +32,7 @@ std::string line_start(const Terminal& terminal) { return terminal.redraws ? "\r
 }  // namespace
 
 void print_error(const Terminal& terminal, const std::string& what) {
-  const std::string line = line_start(terminal) + "bertha: error: " + what + "\n";
+  const std::string line = line_start(terminal) + "bertha: error: " + printable(what) + "\n";
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
@@ -53,7 +53,8 @@ void start_log_sink(const Terminal& terminal, const World* world, Verbosity verb
   logger->flush_on(spdlog::level::debug);
   set_log_sink([logger, terminal](LogLevel level, const std::string& text) {
     if (level == LogLevel::kError) return print_error(terminal, text);
-    logger->log(to_spdlog(level), "{}{}", level == LogLevel::kWarning ? "warning: " : "", text);
+    logger->log(to_spdlog(level), "{}{}", level == LogLevel::kWarning ? "warning: " : "",
+                printable(text));
   });
 }
 

@@ -57,16 +57,18 @@ std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
   return text + advice;
 }
 
-void print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit) {
+/// Whether it fits into `limit`; true without one.
+bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit) {
   std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
             << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
-  if (limit.empty()) return;
+  if (limit.empty()) return true;
   const int64_t most = parse_bytes(limit);
   const double part = static_cast<double>(plan.memory_bytes) / static_cast<double>(most);
   print_row("of " + limit, concat(fixed_text(100 * part, 1),
                                   "%: ", part > 1 ? what_would_fit(request, most) : "fits"));
+  return part <= 1;
 }
 
 void print_work(const PlanRequest& request, const CostPlan& plan,
@@ -134,14 +136,16 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   }
   const CostPlan plan = make_cost_plan(request);
   print_model(request, plan);
-  print_memory(request, plan, options.gpu_memory);
+  const bool fits = print_memory(request, plan, options.gpu_memory);
   print_work(request, plan, facts);
   print_schedule(request.config, plan.run);
-  const std::vector<std::string> missing = missing_inputs(request.config);
+  const MissingInputs missing = missing_inputs(request.config);
   std::cout << "\nmissing\n";
-  if (missing.empty()) std::cout << "  nothing\n";
-  for (const std::string& sentence : missing) std::cout << "  " << sentence << '\n';
-  return 0;
+  if (missing.unset.empty() && missing.wrong.empty()) std::cout << "  nothing\n";
+  for (const std::string& sentence : missing.unset) std::cout << "  " << sentence << '\n';
+  for (const std::string& sentence : missing.wrong) std::cout << "  " << sentence << '\n';
+  if (!fits) return static_cast<int>(ExitCode::kMemory);
+  return static_cast<int>(missing.wrong.empty() ? ExitCode::kSuccess : ExitCode::kData);
 }
 
 }  // namespace
@@ -151,7 +155,9 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "plan",
        .description = "Tells what a run would take: memory, FLOPs, steps, evaluations, and what is "
-                      "missing. Needs no GPU and no data.",
+                      "missing. Needs no GPU and no data. Exits with 6 when the run does not fit into "
+                      "--gpu-memory, and with 4 when a path that the configuration names cannot "
+                      "serve.",
        .examples = {"bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                     "bertha plan --config configs/mlperf_closed_8gpu_768.yaml --ranks 8 "
                     "--gpu-memory 141GB",

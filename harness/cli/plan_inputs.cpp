@@ -16,12 +16,15 @@ struct Input {
   const char* key;
   const std::string& path;
   const char* what_to_do;
+  bool is_file = false;
 };
 
 std::string found_wrong(const Input& input) {
-  if (input.path.empty()) return concat(input.key, " is not set; ", input.what_to_do);
   if (!fs::exists(input.path)) {
     return concat(input.key, ": ", input.path, " does not exist; ", input.what_to_do);
+  }
+  if (input.is_file && fs::is_directory(input.path)) {
+    return concat(input.key, ": ", input.path, " is a folder, want a file; ", input.what_to_do);
   }
   return "";
 }
@@ -50,17 +53,22 @@ std::optional<DataFacts> read_data_facts(const Config& config) {
   return facts;
 }
 
-std::vector<std::string> missing_inputs(const Config& config) {
+MissingInputs missing_inputs(const Config& config) {
   const DataConfig& data = config.data;
   const Input inputs[] = {
       {"data.train", data.train, "make shards with `bertha data prepare` and name their folder"},
       {"data.eval", data.eval, "make shards with `bertha data prepare` and name their folder"},
       {"data.vocab", data.vocab,
-       "make one with `bertha data vocab` or name the published vocab.txt"},
+       "make one with `bertha data vocab` or name the published vocab.txt", true},
   };
-  std::vector<std::string> missing;
+  MissingInputs found;
+  std::vector<std::string>& missing = found.wrong;
   for (const Input& input : inputs) {
-    if (const std::string wrong = found_wrong(input); !wrong.empty()) missing.push_back(wrong);
+    if (input.path.empty()) {
+      found.unset.push_back(concat(input.key, " is not set; ", input.what_to_do));
+    } else if (const std::string wrong = found_wrong(input); !wrong.empty()) {
+      missing.push_back(wrong);
+    }
   }
   for (const Input& input : {inputs[0], inputs[1]}) {
     if (input.path.empty() || !fs::exists(input.path)) continue;
@@ -83,7 +91,7 @@ std::vector<std::string> missing_inputs(const Config& config) {
     missing.push_back(concat("checkpoint.resume: ", checkpoint.resume,
                              " does not exist; name a checkpoint, or write auto or never"));
   }
-  return missing;
+  return found;
 }
 
 }  // namespace bertha

@@ -17,7 +17,13 @@ struct DataFacts {
 /// From manifest.json of `data.train`; nothing when there is none.
 std::optional<DataFacts> read_data_facts(const Config& config);
 
+/// A sentence for each input that a run would lack.
+struct MissingInputs {
+  std::vector<std::string> unset;  // keys without a path
+  std::vector<std::string> wrong;  // paths that do not exist, or are something else
+};
+
 /// What a training run of this configuration would not find, one sentence each with what to do.
-std::vector<std::string> missing_inputs(const Config& config);
+MissingInputs missing_inputs(const Config& config);
 
 }  // namespace bertha

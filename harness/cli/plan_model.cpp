@@ -141,8 +141,7 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
 }
 
 int64_t parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, double>, 12> kUnits{{{"", 1},
-                                                                        {"B", 1},
+  constexpr std::array<std::pair<std::string_view, double>, 11> kUnits{{{"B", 1},
                                                                         {"kB", 1e3},
                                                                         {"KB", 1e3},
                                                                         {"MB", 1e6},

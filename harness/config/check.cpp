@@ -1,8 +1,10 @@
 #include "harness/config/check.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "harness/config/run_plan.h"
 #include "harness/config/step_range.h"
 #include "kernels/base/error.h"
 
@@ -71,6 +73,26 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
+/// A plan lists every evaluation, and counts sequences in 64 bits.
+void check_length(const Config& config, std::vector<std::string>& errors) {
+  constexpr double kMostEvals = 20e6, kMostSamples = 1e18;
+  const TrainConfig& train = config.train;
+  const auto batch = static_cast<double>(train.global_batch_seqs);
+  double samples = static_cast<double>(train.max_steps) * batch;
+  if (train.max_samples > 0) {
+    samples = std::min(samples, static_cast<double>(train.max_samples) + batch);
+  }
+  const int64_t interval = config.eval.every_samples > 0
+                               ? config.eval.every_samples
+                               : eval_interval_samples(train.global_batch_seqs);
+  if (samples > kMostSamples || samples / static_cast<double>(interval) > kMostEvals) {
+    errors.push_back(concat("train.max_steps = ", train.max_steps, " makes ", samples,
+                            " sequences with an evaluation every ", interval,
+                            " of them, want at most 1e+18 sequences and 2e+07 evaluations; lower "
+                            "train.max_steps or raise eval.every_samples"));
+  }
+}
+
 /// A log must not say "closed" of a run with another optimizer or another loss.
 void check_division(const Config& config, std::vector<std::string>& errors) {
   if (config.mlperf.division != "closed") return;
@@ -94,6 +116,7 @@ void check_config(const Config& config, int world_size) {
   check_data(config, errors);
   check_batch(config.train, world_size, errors);
   check_run(config, errors);
+  check_length(config, errors);
   check_division(config, errors);
   if (errors.empty()) return;
   if (errors.size() == 1) fail(ExitCode::kUsage, errors.front());

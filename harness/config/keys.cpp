@@ -71,7 +71,7 @@ std::vector<Key> make_keys() {
        "Dropout of the attention probabilities."},
       {"model.init_stddev", model<&M::init_stddev>, Unit::kNone, {.low = 0, .high = 1, .low_open = true}, {},
        "Deviation of the truncated normal that fresh weights are drawn from."},
-      {"model.layer_norm_epsilon", model<&M::layer_norm_epsilon>, Unit::kNone, {.low = 0, .high = 0.1, .low_open = true}, {},
+      {"model.layer_norm_epsilon", model<&M::layer_norm_epsilon>, Unit::kNone, {.low = 1e-30, .high = 0.1}, {},
        "Added to the variance in every LayerNorm."},
       {"model.gelu", model<&M::gelu>, Unit::kNone, {}, {"tanh", "erf"},
        "Form of the GELU: the benchmark's approximation by tanh, or the exact one, which most Hugging Face models were trained with."},

@@ -31,4 +31,22 @@ Terminal detect_terminal() {
   return terminal;
 }
 
+std::string printable(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are control characters too: 0xc2 and that byte in UTF-8.
+    const bool second_of_c1 = i > 0 && text[i - 1] == '\xc2' && byte >= 0x80 && byte < 0xa0;
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+    if (second_of_c1) shown.pop_back();
+    if (control || second_of_c1) {
+      shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
 }  // namespace bertha

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace bertha {
 
@@ -11,5 +13,9 @@ struct Terminal {
   int64_t columns = 80;  // COLUMNS, else what the terminal says
 };
 Terminal detect_terminal();
+
+/// Text that may come from a file of somebody else, fit for a terminal: control characters but line
+/// ends and tabs are shown as \x1b and the like, so that they cannot steer it.
+std::string printable(std::string_view text);
 
 }  // namespace bertha

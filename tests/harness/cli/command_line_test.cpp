@@ -225,13 +225,30 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
   const Ran ran = run_bertha_program(
       {"plan", "--config", source + "/configs/mlperf_closed_8gpu_448.yaml", "--ranks", "8",
        "--gpu-memory", "80GiB", "--set", "data.vocab=/none/vocab.txt"});
-  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.code, 4) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("336,232,258"));
   EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 rank(s)"));
   EXPECT_THAT(ran.out, HasSubstr("step 335  samples 150,000\n"));
   EXPECT_THAT(ran.out, HasSubstr("fits"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  data.train is not set; make shards with"));
   EXPECT_THAT(ran.out, HasSubstr("  data.vocab: /none/vocab.txt does not exist; make one with"));
+}
+
+TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "--ranks", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_bertha_program(words);
+  };
+  EXPECT_EQ(plan({}).code, 0);  // no path is set: that is listed, and no mistake
+  EXPECT_EQ(plan({"--gpu-memory", "1GB"}).code, 6);
+  const Ran folder = plan({"--set", "data.vocab=/usr"});
+  EXPECT_EQ(folder.code, 4);
+  EXPECT_THAT(folder.out, HasSubstr("data.vocab: /usr is a folder, want a file"));
+  EXPECT_THAT(plan({"--gpu-memory", "24"}).err, HasSubstr("want a size such as 141GB"));
+  EXPECT_THAT(plan({"--set", "train.max_steps=1e15"}).err, HasSubstr("2e+07 evaluations"));
+  EXPECT_EQ(plan({"--set", "train.max_steps=1e15"}).code, 2);
+  EXPECT_THAT(plan({"--set", "model.layer_norm_epsilon=1e-300"}).err, HasSubstr("1e-30 to 0.1"));
 }
 
 TEST(CommandLine, PlanSaysWhatWouldFit) {

@@ -164,8 +164,8 @@ TEST(CostPlan, SizesAreReadAndWrittenAsPeopleDo) {
   EXPECT_EQ(parse_bytes("141GB"), 141'000'000'000);
   EXPECT_EQ(parse_bytes("80GiB"), int64_t{80} << 30);
   EXPECT_EQ(parse_bytes("0.5kB"), 500);
-  EXPECT_EQ(parse_bytes("7"), 7);
-  for (const std::string bad : {"", "GB", "-1GB", "3 GB", "3XB", "1e30TB"}) {
+  EXPECT_EQ(parse_bytes("7B"), 7);
+  for (const std::string bad : {"", "7", "GB", "-1GB", "3 GB", "3XB", "1e30TB"}) {
     EXPECT_THROW(parse_bytes(bad), Error) << bad;
   }
   EXPECT_EQ(grouped_text(0), "0");

@@ -1,0 +1,20 @@
+#include "harness/config/terminal.h"
+
+#include <gtest/gtest.h>
+
+namespace bertha {
+namespace {
+
+TEST(Printable, ShowsControlCharactersThatWouldSteerATerminal) {
+  EXPECT_EQ(printable("\x1b[31mred\x1b]0;title\a"), "\\x1b[31mred\\x1b]0;title\\x07");
+  EXPECT_EQ(printable(std::string("a\0b\r\x7f", 5)), "a\\x00b\\x0d\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\x9b31m");
+}
+
+TEST(Printable, LeavesTextAsItIs) {
+  const std::string text = "two\n\tlines, n\u00e4me \u20ac \u00a0";
+  EXPECT_EQ(printable(text), text);
+}
+
+}  // namespace
+}  // namespace bertha
