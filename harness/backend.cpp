@@ -60,7 +60,9 @@ BackendChoice choose_backend(const TrainConfig& config, World& world) {
   if (config.backend == "cpu") return {};
   if (config.backend == "cuda" && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
-         "train.backend is cuda, but this program has no CUDA backend; set it to cpu or auto.");
+         "the backend is cuda, but this program has no CUDA backend; set train.backend (--backend) "
+         "to "
+         "cpu or auto.");
   }
   const std::vector<std::string> visible = visible_gpus();
   if (config.backend == "auto" && !decide_auto(world, !visible.empty())) return {};

@@ -10,6 +10,7 @@
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/bench_op_cases.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
@@ -293,9 +294,9 @@ void add_bench_attention_command(CLI::App& bench, Chosen& chosen) {
                     "bertha bench attention --set cuda.attention=grouped --tokens 8192",
                     "bertha bench attention --dump dump --repeats 5"}});
   const auto options = std::make_shared<AttentionOptions>();
-  attention.add_option("--dtype", options->dtype, "Short for train.precision")
-      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
-      ->type_name("bf16|fp16|fp32");
+  add_choice<std::string>(attention, "--dtype", options->dtype,
+                          {{"bf16", "bf16"}, {"fp16", "fp16"}, {"fp32", "fp32"}},
+                          "Short for train.precision");
   attention
       .add_option("--tokens", options->tokens,
                   concat("Live tokens of each batch (default ", options->tokens, ")"))

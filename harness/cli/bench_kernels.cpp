@@ -8,6 +8,7 @@
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/bench_op_cases.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
@@ -122,9 +123,9 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
                   "attention_bwd")
       ->delimiter(',')
       ->type_name("NAME[,..]");
-  kernels.add_option("--dtype", options->dtype, "Short for train.precision")
-      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
-      ->type_name("bf16|fp16|fp32");
+  add_choice<std::string>(kernels, "--dtype", options->dtype,
+                          {{"bf16", "bf16"}, {"fp16", "fp16"}, {"fp32", "fp32"}},
+                          "Short for train.precision");
   kernels
       .add_option("--tokens", options->tokens,
                   concat("Live tokens of the batch (default ", options->tokens, ")"))

@@ -38,6 +38,16 @@ std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std:
   return all;
 }
 
+void refuse_cases(const std::vector<OpCase>& cases, const std::vector<std::string>& names,
+                  const std::string& why) {
+  for (const std::string& name : names) {
+    if (std::ranges::any_of(cases,
+                            [&](const OpCase& op) { return is_named(op.operation, name); })) {
+      fail(ExitCode::kUsage, "--op ", name, " ", why, ".");
+    }
+  }
+}
+
 std::vector<KernelRow> run_cases(OpBench& bench, const std::vector<OpCase>& cases,
                                  int64_t launches) {
   std::vector<KernelRow> rows;

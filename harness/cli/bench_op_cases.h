@@ -14,6 +14,10 @@ namespace bertha {
 /// "attention" for attention_fwd and attention_bwd. Error(kUsage) for an unknown name.
 std::vector<OpCase> chosen_cases(std::vector<OpCase> all, const std::vector<std::string>& names);
 
+/// Error(kUsage) when a name stands for one of these, which cannot run: "--op NAME <why>."
+void refuse_cases(const std::vector<OpCase>& cases, const std::vector<std::string>& names,
+                  const std::string& why);
+
 /// Checks and times each, `launches` times.
 std::vector<KernelRow> run_cases(OpBench& bench, const std::vector<OpCase>& cases,
                                  int64_t launches);

@@ -5,6 +5,7 @@
 #include "harness/backend.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/bench_op_cases.h"
+#include "harness/cli/choice.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
@@ -17,19 +18,13 @@ namespace {
 
 struct RowOptions {
   std::vector<std::string> operations;
-  std::string dtype = "fp16";
+  DType io = DType::kF16;
   std::string json;
   std::vector<int64_t> widths;  // empty: default_widths
   int64_t rows = 49152;
   int64_t images = 128;
   int64_t launches = 50;
 };
-
-DType parse_dtype(const std::string& word) {
-  if (word == "fp64") return DType::kF64;
-  if (word == "fp32") return DType::kF32;
-  return word == "bf16" ? DType::kBF16 : DType::kF16;
-}
 
 /// PReLU and BatchNorm have no double, and the CPU backend has them in f32 only.
 bool has_channels(DType io, const Device& device) { return io != DType::kF64 && device.has_io(io); }
@@ -47,7 +42,7 @@ int run_rows(const CLI::App& command, const RowOptions& options, CommandContext&
                           ? static_cast<int>(config.train.threads_per_rank)
                           : cores.threads;
   const Backend backend = make_backend(choice, config.cuda, threads, world);
-  const DType io = parse_dtype(options.dtype);
+  const DType io = options.io;
   std::vector<OpCase> cases =
       make_row_cases({.widths = options.widths.empty() ? default_widths() : options.widths,
                       .rows = options.rows,
@@ -55,6 +50,10 @@ int run_rows(const CLI::App& command, const RowOptions& options, CommandContext&
                       .io = io});
   if (has_channels(io, *backend.device)) {
     for (OpCase& op : make_channel_cases(options.images)) cases.push_back(std::move(op));
+  } else {
+    refuse_cases(make_channel_cases(1), options.operations,
+                 concat("runs in fp32", backend.device->has_io(DType::kF16) ? " and 16 bits" : "",
+                        " here; give --dtype fp32"));
   }
   cases = chosen_cases(std::move(cases), options.operations);
 
@@ -88,11 +87,11 @@ void add_bench_rows_command(CLI::App& bench, Chosen& chosen) {
   rows.add_option("--op", options->operations, "Only these operations, separated by commas")
       ->delimiter(',')
       ->type_name("NAME[,..]");
-  rows.add_option("--dtype", options->dtype,
-                  concat("Element type; fp64 for softmax and LayerNorm only (default ",
-                         options->dtype, ")"))
-      ->check(CLI::IsMember({"fp16", "bf16", "fp32", "fp64"}))
-      ->type_name("fp16|bf16|fp32|fp64");
+  add_choice<DType>(
+      rows, "--dtype", options->io,
+      {{"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp64", DType::kF64}},
+      "Element type; fp64 for softmax and LayerNorm only, 16 bits for PReLU and "
+      "BatchNorm on a GPU only (default fp16)");
   rows.add_option("--widths", options->widths,
                   "Columns of a row (default: powers of two from 32 to 32,768, and 33, 100, 513, "
                   "1,000, 5,000, 30,522)")

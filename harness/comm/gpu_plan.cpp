@@ -21,6 +21,11 @@ int plan_gpu(std::span<const RankGpus> ranks, int self) {
   std::map<std::pair<std::string, std::string>, size_t> rank_of_gpu;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankGpus& rank = ranks[r];
+    if (rank.bus_ids.empty()) {
+      fail(ExitCode::kEnvironment, "the backend is cuda, but no GPU answers rank ", r,
+           "; see `nvidia-smi` and CUDA_VISIBLE_DEVICES there, or set train.backend (--backend) to "
+           "cpu");
+    }
     if (ordinal_of(rank) >= rank.bus_ids.size()) {
       fail(ExitCode::kEnvironment, "rank ", r, " is number ", rank.node_rank + 1,
            " of its node and sees ", rank.bus_ids.size(), " GPUs", kAdvice);

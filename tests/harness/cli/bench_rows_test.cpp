@@ -50,9 +50,17 @@ TEST_F(BenchRowsTest, TakesImagesAndDoubles) {
       run({"--op", "layer_norm_fwd", "--rows", "9", "--widths", "8", "--dtype", "fp64"});
   ASSERT_EQ(doubles.code, 0) << doubles.err;
   EXPECT_THAT(doubles.out, HasSubstr("operations, f64, cpu, "));
-  const Ran none = run({"--op", "prelu_fwd", "--dtype", "fp64"});
-  EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("--op prelu_fwd is no operation; want some of layer_norm_bwd,"));
+}
+
+TEST_F(BenchRowsTest, OperationsWithoutTheElementTypeNameOneThatTheyHave) {
+  for (const std::vector<std::string>& type : {std::vector<std::string>{"--dtype", "fp64"}, {}}) {
+    std::vector<std::string> words{"--op", "softmax_fwd,prelu_fwd", "--images", "1"};
+    words.insert(words.end(), type.begin(), type.end());
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_THAT(ran.err, HasSubstr("--op prelu_fwd runs in fp32 here; give --dtype fp32.\n"));
+  }
+  EXPECT_THAT(run({"--op", "prelo_fwd"}).err, HasSubstr("--op prelo_fwd is no operation"));
 }
 
 TEST_F(BenchRowsTest, WrongInputsEndWithOneSentence) {

@@ -56,7 +56,7 @@ TEST(GpuPlan, RefusesToShareAGpu) {
 
 TEST(GpuPlan, RefusesARankWithoutAGpu) {
   const std::vector<RankGpus> ranks{{"a", 0, kThree}, {"b", 0, {}}};
-  EXPECT_THAT(refusal(ranks, 0), HasSubstr("rank 1 is number 1 of its node and sees 0 GPUs"));
+  EXPECT_THAT(refusal(ranks, 0), HasSubstr("no GPU answers rank 1; see `nvidia-smi`"));
 }
 
 }  // namespace
