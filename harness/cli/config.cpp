@@ -63,6 +63,9 @@ void add_check(CLI::App& config, Chosen& chosen) {
       }
       std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
                 << " keys given, the rest are defaults\n";
+      for (const std::string& remark : config_remarks(loaded.config)) {
+        std::cout << "note: " << remark << '\n';
+      }
       return 0;
     };
   });

@@ -102,10 +102,7 @@ void print_schedule(const Config& config, const RunPlan& run) {
             concat(value_text(*find_key("optimizer.base_learning_rate"), config), ", ",
                    optimizer.warmup_steps, " warm-up steps from step ", optimizer.start_warmup_step,
                    ", zero at step ", grouped_text(run.schedule_steps)));
-  if (run.schedule_steps < run.last_step) {
-    print_row("note", concat("the learning rate is zero for the last ",
-                             run.last_step - run.schedule_steps, " steps"));
-  }
+  for (const std::string& remark : config_remarks(config)) print_row("note", remark);
   const double target = config.train.target_accuracy;
   print_row("target", target > 0 ? "masked-token accuracy " + fixed_text(target, 3)
                                  : std::string("none: trains to the last step"));

@@ -2,8 +2,10 @@
 #include "harness/cli/config_options.h"
 #include "harness/cli/rank_config.h"
 #include "harness/config/build_info.h"
+#include "harness/config/check.h"
 #include "harness/config/environment.h"
 #include "harness/train/loop.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -38,6 +40,11 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
   train.callback([&train, &chosen] {
     chosen.action = [&train](CommandContext& context) {
       const Config config = config_for_ranks(train, *context.world, BatchRule::kDividesOverRanks);
+      if (context.world->rank() == 0) {
+        for (const std::string& remark : config_remarks(config)) {
+          log_line(LogLevel::kWarning, remark);
+        }
+      }
       context.error_scope = ErrorScope::kThisRank;
       return run_training(config, *context.world, run_info(context));
     };

@@ -106,7 +106,8 @@ struct Assign {
     const auto& words = key.words;
     if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
       const std::vector<std::string> candidates(words.begin(), words.end());
-      const std::string near = nearest_word(text, candidates);
+      // By its letters gpu is nearest to cpu.
+      const std::string near = nearest_word(text == "gpu" ? "cuda" : text, candidates);
       return concat("found \"", text, "\", want ", allowed_values(key),
                     near.empty() ? "" : "; did you mean " + near + "?");
     }

@@ -125,4 +125,24 @@ void check_config(const Config& config, int world_size) {
   fail(ExitCode::kUsage, text);
 }
 
+std::vector<std::string> config_remarks(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  const RunPlan run = make_run_plan(config);
+  std::vector<std::string> remarks;
+  const int64_t warm_step = optimizer.start_warmup_step + optimizer.warmup_steps;
+  if (optimizer.warmup_steps > 0 && warm_step > run.last_step) {
+    remarks.push_back(concat("the run ends at step ", run.last_step, ", its warm-up at step ",
+                             warm_step,
+                             ": the learning rate never reaches "
+                             "optimizer.base_learning_rate; optimizer.warmup_steps is ",
+                             optimizer.warmup_steps));
+  }
+  if (run.schedule_steps < run.last_step) {
+    remarks.push_back(concat("the learning rate is zero for the last ",
+                             run.last_step - run.schedule_steps,
+                             " steps; optimizer.schedule_steps is ", run.schedule_steps));
+  }
+  return remarks;
+}
+
 }  // namespace bertha

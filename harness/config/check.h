@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "harness/config/config.h"
 
 namespace bertha {
@@ -9,5 +12,8 @@ namespace bertha {
 ///
 /// Errors    Error(kUsage) with a sentence for every contradiction, one a line.
 void check_config(const Config& config, int world_size);
+
+/// What may be meant but seldom is, such as a warm-up beyond the last step: sentences for people.
+std::vector<std::string> config_remarks(const Config& config);
 
 }  // namespace bertha

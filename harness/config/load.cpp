@@ -6,6 +6,8 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "harness/config/assign.h"
@@ -23,6 +25,25 @@ std::string quoted_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";
   if (node.IsSequence()) return "a list";
   return "nothing";
+}
+
+// Where a line starts with a tab, as ":line:column"; empty when none does.
+std::string tab_in_front(const std::string& text) {
+  std::istringstream lines(text);
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const size_t tab = line.find_first_not_of(' ');
+    if (tab < line.size() && line[tab] == '\t') return concat(':', number, ':', tab + 1);
+  }
+  return "";
+}
+
+// What the library says of brackets names its own parts.
+std::string in_words(const std::string& message) {
+  if (message == "end of map flow not found") return "a { has no }";
+  if (message == "end of sequence flow not found") return "a [ has no ]";
+  return message;
 }
 
 class Loader {
@@ -84,10 +105,15 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
   const std::string from = asked_at.empty() ? "" : asked_at + ": include: ";
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    const std::string why = error && error != std::errc::no_such_file_or_directory
-                                ? error.message()
-                                : "no such file";
-    errors_.push_back(from + path + ": " + why + "; give the path of a YAML file");
+    errors_.push_back(concat(from, path,
+                             fs::is_directory(path, error) ? ": is a folder" : ": no such file",
+                             "; give the path of a YAML file"));
+    return;
+  }
+  if (path.ends_with(".sh")) {
+    errors_.push_back(from + path +
+                      ": is a shell script, want YAML; a published config_*.sh is sourced before "
+                      "launch/run_and_time.sh, which takes its variables");
     return;
   }
   std::ifstream stream(path, std::ios::binary);
@@ -117,7 +143,10 @@ void Loader::load_text(const std::string& text, const std::string& path) {
       read_map(file, root, "");
     }
   } catch (const YAML::Exception& error) {
-    report(place(file, error.mark), "not YAML: " + error.msg);
+    const std::string tab = tab_in_front(text);
+    report(tab.empty() ? place(file, error.mark) : path + tab,
+           "not YAML: " +
+               (tab.empty() ? in_words(error.msg) : "a tab indents this line; indent with blanks"));
   }
 }
 

@@ -25,6 +25,31 @@ TEST(CheckConfig, DefaultsFitEightRanks) {
   EXPECT_EQ(contradiction({}, 8), "fits");
 }
 
+std::vector<std::string> remarks(const std::vector<std::string>& overrides) {
+  return config_remarks(load_config({}, overrides).config);
+}
+
+TEST(ConfigRemarks, AWarmUpBeyondTheLastStepIsRemarked) {
+  const std::string never = "optimizer.base_learning_rate; optimizer.warmup_steps is 500";
+  const std::vector<std::string> run{"train.max_steps=100", "optimizer.warmup_steps=500"};
+  ASSERT_EQ(remarks(run).size(), 1u);
+  EXPECT_NE(remarks(run).front().find("the run ends at step 100, its warm-up at step 500: "),
+            std::string::npos);
+  EXPECT_NE(remarks(run).front().find(never), std::string::npos);
+  EXPECT_TRUE(remarks({"train.max_steps=500", "optimizer.warmup_steps=500"}).empty());
+  EXPECT_TRUE(remarks({"train.max_steps=100", "optimizer.warmup_steps=500",
+                       "optimizer.start_warmup_step=-400"})
+                  .empty());
+  EXPECT_TRUE(remarks({}).empty());
+}
+
+TEST(ConfigRemarks, AScheduleThatEndsBeforeTheRunIsRemarked) {
+  EXPECT_EQ(
+      remarks({"train.max_steps=100", "optimizer.warmup_steps=0", "optimizer.schedule_steps=60"}),
+      std::vector<std::string>{"the learning rate is zero for the last 40 steps; "
+                               "optimizer.schedule_steps is 60"});
+}
+
 TEST(CheckConfig, HeadsDivideHidden) {
   EXPECT_EQ(contradiction({"model.heads=12"}),
             "model.heads = 12 does not divide model.hidden = 1024; choose a divisor of it");

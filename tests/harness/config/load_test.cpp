@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 #include "tests/support/temp_folder.h"
@@ -130,13 +132,31 @@ TEST(LoadConfig, NamesTheIncludeOfAMissingFile) {
             "none.yaml: no such file; give the path of a YAML file");
 }
 
+TEST(LoadConfig, TellsWhatIsNoYamlFile) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.path("folder"));
+  EXPECT_EQ(error_of(folder, {folder.path("folder")}),
+            "folder: is a folder; give the path of a YAML file");
+  EXPECT_THAT(error_of(folder, {folder.write("config_A_1x8.sh", "export LR=1\n")}),
+              HasSubstr("config_A_1x8.sh: is a shell script, want YAML; a published config_*.sh is "
+                        "sourced before launch/run_and_time.sh"));
+}
+
+TEST(LoadConfig, ATabInFrontOfALineIsNamed) {
+  EXPECT_EQ(error_of_text("train:\n  seed: 1\n\tmax_steps: 2\n"),
+            "a.yaml:3:1: not YAML: a tab indents this line; indent with blanks");
+  EXPECT_EQ(error_of_text("train:\n\tseed: 1\n"),
+            "a.yaml:2:1: not YAML: a tab indents this line; indent with blanks");
+}
+
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
   EXPECT_EQ(error_of_text(""), "a.yaml: empty; want sections such as train: and model:");
   EXPECT_EQ(error_of_text("hello\n"),
             "a.yaml:1:1: found a text, want sections such as train: and model:");
   EXPECT_EQ(error_of_text("- 1\n"),
             "a.yaml:1:1: found a list, want sections such as train: and model:");
-  EXPECT_THAT(error_of_text("train: {seed: 1\n"), HasSubstr("a.yaml:2:1: not YAML: "));
+  EXPECT_THAT(error_of_text("train: {seed: 1\n"), HasSubstr("a.yaml:2:1: not YAML: a { has no }"));
+  EXPECT_THAT(error_of_text("include: [b.yaml\n"), HasSubstr("a.yaml:2:1: not YAML: a [ has no ]"));
   EXPECT_EQ(error_of_text("train: 5\n"),
             "a.yaml:1:1: train: found a value, want a section with keys");
   EXPECT_EQ(error_of_text("include: {a: b}\n"),
@@ -216,6 +236,11 @@ TEST(LoadConfig, AWordOutsideTheListNamesTheNearest) {
       error_of_set("data.exchange_padding=lenghts"),
       "--set data.exchange_padding=lenghts: data.exchange_padding: found \"lenghts\", want off "
       "| allgather | lengths; did you mean lengths?");
+}
+
+TEST(LoadConfig, TheBackendOfGpusIsCuda) {
+  EXPECT_THAT(error_of_set("train.backend=gpu"),
+              HasSubstr("want auto | cpu | cuda; did you mean cuda?"));
 }
 
 TEST(LoadConfig, AnOverrideWithoutValueSaysHow) {
