@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "data/hashing.h"
 #include "data/manifest.h"
@@ -16,6 +17,16 @@ namespace bertha {
 namespace {
 
 namespace fs = std::filesystem;
+
+void check_path(const char* key, const std::string& path) {
+  constexpr const char* kAdvice =
+      "run launch/quickstart, or make shards with `bertha data prepare` and name their folder";
+  if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice);
+  if (std::error_code error; !fs::exists(path, error)) {
+    fail(ExitCode::kData, key, ": ", path, ": no such file or folder; ", kAdvice);
+  }
+  list_shards(path);
+}
 
 void check_vocabulary(const Config& config) {
   const std::string& path = config.data.vocab;
@@ -104,9 +115,11 @@ std::vector<std::string> known_hashes(const Config& config,
 }
 
 void check_data_paths(const Config& config) {
-  list_shards(config.data.train);
-  list_shards(config.data.eval);
+  check_path("data.train", config.data.train);
+  check_eval_path(config);
 }
+
+void check_eval_path(const Config& config) { check_path("data.eval", config.data.eval); }
 
 void check_data(const Config& config) {
   check_vocabulary(config);

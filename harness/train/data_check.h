@@ -7,9 +7,11 @@
 
 namespace bertha {
 
-/// Error(kData) when data.train or data.eval holds no shards. Lists folders and reads no data: the
-/// benchmark allows that before run_start.
+/// Errors    Error(kUsage) when data.train or data.eval is not set, Error(kData) when it holds no
+///           shards. Lists folders and reads no data: the benchmark allows that before run_start.
 void check_data_paths(const Config& config);
+/// The same of data.eval alone.
+void check_eval_path(const Config& config);
 
 /// Compares what training is about to read with what is known of it: the shards of data.train and
 /// data.eval with the manifest.json beside them (names, bytes, counts; the hashes follow
