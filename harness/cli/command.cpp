@@ -11,12 +11,16 @@ void set_help(CLI::App& app, const std::vector<std::string>& examples) {
   app.set_help_flag("-h,--help", "Print this text and exit");
 }
 
+void add_verbosity_options(CLI::App& command, Chosen& chosen) {
+  command.add_flag("-q,--quiet", chosen.quiet, "Print warnings and errors only");
+  command.add_flag("-v,--verbose", chosen.verbose, "Print debug lines too");
+}
+
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text) {
   CLI::App& command = *parent.add_subcommand(text.name, text.description);
   command.group("Commands");
   set_help(command, text.examples);
-  command.add_flag("-q,--quiet", chosen.quiet, "Print warnings and errors only");
-  command.add_flag("-v,--verbose", chosen.verbose, "Print debug lines too");
+  add_verbosity_options(command, chosen);
   return command;
 }
 

@@ -40,6 +40,8 @@ struct CommandText {
 
 /// Adds a sub-command whose help starts with its description and examples.
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text);
+/// -q and -v.
+void add_verbosity_options(CLI::App& command, Chosen& chosen);
 /// The same examples-first help for the program itself.
 void set_help(CLI::App& app, const std::vector<std::string>& examples);
 

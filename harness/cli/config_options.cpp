@@ -94,7 +94,7 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
     doc += " (" + std::string(option.key) + ")";
     add_repeatable(command, option.names, doc)
         .type_name(type_text(option, *key))
-        ->group("Short for --set");
+        ->group(kKeyOptionGroup);
   }
 }
 

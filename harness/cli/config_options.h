@@ -10,6 +10,9 @@ namespace bertha {
 /// --max-steps, those that an evaluation or a benchmark of steps heeds, or none.
 enum class ShortOptions : uint8_t { kTraining, kEvaluation, kStepBench, kNone };
 
+/// What help calls the short options. Only theirs may be empty texts: some keys take them.
+inline constexpr const char* kKeyOptionGroup = "Short for --set";
+
 /// Adds --config FILE, --set KEY=VALUE and the short options.
 void add_config_options(CLI::App& command, ShortOptions shorts);
 

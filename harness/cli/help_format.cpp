@@ -1,5 +1,6 @@
 #include "harness/cli/help_format.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace bertha {
@@ -40,12 +41,10 @@ std::string row(std::string left, const std::string& text) {
   return left + wrapped(text, kTextColumn, kTextColumn);
 }
 
-/// The type that the command gave; the library appends what it checks after a colon.
 std::string type_of(const CLI::Option& option) {
   if (option.get_type_size() == 0) return "";  // a flag
-  const std::string type = option.get_type_name();
   const bool many = option.get_expected_max() > 1 && option.get_allow_extra_args();
-  return type.substr(0, type.find(':')) + (many ? "..." : "");
+  return option.get_type_name() + (many ? "..." : "");
 }
 
 /// Positional arguments; one that has an option's name too is shown as that option.
@@ -91,10 +90,12 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
              option->get_description() + (option->get_required() ? " (required)" : ""));
 }
 
-// What it does is enough in a list of commands: its help says the rest.
+// What it does is enough in a list of commands: its help says the rest. A stop inside a word, as in
+// config.json, ends nothing.
 std::string HelpFormat::make_subcommand(const CLI::App* command) const {
-  const std::string text = command->get_description();
-  return row("  " + command->get_name(), text.substr(0, text.find_first_of(".;")));
+  const std::string text = command->get_description() + ' ';
+  const size_t end = std::min({text.find(". "), text.find("; "), text.find(".\n")});
+  return row("  " + command->get_name(), text.substr(0, end));
 }
 
 std::string HelpFormat::make_help(const CLI::App* app, std::string name,

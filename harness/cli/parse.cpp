@@ -1,9 +1,10 @@
 #include "harness/cli/parse.h"
 
 #include <algorithm>
+#include <set>
 
+#include "harness/cli/config_options.h"
 #include "harness/config/build_info.h"
-#include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
 
@@ -33,17 +34,29 @@ std::vector<std::string> normalized(std::vector<std::string> arguments) {
   return arguments;
 }
 
-// The sub-command that the words so far have led to, and how it is called.
-const CLI::App& deepest(const CLI::App& app, std::string& name) {
-  const auto chosen = app.get_subcommands();
-  if (chosen.empty()) return app;
-  name += " " + chosen.back()->get_name();
-  return deepest(*chosen.back(), name);
+// A command and how it is called: "bertha data verify".
+struct Called {
+  const CLI::App* command;
+  std::string name;
+};
+
+// The program and the sub-commands that the words so far have led to.
+std::vector<Called> commands_met(const CLI::App& app) {
+  std::vector<Called> met{{&app, "bertha"}};
+  for (auto next = app.get_subcommands(); !next.empty(); next = next.front()->get_subcommands()) {
+    met.push_back({next.front(), met.back().name + " " + next.front()->get_name()});
+  }
+  return met;
+}
+
+// "data verify" of "bertha data verify".
+std::string without_program(const std::string& name) {
+  return name == "bertha" ? "" : name.substr(std::string_view("bertha ").size());
 }
 
 // "plan: " in front of what concerns a sub-command.
 std::string prefix(const std::string& name) {
-  return name == "bertha" ? "" : name.substr(std::string_view("bertha ").size()) + ": ";
+  return name == "bertha" ? "" : without_program(name) + ": ";
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -62,14 +75,42 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+void add_commands(const CLI::App& app, const std::vector<std::string>& words,
+                  std::vector<std::vector<std::string>>& all) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    all.push_back(words);
+    all.back().push_back(command->get_name());
+    add_commands(*command, std::vector(all.back()), all);
+  }
+}
+
+// An empty name of a file is a shell's variable that is not set, more often than not.
+void refuse_empty_paths(const Called& called) {
+  for (const CLI::Option* option : called.command->get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_path = type == "PATH" || type == "FILE" || type == "DIR";
+    if (!is_path || option->get_group() == kKeyOptionGroup) continue;
+    const std::vector<std::string>& given = option->results();
+    if (std::find(given.begin(), given.end(), "") == given.end()) continue;
+    const std::string name =
+        option->get_lnames().empty() ? type : "--" + option->get_lnames().front();
+    fail(ExitCode::kUsage, prefix(called.name), name, ": found \"\", want a ",
+         type == "DIR" ? "folder" : "path");
+  }
+}
+
 }  // namespace
 
 CommandLine::CommandLine()
     : app_("Trains BERT by the rules of MLPerf, from text to target.", "bertha") {
+  // One command per line: a further word that names another one belongs to the first. Sub-commands
+  // inherit it.
+  app_.require_subcommand(0, 1);
   set_help(app_, {"bertha train --config configs/quickstart.yaml",
                   "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                   "bertha data prepare --help"});
   app_.set_version_flag("--version", version_text, "Print version, backends and libraries");
+  add_verbosity_options(app_, chosen_);
   add_train_command(app_, chosen_);
   add_eval_command(app_, chosen_);
   add_encode_command(app_, chosen_);
@@ -82,27 +123,43 @@ CommandLine::CommandLine()
   add_bench_command(app_, chosen_);
 }
 
+bool CommandLine::runs_on_ranks() const {
+  static const std::set<std::string> on_ranks{"bench", "encode", "eval", "train"};
+  const auto chosen = app_.get_subcommands();
+  return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
+}
+
+std::vector<std::vector<std::string>> CommandLine::commands() const {
+  std::vector<std::vector<std::string>> all;
+  add_commands(app_, {}, all);
+  return all;
+}
+
 // What is wrong with the first word that no option or command took; empty when all were taken.
 std::string CommandLine::unknown_word() const {
-  const std::vector<std::string> words = app_.remaining(true);
-  if (words.empty()) return "";
-  const auto option = std::find_if(words.begin(), words.end(),
-                                   [](const std::string& word) { return word.starts_with('-'); });
-  const std::string& whole = option == words.end() ? words.front() : *option;
-  const std::string word = whole.substr(0, whole.find('='));
-  std::string name = "bertha";
-  const CLI::App& command = deepest(app_, name);
-  const std::vector<std::string> commands = command_names(command);
-  const bool is_option = word.starts_with('-') && words.front().starts_with('-');
-  if (is_option) {
-    const std::string near = nearest_word(word, option_names(command));
+  const std::vector<Called> met = commands_met(app_);
+  std::vector<std::string> left;
+  const auto found = std::find_if(met.begin(), met.end(), [&left](const Called& called) {
+    left = called.command->remaining();
+    std::erase(left, "--");
+    return !left.empty();
+  });
+  if (found == met.end()) return "";
+  const auto& [command, name] = *found;
+  const auto see = [&](const std::string& near) {
+    return near.empty() ? "see " + name + " --help" : "did you mean " + near + "?";
+  };
+  if (left.front().starts_with('-')) {
+    const std::string word = left.front().substr(0, left.front().find('='));
+    const std::vector<std::string> of_last = option_names(*met.back().command);
+    const bool too_early = std::find(of_last.begin(), of_last.end(), word) != of_last.end();
     return concat(prefix(name), "unknown option ", word, "; ",
-                  near.empty() ? "see " + name + " --help" : "did you mean " + near + "?");
+                  too_early ? concat("it belongs behind ", met.back().name)
+                            : see(nearest_word(word, option_names(*command))));
   }
-  const std::string& first = words.front();
-  const std::string near = nearest_word(first, commands);
-  return concat(prefix(name), "unknown ", commands.empty() ? "argument " : "command ", first, "; ",
-                near.empty() ? "see " + name + " --help" : "did you mean " + near + "?");
+  const std::vector<std::string> commands = command_names(*command);
+  return concat(prefix(name), "unknown ", commands.empty() ? "argument " : "command ", left.front(),
+                "; ", see(nearest_word(left.front(), commands)));
 }
 
 Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
@@ -111,25 +168,26 @@ Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
   try {
     app_.parse(words);
   } catch (const CLI::CallForHelp&) {
-    return {.chosen = {}, .text = app_.help()};
+    return {.command = {}, .chosen = {}, .text = app_.help()};
   } catch (const CLI::CallForVersion& version) {
-    return {.chosen = {}, .text = std::string(version.what()) + "\n"};
+    return {.command = {}, .chosen = {}, .text = std::string(version.what()) + "\n"};
   } catch (const CLI::ParseError& error) {
     const std::string unknown = unknown_word();
-    std::string name = "bertha";
-    deepest(app_, name);
+    const std::string name = commands_met(app_).back().name;
     fail(ExitCode::kUsage,
          unknown.empty() ? concat(prefix(name), error.what(), "; see ", name, " --help") : unknown);
   }
+  const Called last = commands_met(app_).back();
   if (!chosen_.action) {
-    std::string name = "bertha";
     std::string commands;
-    for (const std::string& command : command_names(deepest(app_, name))) {
+    for (const std::string& command : command_names(*last.command)) {
       commands += (commands.empty() ? "" : ", ") + command;
     }
-    fail(ExitCode::kUsage, prefix(name), "want a command: ", commands, "; see ", name, " --help");
+    fail(ExitCode::kUsage, prefix(last.name), "want a command: ", commands, "; see ", last.name,
+         " --help");
   }
-  return {.chosen = chosen_, .text = std::nullopt};
+  refuse_empty_paths(last);
+  return {.command = without_program(last.name), .chosen = chosen_, .text = std::nullopt};
 }
 
 }  // namespace bertha

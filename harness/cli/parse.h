@@ -10,6 +10,7 @@ namespace bertha {
 
 /// The outcome of parsing: an action, or text to print for --help and --version.
 struct Parsed {
+  std::string command;  // "data verify"
   Chosen chosen;
   std::optional<std::string> text;  // for standard output, then success
 };
@@ -23,6 +24,11 @@ class CommandLine {
   ///
   /// Errors    Error(kUsage), with the nearest option or command after a typo.
   Parsed parse(const std::vector<std::string>& arguments);
+  /// Whether the command that parse() met runs on ranks. Holds after a mistake too, which rank 0
+  /// then tells for all.
+  bool runs_on_ranks() const;
+  /// The words of every command: {"data"}, {"data", "verify"} and so on.
+  std::vector<std::vector<std::string>> commands() const;
 
  private:
   std::string unknown_word() const;

@@ -37,11 +37,6 @@ int report(const Failure& failure, const CommandContext& context) {
   return static_cast<int>(failure.code);
 }
 
-bool runs_on_ranks(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  return command == "train" || command == "eval" || command == "bench" || command == "encode";
-}
-
 int run_parsed(const Parsed& parsed, CommandContext& context) {
   if (parsed.text) {
     if (context.world == nullptr || context.world->rank() == 0) std::cout << *parsed.text;
@@ -63,10 +58,18 @@ int run_bertha(const std::vector<std::string>& arguments) {
   CommandContext context{.terminal = detect_terminal(), .arguments = arguments};
   int code = 0;
   const auto failure = attempt([&] {
-    if (runs_on_ranks(arguments)) world = make_world();
-    context.world = world.get();
     CommandLine line;
-    code = run_parsed(line.parse(arguments), context);
+    Parsed parsed;
+    std::exception_ptr mistake;
+    try {
+      parsed = line.parse(arguments);
+    } catch (const Error&) {
+      mistake = std::current_exception();  // told once the ranks know each other
+    }
+    if (line.runs_on_ranks()) world = make_world();
+    context.world = world.get();
+    if (mistake) std::rethrow_exception(mistake);
+    code = run_parsed(parsed, context);
     if (!std::cout.flush()) fail(ExitCode::kData, "standard output cannot be written");
   });
   if (failure) code = report(*failure, context);

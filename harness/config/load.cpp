@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -105,9 +104,12 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
   const std::string from = asked_at.empty() ? "" : asked_at + ": include: ";
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    errors_.push_back(concat(from, path,
-                             fs::is_directory(path, error) ? ": is a folder" : ": no such file",
-                             "; give the path of a YAML file"));
+    std::error_code unknown;
+    const std::string why = fs::is_directory(path, unknown) ? "is a folder"
+                            : error && error != std::errc::no_such_file_or_directory
+                                ? error.message()
+                                : "no such file";
+    errors_.push_back(from + path + ": " + why + "; give the path of a YAML file");
     return;
   }
   if (path.ends_with(".sh")) {

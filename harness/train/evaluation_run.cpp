@@ -12,6 +12,7 @@ namespace bertha {
 int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
   check_eval_path(config);
   locate_weights(checkpoint);
+  check_eval_vocabulary(config);
   Config eval_config = config;
   eval_config.checkpoint.init = checkpoint;
   // Buffers for evaluation batches only.

@@ -1,0 +1,237 @@
+#include "harness/cli/parse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using Words = std::vector<std::string>;
+
+// Of every command, and of the program itself.
+std::vector<Words> all_commands() {
+  std::vector<Words> all = CommandLine().commands();
+  all.insert(all.begin(), Words{});
+  return all;
+}
+
+std::string joined(const Words& words, const std::string& first = "") {
+  std::string text = first;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words split(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+std::string help(const Words& command) {
+  return CommandLine().parse(with(command, {"--help"})).text.value_or("");
+}
+
+struct Outcome {
+  std::string command;  // that would run
+  std::string error;    // or why none
+};
+
+Outcome outcome(const Words& words) {
+  try {
+    return {.command = CommandLine().parse(words).command, .error = ""};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage) << joined(words);
+    return {.command = "", .error = error.what()};
+  }
+}
+
+TEST(Parse, KnowsEveryCommand) {
+  const std::vector<Words> all = all_commands();
+  for (const Words& known : {Words{"train"}, {"submit"}, {"data", "pack"}, {"bench", "rows"}}) {
+    EXPECT_THAT(all, testing::Contains(known));
+  }
+}
+
+// A word behind a command belongs to that command, whatever else it names: it is the sub-command,
+// an argument, or a mistake that is told, and never another command.
+TEST(Parse, TheNameOfAnotherCommandBehindOneIsNoCommand) {
+  const std::vector<Words> all = all_commands();
+  std::set<std::string> names{"help"};
+  for (const Words& command : all) names.insert(command.begin(), command.end());
+  for (const Words& command : all) {
+    const std::string prefix = command.empty() ? "" : joined(command) + ": ";
+    for (const std::string& name : names) {
+      for (const Words& more : {Words{name}, Words{"x", name}}) {
+        if (std::count(all.begin(), all.end(), with(command, {more.front()})) > 0) continue;
+        const Words line = with(command, more);
+        if (line.front() == "help") continue;
+        const Outcome found = outcome(line);
+        if (found.error.empty()) {
+          EXPECT_EQ(found.command, joined(command)) << joined(line);
+          EXPECT_THAT(help(command), HasSubstr("\nArguments:\n")) << joined(line);
+        } else {
+          EXPECT_THAT(found.error, StartsWith(prefix)) << joined(line);
+          EXPECT_THAT(found.error, Not(HasSubstr("\n"))) << joined(line);
+          EXPECT_THAT(found.error, AnyOf(HasSubstr("unknown command " + more.front() + ";"),
+                                         HasSubstr("unknown argument " + more.front() + ";"),
+                                         HasSubstr("unknown argument " + more.back() + ";"),
+                                         HasSubstr(" is required;")))
+              << joined(line);
+        }
+      }
+    }
+  }
+}
+
+TEST(Parse, WordsInFrontOfACommandAreNotItsOwn) {
+  EXPECT_EQ(outcome({"zebra", "train"}).error, "unknown command zebra; see bertha --help");
+  EXPECT_EQ(outcome({"--seed=3", "train"}).error,
+            "unknown option --seed; it belongs behind bertha train");
+  EXPECT_EQ(outcome({"data", "--threads", "2", "verify", "x"}).error,
+            "data: unknown option --threads; it belongs behind bertha data verify");
+  EXPECT_EQ(outcome({"-q", "train"}).command, "train");
+  EXPECT_EQ(outcome({"data", "-q", "verify", "x"}).command, "data verify");
+}
+
+TEST(Parse, TellsWhichCommandsRunOnRanks) {
+  const auto on_ranks = [](const Words& words) {
+    CommandLine line;
+    try {
+      line.parse(words);
+    } catch (const Error&) {
+    }
+    return line.runs_on_ranks();
+  };
+  for (const char* const line : {"train", "-q train", "eval --checkpoint x", "bench loadr",
+                                 "bench step --help", "help train", "encode", "train plan"}) {
+    EXPECT_TRUE(on_ranks(split(line))) << line;
+  }
+  for (const char* const line : {"", "plan", "data train", "config show train", "--version", "x"}) {
+    EXPECT_FALSE(on_ranks(split(line))) << line;
+  }
+}
+
+TEST(Parse, AnEmptyPathIsRefusedByName) {
+  EXPECT_EQ(outcome({"data", "verify", ""}).error, "data verify: PATH: found \"\", want a path");
+  EXPECT_EQ(outcome({"train", "--config", ""}).error, "train: --config: found \"\", want a path");
+  EXPECT_EQ(outcome({"eval", "--checkpoint", ""}).error,
+            "eval: --checkpoint: found \"\", want a folder");
+  EXPECT_EQ(outcome({"data", "vocab", "--text", "a", "", "--output", "v"}).error,
+            "data vocab: --text: found \"\", want a path");
+  EXPECT_EQ(outcome({"train", "--init-checkpoint", ""}).command, "train") << "random weights";
+}
+
+TEST(Parse, EveryCommandHasHelpThatStartsWithThreeExamples) {
+  for (const Words& command : all_commands()) {
+    const std::string name = joined(command, "bertha");
+    const std::string text = help(command);
+    const size_t examples = text.find("\nExamples:\n");
+    const size_t usage = text.find("\nUsage: " + name + " [OPTIONS]");
+    ASSERT_NE(examples, std::string::npos) << name;
+    ASSERT_NE(usage, std::string::npos) << name << '\n' << text;
+    EXPECT_LT(examples, usage) << name;
+    const std::string between = text.substr(examples + 11, usage - examples - 11);
+    EXPECT_GE(std::count(between.begin(), between.end(), '\n'), 3) << name;
+  }
+}
+
+// Help is for people: nothing of how the library stores choices or checks numbers.
+TEST(Parse, HelpIsReadable) {
+  for (const Words& command : all_commands()) {
+    const std::string name = joined(command, "bertha");
+    const std::string text = help(command);
+    for (const char* const garbage :
+         {"{", "->", "[0 - ", ":INT", ":FLOAT", ":POSITIVE", "REQUIRED", "SUBCOMMAND", "\n\n\n"}) {
+      EXPECT_THAT(text, Not(HasSubstr(garbage))) << name;
+    }
+    EXPECT_THAT(text, Not(testing::EndsWith("\n\n"))) << name;
+    std::istringstream lines(text.substr(text.find("\nUsage: ")));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST(Parse, HelpKeepsNamesOfFilesAndTypesWhole) {
+  EXPECT_THAT(help({"checkpoint"}), HasSubstr("config.json, model.safetensors"));
+  EXPECT_THAT(help({"train"}), HasSubstr("--profile-steps A:B "));
+  EXPECT_THAT(help({"bench", "rows"}), HasSubstr("--dtype fp16|bf16|fp32|fp64\n"));
+}
+
+// The words behind "bertha" in a line of the help or a README; none where another program runs.
+Words words_of_example(std::string line) {
+  line = line.substr(0, line.find(" #"));
+  Words words = split(line);
+  const auto program = std::find(words.begin(), words.end(), "bertha");
+  if (program == words.end()) return {};
+  return {program + 1, words.end()};
+}
+
+TEST(Parse, EveryExampleOfTheHelpParses) {
+  for (const Words& command : all_commands()) {
+    const std::string text = help(command);
+    const size_t begin = text.find("\nExamples:\n") + 11;
+    std::istringstream lines(text.substr(begin, text.find("\nUsage: ") - begin));
+    int64_t of_the_command = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty()) continue;
+      const Words words = words_of_example(line);
+      if (words.empty()) continue;  // another program, which reads what the command wrote
+      EXPECT_EQ(outcome(words).error, "") << line;
+      if (std::equal(command.begin(), command.end(), words.begin())) ++of_the_command;
+    }
+    EXPECT_GE(of_the_command, 2) << joined(command);
+  }
+}
+
+// Code spans and indented lines that start the program, with at least an argument.
+std::vector<Words> examples_in(const std::string& text) {
+  const std::regex code("`[^`]*`|\n    [^\n]*");
+  std::vector<Words> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), code), end; at != end; ++at) {
+    std::string line = at->str();
+    std::replace(line.begin(), line.end(), '`', ' ');
+    const Words all = split(line);
+    const bool starts = !all.empty() && (all.front() == "bertha" || all.front() == "mpirun");
+    const Words words = words_of_example(line);
+    const bool elided = std::find(words.begin(), words.end(), "...") != words.end();
+    if (starts && !words.empty() && !elided) found.push_back(words);
+  }
+  return found;
+}
+
+TEST(Parse, EveryCommandInTheReadmesParses) {
+  const std::vector<Words> all = all_commands();
+  size_t count = 0;
+  for (const std::string name :
+       {"README.md", "configs/README.md", "data/README.md", "data/FORMAT.md", "harness/README.md",
+        "kernels/README.md", "launch/README.md", "tests/README.md"}) {
+    std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/" + name);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_FALSE(text.empty()) << name;
+    for (const Words& words : examples_in(text)) {
+      ++count;
+      if (std::count(all.begin(), all.end(), words) > 0) continue;  // the command is only named
+      EXPECT_EQ(outcome(words).error, "") << name << ": bertha " << joined(words);
+    }
+  }
+  EXPECT_GT(count, 40u);
+}
+
+}  // namespace
+}  // namespace bertha
