@@ -9,6 +9,9 @@ namespace bertha {
 /// A checkpoint itself, the newest one of a folder of them, or the one of a run folder.
 std::string checkpoint_at(const std::string& path);
 
+/// A run folder stands for its newest checkpoint; other paths for themselves.
+std::string weights_at(const std::string& path);
+
 // Sub-commands of `bertha checkpoint`.
 void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen);
 void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen);

@@ -22,12 +22,6 @@ struct RewriteOptions {
   bool encoder_only = false;
 };
 
-// A run folder stands for its newest checkpoint; other paths for themselves.
-std::string weights_at(const std::string& path) {
-  const bool run = fs::is_directory(fs::path(path) / "ckpt");
-  return run ? checkpoint_at(path) : path;
-}
-
 int run_rewrite(RewriteOptions options) {
   WeightRequest& weights = options.request.weights;
   weights.path = weights_at(weights.path);
@@ -77,6 +71,11 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
 }
 
 }  // namespace
+
+std::string weights_at(const std::string& path) {
+  const bool run = fs::is_directory(fs::path(path) / "ckpt");
+  return run ? checkpoint_at(path) : path;
+}
 
 void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
   CLI::App& verify = add_command(

@@ -11,6 +11,7 @@
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -44,8 +45,10 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result) 
   for (const ChecksumDifference& difference : result.checksum_differences) {
     std::cout << difference.text() << '\n';
   }
-  std::cout << options.output_dir << ": " << grouped_text(result.manifest.num_samples())
-            << " samples in " << grouped_text(std::ssize(result.manifest.shards)) << " shards";
+  std::cout << options.output_dir << ": " << grouped_text(result.manifest.num_samples()) << ' '
+            << plural(result.manifest.num_samples(), "sample") << " in "
+            << grouped_text(std::ssize(result.manifest.shards)) << ' '
+            << plural(std::ssize(result.manifest.shards), "shard");
   if (result.already_done) std::cout << ", all there already";
   if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
   if (!options.checksum_list.empty()) {

@@ -17,6 +17,7 @@
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -53,10 +54,14 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
   if (report.findings.size() > kShown) {
     std::cout << "... and " << report.findings.size() - kShown << " more\n";
   }
-  std::cout << options.path << ": " << grouped_text(report.num_shards) << " shards, "
-            << grouped_text(report.num_samples) << " samples, " << bytes_text(report.num_bytes)
+  std::cout << options.path << ": " << grouped_text(report.num_shards) << ' '
+            << plural(report.num_shards, "shard") << ", " << grouped_text(report.num_samples) << ' '
+            << plural(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
             << (report.has_manifest ? "" : ", no manifest.json to compare with") << ": "
-            << (report.ok() ? "sound" : concat(report.findings.size(), " findings")) << '\n';
+            << (report.ok() ? "sound"
+                            : concat(report.findings.size(), " ",
+                                     plural(report.findings.size(), "finding")))
+            << '\n';
   return static_cast<int>(report.ok() ? ExitCode::kSuccess : ExitCode::kData);
 }
 

@@ -9,6 +9,7 @@
 #include "harness/cli/progress_line.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -78,8 +79,9 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const Termin
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
   const auto shards = static_cast<int64_t>(summary.manifest.shards.size());
-  std::cout << options.output_dir << ": " << grouped_text(summary.manifest.num_samples())
-            << " samples in " << grouped_text(shards) << " shards";
+  std::cout << options.output_dir << ": " << grouped_text(summary.manifest.num_samples()) << ' '
+            << plural(summary.manifest.num_samples(), "sample") << " in " << grouped_text(shards)
+            << ' ' << plural(shards, "shard");
   if (summary.already_done) {
     std::cout << ", all there already\n";
   } else {

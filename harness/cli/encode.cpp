@@ -12,6 +12,7 @@
 #include "harness/backend.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/weight_folder.h"
+#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/plan_model.h"
@@ -19,6 +20,7 @@
 #include "harness/model/bert.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -247,6 +249,7 @@ Backend backend_for(const EncodeOptions& options, World& world) {
 int run_encode(EncodeOptions options, CommandContext& context) {
   Backend backend = backend_for(options, *context.world);
   options.request.weights.missing_heads = MissingHeads::kFresh;  // what is fresh is not written
+  options.request.weights.path = weights_at(options.request.weights.path);
   WeightFolder folder = read_weight_folder(options.request);
   const std::vector<ModelPart>& fresh = folder.loaded.fresh;
   if (folder.vocab.empty()) {
@@ -266,8 +269,9 @@ int run_encode(EncodeOptions options, CommandContext& context) {
     log_line(LogLevel::kInfo,
              concat("the weights have no ", name_of(part), ": nothing of it is written"));
   }
-  std::cout << options.output << ": " << grouped_text(text.line_number()) << " lines, "
-            << grouped_text(std::ssize(results.token_ids)) << " tokens\n";
+  std::cout << options.output << ": " << grouped_text(number) << ' ' << plural(number, "line")
+            << ", " << grouped_text(std::ssize(results.token_ids)) << ' '
+            << plural(std::ssize(results.token_ids), "token") << '\n';
   return 0;
 }
 
@@ -282,7 +286,7 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
            "file: hidden states of every token, their mean and the pooled state of every line, "
            "logits of the sentence head, and of each [MASK]. A tab divides a line into two "
            "sentences.",
-       .examples = {"bertha encode --checkpoint runs/latest/ckpt/step_00001000 --text lines.txt "
+       .examples = {"bertha encode --checkpoint runs/latest --text lines.txt "
                     "--output out.safetensors",
                     "bertha encode --checkpoint bert-base-uncased --text lines.txt --output "
                     "out.safetensors",

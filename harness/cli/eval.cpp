@@ -1,12 +1,27 @@
 #include <memory>
 #include <string>
 
+#include "harness/checkpoint/on_all_ranks.h"
+#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/rank_config.h"
 #include "harness/train/loop.h"
 
 namespace bertha {
+namespace {
+
+// What the user named, or the newest checkpoint of the run folder that it is: on rank 0, so that no
+// two ranks choose differently.
+std::string weights_for_all(const std::string& path, World& world) {
+  std::string weights;
+  on_all_ranks(world, [&] {
+    if (world.rank() == 0) weights = weights_at(path);
+  });
+  return world.broadcast(weights, 0);
+}
+
+}  // namespace
 
 void add_eval_command(CLI::App& program, Chosen& chosen) {
   CLI::App& eval = add_command(
@@ -14,22 +29,23 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
       {.name = "eval",
        .description = "Evaluates a checkpoint on the whole evaluation set. Exit code 3 when the "
                       "target is missed.",
-       .examples = {"bertha eval --config configs/quickstart.yaml --checkpoint "
-                    "runs/latest/ckpt/step_00001000",
+       .examples = {"bertha eval --config runs/latest/resolved.yaml --checkpoint runs/latest",
                     "mpirun -np 2 bertha eval --config runs/latest/resolved.yaml --checkpoint "
                     "runs/latest/ckpt/step_00001000",
                     "bertha eval --config configs/quickstart.yaml --checkpoint my_model --set "
                     "data.eval=data/eval"}});
   add_config_options(eval, ShortOptions::kEvaluation);
   const auto checkpoint = std::make_shared<std::string>();
-  eval.add_option("--checkpoint", *checkpoint, "Folder with model.safetensors")
+  eval.add_option(
+          "--checkpoint", *checkpoint,
+          "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
       ->required()
-      ->type_name("DIR");
+      ->type_name("PATH");
   eval.callback([&eval, &chosen, checkpoint] {
     chosen.action = [&eval, checkpoint](CommandContext& context) {
       const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
       context.error_scope = ErrorScope::kThisRank;
-      return run_evaluation(config, *checkpoint, *context.world);
+      return run_evaluation(config, weights_for_all(*checkpoint, *context.world), *context.world);
     };
   });
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -42,7 +43,7 @@ Sharing find_sharing(std::span<const RankCores> ranks, const RankCores& mine) {
 }
 
 std::string count_text(size_t count, const char* noun) {
-  return concat(count, " ", noun, count == 1 ? "" : "s");
+  return concat(count, " ", plural(count, noun));
 }
 
 /// An equal part of `cores` for the `place`-th of `parts` ranks.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -66,7 +67,7 @@ void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks) 
     if (claim->variable == known.variable) remedy = known.remedy;
   }
   fail(ExitCode::kEnvironment, claim->variable, "=", claim->ranks, ", but MPI found ", world_ranks,
-       world_ranks == 1 ? " rank" : " ranks", ", want the same number; ", remedy);
+       " ", plural(world_ranks, "rank"), ", want the same number; ", remedy);
 }
 
 }  // namespace bertha

@@ -12,6 +12,7 @@
 #include "harness/report/mlperf_rules.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -164,10 +165,11 @@ std::string check_report(const std::string& path, const MlperfCheckResult& resul
   const int64_t errors = std::count_if(
       result.findings.begin(), result.findings.end(),
       [](const LogFinding& finding) { return finding.level == FindingLevel::kError; });
-  return findings_text(path, result) +
-         concat(path, ": ", result.records, " records, ", errors,
-                " errors: ", result.passed() ? "complies" : "does not comply", " with rule set ",
-                name_of(rule_set), " for BERT\n");
+  return findings_text(path, result) + concat(path, ": ", result.records, " ",
+                                              plural(result.records, "record"), ", ", errors, " ",
+                                              plural(errors, "error"), ": ",
+                                              result.passed() ? "complies" : "does not comply",
+                                              " with rule set ", name_of(rule_set), " for BERT\n");
 }
 
 }  // namespace bertha

@@ -428,7 +428,7 @@ TEST(MlperfCheck, TheReportNamesFileLineAndVerdict) {
   log.push_back(record("seed", "12"));
   EXPECT_THAT(check_report("r.txt", check_mlperf_text(joined(log))),
               testing::AllOf(testing::StartsWith("r.txt:32: error: seed: "),
-                             testing::EndsWith("r.txt: 32 records, 1 errors: does not comply with "
+                             testing::EndsWith("r.txt: 32 records, 1 error: does not comply with "
                                                "rule set 5.0.0 for BERT\n")));
   EXPECT_EQ(check_report("r.txt", check_mlperf_text(joined(good_log()))),
             "r.txt: 31 records, 0 errors: complies with rule set 5.0.0 for BERT\n");

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace bertha {
+
+/// "error" for one, "errors" for any other count.
+template <class Count>
+std::string plural(Count count, std::string_view noun) {
+  return std::string(noun) + (count == 1 ? "" : "s");
+}
+
+}  // namespace bertha
