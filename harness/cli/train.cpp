@@ -31,7 +31,7 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
        .description =
            "Trains a model until it reaches its target; start it with mpirun for several "
            "ranks. Exit code 0 when the target is reached, 3 when not, 75 when stopped "
-           "with its state saved.",
+           "with its state saved: the same command then goes on.",
        .examples = {
            "bertha train --config configs/quickstart.yaml",
            "mpirun -np 8 bertha train --config configs/mlperf_closed_8gpu_448.yaml --seed 7",

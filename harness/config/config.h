@@ -99,7 +99,7 @@ struct CheckpointConfig {
 };
 
 struct LogConfig {
-  std::string run_dir = "";  // "" = runs/<name>-<date>
+  std::string run_dir = "";  // "" = runs/<run_name>, in a Slurm job runs/<run_name>-<job id>
   std::string run_name = "bert";
   bool tensorboard = true;
   bool plots = true;

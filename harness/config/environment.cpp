@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string_view>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -30,6 +33,16 @@ std::vector<std::pair<std::string, std::string>> recorded_environment() {
   }
   std::sort(recorded.begin(), recorded.end());
   return recorded;
+}
+
+std::string batch_job() {
+  const char* const id = std::getenv("SLURM_JOB_ID");
+  const std::string_view text = id == nullptr ? "" : id;
+  if (text.find_first_not_of("0123456789") != std::string_view::npos) {
+    fail(ExitCode::kEnvironment, "SLURM_JOB_ID is \"", text,
+         "\", want the number of a job; unset it outside of Slurm, or set log.run_dir");
+  }
+  return std::string(text);
 }
 
 }  // namespace bertha

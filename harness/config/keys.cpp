@@ -179,7 +179,7 @@ std::vector<Key> make_keys() {
        "Sequences of the evaluation set to use; 0 = all."},
 
       {"checkpoint.resume", checkpoint<&C::resume>, Unit::kNone, {}, {},
-       "auto = newest complete checkpoint of the run folder, never = start afresh, or the path of one."},
+       "auto = newest complete checkpoint of the run folder, never = start afresh, or the path of one to begin with: once the run folder has newer ones of that continuation, it goes on from these."},
       {"checkpoint.init", checkpoint<&C::init>, Unit::kNone, {}, {},
        "Weights to start from: a checkpoint, a Hugging Face folder or .safetensors file, or the prefix of a TensorFlow checkpoint; empty = random weights."},
       {"checkpoint.init_missing_heads", checkpoint<&C::init_missing_heads>, Unit::kNone, {}, {"refuse", "fresh"},
@@ -194,7 +194,7 @@ std::vector<Key> make_keys() {
        "Save when the run ends."},
 
       {"log.run_dir", log<&L::run_dir>, Unit::kNone, {}, {},
-       "Folder of the run; empty = runs/<log.run_name>-<date>."},
+       "Folder of the run; empty = runs/<log.run_name>, in a Slurm job runs/<log.run_name>-<job id>."},
       {"log.run_name", log<&L::run_name>, Unit::kNone, {}, {},
        "Name of the run, for its folder and logs."},
       {"log.tensorboard", log<&L::tensorboard>, Unit::kNone, {}, {},

@@ -64,7 +64,20 @@ void AppendFile::end_last_line() {
   if (ends_inside_a_line(descriptor_)) write("\n");
 }
 
+void AppendFile::check_in_place() const {
+  struct stat open_file {};
+  struct stat named_file {};
+  const bool same = ::fstat(descriptor_, &open_file) == 0 &&
+                    ::stat(path_.c_str(), &named_file) == 0 &&
+                    open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
+  if (same) return;
+  fail(ExitCode::kData, path_,
+       ": was removed or replaced while this run wrote to it, so that its "
+       "log is lost; leave a run folder in place until the run has ended, and start it again");
+}
+
 void AppendFile::append(std::string_view bytes) {
+  check_in_place();
   const Held held(descriptor_);
   write(bytes);
 }

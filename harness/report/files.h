@@ -11,7 +11,8 @@ namespace bertha {
 /// within a line.
 ///
 /// Writes    creates the file; a last line that a killed process left unfinished is ended first.
-/// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...).
+/// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
+///           when the file has been removed or replaced since: what is appended would be lost.
 /// Threads   one thread at a time.
 class AppendFile {
  public:
@@ -29,6 +30,7 @@ class AppendFile {
 
  private:
   void end_last_line();
+  void check_in_place() const;
   void write(std::string_view bytes);
 
   std::string path_;

@@ -25,6 +25,7 @@ class SilentReporter final : public Reporter {
   void eval_start(int64_t) override {}
   void eval_stop(const EvalRecord&) override {}
   void event(const std::string&) override {}
+  void warning(const std::string&) override {}
   void run_stop(const std::string&, int64_t) override {}
   void finish() override {}
 };
@@ -108,6 +109,11 @@ class FileReporter final : public Reporter {
     log_line(LogLevel::kInfo, text);
   }
 
+  void warning(const std::string& text) override {
+    metrics_->event(text);
+    log_line(LogLevel::kWarning, text);
+  }
+
   void run_stop(const std::string& status, int64_t samples) override {
     BERTHA_CHECK(status == "success" || status == "aborted", "status \"", status, "\"");
     mlperf_->run_stop(status, samples, data_facts_.eval_samples);
@@ -129,9 +135,7 @@ class FileReporter final : public Reporter {
   void name_bad_shapes() {
     for (const CurveRemark& remark : examine_curve(curve_)) {
       if (!named_shapes_.insert(remark.shape).second) continue;
-      const std::string text = concat("curve: ", remark.shape, ": ", remark.text);
-      metrics_->event(text);
-      log_line(LogLevel::kWarning, text);
+      warning(concat("curve: ", remark.shape, ": ", remark.text));
     }
   }
 

@@ -78,8 +78,10 @@ class Reporter {
   virtual void step(const StepRecord& record) = 0;
   virtual void eval_start(int64_t samples) = 0;
   virtual void eval_stop(const EvalRecord& record) = 0;
-  virtual void event(
-      const std::string& text) = 0;  // console and metrics.jsonl: saved, resumed, ...
+  /// To console and metrics.jsonl: saved, resumed, ...
+  virtual void event(const std::string& text) = 0;
+  /// The same, as a warning.
+  virtual void warning(const std::string& text) = 0;
   /// status: "success" or "aborted".
   virtual void run_stop(const std::string& status, int64_t samples) = 0;
   /// Writes the curves and closes all files.

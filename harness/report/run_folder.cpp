@@ -1,7 +1,7 @@
 #include "harness/report/run_folder.h"
 
-#include <cerrno>
-#include <cstring>
+#include <unistd.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -23,37 +23,27 @@ using Json = nlohmann::ordered_json;
        "; choose a place that can be written with log.run_dir");
 }
 
-/// True when this call made it. A file in the way, no permission, no space: an error.
-bool make_folder(const std::string& path) {
+/// A file in the way, no permission, no space: an error.
+void make_folder(const std::string& path) {
   std::error_code error;
-  const bool made = fs::create_directories(path, error);
+  fs::create_directories(path, error);
   if (!error && !fs::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) fail_to_make(path, error);
-  return made;
 }
 
-std::string make_dated_folder(const RunFolderRequest& request, int64_t start_ms) {
-  const std::string stem = concat(request.parent_dir, "/", request.run_name, "-",
-                                  local_time_text(start_ms, "%Y%m%d-%H%M%S"));
-  std::string path = stem;
-  for (int64_t same_second = 2; !make_folder(path); ++same_second) {
-    path = concat(stem, "-", same_second);
-  }
-  return path;
-}
-
-Json object_of(const RunFolderRequest::Pairs& pairs) {
+Json object_of(const StartRecord::Pairs& pairs) {
   Json object = Json::object();
   for (const auto& [name, value] : pairs) object[name] = value;
   return object;
 }
 
-std::string environment_json(const RunFolderRequest& request, int64_t start_ms) {
+std::string environment_json(const StartRecord& record) {
   const HostFacts host = read_host_facts();
+  const int64_t start_ms = record.start_ms > 0 ? record.start_ms : now_ms();
   const Json facts = {{"started", local_time_text(start_ms, "%Y-%m-%dT%H:%M:%S%z")},
-                      {"command_line", request.command_line},
-                      {"git_hash", request.git_hash},
-                      {"world_size", request.world_size},
+                      {"command_line", record.command_line},
+                      {"git_hash", record.git_hash},
+                      {"world_size", record.world_size},
                       {"host",
                        {{"name", host.host},
                         {"operating_system", host.operating_system},
@@ -61,59 +51,76 @@ std::string environment_json(const RunFolderRequest& request, int64_t start_ms) 
                         {"cpu_model", host.cpu_model},
                         {"logical_cpus", host.logical_cpus},
                         {"memory_bytes", host.memory_bytes}}},
-                      {"versions", object_of(request.versions)},
-                      {"environment", object_of(request.environment)}};
+                      {"versions", object_of(record.versions)},
+                      {"environment", object_of(record.environment)}};
   return facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// "" for the first start in this folder, ".resume1" for the second, ...
-std::string start_suffix(const std::string& run_dir) {
-  std::string suffix;
-  for (int64_t resume = 1; fs::exists(concat(run_dir, "/env", suffix, ".json")); ++resume) {
-    suffix = concat(".resume", resume);
-  }
-  return suffix;
+/// env.json, env.resume1.json, ...: what the start with this number, from 0, writes.
+std::string start_file(const std::string& run_dir, const char* stem, int64_t start,
+                       const char* extension) {
+  return concat(run_dir, "/", stem, start == 0 ? "" : concat(".resume", start), extension);
 }
 
-/// Moves the symlink by rename, so that it always points somewhere. Whatever else has the name
-/// `latest` is left alone.
-void point_latest_to(const fs::path& run_dir) {
-  const fs::path link = run_dir.parent_path() / "latest";
-  const fs::path fresh = run_dir.parent_path() / concat(".latest-", run_dir.filename().string());
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link)) {
-    log_line(LogLevel::kWarning, concat(link.string(), " is no symlink; left as it is"));
-    return;
-  }
-  fs::create_directory_symlink(run_dir.filename(), fresh, error);
-  if (!error) fs::rename(fresh, link, error);
-  if (error) {
-    log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
-  }
+/// Starts that this folder has on record.
+int64_t count_starts(const std::string& run_dir) {
+  int64_t starts = 0;
+  while (fs::exists(start_file(run_dir, "env", starts, ".json"))) ++starts;
+  return starts;
+}
+
+/// Where a folder lies below another, "" where it does not.
+fs::path path_below(const std::string& parent, const std::string& folder) {
+  std::error_code ignored;  // then it does not
+  const fs::path inside = fs::weakly_canonical(folder, ignored)
+                              .lexically_relative(fs::weakly_canonical(parent, ignored));
+  return inside.empty() || *inside.begin() == ".." || inside == "." ? fs::path() : inside;
 }
 
 }  // namespace
 
 std::string checkpoint_dir(const std::string& run_dir) { return run_dir + "/ckpt"; }
 
-RunFolder make_run_folder(const RunFolderRequest& request) {
-  const int64_t start_ms = request.start_ms > 0 ? request.start_ms : now_ms();
-  RunFolder folder;
-  if (request.run_dir.empty()) {
-    folder.path = make_dated_folder(request, start_ms);
-  } else {
-    folder.path = request.run_dir;
-    folder.origin = make_folder(folder.path) ? FolderOrigin::kMade : FolderOrigin::kExisted;
+RunFolder open_run_folder(const RunPlace& place) {
+  RunFolder folder{.path = place.run_dir};
+  if (folder.path.empty()) {
+    folder.path =
+        concat(place.parent_dir, "/", place.run_name, place.job.empty() ? "" : "-", place.job);
   }
+  make_folder(folder.path);
+  folder.lock = RunLock(folder.path);
+  if (const int64_t starts = count_starts(folder.path); starts > 0) {
+    folder.earlier_config = start_file(folder.path, "resolved", starts - 1, ".yaml");
+  }
+  return folder;
+}
+
+std::string record_start(const RunFolder& folder, const StartRecord& record) {
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
     make_folder(folder.path + "/" + part);
   }
-  const std::string suffix = start_suffix(folder.path);
-  write_text_file(concat(folder.path, "/resolved", suffix, ".yaml"), request.resolved_yaml);
-  write_text_file(concat(folder.path, "/env", suffix, ".json"),
-                  environment_json(request, start_ms));
-  if (request.run_dir.empty()) point_latest_to(folder.path);
-  return folder;
+  const int64_t start = count_starts(folder.path);
+  const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
+  write_text_file(resolved, record.resolved_yaml);
+  write_text_file(start_file(folder.path, "env", start, ".json"), environment_json(record));
+  return resolved;
+}
+
+void point_latest_to(const std::string& run_dir, const std::string& parent_dir) {
+  const fs::path inside = path_below(parent_dir, run_dir);
+  if (inside.empty()) return;
+  const fs::path link = fs::path(parent_dir) / "latest";
+  const fs::path fresh = fs::path(parent_dir) / concat(".latest-", ::getpid());
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link)) {
+    log_line(LogLevel::kWarning, concat(link.string(), " is no symlink; left as it is"));
+    return;
+  }
+  fs::create_directory_symlink(inside, fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) {
+    log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
+  }
 }
 
 }  // namespace bertha

@@ -5,15 +5,29 @@
 #include <utility>
 #include <vector>
 
+#include "harness/report/run_lock.h"
+
 namespace bertha {
 
-/// What a run folder is made from. The caller reads the environment and asks the libraries.
-struct RunFolderRequest {
+/// Where a run writes. The caller reads config and environment.
+struct RunPlace {
+  std::string run_dir = {};   // log.run_dir; "" = <parent_dir>/<run_name>[-<job>]
+  std::string run_name = {};  // log.run_name
+  std::string job = {};       // the id of the batch job; "" = none
+  std::string parent_dir = "runs";
+};
+
+/// A run folder that this process alone writes, as long as this object lives.
+struct RunFolder {
+  std::string path = {};
+  RunLock lock = {};
+  std::string earlier_config = {};  // resolved*.yaml of the start before this one; "" = none
+};
+
+/// What a start leaves on record. The caller reads the environment and asks the libraries.
+struct StartRecord {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-  std::string run_dir = {};   // log.run_dir; "" = <parent_dir>/<run_name>-<date>
-  std::string run_name = {};  // log.run_name
-  std::string parent_dir = "runs";
   int64_t start_ms = 0;            // epoch milliseconds, for the date; 0 = now
   std::string resolved_yaml = {};  // the whole config with every default
   std::vector<std::string> command_line = {};
@@ -23,22 +37,24 @@ struct RunFolderRequest {
   Pairs environment = {};  // the variables worth recording, name and value
 };
 
-enum class FolderOrigin { kMade, kExisted };
-
-struct RunFolder {
-  std::string path = {};
-  FolderOrigin origin = FolderOrigin::kMade;
-};
-
-/// Makes the folder of a run, or completes the one that a run continues:
-///   resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
-///   logs/rank_0000.log ckpt/
-/// In a folder that existed, resolved.yaml and env.json stay as they are and this start adds
-/// resolved.resume1.yaml and env.resume1.json. <parent_dir>/latest then points to the newest folder
-/// with a date. Called on rank 0 only; the other ranks are told the path.
+/// Makes the folder of a run, or opens the one that a run continues, and locks it. Without run_dir
+/// the name alone chooses it, so that the same command finds its folder again; a batch job has one
+/// of its own, which it finds again when it is put back into the queue. Called on rank 0 only.
 ///
-/// Errors    Error(kData) with the path and the system's reason when the place cannot be written.
-RunFolder make_run_folder(const RunFolderRequest& request);
+/// Errors    Error(kData) with the path and the system's reason when the place cannot be written;
+///           Error(kEnvironment) when another process trains in it.
+RunFolder open_run_folder(const RunPlace& place);
+
+/// Completes the folder:
+///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
+///   logs/rank_0000.log ckpt/
+/// A later start leaves resolved.yaml and env.json as they are and adds resolved.resume1.yaml and
+/// env.resume1.json. Returns the path of the resolved*.yaml of this start. Errors as above.
+std::string record_start(const RunFolder& folder, const StartRecord& record);
+
+/// Points the symlink <parent_dir>/latest to the run folder, where that lies below parent_dir; by
+/// rename, so that it always points somewhere. What cannot be done is a warning.
+void point_latest_to(const std::string& run_dir, const std::string& parent_dir = "runs");
 
 /// ckpt in the run folder.
 std::string checkpoint_dir(const std::string& run_dir);

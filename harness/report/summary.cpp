@@ -1,5 +1,7 @@
 #include "harness/report/summary.h"
 
+#include <algorithm>
+
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -22,14 +24,28 @@ std::string verdict(const RunSummary& summary) {
   return target_reached(summary) ? "  (target reached)" : "  (target missed)";
 }
 
-std::string next_command(const RunSummary& summary) {
-  const std::string config = concat(" --config ", summary.run_dir, "/resolved.yaml");
-  if (summary.target_accuracy > 0 && !target_reached(summary)) {
-    // The run may have been told to start afresh; to go on it must not be.
-    return concat("bertha train", config, " --output-dir ", summary.run_dir,
-                  " --resume auto --max-steps ", 2 * summary.steps);
+/// Leaves the learning rate of every step what the schedule says: one that has ended is not drawn
+/// out over the trained model, which a rate that leaps up again would harm.
+std::string command_after_miss(const RunSummary& summary) {
+  const bool goes_on = summary.schedule_steps > summary.steps;
+  const int64_t twice = 2 * summary.steps;
+  std::string words = concat("bertha train --config ", summary.config, " --output-dir ",
+                             summary.run_dir, goes_on ? "" : concat("-", twice, "-steps"),
+                             // The run may have been told to start afresh, or from a checkpoint.
+                             " --resume auto");
+  if (!goes_on) {
+    words += concat(" --max-steps ", twice);
+    if (summary.has_schedule_steps) words += concat(" --set optimizer.schedule_steps=", twice);
+  } else if (summary.steps >= summary.max_steps) {
+    words += concat(" --max-steps ", std::min(twice, summary.schedule_steps));
   }
-  return concat("bertha eval", config, " --checkpoint ", summary.checkpoint);
+  if (summary.max_samples > 0) words += concat(" --max-samples ", 2 * summary.max_samples);
+  return words;
+}
+
+std::string next_command(const RunSummary& summary) {
+  if (summary.target_accuracy > 0 && !target_reached(summary)) return command_after_miss(summary);
+  return concat("bertha eval --config ", summary.config, " --checkpoint ", summary.checkpoint);
 }
 
 }  // namespace

@@ -37,8 +37,13 @@ void print_summary(const TrainingRun& run) {
        .seqs_per_second = seqs_per_second,
        .tokens_per_second = run.progress->tokens_per_second(),
        .run_dir = run.run_dir,
+       .config = run.resolved_config,
        .checkpoint = run.last_checkpoint,
-       .plots = run.config.log.plots});
+       .plots = run.config.log.plots,
+       .max_steps = run.config.train.max_steps,
+       .max_samples = run.config.train.max_samples,
+       .schedule_steps = run.plan.schedule_steps,
+       .has_schedule_steps = run.config.optimizer.schedule_steps > 0});
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
@@ -100,8 +105,8 @@ int finish_run(TrainingRun& run, Stop stop) {
   end_log(run, succeeded ? "success" : "aborted");
   if (stop == Stop::kRequeue) {
     if (run.world->rank() == 0) {
-      log_line(LogLevel::kInfo, concat("stopped at step ", run.state.step,
-                                       ", all saved; run the same command again to go on"));
+      log_line(LogLevel::kInfo, concat("stopped at step ", run.state.step, ", all saved in ",
+                                       run.run_dir, "; run the same command again to go on"));
     }
     return static_cast<int>(ExitCode::kRequeue);
   }

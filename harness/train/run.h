@@ -10,6 +10,7 @@
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
 #include "harness/report/reporter.h"
+#include "harness/report/run_folder.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/probe.h"
 #include "harness/train/profiled_steps.h"
@@ -33,7 +34,10 @@ struct TrainingRun {
   Config config;  // log.run_dir is the folder that was chosen
   RunPlan plan;
   World* world = nullptr;
-  std::string run_dir;
+  RunFolder folder = {};              // on rank 0: holds the lock
+  std::string run_dir = {};           // its path, on all ranks
+  std::string resolved_config = {};   // on rank 0: the file of this start
+  std::string changed_settings = {};  // on rank 0: since the last start in this folder
   std::unique_ptr<Reporter> reporter = nullptr;
   std::unique_ptr<Session> session = nullptr;
   std::unique_ptr<PhaseTimers> timers = nullptr;

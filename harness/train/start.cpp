@@ -2,87 +2,69 @@
 
 #include <unistd.h>
 
+#include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/comm/rank_failure.h"
+#include "harness/config/changed_settings.h"
+#include "harness/config/environment.h"
 #include "harness/config/load.h"
 #include "harness/report/rank_log.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
-#include "harness/train/data_position.h"
 #include "harness/train/finish.h"
 #include "harness/train/milestones.h"
+#include "harness/train/resume.h"
 #include "harness/train/warm_up.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
 
-std::string agree_on_folder(const Config& config, World& world, const RunInfo& info) {
-  std::string path;
-  if (world.rank() == 0) {
-    path = make_run_folder({.run_dir = config.log.run_dir,
-                            .run_name = config.log.run_name,
-                            .resolved_yaml = to_yaml(config),
-                            .command_line = info.command_line,
-                            .git_hash = info.git_hash,
-                            .world_size = world.size(),
-                            .versions = info.versions,
-                            .environment = info.environment})
-               .path;
+/// A folder that the run's name alone chose may hold another run: going on with that one has to be
+/// asked for. Returns what the settings of the last start there have become in this one.
+std::string compare_with_last_start(const RunFolder& folder, const Config& config) {
+  if (folder.earlier_config.empty() || list_checkpoints(checkpoint_dir(folder.path)).empty()) {
+    return "";
   }
-  return world.broadcast(path, 0);
+  std::string changes;
+  try {
+    const Config earlier =
+        config_from_yaml(read_text_file(folder.earlier_config), folder.earlier_config);
+    for (const std::string& change : changed_settings(earlier, config)) {
+      changes += (changes.empty() ? "" : ", ") + change;
+    }
+  } catch (const Error& error) {  // written by another version of this program
+    log_line(LogLevel::kWarning, concat("not compared with the last start: ", error.what()));
+  }
+  if (!changes.empty() && config.log.run_dir.empty() && config.checkpoint.resume == "auto") {
+    fail(ExitCode::kUsage, folder.path, ": holds a run with other settings (", changes,
+         "); for a new run give another folder with --output-dir or another log.run_name, to start "
+         "over in this one --resume never, to go on with the changes --output-dir ",
+         folder.path);
+  }
+  return changes;
 }
 
-/// The folder of the checkpoint to go on from; empty for a fresh start.
-std::string choose_checkpoint(const TrainingRun& run) {
-  const std::string& resume = run.config.checkpoint.resume;
-  if (resume == "never") return "";
-  if (resume != "auto") return resume;
+/// Makes or opens the run folder on rank 0 and tells the others where it is.
+void open_folder(TrainingRun& run, const RunInfo& info) {
   World& world = *run.world;
-  std::string newest;
-  on_all_ranks(world, [&] {
-    if (world.rank() == 0) newest = newest_checkpoint(checkpoint_dir(run.run_dir)).value_or("");
-  });
-  return world.broadcast(newest, 0);
-}
-
-void begin_anew(TrainingRun& run, const DataPosition& position) {
-  run.state.data = position;
-  run.state.seed = static_cast<uint64_t>(run.config.train.seed);
-  run.session->initialize_weights();
-}
-
-void go_on_from(const std::string& from, const DataPosition& position, TrainingRun& run) {
-  const TrainConfig& train = run.config.train;
-  TrainingState& state = run.state;
-  state = load_checkpoint(from, run.session->checkpoint_parts());
-  if (state.seed != static_cast<uint64_t>(train.seed)) {
-    fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
-         train.seed, "; set train.seed to ", state.seed,
-         " to go on, or checkpoint.resume to never to start anew.");
+  if (world.rank() == 0) {
+    const LogConfig& log = run.config.log;
+    run.folder = open_run_folder({.run_dir = log.run_dir,
+                                  .run_name = log.run_name,
+                                  .job = log.run_dir.empty() ? batch_job() : ""});
+    run.changed_settings = compare_with_last_start(run.folder, run.config);
+    run.resolved_config = record_start(run.folder, {.resolved_yaml = to_yaml(run.config),
+                                                    .command_line = info.command_line,
+                                                    .git_hash = info.git_hash,
+                                                    .world_size = world.size(),
+                                                    .versions = info.versions,
+                                                    .environment = info.environment});
   }
-  on_all_ranks(*run.world, [&] { check_data_position(state.data, position, run.config, from); });
-  run.first_step = state.step;
-  run.resumed_step = state.step;
-  run.saved_step = state.step;
-  run.last_checkpoint = from;
-  if (!state.evals.empty()) run.evaluated_step = state.evals.back().step;
-  if (run.evaluated_step == state.step) pass_planned_evals(run);
-  run.earlier_seconds = state.training_seconds;
-  run.reporter->event(concat("resumed from ", from, " at step ", state.step));
-}
-
-void begin_or_go_on(TrainingRun& run) {
-  const std::string from = choose_checkpoint(run);
-  DataPosition position;
-  on_all_ranks(*run.world, [&] { position = data_position(run.config); });
-  if (from.empty()) {
-    begin_anew(run, position);
-  } else {
-    go_on_from(from, position, run);
-  }
+  run.run_dir = world.broadcast(run.folder.path, 0);
+  run.config.log.run_dir = run.run_dir;
 }
 
 /// system.json: what a submission says of the system.
@@ -138,11 +120,8 @@ void read_data(TrainingRun& run) {
 }  // namespace
 
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
-  TrainingRun run{.config = config,
-                  .plan = make_run_plan(config),
-                  .world = &world,
-                  .run_dir = agree_on_folder(config, world, info)};
-  run.config.log.run_dir = run.run_dir;
+  TrainingRun run{.config = config, .plan = make_run_plan(config), .world = &world};
+  open_folder(run, info);
   start_rank_log(run.run_dir, world.rank());
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
@@ -172,14 +151,8 @@ void open_data(TrainingRun& run) {
   run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
                              .eval_samples = run.eval_set.num_seqs,
                              .constant_answer_accuracy = run.eval_set.constant_answer_accuracy});
-  const std::string warning = warning_of_small_set(run.eval_set, run.config.data.eval);
-  if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
-
-  // Not before all else has succeeded: a run that cannot start leaves the folder as it was.
-  on_all_ranks(world, [&] {
-    if (world.rank() != 0) return;
-    set_aside_later_checkpoints(checkpoint_dir(run.run_dir), run.resumed_step);
-  });
+  claim_checkpoints(run);
+  if (world.rank() == 0) point_latest_to(run.run_dir);
 }
 
 }  // namespace bertha

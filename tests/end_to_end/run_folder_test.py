@@ -219,15 +219,6 @@ class LogOptions(EndToEnd):
         self.assertEqual(done.code, 0, done)
         self.assertNotIn("step 1/2", done.err)
 
-    def test_a_run_without_a_folder_gets_one_with_its_name_and_the_date(self):
-        place = self.new_folder("cwd")
-        place.mkdir()
-        done = bertha("train", *self.data.config(log__run_name="mine", train__max_steps=1),
-                      cwd=place)
-        self.assertEqual(done.code, 0, done)
-        (folder,) = (place / "runs").glob("mine-*")
-        self.assertEqual((place / "runs" / "latest").resolve(), folder.resolve())
-
     def test_steps_between_log_lines(self):
         folder = self.new_folder()
         self.train(folder, train__max_steps=10, train__log_every_steps=4)

@@ -6,6 +6,7 @@ It has its own folder, key, ports and configuration, and never speaks to a Slurm
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -202,6 +203,31 @@ class Slurm(EndToEnd):
         self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
         events = [record["text"] for record in records(folder, "event")]
         self.assertIn(f"at step {saved}", " ".join(events))
+
+    def test_a_requeued_job_without_a_run_folder_finds_its_own(self):
+        place = self.new_folder("cwd")
+        place.mkdir()
+        (place / "launch").symlink_to(LAUNCH)
+        config = self.config_file(place / "config", train__max_steps=10**6,
+                                  eval__every_samples=10**9)
+        config.write_text(re.sub(r"^ +run_dir:.*\n", "", config.read_text(), flags=re.M)
+                          .replace("log:\n", ""))
+        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
+                                       place / "job.out", LAUNCH / "run_slurm.sub", config,
+                                       cwd=place)
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        folder = place / "runs" / f"bert-{job}"
+        is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
+        self.cluster.wait_for(is_under_way, "three steps")
+        self.cluster.tool("scancel", "--signal=USR1", job)
+        self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
+        saved = max(steps(folder))
+        self.cluster.tool("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
+        self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
+        self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
 
     def test_tasks_without_mpi_are_refused_with_the_way_out(self):
         config = self.config_file(self.new_folder())

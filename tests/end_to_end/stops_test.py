@@ -36,12 +36,25 @@ class Ends(EndToEnd):
         self.assertIsNotNone(found, done)
         return found.group(1).split()
 
-    def test_the_command_after_a_missed_target_trains_on(self):
+    def test_the_command_after_the_end_of_the_schedule_is_a_longer_run_of_its_own(self):
+        folder = self.new_folder()
+        done = self.train(folder, code=3, train__target_accuracy=0.99, train__max_steps=3,
+                          optimizer__schedule_steps=0)
+        again = bertha(*self.next_command(done))
+        self.assertEqual(again.code, 3, again)
+        self.assertNotIn("learning rate goes", again.err)
+        self.assertEqual(max(steps(folder)), 3)
+        longer = folder.with_name(folder.name + "-6-steps")
+        self.assertEqual(sorted(steps(longer)), [1, 2, 3, 4, 5, 6])
+        self.assertAlmostEqual(steps(longer)[4]["learning_rate"], 0.01 * (1 - 3 / 6), 7)
+
+    def test_the_command_after_a_missed_target_goes_on_with_the_schedule(self):
         folder = self.new_folder()
         done = self.train(folder, code=3, train__target_accuracy=0.99, train__max_steps=3,
                           checkpoint__resume="never")
         again = bertha(*self.next_command(done))
         self.assertEqual(again.code, 3, again)
+        self.assertNotIn("learning rate goes", again.err)
         self.assertEqual(sorted(steps(folder)), [1, 2, 3, 4, 5, 6])
 
     def test_the_command_after_a_success_evaluates_the_checkpoint(self):

@@ -106,6 +106,7 @@ RunSummary summary() {
           .seqs_per_second = 382,
           .tokens_per_second = 20480,
           .run_dir = "runs/x",
+          .config = "runs/x/resolved.resume1.yaml",
           .checkpoint = "runs/x/ckpt/step_00001200"};
 }
 
@@ -122,20 +123,52 @@ TEST(Summary, NamesTargetResultSpeedAndPlaces) {
             "  logs          runs/x/metrics.jsonl, runs/x/mllog\n"
             "  plots         runs/x/plots\n"
             "  checkpoint    runs/x/ckpt/step_00001200\n"
-            "  next          bertha eval --config runs/x/resolved.yaml --checkpoint "
+            "  next          bertha eval --config runs/x/resolved.resume1.yaml --checkpoint "
             "runs/x/ckpt/step_00001200\n");
 }
 
-TEST(Summary, AfterAMissedTargetTheNextCommandTrainsOn) {
-  RunSummary run = summary();
+/// The last line, after a missed target.
+std::string next_of(RunSummary run) {
   run.accuracy = 0.2499;
-  EXPECT_THAT(summary_text(run),
-              testing::EndsWith("  next          bertha train --config runs/x/resolved.yaml "
-                                "--output-dir runs/x --resume auto --max-steps 2400\n"));
+  const std::string text = summary_text(run);
+  const size_t at = text.find("  next          bertha ");
+  return at == std::string::npos ? "" : text.substr(at + 23);
+}
+
+TEST(Summary, WhileTheScheduleHasARateLeftTheNextCommandGoesOn) {
+  RunSummary run = summary();
+  run.max_steps = 1200;
+  run.schedule_steps = 2000;
+  run.has_schedule_steps = true;
+  const std::string words =
+      "train --config runs/x/resolved.resume1.yaml --output-dir runs/x --resume auto";
+  EXPECT_EQ(next_of(run), words + " --max-steps 2000\n");
+  run.schedule_steps = 9000;
+  EXPECT_EQ(next_of(run), words + " --max-steps 2400\n");
+  // What ended it was the number of samples: the last step, and with it the schedule, stay.
+  run.max_samples = 76800;
+  run.max_steps = run.schedule_steps = 6000;
+  run.has_schedule_steps = false;
+  EXPECT_EQ(next_of(run), words + " --max-samples 153600\n");
+}
+
+TEST(Summary, AfterTheEndOfTheScheduleTheNextCommandIsALongerRunOfItsOwn) {
+  RunSummary run = summary();
+  run.max_steps = run.schedule_steps = 1200;
+  const std::string words =
+      "train --config runs/x/resolved.resume1.yaml --output-dir runs/x-2400-steps --resume auto "
+      "--max-steps 2400";
+  EXPECT_EQ(next_of(run), words + "\n");
+  run.has_schedule_steps = true;
+  EXPECT_EQ(next_of(run), words + " --set optimizer.schedule_steps=2400\n");
+}
+
+TEST(Summary, WithoutAMissedTargetTheNextCommandEvaluates) {
+  RunSummary run = summary();
   run.target_accuracy = 0;  // nothing was missed
-  EXPECT_THAT(summary_text(run), HasSubstr("next          bertha eval "));
+  EXPECT_THAT(next_of(run), testing::StartsWith("eval "));
   run.checkpoint = "";
-  EXPECT_THAT(summary_text(run), Not(HasSubstr("next")));
+  EXPECT_EQ(next_of(run), "");
 }
 
 TEST(Summary, SaysWhatIsMissing) {

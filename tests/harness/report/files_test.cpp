@@ -54,6 +54,24 @@ TEST(AppendFile, LinesOfTwoWritersNeverMix) {
   }
 }
 
+TEST(AppendFile, AFileThatIsNoLongerThereOrAnotherOneIsADataError) {
+  const TempFolder folder;
+  for (const bool replaced : {false, true}) {
+    AppendFile file(folder.path("f"));
+    file.append_line("kept");
+    std::filesystem::remove(folder.path("f"));
+    if (replaced) write_text_file(folder.path("f"), "another\n");
+    try {
+      file.append_line("lost");
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, ExitCode::kData);
+      EXPECT_THAT(error.what(),
+                  testing::StartsWith(folder.path("f") + ": was removed or replaced"));
+    }
+  }
+}
+
 TEST(AppendFile, AFullDiskIsADataErrorThatNamesTheFile) {
   AppendFile file("/dev/full");
   try {

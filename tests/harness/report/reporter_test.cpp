@@ -40,7 +40,9 @@ void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
 }
 
 std::string run_dir_in(const TempFolder& folder) {
-  return make_run_folder({.run_dir = folder.path("run")}).path;
+  const RunFolder run = open_run_folder({.run_dir = folder.path("run")});
+  record_start(run, {});
+  return run.path;
 }
 
 int64_t files_in(const std::string& folder) {

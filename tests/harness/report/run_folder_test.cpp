@@ -20,11 +20,12 @@ using nlohmann::json;
 using test::TempFolder;
 using testing::HasSubstr;
 
-RunFolderRequest request_in(const TempFolder& folder) {
-  return {.run_dir = folder.path("run"),
-          .run_name = "tiny",
-          .parent_dir = folder.path("runs"),
-          .start_ms = 1'750'000'000'123,
+RunPlace place_in(const TempFolder& folder) {
+  return {.run_dir = folder.path("run"), .run_name = "tiny", .parent_dir = folder.path("runs")};
+}
+
+StartRecord some_start() {
+  return {.start_ms = 1'750'000'000'123,
           .resolved_yaml = "train:\n  seed: 7\n",
           .command_line = {"bertha", "train", "--set", "a=\"b\""},
           .git_hash = "0123abcd",
@@ -33,9 +34,9 @@ RunFolderRequest request_in(const TempFolder& folder) {
           .environment = {{"OMP_NUM_THREADS", "2"}}};
 }
 
-std::string error_of(const RunFolderRequest& request) {
+std::string error_of(const RunPlace& place) {
   try {
-    make_run_folder(request);
+    open_run_folder(place);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);
     return error.what();
@@ -45,9 +46,10 @@ std::string error_of(const RunFolderRequest& request) {
 
 TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
   const TempFolder folder;
-  const RunFolder made = make_run_folder(request_in(folder));
+  const RunFolder made = open_run_folder(place_in(folder));
   EXPECT_EQ(made.path, folder.path("run"));
-  EXPECT_EQ(made.origin, FolderOrigin::kMade);
+  EXPECT_EQ(made.earlier_config, "");
+  EXPECT_EQ(record_start(made, some_start()), folder.path("run/resolved.yaml"));
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
     EXPECT_TRUE(fs::is_directory(made.path + "/" + part)) << part;
   }
@@ -64,74 +66,94 @@ TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
   EXPECT_THAT(facts["started"].get<std::string>(), testing::StartsWith("2025-06-15T"));
 }
 
-TEST(RunFolder, AConfiguredPathMakesNoLink) {
+TEST(RunFolder, WithoutAPathTheNameAndTheBatchJobChooseItEveryTime) {
   const TempFolder folder;
-  make_run_folder(request_in(folder));
-  EXPECT_FALSE(fs::exists(fs::symlink_status(folder.path("latest"))));
-  EXPECT_FALSE(fs::exists(folder.path("runs")));
+  RunPlace place = place_in(folder);
+  place.run_dir = "";
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(open_run_folder(place).path, folder.path("runs/tiny"));
+  }
+  place.job = "4711";
+  EXPECT_EQ(open_run_folder(place).path, folder.path("runs/tiny-4711"));
 }
 
-TEST(RunFolder, WithoutAPathItIsNamedByRunAndDateAndLatestPointsToIt) {
+TEST(RunFolder, IsOneProcessesAlone) {
   const TempFolder folder;
-  RunFolderRequest request = request_in(folder);
-  request.run_dir = "";
-  const RunFolder first = make_run_folder(request);
-  EXPECT_THAT(fs::path(first.path).filename().string(),
-              testing::MatchesRegex("tiny-2025061[45]-[0-9]+"));
-  EXPECT_EQ(fs::read_symlink(folder.path("runs/latest")), fs::path(first.path).filename());
-  // A second run within the same second gets a folder of its own.
-  const RunFolder second = make_run_folder(request);
-  EXPECT_EQ(second.path, first.path + "-2");
-  EXPECT_EQ(second.origin, FolderOrigin::kMade);
-  EXPECT_EQ(fs::read_symlink(folder.path("runs/latest")), fs::path(second.path).filename());
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path("runs")), fs::directory_iterator()),
-            3);
-}
-
-TEST(RunFolder, SomethingElseNamedLatestIsLeftAlone) {
-  const TempFolder folder;
-  const test::CapturedLog log;
-  RunFolderRequest request = request_in(folder);
-  request.run_dir = "";
-  fs::create_directories(folder.path("runs/latest/mine"));
-  make_run_folder(request);
-  EXPECT_TRUE(fs::is_directory(folder.path("runs/latest/mine")));
-  ASSERT_EQ(log.lines.size(), 1u);
-  EXPECT_THAT(log.lines[0].text, HasSubstr("runs/latest"));
+  {
+    const RunFolder held = open_run_folder(place_in(folder));
+    EXPECT_THROW(open_run_folder(place_in(folder)), Error);
+  }
+  EXPECT_NO_THROW(open_run_folder(place_in(folder)));
 }
 
 TEST(RunFolder, AFolderThatExistsIsContinuedAndItsFilesStay) {
   const TempFolder folder;
-  RunFolderRequest request = request_in(folder);
-  make_run_folder(request);
+  const auto start = [&](const std::string& yaml) {
+    StartRecord record = some_start();
+    record.resolved_yaml = yaml;
+    const RunFolder run = open_run_folder(place_in(folder));
+    record_start(run, record);
+    return run.earlier_config;
+  };
+  EXPECT_EQ(start("first"), "");
   write_text_file(folder.path("run/metrics.jsonl"), "{}\n");
   const std::string environment = read_text_file(folder.path("run/env.json"));
-  for (const char* resume : {"resume1", "resume2"}) {
-    request.resolved_yaml = resume;
-    EXPECT_EQ(make_run_folder(request).origin, FolderOrigin::kExisted);
-    EXPECT_EQ(read_text_file(folder.path(concat("run/resolved.", resume, ".yaml"))), resume);
-    EXPECT_TRUE(fs::exists(folder.path(concat("run/env.", resume, ".json"))));
-  }
-  EXPECT_EQ(read_text_file(folder.path("run/resolved.yaml")), "train:\n  seed: 7\n");
+  EXPECT_EQ(start("second"), folder.path("run/resolved.yaml"));
+  EXPECT_EQ(start("third"), folder.path("run/resolved.resume1.yaml"));
+  EXPECT_EQ(read_text_file(folder.path("run/resolved.resume2.yaml")), "third");
+  EXPECT_TRUE(fs::exists(folder.path("run/env.resume2.json")));
+  EXPECT_EQ(read_text_file(folder.path("run/resolved.yaml")), "first");
   EXPECT_EQ(read_text_file(folder.path("run/env.json")), environment);
   EXPECT_EQ(read_text_file(folder.path("run/metrics.jsonl")), "{}\n");
 }
 
 TEST(RunFolder, ATrailingSlashMakesTheSameFolder) {
   const TempFolder folder;
-  RunFolderRequest request = request_in(folder);
-  request.run_dir += "/";
-  EXPECT_EQ(make_run_folder(request).origin, FolderOrigin::kMade);
-  EXPECT_EQ(make_run_folder(request).origin, FolderOrigin::kExisted);
+  RunPlace place = place_in(folder);
+  record_start(open_run_folder(place), some_start());
+  place.run_dir += "/";
+  EXPECT_NE(open_run_folder(place).earlier_config, "");
+}
+
+TEST(Latest, PointsToTheFolderHoweverDeepBelowTheParent) {
+  const TempFolder folder;
+  for (const char* run : {"first", "quick/train", "first"}) {
+    fs::create_directories(folder.path("runs/") + run);
+    point_latest_to(folder.path("runs/") + run, folder.path("runs"));
+    EXPECT_EQ(fs::read_symlink(folder.path("runs/latest")), fs::path(run));
+  }
+  // By its own name: the folder behind it, not itself.
+  point_latest_to(folder.path("runs/latest"), folder.path("runs"));
+  EXPECT_EQ(fs::read_symlink(folder.path("runs/latest")), fs::path("first"));
+}
+
+TEST(Latest, AFolderElsewhereLeavesItAsItIs) {
+  const TempFolder folder;
+  const test::CapturedLog log;
+  fs::create_directories(folder.path("elsewhere"));
+  point_latest_to(folder.path("elsewhere"), folder.path("runs"));
+  EXPECT_FALSE(fs::exists(folder.path("runs")));
+  EXPECT_TRUE(log.lines.empty());
+}
+
+TEST(Latest, SomethingElseOfThatNameIsLeftAlone) {
+  const TempFolder folder;
+  const test::CapturedLog log;
+  fs::create_directories(folder.path("runs/latest/mine"));
+  fs::create_directories(folder.path("runs/tiny"));
+  point_latest_to(folder.path("runs/tiny"), folder.path("runs"));
+  EXPECT_TRUE(fs::is_directory(folder.path("runs/latest/mine")));
+  ASSERT_EQ(log.lines.size(), 1u);
+  EXPECT_THAT(log.lines[0].text, HasSubstr("runs/latest"));
 }
 
 TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
   const TempFolder folder;
   write_text_file(folder.path("file"), "x");
-  RunFolderRequest request = request_in(folder);
+  RunPlace place = place_in(folder);
   for (const char* path : {"file", "file/run"}) {
-    request.run_dir = folder.path(path);
-    EXPECT_THAT(error_of(request),
+    place.run_dir = folder.path(path);
+    EXPECT_THAT(error_of(place),
                 testing::AllOf(HasSubstr(folder.path(path)), HasSubstr("Not a directory"),
                                HasSubstr("log.run_dir")));
   }
@@ -139,10 +161,10 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
 }
 
 TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
-  RunFolderRequest request;
-  request.run_dir = "/proc/bertha-run";  // not even root may make a folder there
-  EXPECT_THAT(error_of(request), testing::AllOf(HasSubstr("/proc/bertha-run: cannot make"),
-                                                HasSubstr("No such file or directory")));
+  RunPlace place;
+  place.run_dir = "/proc/bertha-run";  // not even root may make a folder there
+  EXPECT_THAT(error_of(place), testing::AllOf(HasSubstr("/proc/bertha-run: cannot make"),
+                                              HasSubstr("No such file or directory")));
 }
 
 TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt"); }

@@ -1,0 +1,149 @@
+#include "harness/train/resume.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "data/text_file.h"
+#include "harness/checkpoint/checkpoint_folder.h"
+#include "harness/checkpoint/on_all_ranks.h"
+#include "harness/config/run_plan.h"
+#include "harness/optim/lamb_settings.h"
+#include "harness/report/files.h"
+#include "harness/report/run_folder.h"
+#include "harness/report/text_format.h"
+#include "harness/train/data_position.h"
+#include "harness/train/milestones.h"
+#include "kernels/base/log.h"
+#include "kernels/ops/lamb_rules.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+/// The checkpoint.resume that the continuation in this run folder began with, as it was written.
+std::string origin_file(const std::string& run_dir) {
+  return checkpoint_dir(run_dir) + "/resumed_from";
+}
+
+bool has_continued(const std::string& run_dir, const std::string& resume) {
+  const std::string path = origin_file(run_dir);
+  return fs::exists(path) && read_text_file(path) == resume + "\n";
+}
+
+/// On rank 0: the folder of the checkpoint to go on from; empty for a fresh start.
+std::string choose_checkpoint(const TrainingRun& run) {
+  const std::string& resume = run.config.checkpoint.resume;
+  if (resume == "never") return "";
+  const bool named = names_a_checkpoint(resume);
+  if (named && !has_continued(run.run_dir, resume)) return resume;
+  const auto newest = newest_checkpoint(checkpoint_dir(run.run_dir));
+  return newest.value_or(named ? resume : "");
+}
+
+void begin_anew(TrainingRun& run, const DataPosition& position) {
+  run.state.data = position;
+  run.state.seed = static_cast<uint64_t>(run.config.train.seed);
+  run.session->initialize_weights();
+}
+
+void tell_of_resume(TrainingRun& run, const std::string& from) {
+  const std::string& resume = run.config.checkpoint.resume;
+  run.reporter->event(concat("resumed from ", from, " at step ", run.state.step));
+  if (names_a_checkpoint(resume) && from != resume) {
+    run.reporter->event(concat("this folder has gone on from ", resume,
+                               " before; to begin there again, choose another one with "
+                               "log.run_dir"));
+  }
+  if (!run.changed_settings.empty()) {
+    run.reporter->warning(
+        concat("goes on with other settings than before: ", run.changed_settings));
+  }
+  const std::string change = learning_rate_change(run.config, run.state.lamb);
+  if (!change.empty()) run.reporter->warning(change);
+}
+
+void go_on_from(const std::string& from, const DataPosition& position, TrainingRun& run) {
+  const TrainConfig& train = run.config.train;
+  TrainingState& state = run.state;
+  state = load_checkpoint(from, run.session->checkpoint_parts());
+  if (state.seed != static_cast<uint64_t>(train.seed)) {
+    fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
+         train.seed, "; set train.seed to ", state.seed,
+         " to go on, or checkpoint.resume to never to start anew.");
+  }
+  on_all_ranks(*run.world, [&] { check_data_position(state.data, position, run.config, from); });
+  run.first_step = state.step;
+  run.resumed_step = state.step;
+  run.saved_step = state.step;
+  run.last_checkpoint = from;
+  if (!state.evals.empty()) run.evaluated_step = state.evals.back().step;
+  if (run.evaluated_step == state.step) pass_planned_evals(run);
+  run.earlier_seconds = state.training_seconds;
+  tell_of_resume(run, from);
+}
+
+bool is_in(const std::string& path, const std::string& folder) {
+  std::error_code ignored;  // then it is not
+  const fs::path without_slash = (fs::weakly_canonical(path, ignored) / "").parent_path();
+  return without_slash.parent_path() == fs::weakly_canonical(folder, ignored);
+}
+
+void keep_origin(const TrainingRun& run) {
+  const std::string path = origin_file(run.run_dir);
+  std::error_code ignored;  // one that stays fits no other checkpoint.resume
+  if (run.resumed_step < 0) fs::remove(path, ignored);
+  if (names_a_checkpoint(run.config.checkpoint.resume)) {
+    write_text_file(path, run.config.checkpoint.resume + "\n");
+  }
+}
+
+}  // namespace
+
+void begin_or_go_on(TrainingRun& run) {
+  World& world = *run.world;
+  std::string from;
+  DataPosition position;
+  on_all_ranks(world, [&] {
+    if (world.rank() == 0) from = choose_checkpoint(run);
+    position = data_position(run.config);
+  });
+  from = world.broadcast(from, 0);
+  if (from.empty()) {
+    begin_anew(run, position);
+  } else {
+    go_on_from(from, position, run);
+  }
+}
+
+void claim_checkpoints(const TrainingRun& run) {
+  on_all_ranks(*run.world, [&] {
+    if (run.world->rank() != 0) return;
+    const std::string folder = checkpoint_dir(run.run_dir);
+    const bool goes_on_here = run.resumed_step >= 0 && is_in(run.last_checkpoint, folder);
+    set_aside_later_checkpoints(folder, goes_on_here ? run.resumed_step : -1);
+    keep_origin(run);
+  });
+}
+
+std::string learning_rate_change(const Config& config, const LambState& lamb) {
+  const int64_t last = lamb.successful_steps - 1;
+  if (last < 0) return "";
+  const LrSchedule schedule =
+      make_lamb_settings(config.optimizer, make_run_plan(config).schedule_steps).schedule;
+  const double was = lamb.learning_rate, would_be = scheduled_learning_rate(schedule, last);
+  constexpr double kRounding = 1e-4;  // far above f32's, far below a change worth a word
+  if (std::abs(was - would_be) <= kRounding * std::max(was, would_be)) return "";
+  return concat("the learning rate goes from ", exponent_text(was), " at the last step to ",
+                exponent_text(scheduled_learning_rate(schedule, lamb.successful_steps)),
+                " at the next: this configuration has another schedule than the checkpoint was "
+                "trained by; where that is not meant, set optimizer.base_learning_rate, "
+                "optimizer.warmup_steps, optimizer.schedule_steps and train.max_steps as before");
+}
+
+}  // namespace bertha

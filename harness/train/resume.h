@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "harness/optim/optimizer.h"
+#include "harness/train/run.h"
+
+namespace bertha {
+
+/// Fills weights, moments and counters: fresh ones, or those of the checkpoint that
+/// checkpoint.resume asks for. A checkpoint that it names is where a continuation begins; once the
+/// run folder has checkpoints of that continuation, the newest of these is taken. All ranks call it.
+///
+/// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
+///           the config.
+void begin_or_go_on(TrainingRun& run);
+
+/// From here on the checkpoints of the run folder are those of this run: others are set aside, and
+/// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when
+/// nothing else can fail: a run that cannot start leaves the folder as it was. All ranks call it.
+void claim_checkpoints(const TrainingRun& run);
+
+/// What the config's schedule changes for a model that was last updated as `lamb` says: one
+/// sentence, "" where it gives the last update the learning rate that it had.
+std::string learning_rate_change(const Config& config, const LambState& lamb);
+
+}  // namespace bertha

@@ -1,0 +1,57 @@
+#include "harness/report/run_lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "harness/report/host_facts.h"
+#include "tests/harness/report/fixtures.h"
+
+namespace bertha {
+namespace {
+
+using test::TempFolder;
+using testing::HasSubstr;
+
+TEST(RunLock, ASecondHolderIsRefusedWithHostAndProcessOfTheFirst) {
+  const TempFolder folder;
+  const RunLock first(folder.path());
+  try {
+    const RunLock second(folder.path(), 0.1);
+    FAIL() << "two hold the lock";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kEnvironment);
+    EXPECT_THAT(
+        error.what(),
+        testing::AllOf(testing::StartsWith(folder.path() + ": process "),
+                       HasSubstr(concat("process ", ::getpid(), " on ", host_name(), " since 2")),
+                       HasSubstr("log.run_dir")));
+  }
+}
+
+TEST(RunLock, IsFreeAtOnceWhenItsHolderIsGone) {
+  const TempFolder folder;
+  for (int start = 0; start < 3; ++start) {
+    RunLock lock(folder.path(), 0);
+    const RunLock moved = std::move(lock);
+    EXPECT_THROW(RunLock(folder.path(), 0), Error);
+  }
+  // What stays of a process that was killed is a file, which says nothing about who holds it.
+  write_text_file(folder.path("run.lock"), "process 1 on elsewhere since 2020\n");
+  EXPECT_NO_THROW(RunLock(folder.path(), 0));
+}
+
+TEST(RunLock, AFolderThatCannotBeWrittenIsNamed) {
+  try {
+    const RunLock lock("/proc/nowhere");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/run.lock"));
+  }
+}
+
+}  // namespace
+}  // namespace bertha
