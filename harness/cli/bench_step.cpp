@@ -15,22 +15,12 @@
 namespace bertha {
 namespace {
 
-// What large 16-bit products reach on an H200 at its power limit: the ceiling that was measured,
-// below the 989 TFLOP/s of the data sheet.
-constexpr double kH200ProductsTflops = 790;
-
 struct StepOptions {
   std::string lengths;
   std::string json;
   double peak_tflops = 0;  // 0 = not given
   StepBenchOptions bench;
 };
-
-double peak_tflops(const StepOptions& options, const StepBenchReport& report) {
-  if (options.peak_tflops > 0) return options.peak_tflops;
-  const bool is_h200 = report.device.find("H200") != std::string::npos;
-  return is_h200 && report.precision != "f32" ? kH200ProductsTflops : 0;
-}
 
 int run_step_bench(const CLI::App& command, StepOptions options, CommandContext& context) {
   World& world = *context.world;
@@ -41,7 +31,7 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
   context.error_scope = ErrorScope::kThisRank;
   StepBenchReport report = bench_step(config, options.bench, world);
   if (world.rank() != 0) return 0;
-  report.peak_flops_per_second = 1e12 * peak_tflops(options, report);
+  if (options.peak_tflops > 0) report.peak_flops_per_second = 1e12 * options.peak_tflops;
   std::cout << step_bench_text(report);
   if (!options.json.empty()) write_text_file(options.json, step_bench_json(report));
   return 0;
@@ -89,8 +79,8 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
       ->check(whole_number(0))
       ->type_name("N");
   step.add_option("--peak-tflops", options->peak_tflops,
-                  concat("What the utilization compares with (default: ", kH200ProductsTflops,
-                         " on an H200 in 16 bits, the measured ceiling of products)"))
+                  "What the utilization compares with (default: the data sheet's dense peak of "
+                  "16-bit products, for the H100 and H200)")
       ->check(above_zero())
       ->type_name("X");
   step.add_flag("--by-operation", sizes.by_operation,

@@ -16,6 +16,11 @@ int64_t eval_interval_samples(int64_t global_batch_seqs) {
   return times_10000 / (10'000 * kGranule) * kGranule;
 }
 
+double target_of(const TrainConfig& train, double constant_answer_accuracy) {
+  if (train.target_accuracy <= 0) return 0;
+  return std::max(train.target_accuracy, train.target_times_constant * constant_answer_accuracy);
+}
+
 RunPlan make_run_plan(const Config& config) {
   const TrainConfig& train = config.train;
   const int64_t batch = train.global_batch_seqs;

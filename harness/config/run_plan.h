@@ -31,6 +31,11 @@ struct RunPlan {
   std::vector<PlannedEval> evals;  // rising steps, none beyond last_step
 };
 
+/// Masked-token accuracy that a run has to reach: train.target_accuracy, and at least
+/// train.target_times_constant times what the best constant answer scores on the evaluation set.
+/// 0 = no target.
+double target_of(const TrainConfig& train, double constant_answer_accuracy);
+
 /// Evaluations stand at start + k * interval sequences, below train.max_samples when that is set;
 /// each falls on the first step that reaches it, and two on one step count once.
 RunPlan make_run_plan(const Config& config);

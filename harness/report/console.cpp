@@ -2,6 +2,7 @@
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -54,20 +55,31 @@ std::string eval_line(const EvalRecord& record, double target_accuracy) {
 }
 
 std::string start_line(const Config& config, const RunFacts& facts) {
-  const std::string until =
-      config.train.target_accuracy > 0
-          ? concat("to accuracy ", fixed_text(config.train.target_accuracy, 4), " or step ",
-                   facts.max_steps)
-          : concat("to step ", facts.max_steps);
+  const TrainConfig& train = config.train;
+  // What a constant answer scores is not known before the data are opened.
+  const std::string least = train.target_times_constant > 0 ? "at least " : "";
+  const std::string until = train.target_accuracy > 0 ? concat("to accuracy ", least,
+                                                               fixed_text(train.target_accuracy, 4),
+                                                               " or step ", facts.max_steps)
+                                                      : concat("to step ", facts.max_steps);
   const std::string kernels =
       facts.attention.empty()
           ? ""
           : concat(", attention ", facts.attention, ", GELU products ", facts.gelu_products);
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
-                " parameters, on ", facts.device, ", ", facts.world_size,
-                facts.world_size == 1 ? " rank" : " ranks", kernels, "; ",
-                config.train.global_batch_seqs, " sequences per step, from step ", facts.first_step,
-                " ", until);
+                " parameters, on ", facts.device, ", ", facts.world_size, " ",
+                plural(facts.world_size, "rank"), kernels, "; ", config.train.global_batch_seqs,
+                " sequences per step, from step ", facts.first_step, " ", until);
+}
+
+std::string data_line(const TrainConfig& train, const DataFacts& facts) {
+  const std::string target =
+      facts.target_accuracy > train.target_accuracy
+          ? concat("; target accuracy ", fixed_text(facts.target_accuracy, 4), ", ",
+                   scaled_text(train.target_times_constant), " times the best constant answer")
+          : "";
+  return concat(facts.train_samples_per_epoch, " training sequences per epoch, ",
+                facts.eval_samples, " for evaluation", target);
 }
 
 }  // namespace bertha

@@ -15,9 +15,13 @@ namespace bertha {
 std::string step_line(const StepRecord& record, const RunFacts& facts);
 
 /// eval step 335 samples 150k mlm accuracy 0.5612 (target 0.7200) loss 2.113 nsp 0.931 | 2.3 s
+/// target_accuracy is that of DataFacts.
 std::string eval_line(const EvalRecord& record, double target_accuracy);
 
 /// What is trained, on what, until when.
 std::string start_line(const Config& config, const RunFacts& facts);
+
+/// How many sequences there are, and the target that they give.
+std::string data_line(const TrainConfig& train, const DataFacts& facts);
 
 }  // namespace bertha

@@ -196,6 +196,20 @@ std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics) {
           "learning rate")};
 }
 
+std::optional<CurveRemark> divergence(const Metrics& metrics) {
+  constexpr double kTimesGuessing = 2;
+  if (metrics.run.vocab_size <= 1 || metrics.steps.empty()) return std::nullopt;
+  const StepRecord& last = metrics.steps.back();
+  const double guessing = std::log(static_cast<double>(metrics.run.vocab_size));
+  if (!(last.mlm_loss > kTimesGuessing * guessing)) return std::nullopt;
+  return CurveRemark{
+      "divergence",
+      concat("the masked-token loss of step ", last.step, " is ", scaled_text(last.mlm_loss),
+             ", and guessing costs ", fixed_text(guessing, 2),
+             ": the updates are too large. Lower optimizer.base_learning_rate, lengthen "
+             "optimizer.warmup_steps, or clip gradients with optimizer.max_gradient_norm")};
+}
+
 std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   std::vector<CurveRemark> remarks;
   const auto add = [&](const std::optional<CurveRemark>& remark) {
@@ -208,6 +222,7 @@ std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   add(sentences ? sentences : word_frequencies_only(metrics));  // the first explains the second
   add(context_not_used(metrics));
   add(collapsing_loss_scale(metrics));
+  add(divergence(metrics));
   return remarks;
 }
 

@@ -91,6 +91,7 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
   if (kind == "run") read_run(fields, metrics.run);
   if (kind == "data") {
     metrics.run.constant_answer_accuracy = fields.at("constant_answer_accuracy").get<double>();
+    metrics.run.target_accuracy = fields.value("target_accuracy", metrics.run.target_accuracy);
   }
   if (kind == "step") append_replacing(from_json(fields, kStepColumns), metrics.steps);
   if (kind == "eval") append_replacing(from_json(fields, kEvalColumns), metrics.evals);
@@ -125,7 +126,8 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
 void MetricsFile::data(const DataFacts& facts) {
   write("data", {{"train_samples_per_epoch", facts.train_samples_per_epoch},
                  {"eval_samples", facts.eval_samples},
-                 {"constant_answer_accuracy", facts.constant_answer_accuracy}});
+                 {"constant_answer_accuracy", facts.constant_answer_accuracy},
+                 {"target_accuracy", facts.target_accuracy}});
 }
 
 void MetricsFile::step(const StepRecord& record) {

@@ -63,10 +63,9 @@ class FileReporter final : public Reporter {
   void data_opened(const DataFacts& facts) override {
     data_facts_ = facts;
     curve_.run.constant_answer_accuracy = facts.constant_answer_accuracy;
+    curve_.run.target_accuracy = facts.target_accuracy;
     metrics_->data(facts);
-    log_line(LogLevel::kInfo,
-             concat(facts.train_samples_per_epoch, " training sequences per epoch, ",
-                    facts.eval_samples, " for evaluation"));
+    log_line(LogLevel::kInfo, data_line(config_.train, facts));
   }
 
   void step(const StepRecord& record) override {
@@ -94,7 +93,7 @@ class FileReporter final : public Reporter {
   void eval_stop(const EvalRecord& record) override {
     mlperf_->eval_stop(record);
     metrics_->eval(record);
-    log_line(LogLevel::kInfo, eval_line(record, config_.train.target_accuracy));
+    log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy));
     curve_.evals.push_back(record);
     name_bad_shapes();
     if (!tensorboard_) return;

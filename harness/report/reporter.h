@@ -63,6 +63,7 @@ struct DataFacts {
   int64_t train_samples_per_epoch = 0;
   int64_t eval_samples = 0;
   double constant_answer_accuracy = 0;  // of the best constant answer on the evaluation set
+  double target_accuracy = 0;           // see target_of(); 0 = none
 };
 
 /// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events, MLLOG and SVG

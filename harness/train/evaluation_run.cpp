@@ -1,7 +1,8 @@
 #include <cstdio>
 
 #include "harness/checkpoint/weight_source.h"
-#include "harness/train/data_check.h"
+#include "harness/config/run_plan.h"
+#include "harness/report/text_format.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
@@ -27,9 +28,12 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
   const EvalResult result =
       evaluate(*session.model, batches, session.parts(), *session.backend.collectives);
 
-  const double target = config.train.target_accuracy;
+  const double target = target_of(config.train, facts.constant_answer_accuracy);
   const bool missed = target > 0 && result.mlm_accuracy < target;
   if (world.rank() == 0) {
+    const std::string verdict = target <= 0 ? ""
+                                            : concat("  (target ", fixed_text(target, 4),
+                                                     missed ? " missed)" : " reached)");
     std::printf(
         "checkpoint               %s\n"
         "sequences                %lld\n"
@@ -39,10 +43,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
         "next-sentence accuracy   %.4f\n"
         "constant answer scores   %.4f\n",
         checkpoint.c_str(), static_cast<long long>(result.seqs),
-        static_cast<long long>(result.masked_tokens), result.mlm_accuracy,
-        target <= 0 ? ""
-        : missed    ? "  (target missed)"
-                    : "  (target reached)",
+        static_cast<long long>(result.masked_tokens), result.mlm_accuracy, verdict.c_str(),
         result.mlm_loss, result.nsp_accuracy, facts.constant_answer_accuracy);
   }
   return static_cast<int>(missed ? ExitCode::kTargetMissed : ExitCode::kSuccess);

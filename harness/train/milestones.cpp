@@ -1,7 +1,6 @@
 #include "harness/train/milestones.h"
 
-#include <algorithm>
-
+#include "harness/config/run_plan.h"
 #include "harness/report/run_folder.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/readings.h"
@@ -63,10 +62,7 @@ void pass_planned_evals(TrainingRun& run) {
 }
 
 double target_accuracy(const TrainingRun& run) {
-  const TrainConfig& train = run.config.train;
-  if (train.target_accuracy <= 0) return 0;
-  return std::max(train.target_accuracy,
-                  train.target_times_constant * run.eval_set.constant_answer_accuracy);
+  return target_of(run.config.train, run.eval_set.constant_answer_accuracy);
 }
 
 bool is_target_reached(const TrainingRun& run) {

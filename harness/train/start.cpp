@@ -9,6 +9,7 @@
 #include "harness/config/changed_settings.h"
 #include "harness/config/environment.h"
 #include "harness/config/load.h"
+#include "harness/report/device_peak.h"
 #include "harness/report/rank_log.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
@@ -94,6 +95,8 @@ RunFacts facts_of(const TrainingRun& run) {
                  .device = run.session->backend.device->description(),
                  .attention = run.session->attention,
                  .gelu_products = run.session->gelu_products};
+  facts.peak_flops_per_second =
+      static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);
   for (const ParamInfo& param : run.session->table.params) {
     facts.parameters += param.elements;
     facts.tensor_names.push_back(param.name);
@@ -150,7 +153,8 @@ void open_data(TrainingRun& run) {
   end_log_if_data_fail(run, [&] { read_data(run); });
   run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
                              .eval_samples = run.eval_set.num_seqs,
-                             .constant_answer_accuracy = run.eval_set.constant_answer_accuracy});
+                             .constant_answer_accuracy = run.eval_set.constant_answer_accuracy,
+                             .target_accuracy = target_accuracy(run)});
   claim_checkpoints(run);
   if (world.rank() == 0) point_latest_to(run.run_dir);
 }

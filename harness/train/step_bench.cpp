@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/model/flops.h"
+#include "harness/report/device_peak.h"
 #include "harness/train/probe.h"
 #include "harness/train/profiled_steps.h"
 #include "harness/train/session.h"
@@ -225,6 +226,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .micro_batches = config.train.accumulation_steps,
       .warmup_steps = options.warmup_steps,
       .step_ms = most_over_ranks(*transport, step_ms),
+      .peak_flops_per_second = peak_flops(device.description(), session.io),
       .peak_memory_bytes = static_cast<int64_t>(
           most_over_ranks(*transport, {static_cast<double>(used_bytes)}).front()),
       .total_memory_bytes = device.total_memory_bytes()};

@@ -71,6 +71,29 @@ class Eval(EndToEnd):
         self.evaluate(2, code=3, train__target_accuracy=0.999)
         self.evaluate(2, code=0, train__target_accuracy=0.001)
 
+    def test_the_target_is_that_of_training(self):
+        # One of 0.001 is reached; one of 100 times what a constant answer scores is not.
+        done = bertha("eval", "--checkpoint", self.checkpoint,
+                      *self.data.config(train__target_accuracy=0.001,
+                                        train__target_times_constant=100))
+        self.assertEqual(done.code, 3, done)
+        constant = float(re.search(r"^constant answer scores +([0-9.]+)", done.out, re.M)[1])
+        target = float(re.search(r"\(target ([0-9.]+) missed\)", done.out)[1])
+        self.assertAlmostEqual(target, 100 * constant, delta=100 * 5e-5 + 5e-5)
+        folder = self.new_folder()
+        done = self.train(folder, code=3, train__target_accuracy=0.001, train__max_steps=2,
+                          train__target_times_constant=100)
+        self.assertEqual(done.err.count(f"(target {target:.4f})"), 1, done)
+        self.assertIn(f"target        {target:.4f} masked-LM accuracy", done.out)
+        recorded = records(folder, "data")[0]["target_accuracy"]
+        self.assertAlmostEqual(recorded, target, delta=5e-5)
+
+    def test_a_run_folder_stands_for_its_newest_checkpoint(self):
+        for ranks in (0, 2):
+            done = bertha("eval", "--checkpoint", self.run_folder, *self.data.config(), ranks=ranks)
+            self.assertEqual(done.code, 0, done)
+            self.assertIn(f"checkpoint               {self.checkpoint}\n", done.out)
+
     def test_evaluation_changes_nothing(self):
         before = {p: p.stat().st_mtime_ns for p in self.run_folder.rglob("*")}
         self.evaluate(2)

@@ -201,6 +201,13 @@ class RunFolder(EndToEnd):
             self.assertIn(words, checked.out)
         self.assertIn(words, bertha("log", "plot", folder).out)
 
+    def test_a_loss_that_leaves_all_bounds_is_named(self):
+        folder = self.new_folder()
+        done = self.train(folder, train__max_steps=12, optimizer__base_learning_rate=10,
+                          optimizer__max_gradient_norm=0)
+        self.assertEqual(done.err.count("warning: curve: divergence: "), 1, done)
+        self.assertIn("curve: divergence: ", bertha("log", "plot", folder).out)
+
     def test_the_console_tells_how_it_went(self):
         self.assertRegex(self.done.err, r"step 1/200 .*loss .*lr .*gn .*\(data .* fwd .* bwd .*\)")
         for word in ("target", "reached", "baseline", "throughput", "checkpoint"):

@@ -18,6 +18,17 @@ TEST(EvalInterval, FollowsThePublishedTable) {
   }
 }
 
+TEST(Target, IsTheHigherOfTheNumberAndTheMultipleOfTheConstantAnswer) {
+  TrainConfig train;
+  train.target_accuracy = 0.1;
+  EXPECT_EQ(target_of(train, 0.5), 0.1);
+  train.target_times_constant = 1.5;
+  EXPECT_EQ(target_of(train, 0.5), 0.75);
+  EXPECT_EQ(target_of(train, 0.05), 0.1);
+  train.target_accuracy = 0;  // no target at all
+  EXPECT_EQ(target_of(train, 0.5), 0);
+}
+
 Config small_run() {
   Config config;
   config.train.global_batch_seqs = 32;

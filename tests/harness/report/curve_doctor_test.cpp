@@ -107,6 +107,24 @@ TEST(CurveDoctor, NothingIsWrongWithTheQuickstart) {
               testing::StartsWith("run: curve: collapsing loss scale: the loss scale has"));
 }
 
+TEST(CurveDoctor, ALossFarAboveGuessingIsDivergence) {
+  Metrics metrics = run_of(small_model(), {});
+  metrics.steps.resize(1);
+  StepRecord& last = metrics.steps.back();
+  last.step = 40;
+  for (const double healthy : {0.0, 8.32, 9.5, 16.6}) {  // ln 4096 = 8.32
+    last.mlm_loss = healthy;
+    EXPECT_EQ(divergence(metrics), std::nullopt) << healthy;
+  }
+  for (const double high : {16.7, 4108.0, std::numeric_limits<double>::infinity()}) {
+    last.mlm_loss = high;
+    ASSERT_TRUE(divergence(metrics)) << high;
+    EXPECT_THAT(examine_curve(metrics).back().text,
+                testing::AllOf(HasSubstr("step 40 "), HasSubstr("guessing costs 8.32"),
+                               HasSubstr("optimizer.max_gradient_norm")));
+  }
+}
+
 TEST(CurveDoctor, AnEmptyRunAndValuesThatAreNotFiniteAreNoShape) {
   EXPECT_THAT(shapes(Metrics()), IsEmpty());
   Metrics metrics = run_of(bert_large(), std::vector(5, eval_of(kNan, kNan, kNan)));

@@ -94,7 +94,8 @@ inline Config test_config() {
 inline DataFacts test_data_facts() {
   return {.train_samples_per_epoch = 156'725'653,
           .eval_samples = 10000,
-          .constant_answer_accuracy = 0.05};
+          .constant_answer_accuracy = 0.05,
+          .target_accuracy = 0.72};
 }
 
 inline RunFacts test_facts() {

@@ -89,6 +89,28 @@ TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
   EXPECT_EQ(metrics.find("curve: ", at + 10), std::string::npos);
 }
 
+TEST(Reporter, TheTargetIsTheOneThatTheDataGive) {
+  const TempFolder folder;
+  const CapturedLog log;
+  Config config = test::test_config();
+  config.train.target_accuracy = 0.01;
+  config.train.target_times_constant = 1.5;
+  const std::string run_dir = run_dir_in(folder);
+  const std::unique_ptr<Reporter> reporter = make_reporter(config, run_dir, 0);
+  reporter->init_start();
+  reporter->init_stop(test::test_facts());
+  reporter->run_start();
+  DataFacts facts = test::test_data_facts();
+  facts.target_accuracy = 0.075;
+  reporter->data_opened(facts);
+  reporter->eval_stop(test::test_eval(1, 0.05));
+  EXPECT_THAT(log.lines[0].text, testing::HasSubstr(" to accuracy at least 0.0100 or step 6700"));
+  EXPECT_THAT(log.lines[1].text,
+              testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
+  EXPECT_THAT(log.lines[2].text, testing::HasSubstr(" (target 0.0750) "));
+  EXPECT_EQ(read_metrics(run_dir + "/metrics.jsonl").run.target_accuracy, 0.075);
+}
+
 TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
   const TempFolder folder;
   const CapturedLog log;
