@@ -269,9 +269,10 @@ int run_encode(EncodeOptions options, CommandContext& context) {
     log_line(LogLevel::kInfo,
              concat("the weights have no ", name_of(part), ": nothing of it is written"));
   }
-  std::cout << options.output << ": " << grouped_text(number) << ' ' << plural(number, "line")
-            << ", " << grouped_text(std::ssize(results.token_ids)) << ' '
-            << plural(std::ssize(results.token_ids), "token") << '\n';
+  const int64_t tokens = std::ssize(results.token_ids);
+  std::cout << options.output << ": " << grouped_text(text.line_number()) << ' '
+            << plural(text.line_number(), "line") << ", " << grouped_text(tokens) << ' '
+            << plural(tokens, "token") << '\n';
   return 0;
 }
 

@@ -95,6 +95,20 @@ RunFolder open_run_folder(const RunPlace& place) {
   return folder;
 }
 
+void set_aside_mlperf_logs(const RunFolder& folder) {
+  const std::string logs = folder.path + "/mllog";
+  std::error_code error;
+  if (!fs::exists(logs, error) || fs::is_empty(logs, error)) return;
+  int64_t number = 1;
+  while (fs::exists(concat(logs, ".superseded", number), error)) ++number;
+  const std::string aside = concat(logs, ".superseded", number);
+  if (!error) fs::rename(logs, aside, error);
+  if (error) {
+    fail(ExitCode::kData, logs, ": cannot be renamed to ", aside, ": ", error.message(),
+         "; check permissions, or choose another folder with log.run_dir");
+  }
+}
+
 std::string record_start(const RunFolder& folder, const StartRecord& record) {
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
     make_folder(folder.path + "/" + part);

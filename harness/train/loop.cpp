@@ -76,17 +76,23 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
   Collectives& collectives = *run.session->backend.collectives;
   run.watchdog = std::make_unique<Watchdog>(watchdog_of(
       world, config.train.hang_timeout_minutes * 60, [&collectives] { collectives.check(); }));
-  Stop stop = next_stop(run);
-  if (run.resumed_step >= 0 && (stop == Stop::kTarget || stop == Stop::kEndOfPlan)) {
-    run.reporter->event(
-        concat("this run had ended at step ", run.resumed_step,
-               " before: nothing is left to train; for a new run give another folder with "
-               "--output-dir or another log.run_name, or start over in this one with --resume "
-               "never"));
-  }
-  while (stop == Stop::kNo) {
-    run_step(run);
-    stop = next_stop(run);
+  try {
+    Stop stop = next_stop(run);
+    if (run.resumed_step >= 0 && (stop == Stop::kTarget || stop == Stop::kEndOfPlan)) {
+      run.reporter->event(
+          concat("this run had ended at step ", run.resumed_step,
+                 " before: nothing is left to train; for a new run give another folder with "
+                 "--output-dir or another log.run_name, or start over in this one with --resume "
+                 "never"));
+    }
+    while (stop == Stop::kNo) {
+      run_step(run);
+      stop = next_stop(run);
+    }
+    return finish_run(run, stop);
+  } catch (const Error& error) {  // of a save, on all ranks
+    if (error.code != ExitCode::kNumeric) throw;
+    return finish_numeric(run, error.what());
   }
 }
 

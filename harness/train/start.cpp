@@ -23,12 +23,14 @@
 namespace bertha {
 namespace {
 
+bool holds_checkpoints(const RunFolder& folder) {
+  return !list_checkpoints(checkpoint_dir(folder.path)).empty();
+}
+
 /// A folder that the run's name alone chose may hold another run: going on with that one has to be
 /// asked for. Returns what the settings of the last start there have become in this one.
 std::string compare_with_last_start(const RunFolder& folder, const Config& config) {
-  if (folder.earlier_config.empty() || list_checkpoints(checkpoint_dir(folder.path)).empty()) {
-    return "";
-  }
+  if (folder.earlier_config.empty() || !holds_checkpoints(folder)) return "";
   std::string changes;
   try {
     const Config earlier =
@@ -57,6 +59,10 @@ void open_folder(TrainingRun& run, const RunInfo& info) {
                                   .run_name = log.run_name,
                                   .job = log.run_dir.empty() ? batch_job() : ""});
     run.changed_settings = compare_with_last_start(run.folder, run.config);
+    const std::string& resume = run.config.checkpoint.resume;
+    const bool begins_anew =
+        resume == "never" || (resume == "auto" && !holds_checkpoints(run.folder));
+    if (begins_anew) set_aside_mlperf_logs(run.folder);
     run.resolved_config = record_start(run.folder, {.resolved_yaml = to_yaml(run.config),
                                                     .command_line = info.command_line,
                                                     .git_hash = info.git_hash,
@@ -155,6 +161,8 @@ void open_data(TrainingRun& run) {
                              .eval_samples = run.eval_set.num_seqs,
                              .constant_answer_accuracy = run.eval_set.constant_answer_accuracy,
                              .target_accuracy = target_accuracy(run)});
+  const std::string warning = warning_of_small_set(run.eval_set, run.config.data.eval);
+  if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
   claim_checkpoints(run);
   if (world.rank() == 0) point_latest_to(run.run_dir);
 }

@@ -5,7 +5,7 @@ import shutil
 import signal
 import socket
 
-from support import EndToEnd, Running, bertha, checkpoints, main, records, steps
+from support import EndToEnd, Running, bertha, checkpoints, main, mllog, records, steps
 
 
 class SameCommand(EndToEnd):
@@ -53,7 +53,12 @@ class SameCommand(EndToEnd):
             self.assertIn(words, done.err)
         self.assertEqual(len(records(place / "runs" / "bert", "step")), 3)
         self.start(place, "--resume", "never", train__max_steps=2)
-        self.assertEqual(checkpoints(place / "runs" / "bert"), ["step_00000002"])
+        folder = place / "runs" / "bert"
+        self.assertEqual(checkpoints(folder), ["step_00000002"])
+        # The benchmark's log is that of the run that is there now.
+        values = {r["key"]: r["value"] for r in mllog(folder / "mllog" / "result_0.txt")}
+        self.assertEqual(values["train_samples"], 2 * 12)
+        self.assertTrue((folder / "mllog.superseded1" / "result_0.txt").exists())
 
     def test_other_settings_need_a_folder_by_name(self):
         place = self.new_folder("cwd")

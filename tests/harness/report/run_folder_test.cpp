@@ -107,6 +107,20 @@ TEST(RunFolder, AFolderThatExistsIsContinuedAndItsFilesStay) {
   EXPECT_EQ(read_text_file(folder.path("run/metrics.jsonl")), "{}\n");
 }
 
+TEST(RunFolder, TheBenchmarksRecordsOfARunThatIsBegunAnewAreSetAside) {
+  const TempFolder folder;
+  for (int start = 0; start < 3; ++start) {
+    const RunFolder run = open_run_folder(place_in(folder));
+    set_aside_mlperf_logs(run);
+    set_aside_mlperf_logs(run);  // nothing is left to set aside
+    record_start(run, some_start());
+    write_text_file(folder.path("run/mllog/result_0.txt"), std::to_string(start));
+  }
+  EXPECT_EQ(read_text_file(folder.path("run/mllog/result_0.txt")), "2");
+  EXPECT_EQ(read_text_file(folder.path("run/mllog.superseded1/result_0.txt")), "0");
+  EXPECT_EQ(read_text_file(folder.path("run/mllog.superseded2/result_0.txt")), "1");
+}
+
 TEST(RunFolder, ATrailingSlashMakesTheSameFolder) {
   const TempFolder folder;
   RunPlace place = place_in(folder);
