@@ -15,6 +15,7 @@
 
 #include "data/hashing.h"
 #include "data/new_file.h"
+#include "data/text_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 

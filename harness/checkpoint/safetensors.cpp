@@ -106,8 +106,8 @@ SafeTensorsHeader read_safetensors_header(const std::string& path) {
     const int64_t data_bytes = file_bytes - header.data_offset_bytes;
     JsonField(path, json).for_each_key([&](const std::string& name, const JsonField& field) {
       if (name == "__metadata__") {
-        field.for_each_key([&](const std::string& key, const JsonField& text) {
-          header.metadata[key] = text.text();
+        field.for_each_key([&](const std::string& key, const JsonField& value) {
+          header.metadata[key] = value.text();
         });
       } else {
         header.tensors[name] = parse_tensor(path, name, field, data_bytes);

@@ -84,11 +84,17 @@ void AppendFile::append(std::string_view bytes) {
 
 void AppendFile::write(std::string_view bytes) {
   // One write() takes the whole record; the loop only serves signals and a file system that takes
-  // less than asked.
+  // less than asked, as a full one does before it fails.
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_with_errno("cannot write", path_, errno);
+    if (written < 0) {
+      const int error = errno;
+      // Where nothing can be cut off, the next opening ends the line.
+      [[maybe_unused]] const int cut = ::ftruncate(descriptor_, end);
+      fail_with_errno("cannot write", path_, error);
+    }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
 }
@@ -106,6 +112,15 @@ int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::function<int64_t()> steady_clock_ms() {
+  using std::chrono::steady_clock;
+  return [start_ms = now_ms(), start = steady_clock::now()] {
+    return start_ms +
+           std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - start)
+               .count();
+  };
 }
 
 }  // namespace bertha

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,8 @@ namespace bertha {
 /// so records of a process that is killed, or of two processes that log to one file, never mix
 /// within a line.
 ///
-/// Writes    creates the file; a last line that a killed process left unfinished is ended first.
+/// Writes    creates the file; a last line that a killed process left unfinished is ended first. A
+///           record that finds no room leaves no part behind.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
 ///           when the file has been removed or replaced since: what is appended would be lost.
 /// Threads   one thread at a time.
@@ -43,5 +45,9 @@ void write_text_file(const std::string& path, const std::string& text);
 
 /// Milliseconds since the epoch.
 int64_t now_ms();
+
+/// A clock that says milliseconds since the epoch and, however the system's clock is set meanwhile,
+/// never goes back: the time at this call, and what has passed since.
+std::function<int64_t()> steady_clock_ms();
 
 }  // namespace bertha

@@ -15,7 +15,8 @@ namespace bertha {
 /// The benchmark's own log: one ":::MLLOG {json}" line per record, complete for BERT in the closed
 /// division of rule set 5.0.0, in the order of the published logs. One method per moment of a run.
 ///
-/// Writes    appends whole lines to one file; each record carries the source line that wrote it.
+/// Writes    appends whole lines to one file; each record carries the source line that wrote it, and
+///           a time that never goes back.
 /// Needs     calls in the order of declaration; evaluations repeat.
 /// Errors    Error(kData) when the file cannot be written.
 /// Source    github.com/mlcommons/logging, mlperf_logging/mllog and
@@ -24,7 +25,7 @@ class MlperfLog {
  public:
   using Clock = std::function<int64_t()>;  // milliseconds since the epoch
 
-  explicit MlperfLog(const std::string& path, Clock clock = now_ms);
+  explicit MlperfLog(const std::string& path, Clock clock = steady_clock_ms());
 
   void init_start(const Config& config);
   void init_stop(const Config& config, const RunFacts& facts);

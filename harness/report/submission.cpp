@@ -90,6 +90,17 @@ void check_files(Submission& submission) {
   }
 }
 
+/// One run may miss the target, and its log then does not comply. One that says it reached the target
+/// is believed by the test of convergence, so that it has to show it.
+void check_successes(Submission& submission) {
+  for (const ResultFile& file : submission.files) {
+    if (file.status != "success" || file.check.reached_target) continue;
+    submission.errors.push_back(file.path +
+                                ": run_stop says success, but no eval_accuracy before it reaches "
+                                "the target");
+  }
+}
+
 void check_seeds(Submission& submission) {
   std::map<std::string, std::string> first_file;
   for (const ResultFile& file : submission.files) {
@@ -169,6 +180,7 @@ Submission check_submission(const std::vector<std::string>& paths,
     submission.files.push_back(read_result_file(path, options));
   }
   check_files(submission);
+  check_successes(submission);
   const bool closed = std::none_of(submission.files.begin(), submission.files.end(),
                                    [](const ResultFile& file) { return file.division == "open"; });
   if (closed) check_seeds(submission);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -80,6 +83,50 @@ TEST(AppendFile, AFullDiskIsADataErrorThatNamesTheFile) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);
     EXPECT_THAT(error.what(), testing::HasSubstr("/dev/full: cannot write: No space left"));
+  }
+}
+
+/// Files of this process cannot grow beyond `bytes`, as on a disk that fills up.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(AppendFile, ARecordThatFindsNoRoomLeavesNoPartBehind) {
+  const TempFolder folder;
+  AppendFile file(folder.path("f"));
+  file.append_line("one");
+  std::signal(SIGXFSZ, SIG_IGN);
+  {
+    const FileSizeLimit limit(10);
+    EXPECT_THROW(file.append_line("a record of many letters"), Error);
+  }
+  std::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_EQ(read_text_file(folder.path("f")), "one\n");
+  file.append_line("two");
+  EXPECT_EQ(read_text_file(folder.path("f")), "one\ntwo\n");
+}
+
+TEST(SteadyClock, BeginsNowAndNeverGoesBack) {
+  const int64_t before_ms = now_ms();
+  const auto clock = steady_clock_ms();
+  int64_t last_ms = clock();
+  EXPECT_GE(last_ms, before_ms);
+  EXPECT_LT(last_ms, before_ms + 60'000);
+  for (int i = 0; i < 100'000; ++i) {
+    const int64_t now = clock();
+    ASSERT_GE(now, last_ms);
+    last_ms = now;
   }
 }
 

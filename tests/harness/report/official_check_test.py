@@ -67,10 +67,10 @@ class Log:
         return self
 
     def repeated(self, key, **fields):
-        self.lines.append(self.lines[self.at(key)])
-        if fields:
-            again = Log(self.lines[-1]).edited(key, **fields)
-            self.lines[-1] = again.lines[0]
+        """The first record with this key once more, at the end and at its time."""
+        last_ms = json.loads(self.lines[-1][len(TOKEN):])["time_ms"]
+        again = Log(self.lines[self.at(key)]).edited(key, **{"time_ms": last_ms, **fields})
+        self.lines.append(again.lines[0])
         return self
 
     def glued(self, key):
@@ -145,7 +145,8 @@ CASES = {
     "31 minutes of initialisation": (False, False, lambda log: log.edited(
         "init_start", time_ms=1715252859434 - 29 * 60_000)),
     "29 minutes of initialisation": (True, True, lambda log: log.edited(
-        "init_start", time_ms=1715252859434 - 28 * 60_000)),
+        "init_start", time_ms=1715252859434 - 28 * 60_000).edited(
+        "cache_clear", time_ms=1715252859434 - 28 * 60_000)),
     "run_stop without status": (False, False, lambda log: log.edited("run_stop", metadata=PLACE)),
     "aborted after the target": (True, True, lambda log: log.edited(
         "run_stop", metadata={"status": "aborted"})),
@@ -166,7 +167,7 @@ CASES = {
     "text behind a record": (False, False, lambda log: log.replaced("}}\n", "}} x\n")),
     "record without metadata": (False, False, lambda log: log.edited(
         "d_batch_size", metadata=None)),
-    "time is text": (True, True, lambda log: log.edited("d_batch_size", time_ms="12.5")),
+    "time is text": (True, True, lambda log: log.edited("d_batch_size", time_ms="1715252927434.5")),
     "time is no number": (False, False, lambda log: log.edited("d_batch_size", time_ms="1.2.3")),
     "seed is text of a number": (True, True, lambda log: log.edited("seed", value="12")),
     "seed is text": (False, False, lambda log: log.edited("seed", value="twelve")),
@@ -186,6 +187,20 @@ CASES.update({f"no {key}": (False, True, lambda log, key=key: log.without(key))
               for key in SUBMITTER})
 CASES.update({f"empty {key}": (False, True, lambda log, key=key: log.edited(key, value=""))
               for key in SUBMITTER})
+
+
+# What the official checkers of one log pass, and what the native one says of it.
+STRICTER = {
+    "the clock is set back": (
+        lambda log: log.edited("run_stop", time_ms=1715252859434 - 3_600_000),
+        "the clock was set back, so no duration of this log counts"),
+    "the target is reached after the run": (
+        lambda log: log.replaced("0.7202", "0.7199").repeated(
+            "eval_accuracy", value=0.73, metadata={"epoch_num": 450240}),
+        "no value in [0.720, 1) before run_stop, the best is 0.7199"),
+    "run_start twice": (lambda log: log.repeated("run_start"), "run_start: must occur once"),
+    "run_stop twice": (lambda log: log.repeated("run_stop"), "run_stop: must occur once"),
+}
 
 
 class Run:
@@ -272,6 +287,34 @@ class OfficialCheck(unittest.TestCase):
                                      official.messages)
                     complies, said = native(rule_set, path)
                     self.assertEqual(complies, verdict, said)
+
+    def test_what_the_official_checkers_do_not_look_at_is_found(self):
+        path = self.folder / "result_0.txt"
+        for name, (change, sentence) in STRICTER.items():
+            path.write_text(change(Log(self.good)).text())
+            for rule_set in RULE_SETS:
+                with self.subTest(name, rule_set=rule_set):
+                    self.assertTrue(Compliance(path, rule_set).passed)
+                    complies, said = native(rule_set, path)
+                    self.assertFalse(complies)
+                    self.assertIn(sentence, said)
+
+    def test_a_run_says_success_only_with_an_evaluation_that_reached_the_target(self):
+        unproven = {"no evaluation": lambda log: log.without("eval_accuracy"),
+                    "evaluated after the run": lambda log: log.moved("run_stop", "eval_start"),
+                    "below the target": lambda log: log.replaced("0.7203", "0.7199")}
+        for number, (name, change) in enumerate(unproven.items()):
+            with self.subTest(name):
+                folder = self.folder / f"unproven_{number}"
+                folder.mkdir()
+                for i, run in enumerate(ten(2_500_000, run_3=dict(change=change))):
+                    run.write(folder / f"result_{i}.txt")
+                complies, said = native("5.0.0", folder)
+                self.assertFalse(complies, said)
+                self.assertIn(f"error: {folder}/result_3.txt: run_stop says success, but no "
+                              "eval_accuracy before it reaches the target\n", said)
+                if name == "no evaluation":
+                    self.assertFalse(Package(folder, "5.0.0").passed)
 
     def compare(self, rule_set, folder, package_passes, verdict, *options):
         """Both verdicts on a folder, the factor of the score, and the score."""
