@@ -88,8 +88,9 @@ void CpuDevice::copy(Stream&, void* destination, const void* source, int64_t byt
 
 std::unique_ptr<Device> make_cpu_device(int threads) {
   if (threads < 1) fail(ExitCode::kUsage, "CPU threads = ", threads, ", want at least 1.");
-  use_one_thread_per_product();
-  return std::make_unique<CpuDevice>(threads);
+  auto device = std::make_unique<CpuDevice>(threads);
+  prepare_products(threads);
+  return device;
 }
 
 }  // namespace bertha

@@ -3,6 +3,17 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "kernels/base/error.h"
+
+// Exported by OpenBLAS, and in none of its headers.
+extern "C" {
+void* blas_memory_alloc(int purpose);
+void blas_memory_free(void* buffer);
+}
 
 namespace bertha {
 namespace {
@@ -37,6 +48,24 @@ void multiply(WorkerPool& pool, const Product& product,
   });
 }
 
-void use_one_thread_per_product() { openblas_set_num_threads(1); }
+void prepare_products(int threads) {
+  openblas_set_num_threads(1);
+  // A machine with more threads takes the others later. OpenBLAS ends the program when it has more
+  // buffers than twice the processors that it was built for.
+  const auto buffers = static_cast<size_t>(std::min(threads, 64));
+  constexpr size_t kBufferBytes = size_t{129} << 20;  // at most, by the kind of processor
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> room;
+  for (size_t i = 0; i < buffers; ++i) {
+    room.emplace_back(std::malloc(kBufferBytes), &std::free);
+    if (room.back()) continue;
+    fail(ExitCode::kMemory, "no memory for the matrix products of ", threads, " threads, ",
+         kBufferBytes >> 20, " MiB of addresses each; lower train.threads_per_rank, use fewer "
+         "ranks per node, or raise the limit (ulimit -v)");
+  }
+  room.clear();
+  std::vector<void*> taken;
+  for (size_t i = 0; i < buffers; ++i) taken.push_back(blas_memory_alloc(0));
+  for (void* buffer : taken) blas_memory_free(buffer);  // OpenBLAS keeps them
+}
 
 }  // namespace bertha

@@ -38,7 +38,11 @@ void multiply(const Product& product);
 void multiply(WorkerPool& pool, const Product& product,
               const std::function<void(int64_t begin, int64_t end)>& finish);
 
-/// Stops the BLAS library from making threads of its own: the pool shares out the rows.
-void use_one_thread_per_product();
+/// Has OpenBLAS run each product in the thread that calls it, and take the buffers of `threads`
+/// products under way at once. It would take them at the first products, and where there is no
+/// memory it tries again for ever.
+///
+/// Errors    Error(kMemory) when they do not fit.
+void prepare_products(int threads);
 
 }  // namespace bertha

@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 
 #include "tests/support/host_tensor.h"
 
@@ -28,6 +32,27 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
     const char* begin = static_cast<const char*>(buffer.data());
     EXPECT_EQ(std::count(begin, begin + bytes, 0), bytes);
   }
+}
+
+// The stacks of the threads fit, and not what their products take.
+void make_a_device_without_memory() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{200} << 20);
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    make_cpu_device(4);
+  } catch (const Error& error) {
+    std::cerr << error.what() << std::endl;
+    std::_Exit(static_cast<int>(error.code));
+  }
+  std::_Exit(0);
+}
+
+TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForProducts) {
+  EXPECT_EXIT(make_a_device_without_memory(), testing::ExitedWithCode(6),
+              "no memory for the matrix products of 4 threads");
 }
 
 TEST(CpuDevice, NamesTheBytesThatItCannotAllocate) {

@@ -30,14 +30,14 @@ TEST(FailureOf, AnErrorIsWhatItSays) {
 
 TEST(FailureOf, APathThatTheSystemRefusesIsADataErrorThatNamesIt) {
   const std::string path = "/tmp/" + std::string(300, 'n');
-  const Failure failure = failure_of_work([&] { std::filesystem::exists(path); });
+  const Failure failure = failure_of_work([&] { return std::filesystem::exists(path); });
   EXPECT_EQ(failure.code, ExitCode::kData);
   EXPECT_EQ(failure.what, path + ": File name too long; check the path and its permissions");
 }
 
 TEST(FailureOf, AFailedStreamIsADataError) {
   std::ifstream file("/proc/self/mem");
-  const Failure failure = failure_of_work([&] { file.rdbuf()->sgetc(); });
+  const Failure failure = failure_of_work([&] { return file.rdbuf()->sgetc(); });
   EXPECT_EQ(failure.code, ExitCode::kData);
 }
 
