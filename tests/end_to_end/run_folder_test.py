@@ -203,7 +203,7 @@ class RunFolder(EndToEnd):
 
     def test_a_loss_that_leaves_all_bounds_is_named(self):
         folder = self.new_folder()
-        done = self.train(folder, train__max_steps=12, optimizer__base_learning_rate=10,
+        done = self.train(folder, train__max_steps=4, optimizer__base_learning_rate=10,
                           optimizer__max_gradient_norm=0)
         self.assertEqual(done.err.count("warning: curve: divergence: "), 1, done)
         self.assertIn("curve: divergence: ", bertha("log", "plot", folder).out)
