@@ -6,6 +6,7 @@ import re
 import resource
 import shutil
 import struct
+import zlib
 
 from support import EndToEnd, bertha, checkpoints, main, records, tree
 
@@ -28,6 +29,29 @@ def read_safetensors(path):
     header.pop("__metadata__", None)
     return {name: data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]]
             for name, t in header.items()}
+
+
+def official_value(name, count):
+    """What make_official_fixtures.py set the weight with this name of Hugging Face to."""
+    stem, kind = name.rsplit(".", 1)
+    stem = stem.replace(".layer.", ".layer_").replace(".", "/")
+    rows = None
+    if stem == "cls/predictions" or stem == "cls/seq_relationship":
+        official = f"{stem}/output_{'bias' if kind == 'bias' else 'weights'}"
+    elif stem.endswith("_embeddings"):
+        official = stem
+    elif stem.endswith("LayerNorm"):
+        official = f"{stem}/{'beta' if kind == 'bias' else 'gamma'}"
+    else:
+        official = f"{stem}/{'bias' if kind == 'bias' else 'kernel'}"
+        if kind == "weight":  # [in, out], of which 24 is the width between
+            rows = 24 if name.endswith("output.dense.weight") and count == 24 * 16 else 16
+    start = zlib.crc32(official.encode())
+    values = [((start + 7919 * i) % 2001 - 1000) / 1024 for i in range(count)]
+    if rows:
+        columns = count // rows
+        values = [values[i * columns + j] for j in range(columns) for i in range(rows)]
+    return struct.pack(f"<{count}f", *values)
 
 
 class Weights(EndToEnd):
@@ -65,6 +89,16 @@ class Weights(EndToEnd):
         output = self.new_folder("encoded").with_suffix(".safetensors")
         self.must("encode", "--checkpoint", path, "--text", self.text, "--output", output, *more)
         return read_safetensors(output)
+
+    def test_a_checkpoint_of_the_official_model_keeps_every_weight_under_its_name(self):
+        official = GOLDEN / "official" / "tf1"
+        output = self.new_folder("of_the_official_model")
+        self.must("checkpoint", "convert", official / "model.ckpt-28252", "--output", output,
+                  "--model-config", official / "bert_config.json")
+        weights = read_safetensors(output / "model.safetensors")
+        self.assertEqual(len(weights), 46)
+        for name, found in weights.items():
+            self.assertEqual(found, official_value(name, len(found) // 4), name)
 
     def test_tensorflow_to_bertha_to_hugging_face(self):
         converted = self.convert_official()
