@@ -132,7 +132,9 @@ TEST(Parse, AnEmptyPathIsRefusedByName) {
   EXPECT_EQ(outcome({"data", "verify", ""}).error, "data verify: PATH: found \"\", want a path");
   EXPECT_EQ(outcome({"train", "--config", ""}).error, "train: --config: found \"\", want a path");
   EXPECT_EQ(outcome({"eval", "--checkpoint", ""}).error,
-            "eval: --checkpoint: found \"\", want a folder");
+            "eval: --checkpoint: found \"\", want a path");
+  EXPECT_EQ(outcome({"data", "convert", "x", "-o", ""}).error,
+            "data convert: --output: found \"\", want a folder");
   EXPECT_EQ(outcome({"data", "vocab", "--text", "a", "", "--output", "v"}).error,
             "data vocab: --text: found \"\", want a path");
   EXPECT_EQ(outcome({"train", "--init-checkpoint", ""}).command, "train") << "random weights";
