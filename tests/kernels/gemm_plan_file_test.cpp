@@ -112,7 +112,7 @@ TEST_F(GemmPlanFile, IsLeftOutWhenALineIsNotUnderstood) {
   std::string fewer = text();
   fewer.replace(fewer.find("end 3"), 5, "end 2");
   write(with_its_checksum(fewer));
-  expect_left_out("does not end with the count of its plans");
+  expect_left_out("is not understood in line 7");
 }
 
 TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {

@@ -45,7 +45,7 @@ inline TrainingState some_state(int64_t step) {
                                .order = "windowed",
                                .window_shards = 5,
                                .identity = "0123456789abcdef"},
-                      .lamb = {.successful_steps = step - 2,
+                      .lamb = {.successful_steps = step > 2 ? step - 2 : 0,
                                .skipped_steps = 2,
                                .skips_in_a_row = 1,
                                .steps_since_growth = 7,

@@ -287,7 +287,7 @@ TEST(OnAllRanks, AnExceptionOfTheStandardLibraryOnOneRankIsAnErrorOnAll) {
         },
         ExitCode::kInternal);
     const std::lock_guard<std::mutex> lock(mutex);
-    EXPECT_EQ(message, "no such key");
+    EXPECT_EQ(message, "unexpected error: no such key");
     ++throwing_ranks;
   });
   EXPECT_EQ(throwing_ranks, 3);

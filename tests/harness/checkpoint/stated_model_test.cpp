@@ -100,7 +100,7 @@ TEST_F(Stated, RefusesOtherModels) {
   EXPECT_THAT(refusal("hidden_size", "wide"), HasSubstr("hidden_size is \"wide\""));
   EXPECT_THAT(
       message_of([&] { read_stated_model(folder_.path("none.json"), WeightFormat::kHuggingFace); }),
-      HasSubstr("cannot be opened"));
+      HasSubstr("cannot open"));
 }
 
 }  // namespace
