@@ -116,7 +116,7 @@ TEST_F(DataCommands, ConvertCutsShufflesAndWritesTheChecksumListItIsComparedWith
   EXPECT_THAT(run({"data", "convert", "train", "-o", "whole", "--chk", "cut/checksums.chk"}, 2).err,
               HasSubstr("--chk cut/checksums.chk: is the list of 3 other shards"));
   EXPECT_THAT(run({"data", "convert", "train", "-o", "few", "--max-sequences", "5"}, 0).out,
-              HasSubstr("few: 5 samples in 1 shards\n"));
+              HasSubstr("few: 5 samples in 1 shard\n"));
 }
 
 TEST_F(DataCommands, PackTellsHowFullThePacksAreAndVerifyFindsThemSound) {
