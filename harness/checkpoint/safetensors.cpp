@@ -45,11 +45,15 @@ SafeTensor parse_tensor(const std::string& path, const std::string& name, const 
   field["shape"].for_each([&](const JsonField& extent) { tensor.shape.push_back(extent.count()); });
   std::vector<int64_t> offsets;
   field["data_offsets"].for_each([&](const JsonField& offset) {
-    offsets.push_back(offset.integer(offsets.empty() ? 0 : offsets.back(), data_bytes));
+    offsets.push_back(offset.count());
   });
   if (offsets.size() != 2) field["data_offsets"].wrong("two offsets");
   tensor.begin_byte = offsets[0];
   tensor.end_byte = offsets[1];
+  if (tensor.begin_byte > tensor.end_byte || tensor.end_byte > data_bytes) {
+    refuse(path, concat("tensor ", name, " lies at bytes ", tensor.begin_byte, " to ",
+                        tensor.end_byte, " of ", data_bytes, " bytes of data"));
+  }
   const int64_t element_bytes = dtype_bytes(tensor.dtype);
   if (element_bytes == 0) refuse(path, "tensor " + name + " has dtype " + tensor.dtype);
   const std::optional<int64_t> want_bytes = bytes_of(tensor.shape, element_bytes);

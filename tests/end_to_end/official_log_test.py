@@ -25,7 +25,7 @@ class OfficialLog(EndToEnd):
             self.assertIn("Failed checks for eval_accuracy", official.messages[0])
             done = bertha("log", "check", self.log, "--ruleset", rule_set)
             self.assertEqual(done.code, 8, done)
-            self.assertEqual(done.out.count("error:"), 1, done)
+            self.assertEqual(done.out.count(": error: "), 1, done)
             self.assertIn("eval_accuracy: no value in [0.720, 1)", done.out)
 
     def test_with_the_target_reached_it_passes(self):

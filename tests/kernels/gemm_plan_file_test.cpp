@@ -105,11 +105,12 @@ TEST_F(GemmPlanFile, IsLeftOutWhereverItIsCut) {
 
 TEST_F(GemmPlanFile, IsLeftOutWhenALineIsNotUnderstood) {
   save_tuned_gemms(path, kHere, some_plans());
-  std::string bent = text();
+  const std::string whole = text();
+  std::string bent = whole;
   bent.replace(bent.find("bf16"), 4, "fp64");
   write(with_its_checksum(bent));
   expect_left_out("is not understood in line 4");
-  std::string fewer = text();
+  std::string fewer = whole;
   fewer.replace(fewer.find("end 3"), 5, "end 2");
   write(with_its_checksum(fewer));
   expect_left_out("is not understood in line 7");

@@ -16,7 +16,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   to_cpu       the device's checkpoint continued on the CPU backend
   too_large    a model that does not fit ends with exit code 6
   no_gpu       without a visible GPU train.backend cuda ends with exit code 5
-  not_finite   NaN in sequences of full length ends all ranks with exit code 7
+  not_finite   weights that overflow in the forward pass end all ranks with exit code 7
   lost_rank    a killed rank takes the others along within a minute (at least two devices)
   ranks        the same global batches on 1, 2, 4, 8 devices, as many as there are
   ranks_checkpoint  a checkpoint of all devices continued on 2 devices and on the CPU
@@ -306,13 +306,15 @@ log: {{plots: false, tensorboard: false}}
         return self.one_error(text)
 
     def not_finite(self):
-        """Begins with NaN in the embedding of the last position."""
+        """Begins with weights so large that the first forward pass overflows."""
         run, middle = self.half_way("half_way", self.device(self.precisions()[-1]))
         weights = bytearray((middle / "model.safetensors").read_bytes())
         length = struct.unpack("<Q", weights[:8])[0]
-        tensor = json.loads(weights[8:8 + length])["bert.embeddings.position_embeddings.weight"]
-        end = 8 + length + tensor["data_offsets"][1]
-        weights[end - 4:end] = struct.pack("<f", float("nan"))
+        tensor = json.loads(weights[8:8 + length])[
+            "bert.encoder.layer.0.intermediate.dense.weight"]
+        begin = 8 + length + tensor["data_offsets"][0]
+        row = struct.pack("<f", 3e38) * tensor["shape"][1]
+        weights[begin:begin + len(row)] = row
         poisoned = self.output / "poisoned"
         poisoned.mkdir()
         (poisoned / "model.safetensors").write_bytes(weights)
