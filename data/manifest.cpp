@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kMostSamples = int64_t{1} << 40;  // of a shard or a length; sums cannot overflow
 
 Json to_json(const Manifest& manifest) {
   Json sources = Json::array();
@@ -54,9 +55,10 @@ Manifest from_json(const JsonField& root) {
   manifest.unicode_version = root["unicode_version"].text();
   manifest.seed = root["seed"].word();
   const JsonField limits = root["limits"];
-  manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].count(),
-                     .max_masked_per_seq = limits["max_masked_per_seq"].count(),
-                     .vocab_size = limits["vocab_size"].count()};
+  // Positions and ids are int16.
+  manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
+                     .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
+                     .vocab_size = limits["vocab_size"].integer(1, 32768)};
   root["options"].for_each_key(
       [&](const std::string& key, const JsonField& value) { manifest.options[key] = value.text(); });
   root["counts"].for_each_key(
@@ -66,11 +68,12 @@ Manifest from_json(const JsonField& root) {
                                 .bytes = source["bytes"].count(),
                                 .sha256 = source["sha256"].hex(64)});
   });
-  root["token_length_histogram"].for_each(
-      [&](const JsonField& count) { manifest.token_length_histogram.push_back(count.count()); });
+  root["token_length_histogram"].for_each([&](const JsonField& count) {
+    manifest.token_length_histogram.push_back(count.integer(0, kMostSamples));
+  });
   root["shards"].for_each([&](const JsonField& shard) {
     manifest.shards.push_back({.name = shard["name"].text(),
-                               .samples = shard["samples"].count(),
+                               .samples = shard["samples"].integer(0, kMostSamples),
                                .bytes = shard["bytes"].count(),
                                .xxh3 = shard["xxh3"].hex(32),
                                .md5_of_lists = shard["md5_of_lists"].hex(32)});

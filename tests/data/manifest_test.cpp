@@ -91,6 +91,14 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
       {"\"vocab_size\": 8000", "\"vocab_size\": null",
        "field limits.vocab_size is null, want a count"},
       {"\"documents\": 12", "\"documents\": []", "field counts.documents is [], want a count"},
+      {"\"max_seq_tokens\": 128", "\"max_seq_tokens\": 1000000000000",
+       "field limits.max_seq_tokens is 1000000000000, want a whole number from 1 to 32767"},
+      {"\"max_masked_per_seq\": 20", "\"max_masked_per_seq\": 1000000",
+       "field limits.max_masked_per_seq is 1000000, want a whole number from 0 to 32767"},
+      {"\"vocab_size\": 8000", "\"vocab_size\": 32769",
+       "field limits.vocab_size is 32769, want a whole number from 1 to 32768"},
+      {"\"samples\": 40", "\"samples\": 9000000000000000000",
+       "field shards[0].samples is 9000000000000000000, want a whole number from 0 to "},
       {"\"0.1.0\"", "1", "field tool_version is 1, want a string"},
   };
   for (const auto& one : cases) {
