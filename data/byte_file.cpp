@@ -11,12 +11,17 @@
 namespace bertha {
 
 ByteFile::ByteFile(const std::string& path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK opening a pipe would wait for its writer.
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
     const int reason = errno;
     if (descriptor_ >= 0) ::close(descriptor_);
     fail(ExitCode::kData, path, ": cannot open: ", std::strerror(reason));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    fail(ExitCode::kData, path, ": not a regular file");
   }
   size_bytes_ = status.st_size;
 }

@@ -84,11 +84,20 @@ void GlobalHeapReader::find_objects(Collection& collection, const Place& place) 
 std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
     const std::string& dataset, const Hdf5RowBlock& block) const {
   const Place first{dataset, block.first_row};
-  if (block.num_rows > file_.size_bytes() / kRowDescriptorBytes) {
-    damaged(first, concat(block.num_rows, " rows in a file of ", file_.size_bytes(), " bytes"));
+  const auto size_bytes = static_cast<size_t>(block.num_rows * kRowDescriptorBytes);
+  std::vector<std::byte> read_bytes;
+  std::span<const std::byte> bytes;
+  if (block.descriptors) {
+    bytes = std::span(*block.descriptors)
+                .subspan(static_cast<size_t>(block.offset_bytes), size_bytes);
+  } else {
+    if (block.num_rows > file_.size_bytes() / kRowDescriptorBytes) {
+      damaged(first, concat(block.num_rows, " rows in a file of ", file_.size_bytes(), " bytes"));
+    }
+    read_bytes.resize(size_bytes);
+    read_at(block.offset_bytes, read_bytes, first);
+    bytes = read_bytes;
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(block.num_rows * kRowDescriptorBytes));
-  read_at(block.file_offset_bytes, bytes, first);
   std::vector<Descriptor> descriptors(static_cast<size_t>(block.num_rows));
   for (int64_t i = 0; i < block.num_rows; ++i) {
     const std::byte* at = bytes.data() + i * kRowDescriptorBytes;
@@ -133,6 +142,9 @@ RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
                                 " elements of ", sizeof(T), " bytes"));
         }
         rows.values.resize(old_size + static_cast<size_t>(descriptor.length));
+        if (std::ssize(rows.values) * static_cast<int64_t>(sizeof(T)) > file_.size_bytes()) {
+          damaged(place, "more elements than the file can hold");
+        }
         std::memcpy(rows.values.data() + old_size, collection.bytes.data() + object.begin_bytes,
                     static_cast<size_t>(object.size_bytes));
       }

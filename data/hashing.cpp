@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/byte_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -66,14 +68,16 @@ class Digest {
 /// Gives the bytes of a file to `take`, piece by piece.
 void for_each_piece(const std::string& path,
                     const std::function<void(const void* data, size_t size_bytes)>& take) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (!file) fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno));
-  std::vector<char> piece(size_t{1} << 20);
-  while (const size_t got = std::fread(piece.data(), 1, piece.size(), file.get())) {
-    take(piece.data(), got);
+  const ByteFile file(path);
+  std::vector<std::byte> piece(size_t{1} << 20);
+  for (int64_t at = 0; at < file.size_bytes();) {
+    const int64_t count = std::min(std::ssize(piece), file.size_bytes() - at);
+    const auto part = std::span(piece).first(static_cast<size_t>(count));
+    const std::string problem = file.read_at(at, part);
+    if (!problem.empty()) fail(ExitCode::kData, path, ": ", problem);
+    take(part.data(), part.size());
+    at += count;
   }
-  if (std::ferror(file.get())) fail(ExitCode::kData, path, ": cannot read: ", std::strerror(errno));
 }
 
 /// "[101, 2023]", as Python prints a list of integers.

@@ -1,6 +1,5 @@
 #include "data/hdf5_file.h"
 
-#include <hdf5.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,62 +7,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <type_traits>
 #include <utility>
 
+#include "data/hdf5_calls.h"
+#include "data/hdf5_storage.h"
 #include "kernels/base/error.h"
-
-// Longer than 300 lines because no other source file may include hdf5.h.
 
 namespace bertha {
 namespace {
-
-static_assert(std::is_same_v<hid_t, int64_t>, "Hdf5Id keeps identifiers as int64_t");
-static_assert(std::is_same_v<herr_t, int>, "Hdf5Id::Close returns herr_t");
-
-/// Enters the library: one thread at a time, because the serial library shares its tables between
-/// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
-/// switched off here too: our sentences replace it.
-std::unique_lock<std::recursive_mutex> enter_library() {
-  static std::recursive_mutex mutex;
-  std::unique_lock lock(mutex);
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  return lock;
-}
-
-/// The innermost reason of the last failed call, shortened to the operating system's words where
-/// the library quotes them.
-std::string library_reason() {
-  std::string reason;
-  const auto keep_first = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
-    auto& text = *static_cast<std::string*>(out);
-    if (text.empty() && error->desc != nullptr) text = error->desc;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
-  const std::string quote = "error message = '";
-  if (const size_t begin = reason.find(quote); begin != std::string::npos) {
-    const size_t first = begin + quote.size();
-    reason = reason.substr(first, reason.find('\'', first) - first);
-  }
-  return reason.empty() ? "no reason given by the HDF5 library" : reason;
-}
-
-/// The value of an HDF5 call, unless it is negative: then Error(kData) with the given words and the
-/// library's reason.
-template <class Value, class... Parts>
-Value checked(Value value, const Parts&... parts) {
-  if (value < 0) fail(ExitCode::kData, parts..., " (", library_reason(), ")");
-  return value;
-}
-
-#define BERTHA_HDF5_CHECK(call, ...) checked((call), __VA_ARGS__)
-
-template <class... Parts>
-Hdf5Id own(hid_t id, Hdf5Id::Close close, const Parts&... parts) {
-  return Hdf5Id(BERTHA_HDF5_CHECK(id, parts...), close);
-}
 
 /// Opens files without locking them.
 Hdf5Id access_properties() {
@@ -148,7 +99,8 @@ Hdf5Id memory_access_properties(FileImage& image) {
   return properties;
 }
 
-void refuse_what_is_no_file(const std::string& path) {
+/// The size of the file; refuses what is no file.
+int64_t file_bytes_of(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
     fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
@@ -158,6 +110,7 @@ void refuse_what_is_no_file(const std::string& path) {
   if (status.st_size == 0) {
     fail(ExitCode::kData, path, ": empty file (0 bytes), want an HDF5 file; make it again");
   }
+  return status.st_size;
 }
 
 }  // namespace
@@ -184,8 +137,7 @@ bool Hdf5Id::close_now() {
 // --- reading
 // --------------------------------------------------------------------------------------
 
-Hdf5Input::Hdf5Input(const std::string& path) : path_(path) {
-  refuse_what_is_no_file(path);
+Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
   const auto lock = enter_library();
   const Hdf5Id access = access_properties();
   file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
@@ -204,7 +156,10 @@ Hdf5Id Hdf5Input::open_dataset(const std::string& name) const {
 
 Hdf5Dataset Hdf5Input::describe(const std::string& name) const {
   const auto lock = enter_library();
+  const std::string where = concat(path_, ": dataset ", name);
+  refuse_link(file_.get(), name, where);
   const Hdf5Id dataset = open_dataset(name);
+  check_storage(dataset.get(), file_bytes_, where);
   const Hdf5Id type =
       own(H5Dget_type(dataset.get()), H5Tclose, path_, ": dataset ", name, " has no type");
   const Hdf5Id space =
@@ -283,20 +238,25 @@ std::vector<Hdf5RowBlock> Hdf5Input::row_blocks(const std::string& name) const {
   const int64_t num_rows = H5Sget_simple_extent_npoints(space.get());
   if (num_rows == 0) return {};
   if (H5Pget_nfilters(creation.get()) > 0) {
-    fail(ExitCode::kData, path_, ": dataset ", name,
-         " is compressed; want it uncompressed, as the official files are");
+    auto descriptors = std::make_shared<const std::vector<std::byte>>(
+        read_filtered_descriptors(dataset.get(), concat(path_, ": dataset ", name)));
+    return {Hdf5RowBlock{
+        .first_row = 0, .num_rows = num_rows, .offset_bytes = 0, .descriptors = descriptors}};
   }
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   std::vector<Hdf5RowBlock> blocks;
   if (layout == H5D_CONTIGUOUS) {
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset == HADDR_UNDEF) fail(ExitCode::kData, path_, ": dataset ", name, " has no contents");
-    return {Hdf5RowBlock{
-        .first_row = 0, .num_rows = num_rows, .file_offset_bytes = static_cast<int64_t>(offset)}};
+    return {Hdf5RowBlock{.first_row = 0,
+                         .num_rows = num_rows,
+                         .offset_bytes = static_cast<int64_t>(offset),
+                         .descriptors = nullptr}};
   }
   if (layout != H5D_CHUNKED) {
     fail(ExitCode::kData, path_, ": dataset ", name,
-         " is stored in an unusual layout; want contiguous or chunked");
+         " holds lists and is stored compact; want contiguous or chunked, rewrite the file with "
+         "`h5repack -l CONTI`");
   }
   hsize_t chunk_rows = 0;
   BERTHA_HDF5_CHECK(H5Pget_chunk(creation.get(), 1, &chunk_rows), path_, ": dataset ", name,
@@ -314,7 +274,8 @@ std::vector<Hdf5RowBlock> Hdf5Input::row_blocks(const std::string& name) const {
     const auto rows_here = std::min(chunk_rows, static_cast<hsize_t>(num_rows) - first);
     blocks.push_back({.first_row = static_cast<int64_t>(first),
                       .num_rows = static_cast<int64_t>(rows_here),
-                      .file_offset_bytes = static_cast<int64_t>(offset)});
+                      .offset_bytes = static_cast<int64_t>(offset),
+                      .descriptors = nullptr});
   }
   return blocks;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -26,11 +27,13 @@ struct Hdf5Dataset {
 
 inline constexpr int64_t kRowDescriptorBytes = 16;  // u32 length, u64 address, u32 index
 
-/// Consecutive rows of a ragged dataset: where their descriptors lie in the file.
+/// Consecutive rows of a ragged dataset: where their descriptors lie in the file, or, where they are
+/// stored with filters, in `descriptors`.
 struct Hdf5RowBlock {
   int64_t first_row = 0;
   int64_t num_rows = 0;
-  int64_t file_offset_bytes = 0;
+  int64_t offset_bytes = 0;
+  std::shared_ptr<const std::vector<std::byte>> descriptors;
 };
 
 /// Owns one HDF5 identifier and closes it with the function it was opened for.
@@ -62,6 +65,7 @@ class Hdf5Input {
 
   const std::string& path() const { return path_; }
   bool has(const std::string& name) const;
+  /// Refuses also what data/hdf5_storage.h does; to be called before the contents are read.
   Hdf5Dataset describe(const std::string& name) const;
   /// Rows [first_row, first_row + num_rows) of a plain dataset; `values` has their exact size.
   void read(const std::string& name, int64_t first_row, int64_t num_rows,
@@ -77,6 +81,7 @@ class Hdf5Input {
                    int64_t memory_type, int64_t num_values, void* values) const;
 
   std::string path_;
+  int64_t file_bytes_ = 0;
   Hdf5Id file_;
 };
 

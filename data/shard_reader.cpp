@@ -165,9 +165,11 @@ std::vector<Hdf5RowBlock> cut_blocks(std::span<const Hdf5RowBlock> blocks, int64
     const int64_t begin = std::max(first_row, block.first_row);
     const int64_t end = std::min(first_row + num_rows, block.first_row + block.num_rows);
     if (begin >= end) continue;
-    const int64_t offset =
-        block.file_offset_bytes + (begin - block.first_row) * kRowDescriptorBytes;
-    cut.push_back({.first_row = begin, .num_rows = end - begin, .file_offset_bytes = offset});
+    cut.push_back(
+        {.first_row = begin,
+         .num_rows = end - begin,
+         .offset_bytes = block.offset_bytes + (begin - block.first_row) * kRowDescriptorBytes,
+         .descriptors = block.descriptors});
   }
   return cut;
 }

@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 
+#include "data/hashing.h"
 #include "data/shard_file.h"
 #include "tests/data/example_data.h"
 #include "tests/data/raw_shard.h"
@@ -301,8 +303,42 @@ TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
   EXPECT_THAT(
       complaint(folder + "h5py_int32.hdf5"),
       HasSubstr("dataset input_ids holds variable-length int32, want variable-length int16"));
-  EXPECT_THAT(complaint(folder + "h5py_gzip.hdf5"),
-              HasSubstr("dataset input_ids is compressed; want it uncompressed"));
+  const std::string refused = folder + "h5py_refused/";
+  EXPECT_THAT(
+      complaint(refused + "scaleoffset.hdf5"),
+      HasSubstr("dataset input_ids is stored with the filter scaleoffset, want none, gzip, "
+                "shuffle or fletcher32; rewrite the file with `h5repack -f NONE`"));
+  EXPECT_THAT(complaint(refused + "never_written.hdf5"),
+              HasSubstr("dataset input_ids: its rows were never written"));
+  EXPECT_THAT(complaint(refused + "lzf.hdf5"), HasSubstr("is stored with the filter lzf, want"));
+  EXPECT_THAT(complaint(refused + "compact_lists.hdf5"), HasSubstr("is stored compact; want"));
+}
+
+TEST(BadShard, ValuesInOtherFilesAreRefused) {
+  const std::string refused = concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/");
+  for (const char* link : {"external_link.hdf5", "soft_link.hdf5"}) {
+    EXPECT_THAT(complaint(refused + link),
+                HasSubstr("dataset input_ids is a soft or external link, which is not followed"));
+  }
+  EXPECT_THAT(complaint(refused + "external_storage.hdf5"),
+              HasSubstr("dataset input_ids has its values in other files"));
+  EXPECT_THAT(complaint(refused + "virtual.hdf5"), HasSubstr("dataset input_ids is virtual"));
+}
+
+TEST(BadShard, MoreRowsThanTheFileCanHoldAreRefusedBeforeTheyAreRead) {
+  const std::string path =
+      concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/a_million_million_rows.hdf5");
+  EXPECT_THAT(complaint(path), HasSubstr("dataset input_ids states 1000000000000 rows"));
+  EXPECT_THAT(data_error_of([&] { inspect_shard(path); }),
+              HasSubstr(" bytes can hold at most "));
+}
+
+TEST(BadShard, APipeIsRefusedAndNotWaitedFor) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_0.hdf5");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(complaint(path), HasSubstr("not a regular file"));
+  EXPECT_THAT(data_error_of([&] { xxh3_of_file(path); }), HasSubstr("not a regular file"));
 }
 
 /// Flips one random bit per round, of `part` of the file, and reads: the answer must be samples or

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -112,6 +114,49 @@ TEST(Shard, FilesOfH5pyReadAsTheRowsThatWentIn) {
   EXPECT_EQ(packed.layout, ShardLayout::kPacked);
   EXPECT_EQ(packed.num_rows, 4);
   EXPECT_EQ(packed.num_samples, 6);
+}
+
+/// The shards of a folder of golden files, in order of their names; each must be there.
+std::vector<std::string> golden_shards(const std::string& folder, size_t count) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(golden(folder))) {
+    paths.push_back(entry.path());
+  }
+  EXPECT_EQ(paths.size(), count) << folder;
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
+  const GoldenRows want = golden_rows();
+  for (const std::string& path : golden_shards("h5py_forms", 19)) {
+    SCOPED_TRACE(path);
+    const std::string name = std::filesystem::path(path).filename();
+    const bool packed = name.starts_with("packed");
+    const ShardInfo info = inspect_shard(path);
+    EXPECT_EQ(info.layout, packed                       ? ShardLayout::kPacked
+                           : name.starts_with("varlen") ? ShardLayout::kVariableLength
+                                                        : ShardLayout::kFixedLength);
+    EXPECT_EQ(info.num_samples, 6);
+    expect_same_contents(read_shard(path, 0, {}), want.samples);
+    EXPECT_EQ(describe_shard(path, {}).md5_of_lists,
+              packed ? want.md5_of_packs : want.md5_of_lists);
+  }
+}
+
+TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
+  const GoldenRows want = golden_rows();
+  for (const std::string& path : golden_shards("h5py_forms", 19)) {
+    SCOPED_TRACE(path);
+    ShardRows rows(path);
+    const ShardContents last = rows.read(rows.num_rows() - 1, 1, {}, stop_at_violation(path));
+    const ShardContents first = rows.read(0, 1, {}, stop_at_violation(path));
+    ASSERT_EQ(last.samples.size(), 1);
+    EXPECT_THAT(last.samples[0].token_ids, testing::ElementsAreArray(want.samples[5].token_ids));
+    EXPECT_THAT(first.samples[0].token_ids, testing::ElementsAreArray(want.samples[0].token_ids));
+    EXPECT_EQ(first.samples[0].next_sentence_label, want.samples[0].next_sentence_label);
+    EXPECT_EQ(last.samples[0].next_sentence_label, want.samples[5].next_sentence_label);
+  }
 }
 
 TEST(PackedShard, PacksHoldConsecutiveSamplesAsFarAsTheyFit) {

@@ -101,15 +101,13 @@ TEST_F(Verify, MissingAndExtraShardsAreFindings) {
                                       "part_1.hdf5: missing, but in the manifest"));
 }
 
-TEST_F(Verify, AShardOfOtherSamplesDiffersInEveryStatedFact) {
+TEST_F(Verify, AShardOfAnotherHashIsNamedAndNotRead) {
   add("part_1.hdf5", ShardLayout::kVariableLength, example_samples(1100, 77));
   const auto found = findings();
   EXPECT_THAT(found,
               ElementsAre(StartsWith("part_1.hdf5: size in bytes is "),
                           StartsWith("part_1.hdf5: XXH3 of the file is "),
-                          "part_1.hdf5: number of samples is 1100, want 7 as the manifest says",
-                          StartsWith("part_1.hdf5: checksum of the token ids is "),
-                          "manifest.json: counts.samples is 51, but the shards hold 1144",
+                          "manifest.json: counts.samples is 51, but the shards hold 44",
                           StartsWith("manifest.json: token_length_histogram[")));
 }
 
