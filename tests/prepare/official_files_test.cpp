@@ -132,5 +132,22 @@ TEST(OfficialFiles, PackedShardsHoldThePacksOfTheirLists) {
   EXPECT_LT(rows, sequences);
 }
 
+/// h5py takes the script's compression=False for gzip of level 0.
+TEST(OfficialFiles, ShuffledShardsHoldTheSamplesOfTheirLists) {
+  std::vector<int64_t> first_of_shard;
+  int64_t shard_end = 0;
+  for (const std::string& part : kParts) {
+    first_of_shard.push_back(shard_end);
+    shard_end += read_all(official("fixed/" + part + ".hdf5")).size();
+  }
+  for (size_t shard = 0; shard < kParts.size(); ++shard) {
+    std::vector<int64_t> places;
+    for (const auto& [from, row] : pairs_of(official(concat("shuffled/shard_list_0000", shard, ".lst")))) {
+      places.push_back(first_of_shard.at(static_cast<size_t>(from)) + row);
+    }
+    expect_same_contents(read_all(official("shuffled/" + kParts[shard] + ".hdf")), picked(places));
+  }
+}
+
 }  // namespace
 }  // namespace bertha
