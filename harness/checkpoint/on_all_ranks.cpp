@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "harness/comm/rank_name.h"
 #include "kernels/base/failure.h"
 
 namespace bertha {
@@ -17,7 +18,8 @@ void on_all_ranks(World& world, const std::function<void()>& work) {
   const int worst = world.agree_max(code);
   if (worst == 0) return;
   const int failed_rank = world.agree_max(code == worst ? world.rank() : -1);
-  throw Error(static_cast<ExitCode>(worst), world.broadcast(failure.what, failed_rank));
+  throw RankError(static_cast<ExitCode>(worst),
+                  world.broadcast(signed_sentence(world, failure.what), failed_rank));
 }
 
 }  // namespace bertha

@@ -8,9 +8,9 @@ namespace bertha {
 
 /// Runs `work` and makes all ranks fail alike. All ranks call it; `work` must not communicate.
 ///
-/// Errors    the same Error on every rank: of the ranks with the highest exit code, the message of
-///           the last one. A failed allocation counts as kMemory, other exceptions of the standard
-///           library as kInternal.
+/// Errors    the same RankError on every rank: of the ranks with the highest exit code, the message
+///           and the name of the last one. A failed allocation counts as kMemory, what else the
+///           standard library throws as kInternal.
 void on_all_ranks(World& world, const std::function<void()>& work);
 
 }  // namespace bertha

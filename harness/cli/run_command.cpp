@@ -3,12 +3,12 @@
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "harness/cli/log_sink.h"
 #include "harness/cli/parse.h"
 #include "harness/cli/progress_line.h"
 #include "harness/comm/rank_failure.h"
+#include "harness/train/signals.h"
 #include "kernels/base/error.h"
 #include "kernels/base/failure.h"
 #include "kernels/base/log.h"
@@ -16,22 +16,23 @@
 namespace bertha {
 namespace {
 
-// Runs `work` and turns what it throws into an exit code and a sentence.
+// Runs `work`. What it throws, or null.
 template <class Work>
-std::optional<Failure> attempt(Work work) {
+std::exception_ptr attempt(Work work) {
   try {
     work();
-    return std::nullopt;
+    return nullptr;
   } catch (...) {
-    return failure_of(std::current_exception());
+    return std::current_exception();
   }
 }
 
-int report(const Failure& failure, const CommandContext& context) {
+int report(const std::exception_ptr& exception, const CommandContext& context) {
   World* const world = context.world;
   const bool one_rank =
       world != nullptr && world->size() > 1 && context.error_scope == ErrorScope::kThisRank;
-  if (one_rank) end_all_ranks(*world, failure.code, failure.what);
+  if (one_rank) end_all_ranks(*world, exception);
+  const Failure failure = failure_of(exception);
   if (world == nullptr || world->rank() == 0) print_error(context.terminal, failure.what);
   record_line(LogLevel::kError, failure.what);
   return static_cast<int>(failure.code);
@@ -57,7 +58,7 @@ int run_bertha(const std::vector<std::string>& arguments) {
   std::unique_ptr<World> world;
   CommandContext context{.terminal = detect_terminal(), .arguments = arguments};
   int code = 0;
-  const auto failure = attempt([&] {
+  const std::exception_ptr exception = attempt([&] {
     CommandLine line;
     Parsed parsed;
     std::exception_ptr mistake;
@@ -66,13 +67,14 @@ int run_bertha(const std::vector<std::string>& arguments) {
     } catch (const Error&) {
       mistake = std::current_exception();  // told once the ranks know each other
     }
+    if (parsed.command == "train") watch_signals();  // before MPI, which takes its time
     if (line.runs_on_ranks()) world = make_world();
     context.world = world.get();
     if (mistake) std::rethrow_exception(mistake);
     code = run_parsed(parsed, context);
     if (!std::cout.flush()) fail(ExitCode::kData, "standard output cannot be written");
   });
-  if (failure) code = report(*failure, context);
+  if (exception) code = report(exception, context);
   set_log_sink({});
   set_log_record({});
   return code;

@@ -2,7 +2,12 @@
 
 #include <mpi.h>
 
+#include <string>
+
 namespace bertha {
+
+/// MPI's own words for what a call returned.
+std::string mpi_words(int status);
 
 [[noreturn]] void throw_mpi_error(const char* call, int status);
 

@@ -49,7 +49,8 @@ void copy_bytes(void* destination, const void* source, int64_t bytes) {
 
 class MpiCollectives final : public Collectives {
  public:
-  MpiCollectives(MPI_Comm parent, Device& device) : comm_(parent), stream_(device.make_stream()) {}
+  MpiCollectives(const Communicator& parent, Device& device)
+      : comm_(parent.get(), parent.board()), stream_(device.make_stream()) {}
 
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
@@ -88,7 +89,7 @@ class MpiCollectives final : public Collectives {
       MPI_Request request = MPI_REQUEST_NULL;
       BERTHA_MPI_CHECK(MPI_Ibcast(static_cast<char*>(values.data) + begin, count, MPI_BYTE, root,
                                   comm_.get(), &request));
-      wait_for(request, Patience::kLatency);
+      comm_.wait_for(request, Patience::kLatency);
     }
   }
 
@@ -205,7 +206,7 @@ class MpiCollectives final : public Collectives {
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_mpi_collectives(MPI_Comm parent, Device& device) {
+std::unique_ptr<Collectives> make_mpi_collectives(const Communicator& parent, Device& device) {
   return std::make_unique<MpiCollectives>(parent, device);
 }
 

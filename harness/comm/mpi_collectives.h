@@ -1,9 +1,8 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
+#include "harness/comm/mpi_communicator.h"
 #include "kernels/collectives.h"
 #include "kernels/device.h"
 
@@ -15,6 +14,6 @@ namespace bertha {
 /// Exact     element = value of rank 0 + rank 1 + ..., in that order and in the view's dtype, so
 ///           every rank has the same bits, at every run. A NaN on any rank wins a maximum.
 /// Threads   one thread at a time; any other communicator may be in use meanwhile.
-std::unique_ptr<Collectives> make_mpi_collectives(MPI_Comm parent, Device& device);
+std::unique_ptr<Collectives> make_mpi_collectives(const Communicator& parent, Device& device);
 
 }  // namespace bertha

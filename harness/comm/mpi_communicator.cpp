@@ -37,27 +37,38 @@ void poll_until(const IsDone& is_done, Patience patience) {
 
 }  // namespace
 
-void wait_for(std::vector<MPI_Request>& requests, Patience patience) {
+void Communicator::wait_for(std::vector<MPI_Request>& requests, Patience patience) const {
   const auto is_done = [&] {
     int done = 0;
     BERTHA_MPI_CHECK(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
                                  MPI_STATUSES_IGNORE));
     return done != 0;
   };
+  count_move(patience);
   poll_until(is_done, patience);
+  count_move(patience);
 }
 
-void wait_for(MPI_Request& request, Patience patience) {
+void Communicator::wait_for(MPI_Request& request, Patience patience) const {
   const auto is_done = [&] {
     int done = 0;
     BERTHA_MPI_CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
     return done != 0;
   };
+  count_move(patience);
   poll_until(is_done, patience);
+  count_move(patience);
 }
 
-Communicator::Communicator(MPI_Comm parent) {
+void Communicator::count_move(Patience patience) const {
+  if (board_ == nullptr) return;
+  patience == Patience::kLatency ? board_->move() : board_->move_in_background();
+}
+
+Communicator::Communicator(MPI_Comm parent, RankBoard* board) : board_(board) {
+  count_move(Patience::kLatency);
   BERTHA_MPI_CHECK(MPI_Comm_dup(parent, &comm_));
+  count_move(Patience::kLatency);
   BERTHA_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   BERTHA_MPI_CHECK(MPI_Comm_rank(comm_, &rank_));
   BERTHA_MPI_CHECK(MPI_Comm_size(comm_, &size_));

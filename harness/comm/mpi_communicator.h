@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "harness/comm/rank_board.h"
+
 namespace bertha {
 
 /// How long a waiting thread keeps its core before it sleeps between polls. Ranks and threads
@@ -13,15 +15,12 @@ enum class Patience {
   kBackground,  // pipeline threads: 100 us of polling, then the same sleeps
 };
 
-/// Waits for all requests and completes them.
-void wait_for(std::vector<MPI_Request>& requests, Patience patience);
-void wait_for(MPI_Request& request, Patience patience);
-
 /// A duplicate of a communicator that returns errors instead of aborting. Move-only.
 /// Making and destroying one are collective calls; destroy before MPI_Finalize.
 class Communicator {
  public:
-  explicit Communicator(MPI_Comm parent);
+  /// The making and the waits count as moves of this rank on the board, if there is one.
+  explicit Communicator(MPI_Comm parent, RankBoard* board = nullptr);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -29,8 +28,16 @@ class Communicator {
   MPI_Comm get() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
+  RankBoard* board() const { return board_; }
+
+  /// Waits for all requests and completes them.
+  void wait_for(std::vector<MPI_Request>& requests, Patience patience) const;
+  void wait_for(MPI_Request& request, Patience patience) const;
 
  private:
+  void count_move(Patience patience) const;
+
+  RankBoard* board_ = nullptr;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;

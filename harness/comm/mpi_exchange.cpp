@@ -31,7 +31,7 @@ void Exchange::receive(void* data, int64_t bytes, int from) {
 }
 
 void Exchange::wait() {
-  wait_for(requests_, Patience::kLatency);
+  comm_.wait_for(requests_, Patience::kLatency);
   requests_.clear();
 }
 

@@ -43,7 +43,7 @@ std::vector<std::vector<std::byte>> split(const std::vector<std::byte>& joined,
 
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(MPI_Comm parent) : comm_(parent) {}
+  explicit MpiTransport(const Communicator& parent) : comm_(parent.get(), parent.board()) {}
 
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
@@ -54,7 +54,7 @@ class MpiTransport final : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Iallgather(mine.data(), count, MPI_INT64_T, all.data(), count, MPI_INT64_T,
                                     comm_.get(), &request));
-    wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, Patience::kBackground);
     return all;
   }
 
@@ -67,7 +67,7 @@ class MpiTransport final : public Transport {
     BERTHA_MPI_CHECK(MPI_Iallgatherv(mine.data(), static_cast<int>(bytes), MPI_BYTE, joined.data(),
                                      counts.data(), offsets.data(), MPI_BYTE, comm_.get(),
                                      &request));
-    wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, Patience::kBackground);
     return split(joined, offsets);
   }
 
@@ -93,7 +93,7 @@ class MpiTransport final : public Transport {
     BERTHA_MPI_CHECK(MPI_Ialltoallv(sent.data(), send_counts.data(), send_offsets.data(), MPI_BYTE,
                                     received.data(), receive_counts.data(), receive_offsets.data(),
                                     MPI_BYTE, comm_.get(), &request));
-    wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, Patience::kBackground);
     return split(received, receive_offsets);
   }
 
@@ -110,7 +110,7 @@ class MpiTransport final : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Ialltoall(outgoing.data(), 1, MPI_INT64_T, incoming.data(), 1, MPI_INT64_T,
                                    comm_.get(), &request));
-    wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, Patience::kBackground);
     return incoming;
   }
 
@@ -119,7 +119,7 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(MPI_Comm parent) {
+std::unique_ptr<Transport> make_mpi_transport(const Communicator& parent) {
   return std::make_unique<MpiTransport>(parent);
 }
 

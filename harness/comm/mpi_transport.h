@@ -1,10 +1,9 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
 #include "data/transport.h"
+#include "harness/comm/mpi_communicator.h"
 
 namespace bertha {
 
@@ -13,6 +12,6 @@ namespace bertha {
 ///
 /// Needs     less than 2 GiB per rank and call; Error(kEnvironment) above.
 /// Threads   one thread at a time; any other communicator may be in use meanwhile.
-std::unique_ptr<Transport> make_mpi_transport(MPI_Comm parent);
+std::unique_ptr<Transport> make_mpi_transport(const Communicator& parent);
 
 }  // namespace bertha

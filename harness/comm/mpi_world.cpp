@@ -1,14 +1,20 @@
 #include <mpi.h>
+#include <sys/statvfs.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <new>
+#include <span>
+#include <thread>
 
 #include "harness/comm/launcher.h"
 #include "harness/comm/mpi_check.h"
 #include "harness/comm/mpi_collectives.h"
 #include "harness/comm/mpi_communicator.h"
 #include "harness/comm/mpi_transport.h"
+#include "harness/comm/node_news.h"
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
 
@@ -62,51 +68,94 @@ class NodeCommunicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// One flag in memory that the ranks of a node share: taking it needs no answer of another rank.
-class NodeFlag {
+constexpr std::chrono::seconds kOtherRanksWait{5};
+
+/// What MPI says when there is no room for shared memory is "internal error".
+void check_shared(const Communicator& node, int status) {
+  if (status == MPI_SUCCESS) return;
+  // All ranks of the node meet it: the first one speaks and, by its end, ends the others.
+  if (node.rank() != 0) std::this_thread::sleep_for(kOtherRanksWait);
+  struct statvfs room {};
+  const bool is_known = statvfs("/dev/shm", &room) == 0;
+  fail(ExitCode::kEnvironment, "MPI can share no memory between the ranks of this machine (",
+       mpi_words(status), "), /dev/shm has ",
+       is_known ? concat(room.f_bavail * room.f_frsize / 1024, " KiB left") : "no file system",
+       "; remove what ended programs left there, or enlarge it: `mount -o remount,size=2g "
+       "/dev/shm`, in a container `--shm-size=2g`");
+}
+
+/// Memory that the ranks of a node share: neither reading nor writing it needs another rank's
+/// answer. A slot per rank of the world, of which those of this node are in use.
+class NodeMemory {
  public:
-  explicit NodeFlag(const Communicator& node) {
-    int* own = nullptr;
-    const MPI_Aint bytes = node.rank() == 0 ? MPI_Aint{sizeof(int)} : 0;
-    BERTHA_MPI_CHECK(
-        MPI_Win_allocate_shared(bytes, sizeof(int), MPI_INFO_NULL, node.get(), &own, &window_));
-    MPI_Aint first_bytes = 0;
-    int unit_bytes = 0;
-    BERTHA_MPI_CHECK(MPI_Win_shared_query(window_, 0, &first_bytes, &unit_bytes, &flag_));
-    if (node.rank() == 0) std::atomic_ref<int>(*flag_).store(0);
+  NodeMemory(const Communicator& node, int num_ranks) {
+    const size_t num_slots = static_cast<size_t>(num_ranks) + 1;
+    const size_t bytes = sizeof(Flag) + num_slots * sizeof(RankBoard::Slot);
+    char* memory = allocate(node, bytes);
+    flag_ = reinterpret_cast<Flag*>(memory);
+    slots_ = {reinterpret_cast<RankBoard::Slot*>(memory + sizeof(Flag)), num_slots};
+    if (node.rank() == 0) {
+      new (flag_) Flag{};
+      for (RankBoard::Slot& slot : slots_) new (&slot) RankBoard::Slot{};
+    }
     BERTHA_MPI_CHECK(MPI_Barrier(node.get()));
   }
-  NodeFlag(const NodeFlag&) = delete;
-  NodeFlag& operator=(const NodeFlag&) = delete;
-  ~NodeFlag() {
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
+  ~NodeMemory() {
     if (std::uncaught_exceptions() == 0) MPI_Win_free(&window_);
   }
-  bool take() { return std::atomic_ref<int>(*flag_).exchange(1) == 0; }
+
+  bool take_flag() { return flag_->taken.exchange(1) == 0; }
+  std::span<RankBoard::Slot> slots() const { return slots_; }
 
  private:
+  struct alignas(RankBoard::Slot) Flag {
+    std::atomic<int> taken;
+  };
+
+  char* allocate(const Communicator& node, size_t bytes) {
+    char* own = nullptr;
+    const MPI_Aint own_bytes = node.rank() == 0 ? static_cast<MPI_Aint>(bytes) : 0;
+    check_shared(node,
+                 MPI_Win_allocate_shared(own_bytes, 1, MPI_INFO_NULL, node.get(), &own, &window_));
+    MPI_Aint first_bytes = 0;
+    int unit_bytes = 0;
+    char* first = nullptr;
+    BERTHA_MPI_CHECK(MPI_Win_shared_query(window_, 0, &first_bytes, &unit_bytes, &first));
+    return first;
+  }
+
   MPI_Win window_ = MPI_WIN_NULL;
-  int* flag_ = nullptr;
+  Flag* flag_ = nullptr;
+  std::span<RankBoard::Slot> slots_;
 };
 
 class MpiWorld final : public World {
  public:
-  MpiWorld() : world_(MPI_COMM_WORLD), node_(NodeCommunicator(world_).get()), failure_(node_) {}
+  MpiWorld()
+      : start_(MPI_COMM_WORLD),
+        node_(NodeCommunicator(start_).get()),
+        memory_(node_, start_.size()),
+        board_(memory_.slots(), start_.rank()),
+        world_(MPI_COMM_WORLD, &board_),
+        news_(start_, node_, board_) {}
 
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
   int node_rank() const override { return node_.rank(); }
   int node_size() const override { return node_.size(); }
 
-  std::unique_ptr<Transport> make_transport() override { return make_mpi_transport(world_.get()); }
+  std::unique_ptr<Transport> make_transport() override { return make_mpi_transport(world_); }
   std::unique_ptr<Collectives> make_host_collectives(Device& device) override {
-    return make_mpi_collectives(world_.get(), device);
+    return make_mpi_collectives(world_, device);
   }
 
   int agree_max(int value) override {
     int largest = value;
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, world_.get(), &request));
-    wait_for(request, Patience::kLatency);
+    world_.wait_for(request, Patience::kLatency);
     return largest;
   }
 
@@ -121,10 +170,13 @@ class MpiWorld final : public World {
   void barrier() override {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Ibarrier(world_.get(), &request));
-    wait_for(request, Patience::kLatency);
+    world_.wait_for(request, Patience::kLatency);
   }
 
-  bool claim_failure() override { return failure_.take(); }
+  bool claim_failure() override { return memory_.take_flag(); }
+
+  RankBoard& board() override { return board_; }
+  void exchange_news() override { news_.exchange(); }
 
   void abort(int exit_code) override {
     if (size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -140,13 +192,16 @@ class MpiWorld final : public World {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(
         MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, world_.get(), &request));
-    wait_for(request, Patience::kLatency);
+    world_.wait_for(request, Patience::kLatency);
   }
 
   MpiSession session_;  // first in, last out
-  Communicator world_;
+  Communicator start_;  // of all ranks, before there is a board
   Communicator node_;
-  NodeFlag failure_;
+  NodeMemory memory_;
+  RankBoard board_;
+  Communicator world_;
+  NodeNews news_;
 };
 
 }  // namespace

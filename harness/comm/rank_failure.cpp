@@ -1,53 +1,61 @@
 #include "harness/comm/rank_failure.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <thread>
 
+#include "harness/comm/rank_name.h"
 #include "kernels/base/failure.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
 
-// A failure that all nodes meet at once is left to the node of rank 0 to report.
+// A failure that all nodes meet at once is left to the node of rank 0 to report; of a hang it alone
+// knows where all ranks stand.
 constexpr std::chrono::milliseconds kOtherNodesWait{500};
+constexpr std::chrono::milliseconds kOtherNodesWaitAtHang{4000};
 // The rank that reports ends this one; if it cannot, this rank ends the job itself.
-constexpr std::chrono::seconds kSilentRanksWait{3};
+constexpr std::chrono::seconds kSilentRanksWait{8};
+
+bool is_signed(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const RankError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
-std::string rank_name(const World& world) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  if (world.size() == 1) return host.data();
-  return concat("rank ", world.rank(), " of ", world.size(), " on ", host.data());
-}
-
-void end_all_ranks(World& world, ExitCode code, const std::string& message) {
+void end_all_ranks(World& world, const std::exception_ptr& exception) {
+  const Failure failure = failure_of(exception);
   if (world.claim_failure()) {
-    if (world.rank() != world.node_rank()) std::this_thread::sleep_for(kOtherNodesWait);
+    if (world.rank() != world.node_rank()) {
+      std::this_thread::sleep_for(failure.code == ExitCode::kHang ? kOtherNodesWaitAtHang
+                                                                  : kOtherNodesWait);
+    }
     log_line(LogLevel::kError,
-             world.size() == 1 ? message : concat(message, " (", rank_name(world), ")"));
+             is_signed(exception) ? failure.what : signed_sentence(world, failure.what));
   } else {
     std::this_thread::sleep_for(kSilentRanksWait);
   }
-  world.abort(static_cast<int>(code));
+  world.abort(static_cast<int>(failure.code));
   std::abort();  // never reached: compilers forget [[noreturn]] behind a virtual call
 }
 
 int run_rank(World& world, const std::function<int()>& work) {
-  Failure failure;
+  std::exception_ptr exception;
   try {
     return work();
   } catch (...) {
-    failure = failure_of(std::current_exception());
+    exception = std::current_exception();
   }
-  if (world.size() > 1) end_all_ranks(world, failure.code, failure.what);
+  if (world.size() > 1) end_all_ranks(world, exception);
+  const Failure failure = failure_of(exception);
   log_line(LogLevel::kError, failure.what);
   return static_cast<int>(failure.code);
 }

@@ -1,10 +1,9 @@
 #pragma once
 
+#include <exception>
 #include <functional>
-#include <string>
 
 #include "harness/comm/world.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -15,11 +14,9 @@ namespace bertha {
 ///           every rank ends with the exit code of the error. A rank alone returns the code.
 int run_rank(World& world, const std::function<int()>& work);
 
-/// Logs `message` with this rank's name unless another rank of the node has already reported a
-/// failure, then ends all ranks with this code. Any thread may call it.
-[[noreturn]] void end_all_ranks(World& world, ExitCode code, const std::string& message);
-
-/// "rank 1 of 4 on node7", or only the host when there is one rank.
-std::string rank_name(const World& world);
+/// Logs what the exception means (failure_of()), and this rank's name unless it is a RankError, if
+/// no other rank of the node has already reported a failure; then ends all ranks with its code. Any
+/// thread may call it.
+[[noreturn]] void end_all_ranks(World& world, const std::exception_ptr& exception);
 
 }  // namespace bertha

@@ -1,27 +1,113 @@
 #include "harness/comm/watchdog.h"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
+#include <sys/prctl.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "harness/comm/hang_report.h"
 #include "harness/comm/rank_failure.h"
-#include "kernels/base/error.h"
+#include "harness/comm/rank_name.h"
 
 namespace bertha {
 namespace {
 
-constexpr double kCheckInterval_s = 1;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
 
-double interval_s(const Watchdog::Options& options) {
-  const double quarter = options.timeout_s > 0 ? options.timeout_s / 4 : kCheckInterval_s;
-  return options.check ? std::min(quarter, kCheckInterval_s) : quarter;
+// A launcher leaves the other ranks a second when one is lost: they speak within it.
+constexpr double kLongestInterval_s = 0.25;
+
+// More than this between two looks counts no further: this process itself was stopped, and the
+// others perhaps as well.
+constexpr double kLongestStep_s = 1;
+
+// Of a rank whose watchdog has ended with its work.
+constexpr int64_t kSignedOff = -1;
+
+double interval_s(double timeout_s) {
+  return timeout_s > 0 ? std::min(timeout_s / 8, kLongestInterval_s) : kLongestInterval_s;
+}
+
+bool is_running(int64_t process) {
+  return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+}
+
+RankError lost_rank(const Standing& lost, int num_ranks) {
+  return RankError(
+      kLostRank,
+      concat(rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
+             ") is gone without a word, last seen in step ", lost.step, ", phase ",
+             name(lost.phase),
+             ": it was killed; the kernel does so when memory runs out (dmesg shows it), "
+             "or somebody sent signal 9. Run again to go on from the last checkpoint"));
 }
 
 }  // namespace
 
-Watchdog::Watchdog(Options options) : options_(std::move(options)) {
-  if (options_.timeout_s > 0 || options_.check) thread_ = std::thread([this] { watch(); });
-}
+/// What the thread remembers between two looks at the board.
+class Watchdog::View {
+ public:
+  explicit View(const RankBoard& board) : own_rank_(board.rank()) {}
+
+  void update(const std::vector<Standing>& standings, int64_t progress) {
+    const Clock::time_point clock = Clock::now();
+    now_s_ += std::min(Seconds(clock - clock_).count(), kLongestStep_s);
+    clock_ = clock;
+    ranks_.resize(standings.size(), {.ticks = 0, .heard_s = now_s_});
+    for (size_t i = 0; i < standings.size(); ++i) {
+      if (standings[i].ticks != ranks_[i].ticks || standings[i].ticks == kSignedOff) {
+        ranks_[i] = {.ticks = standings[i].ticks, .heard_s = now_s_};
+      }
+    }
+    if (progress != progress_) moved_s_ = now_s_;
+    progress_ = progress;
+  }
+
+  /// Since any rank got on.
+  double still_s() const { return now_s_ - moved_s_; }
+
+  std::vector<Watched> watched(const std::vector<Standing>& standings) const {
+    std::vector<Watched> watched;
+    for (size_t i = 0; i < standings.size(); ++i) {
+      watched.push_back({.standing = standings[i], .unheard_s = now_s_ - ranks_[i].heard_s});
+    }
+    return watched;
+  }
+
+  /// The next rank of this node, if its process is gone. Each rank looks at one other: someone is
+  /// left to tell unless all are gone.
+  const Standing* lost_neighbour(const std::vector<Standing>& standings) const {
+    const Standing* next = nullptr;
+    for (const Standing& standing : standings) {
+      if (!standing.is_here || standing.rank == own_rank_) continue;
+      const bool is_after = standing.rank > own_rank_;
+      if (next == nullptr || (is_after && next->rank < own_rank_)) next = &standing;
+    }
+    return next == nullptr || is_running(next->process) ? nullptr : next;
+  }
+
+ private:
+  struct Heard {
+    int64_t ticks;
+    double heard_s;
+  };
+  int own_rank_;
+  std::vector<Heard> ranks_;
+  int64_t progress_ = -1;
+  double now_s_ = 0;
+  double moved_s_ = 0;
+  Clock::time_point clock_ = Clock::now();
+};
+
+Watchdog::Watchdog(RankBoard& board, Options options)
+    : board_(board), options_(std::move(options)), thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -29,58 +115,59 @@ Watchdog::~Watchdog() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
+  // It has come further than the others, and its silence is no sign of anything.
+  RankBoard::Line last = board_.line(board_.rank());
+  last.ticks = kSignedOff;
+  ++last.moves;
+  board_.post(last);
 }
 
-void Watchdog::beat(int64_t step, const char* phase) {
+void Watchdog::set_check(std::function<void()> check) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  step_ = step;
-  phase_ = phase;
-  ++beats_;
+  check_ = std::move(check);
 }
 
-std::optional<Error> Watchdog::look(double silence_s) const {
-  if (options_.check) {
-    try {
-      options_.check();
-    } catch (const Error& error) {
-      return error;
-    }
+void Watchdog::look(View& view) const {
+  if (check_) check_();
+  if (options_.before_look) options_.before_look();
+  const std::vector<Standing> standings = board_.read();
+  view.update(standings, board_.progress());
+  if (const Standing* lost = view.lost_neighbour(standings)) {
+    throw lost_rank(*lost, options_.num_ranks);
   }
-  if (options_.timeout_s <= 0 || silence_s < options_.timeout_s) return std::nullopt;
-  return Error(ExitCode::kHang, concat(options_.rank_name, " has stood still for ",
-                                       options_.timeout_s, " s in step ", step_, ", phase ", phase_,
-                                       "; look for a slow disk, a dead peer or a stopped process"));
+  if (options_.timeout_s <= 0 || view.still_s() < options_.timeout_s) return;
+  throw RankError(ExitCode::kHang,
+                  hang_report(view.watched(standings), options_.num_ranks, options_.timeout_s));
 }
 
 // Looks up every now and then instead of being woken at every beat.
 void Watchdog::watch() {
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
-  const Seconds interval(interval_s(options_));
+  prctl(PR_SET_NAME, "watchdog");  // for debuggers and top
+  const Seconds interval(interval_s(options_.timeout_s));
+  View view(board_);
   std::unique_lock<std::mutex> lock(mutex_);
-  Clock::time_point changed_at = Clock::now();
-  int64_t seen_beats = beats_;
   while (!changed_.wait_for(lock, interval, [this] { return stopping_; })) {
-    if (beats_ != seen_beats) {
-      seen_beats = beats_;
-      changed_at = Clock::now();
+    board_.tick();
+    try {
+      look(view);
+    } catch (const Error& failure) {
+      lock.unlock();
+      options_.on_failure(failure);  // which may ask for the current exception
+      return;
     }
-    const std::optional<Error> failure = look(Seconds(Clock::now() - changed_at).count());
-    if (!failure) continue;
-    lock.unlock();
-    options_.on_failure(*failure);
-    return;
   }
 }
 
-Watchdog::Options watchdog_of(World& world, double timeout_s, std::function<void()> check) {
-  return {.timeout_s = timeout_s,
-          .rank_name = rank_name(world),
-          .check = std::move(check),
-          .on_failure = [&world](const Error& error) {
-            end_all_ranks(world, error.code, error.what());
-          }};
+std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s) {
+  return std::make_unique<Watchdog>(
+      world.board(), Watchdog::Options{.timeout_s = timeout_s,
+                                       .num_ranks = world.size(),
+                                       .before_look = [&world] { world.exchange_news(); },
+                                       .on_failure =
+                                           [&world](const Error&) {
+                                             end_all_ranks(world, std::current_exception());
+                                           }});
 }
 
 }  // namespace bertha

@@ -1,56 +1,62 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
 
+#include "harness/comm/rank_board.h"
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 
-/// Ends a run that cannot go on by itself: its rank has not beaten for `timeout_s`, for example
-/// because a peer hangs, or communication has failed while the rank waits for the device.
+/// The exit code of a run that lost a rank without a word: that of a process killed by signal 9.
+constexpr ExitCode kLostRank{128 + 9};
+
+/// Ends a run that cannot go on by itself. No rank that is known here has got on for `timeout_s`:
+/// kHang, with the ranks that have not arrived (hang_report.h). A rank of this node is gone:
+/// kLostRank. Communication has failed while this rank waits for the device: what the check throws.
 ///
-/// Threads   has one of its own; beat() from any.
+/// Threads   has one of its own.
+/// Errors    std::system_error when the system refuses that thread.
 class Watchdog {
  public:
   struct Options {
-    double timeout_s = 0;  // 0 = silence is never a hang
-    std::string rank_name = "";
-    /// Throws when the rank cannot go on; empty = never asked. Must not block.
-    std::function<void()> check = {};
-    /// On the watchdog's thread, once: after too long a silence (kHang), or what `check` threw.
+    double timeout_s = 0;                    // 0 = standing still is never a hang
+    int num_ranks = 1;                       // of the world
+    std::function<void()> before_look = {};  // on the watchdog's thread
+    /// On the watchdog's thread, once, while it handles the exception; a RankError unless it comes
+    /// from the check.
     std::function<void(const Error& error)> on_failure = {};
   };
 
-  explicit Watchdog(Options options);
+  /// `board` and what the options refer to outlive this.
+  Watchdog(RankBoard& board, Options options);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  /// A sign of life: `phase` of `step` begins.
-  void beat(int64_t step, const char* phase);
+  /// From now on `check` is called every now and then. It throws when this rank cannot go on, and
+  /// must not block.
+  void set_check(std::function<void()> check);
 
  private:
+  class View;
   void watch();
-  std::optional<Error> look(double silence_s) const;
+  void look(View& view) const;  // throws what ends the run
 
+  RankBoard& board_;
   Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t step_ = 0;
-  std::string phase_ = "start";
-  int64_t beats_ = 0;
+  std::function<void()> check_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses what is above
 };
 
-/// The options that, on a failure, log it and end all ranks with its code.
-Watchdog::Options watchdog_of(World& world, double timeout_s, std::function<void()> check);
+/// One that, on a failure, logs it and ends all ranks with its code.
+std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s);
 
 }  // namespace bertha

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "data/transport.h"
+#include "harness/comm/rank_board.h"
 #include "kernels/collectives.h"
 
 namespace bertha {
@@ -12,7 +13,8 @@ namespace bertha {
 /// last: what it makes must be gone before. Its end waits for all ranks, unless an exception
 /// unwinds; then the process should end at once (see rank_failure.h).
 ///
-/// Threads   one thread at a time; abort() and claim_failure() from any.
+/// Threads   one thread at a time; abort(), claim_failure(), board() and exchange_news()
+///           from any.
 /// Errors    Error(kEnvironment) when the launcher's environment and MPI disagree (for example
 ///           SLURM_NTASKS=8 but a world of 1), or MPI lacks thread support.
 class World {
@@ -37,8 +39,16 @@ class World {
   /// several ranks meet at the same time.
   virtual bool claim_failure() { return true; }
 
+  /// Where the ranks stand, for the watchdog: those of this node, and of others by their news.
+  virtual RankBoard& board() { return own_board_; }
+  /// Sends and receives those news where they are due. On one thread at a time; does not block.
+  virtual void exchange_news() {}
+
   /// Ends every rank at once with this exit code, after this rank's message. Never returns.
   [[noreturn]] virtual void abort(int exit_code) = 0;
+
+ private:
+  RankBoard own_board_;
 };
 
 /// Starts MPI (or a world of one when nothing launched us) and splits off the node.

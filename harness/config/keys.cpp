@@ -126,7 +126,7 @@ std::vector<Key> make_keys() {
       {"train.stop_after_skips", train<&T::stop_after_skips>, Unit::kSteps, kFromOne, {},
        "Skipped updates in a row (gradients not finite) that end the run with code 7."},
       {"train.hang_timeout_minutes", train<&T::hang_timeout_minutes>, Unit::kMinutes, {0, 1e7}, {},
-       "A step that takes longer ends the run with code 124; 0 = never."},
+       "Ends the run with code 124 when no rank gets on for this time, from its start to its end; 0 = never."},
       {"train.backend", train<&T::backend>, Unit::kNone, {}, {"auto", "cpu", "cuda"},
        "Where the maths runs; auto = cuda when built in and a device answers."},
       {"train.precision", train<&T::precision>, Unit::kNone, {}, {"auto", "fp32", "bf16", "fp16"},

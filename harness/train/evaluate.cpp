@@ -24,12 +24,13 @@ void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectiv
 }
 
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Bert::Parts& parts,
-                    Collectives& collectives) {
+                    Collectives& collectives, const std::function<void()>& after_batch) {
   const ProfilerRange range(*parts.device, "evaluation");
   model.reset_stats();
   for (const HostBatch& batch : batches) {
     model.upload(batch);
     model.forward_eval();
+    if (after_batch) after_batch();
   }
   sum_stats_over_ranks(model, parts, collectives);
   const Buffer pinned = parts.device->allocate_pinned(static_cast<int64_t>(sizeof(LossStats)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "data/batch.h"
@@ -20,8 +21,9 @@ struct EvalResult {
 /// Enqueues the sum of the model's LossStats over ranks, in place, on the stream of `collectives`.
 void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectives& collectives);
 
-/// This rank's batches through the model without dropout; the result is that of all ranks.
+/// This rank's batches through the model without dropout; the result is that of all ranks. Calls
+/// `after_batch` when each has been handed to the device.
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Bert::Parts& parts,
-                    Collectives& collectives);
+                    Collectives& collectives, const std::function<void()>& after_batch = {});
 
 }  // namespace bertha

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "harness/checkpoint/weight_source.h"
+#include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
@@ -12,6 +13,8 @@
 namespace bertha {
 
 int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
+  const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
+  RankBoard& board = world.board();
   check_eval_path(config);
   locate_weights(checkpoint);
   check_eval_vocabulary(config);
@@ -21,13 +24,18 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
   eval_config.train.global_batch_seqs = 1;
   eval_config.train.accumulation_steps = 1;
   Session session(eval_config, world);
+  board.enter(0, RunPhase::kReadWeights);
   session.initialize_weights();
+  board.enter(0, RunPhase::kOpenData);
   const std::vector<HostBatch> batches = load_eval_batches(
       eval_options(eval_config), world.rank(), world.size(), session.pinned_allocator());
   const std::unique_ptr<Transport> transport = world.make_transport();
   const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
+  board.enter(0, RunPhase::kEvaluate);
   const EvalResult result =
-      evaluate(*session.model, batches, session.parts(), *session.backend.collectives);
+      evaluate(*session.model, batches, session.parts(), *session.backend.collectives,
+               [&board] { board.beat(); });
+  board.enter(0, RunPhase::kFinish);
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);
   const bool missed = target > 0 && result.mlm_accuracy < target;

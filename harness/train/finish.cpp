@@ -69,6 +69,15 @@ void report_memory(TrainingRun& run) {
       concat("peak memory of a rank's device: ", bytes_text(int64_t{most_mib} * kMiB)));
 }
 
+int say_how_to_go_on(const TrainingRun& run) {
+  const std::string where = run.state.step == 0 ? "before the first step, nothing to save"
+                                                : concat("at step ", run.state.step, ", all saved in ", run.run_dir);
+  if (run.world->rank() == 0) {
+    log_line(LogLevel::kInfo, concat("stopped ", where, "; run the same command again to go on"));
+  }
+  return static_cast<int>(ExitCode::kRequeue);
+}
+
 }  // namespace
 
 int finish_numeric(TrainingRun& run, const std::string& reason) {
@@ -81,6 +90,12 @@ int finish_numeric(TrainingRun& run, const std::string& reason) {
   run.reporter->event(concat("stopped: ", reason, " See ", path));
   end_log(run, "aborted");
   return static_cast<int>(ExitCode::kNumeric);
+}
+
+int stop_before_training(TrainingRun& run) {
+  run.reporter->event("stopped before the first step");
+  run.reporter->finish();
+  return say_how_to_go_on(run);
 }
 
 int finish_run(TrainingRun& run, Stop stop) {
@@ -96,20 +111,16 @@ int finish_run(TrainingRun& run, Stop stop) {
 
   if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);
   if (is_target_reached(run)) stop = Stop::kTarget;
-  const bool save = stop == Stop::kRequeue || run.config.checkpoint.at_end;
+  // Fresh weights need no saving: the next start makes them again.
+  const bool save = stop == Stop::kRequeue ? run.state.step > 0 : run.config.checkpoint.at_end;
   if (save && run.saved_step != run.state.step) save_now(run);
 
   const bool succeeded =
       stop == Stop::kTarget || (stop == Stop::kEndOfPlan && run.config.train.target_accuracy <= 0);
+  run.world->board().enter(run.state.step, RunPhase::kFinish);
   report_memory(run);
   end_log(run, succeeded ? "success" : "aborted");
-  if (stop == Stop::kRequeue) {
-    if (run.world->rank() == 0) {
-      log_line(LogLevel::kInfo, concat("stopped at step ", run.state.step, ", all saved in ",
-                                       run.run_dir, "; run the same command again to go on"));
-    }
-    return static_cast<int>(ExitCode::kRequeue);
-  }
+  if (stop == Stop::kRequeue) return say_how_to_go_on(run);
   print_summary(run);
   return static_cast<int>(succeeded ? ExitCode::kSuccess : ExitCode::kTargetMissed);
 }

@@ -11,12 +11,17 @@ namespace bertha {
 enum class Stop : int { kNo = 0, kEndOfPlan = 1, kTarget = 2, kRequeue = 3, kNumeric = 4 };
 
 /// The last evaluation and checkpoint, the end of the log, and the summary or the post-mortem. All
-/// ranks call it with the same reason. Returns the exit code, the same on every rank.
+/// ranks call it with the same reason. A stop before the first step saves nothing, as nothing has
+/// been learnt. Returns the exit code, the same on every rank.
 int finish_run(TrainingRun& run, Stop stop);
 
 /// Ends a run whose numbers are not finite: a post-mortem, the log with the reason, a sentence, and
 /// the status "aborted". All ranks call it. Returns kNumeric.
 int finish_numeric(TrainingRun& run, const std::string& reason);
+
+/// After a signal during initialisation: ends the log; nothing new has to be saved. All ranks call
+/// it. Returns kRequeue.
+int stop_before_training(TrainingRun& run);
 
 /// Runs `work` on data. When it finds them wrong, the log of the run ends with the reason and the
 /// status "aborted", and the error goes on: the folder stays, and does not look like a run under

@@ -16,14 +16,14 @@ namespace {
 void run_step(TrainingRun& run) {
   report_probe(run, run.probe->poll());
   run.profiled->before_step(run.state.step + 1);
-  run.watchdog->beat(run.state.step, "waiting for data");
+  run.world->board().enter(run.state.step, RunPhase::kWaitForData);
   std::optional<StepBatch> batch;
   end_log_if_data_fail(run, [&] { batch = run.pipeline->next(); });
   if (!batch) {
     run.out_of_data = true;
     return;
   }
-  run.watchdog->beat(run.state.step, "training");
+  run.world->board().enter(run.state.step, RunPhase::kTrain);
   train_step(*batch, step_settings(run.config, *run.world, run.state.seed),
              {.model = run.session->model.get(),
               .optimizer = run.session->optimizer.get(),
@@ -69,13 +69,14 @@ Stop next_stop(TrainingRun& run) {
 }  // namespace
 
 int run_training(const Config& config, World& world, const RunInfo& info) {
-  watch_signals();
+  auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
   check_data_paths(config);
   TrainingRun run = start_run(config, world, info);
-  open_data(run);
   Collectives& collectives = *run.session->backend.collectives;
-  run.watchdog = std::make_unique<Watchdog>(watchdog_of(
-      world, config.train.hang_timeout_minutes * 60, [&collectives] { collectives.check(); }));
+  watchdog->set_check([&collectives] { collectives.check(); });
+  run.watchdog = std::move(watchdog);
+  if (world.agree_max(stop_was_requested() ? 1 : 0) != 0) return stop_before_training(run);
+  open_data(run);
   try {
     Stop stop = next_stop(run);
     if (run.resumed_step >= 0 && (stop == Stop::kTarget || stop == Stop::kEndOfPlan)) {

@@ -30,11 +30,13 @@ void evaluate_now(TrainingRun& run) {
   const Session& session = *run.session;
   TrainingState& state = run.state;
   const Clock::time_point start = Clock::now();
-  run.watchdog->beat(state.step, "evaluating");
+  RankBoard& board = run.world->board();
+  board.enter(state.step, RunPhase::kEvaluate);
   const double throughput = run.progress->seqs_per_second_since_eval();
   run.reporter->eval_start(state.samples_trained);
   const EvalResult result =
-      evaluate(*session.model, run.eval_batches, session.parts(), *session.backend.collectives);
+      evaluate(*session.model, run.eval_batches, session.parts(), *session.backend.collectives,
+               [&board] { board.beat(); });
   const double seconds = seconds_since(start);
   run.progress->exclude(seconds);
   pass_planned_evals(run);
@@ -72,7 +74,7 @@ bool is_target_reached(const TrainingRun& run) {
 
 void save_now(TrainingRun& run) {
   const Clock::time_point start = Clock::now();
-  run.watchdog->beat(run.state.step, "saving");
+  run.world->board().enter(run.state.step, RunPhase::kSave);
   look_up_skips(run);
   run.state.training_seconds = run.training_seconds();
   run.last_checkpoint =

@@ -44,7 +44,7 @@ struct TrainingRun {
   std::unique_ptr<ProfiledSteps> profiled = nullptr;
   std::unique_ptr<StepProbe> probe = nullptr;
   std::unique_ptr<Progress> progress = nullptr;
-  std::unique_ptr<Watchdog> watchdog = nullptr;
+  std::unique_ptr<Watchdog> watchdog = nullptr;  // ends before what it checks
 
   // Where it stands.
   TrainingState state = {};

@@ -3,7 +3,8 @@
 namespace bertha {
 
 /// SIGTERM, SIGUSR1 and SIGINT ask for a checkpoint at the end of the step. A second one ends the
-/// process at once. The flag is the one state that a signal handler can reach.
+/// process at once. To be called before MPI starts: a signal during initialisation is remembered,
+/// and the run stops before its first step. The flag is all that a signal handler can reach.
 void watch_signals();
 bool stop_was_requested();
 

@@ -5,7 +5,7 @@
 #include "data/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
-#include "harness/comm/rank_failure.h"
+#include "harness/comm/rank_name.h"
 #include "harness/config/changed_settings.h"
 #include "harness/config/environment.h"
 #include "harness/config/load.h"
@@ -144,6 +144,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps,
                                             config.train.nsp_weight);
   warm_up(*run.session, config.train.init_warmup_steps);
+  world.board().enter(0, RunPhase::kReadWeights);
   begin_or_go_on(run);
   run.reporter->init_stop(facts_of(run));
   run.reporter->event(session.cores.description);
@@ -155,6 +156,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
 
 void open_data(TrainingRun& run) {
   World& world = *run.world;
+  world.board().enter(run.state.step, RunPhase::kOpenData);
   run.reporter->run_start();
   end_log_if_data_fail(run, [&] { read_data(run); });
   run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),

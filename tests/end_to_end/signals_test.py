@@ -6,6 +6,13 @@ import signal
 from support import EndToEnd, Running, bertha, checkpoints, main, steps
 
 
+def threads(process):
+    try:
+        return len(os.listdir(f"/proc/{process}/task"))
+    except OSError:  # gone meanwhile
+        return 0
+
+
 class Signals(EndToEnd):
     def words(self, folder):
         return self.data.config(log__run_dir=folder, train__max_steps=10**6,
@@ -35,6 +42,23 @@ class Signals(EndToEnd):
         config.write_text("train: {seed: 3}\n")
         with Running(*options, config, *self.words(folder), script=script) as run:
             self.check(folder, run, stop)
+
+    def test_a_signal_while_mpi_starts_ends_the_run_before_its_first_step(self):
+        for stop in (signal.SIGTERM, signal.SIGUSR1):
+            folder = self.new_folder()
+            with Running("train", *self.words(folder), ranks=2) as run:
+                # MPI has threads of its own; nothing of a run is there before it.
+                found = []
+                run.wait_for(lambda: found.extend(p for p in run.rank_processes() if threads(p) > 1)
+                             or found, "a thread of MPI")
+                self.assertFalse(folder.exists())
+                os.kill(found[0], stop)
+                done = run.wait()
+            self.assertEqual(done.code, 75, done)
+            self.assertIn("stopped before the first step, nothing to save", done.err)
+            self.assertEqual(checkpoints(folder), [])
+            self.train(folder, ranks=2, train__max_steps=2)
+            self.assertEqual(checkpoints(folder), ["step_00000002"])
 
     def test_sigterm_to_one_process(self):
         self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))

@@ -76,9 +76,14 @@ def command(arguments, ranks):
 
 def bertha(*arguments, ranks=0, extra=None, cwd=None, preexec_fn=None):
     """Runs the program to its end; ranks=0 starts it without a launcher."""
+    return run(command(arguments, ranks), extra, cwd, preexec_fn)
+
+
+def run(words, extra=None, cwd=None, preexec_fn=None):
+    """Runs a whole command line to its end."""
     begin = time.monotonic()
     done = subprocess.run(
-        command(arguments, ranks),
+        words,
         env=environment(extra),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -170,6 +175,12 @@ def ancestors(pid):
             break
         pid = int(stat.rpartition(")")[2].split()[1])
     return chain
+
+
+def rank_of(process):
+    """The rank that a process is, as mpirun told it."""
+    words = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return next(int(w.split(b"=")[1]) for w in words if w.startswith(b"OMPI_COMM_WORLD_RANK="))
 
 
 def make_text(seed, documents):

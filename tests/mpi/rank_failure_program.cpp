@@ -22,11 +22,11 @@ int fail_as_told(World& world, const std::string& how) {
   // As in training, where SIGTERM only asks for a checkpoint.
   std::signal(SIGTERM, ignore_signal);
   const bool chosen = world.rank() == world.size() - 1;
-  const auto check = [=] {
+  const auto watchdog = make_watchdog(world, how == "hang" || how == "slow" ? 2.0 : 0.0);
+  watchdog->set_check([=] {
     if (chosen && how == "lost-peer") fail(ExitCode::kEnvironment, "communication: peer lost");
-  };
-  Watchdog watchdog(watchdog_of(world, how == "hang" ? 1.0 : 0.0, check));
-  watchdog.beat(7, "forward");
+  });
+  world.board().enter(7, RunPhase::kTrain);
   world.barrier();
   if (how == "all-throw") fail(ExitCode::kData, "shard 3 is torn; prepare it again");
   if (chosen && how == "throw") fail(ExitCode::kData, "shard 3 is torn; prepare it again");
@@ -37,8 +37,8 @@ int fail_as_told(World& world, const std::string& how) {
   if (chosen && how == "hang") {
     for (;;) std::raise(SIGSTOP);
   }
-  if (chosen && how == "lost-peer") {
-    for (;;) pause();  // as a rank that waits for its device
+  if (chosen && (how == "lost-peer" || how == "slow")) {
+    for (;;) pause();  // as a rank that waits for its device or disk
   }
   if (how == "exit-3") return world.agree_max(chosen ? 3 : 0);
   world.barrier();

@@ -48,6 +48,18 @@ TEST(Evaluate, DoesNotDependOnBatchesRanksOrDropout) {
   expect_same(alone, evaluate_over({{all}}, 0.5));
 }
 
+TEST(Evaluate, SaysAfterEachBatchThatItGetsOn) {
+  run_ranks(1, [&](Device& device, Collectives& collectives) {
+    TrainingRig rig(device, collectives, rig_model(0));
+    const auto all = rig_sequences(6);
+    std::vector<HostBatch> batches;
+    for (const int64_t begin : {0, 2, 4}) batches.push_back(make_batch(part_of(all, begin, 2)));
+    int calls = 0;
+    evaluate(rig.model, batches, rig.parts(), collectives, [&] { ++calls; });
+    EXPECT_EQ(calls, 3);
+  });
+}
+
 TEST(Evaluate, IsAMeanOverTokensNotOverBatches) {
   // A batch of one sequence with one masked token, and one of ten sequences with many.
   const auto all = rig_sequences(13);

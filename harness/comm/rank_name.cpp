@@ -1,0 +1,24 @@
+#include "harness/comm/rank_name.h"
+
+#include <unistd.h>
+
+#include <array>
+
+namespace bertha {
+
+std::string rank_name(int rank, int num_ranks, const std::string& host) {
+  if (num_ranks == 1) return host;
+  return concat("rank ", rank, " of ", num_ranks, " on ", host);
+}
+
+std::string rank_name(const World& world) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return rank_name(world.rank(), world.size(), host.data());
+}
+
+std::string signed_sentence(const World& world, const std::string& sentence) {
+  return world.size() == 1 ? sentence : concat(sentence, " (", rank_name(world), ")");
+}
+
+}  // namespace bertha

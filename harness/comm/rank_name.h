@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "harness/comm/world.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+
+/// "rank 1 of 4 on node7", or only the host when there is one rank.
+std::string rank_name(int rank, int num_ranks, const std::string& host);
+std::string rank_name(const World& world);
+
+/// The sentence with the name of this rank behind it, where there are several.
+std::string signed_sentence(const World& world, const std::string& sentence);
+
+/// An Error whose sentence already names the rank that met it: the others throw it too.
+struct RankError : Error {
+  using Error::Error;
+};
+
+}  // namespace bertha

@@ -1,0 +1,70 @@
+#include "harness/comm/node_news.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/support/mpi_main.h"
+
+namespace bertha {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// As if each rank were a node of its own: boards that nobody else can see.
+struct Node {
+  Communicator world{MPI_COMM_WORLD};
+  Communicator self{MPI_COMM_SELF};
+  std::vector<RankBoard::Slot> slots =
+      std::vector<RankBoard::Slot>(static_cast<size_t>(world.size()) + 1);
+  RankBoard board{slots, world.rank()};
+};
+
+void exchange_until(NodeNews& news, const std::function<bool()>& condition) {
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  while (!condition() && Clock::now() < limit) {
+    news.exchange();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(condition());
+}
+
+TEST(NodeNews, TheFirstNodeLearnsWhereAllStandAndTheOthersWhereItStands) {
+  Node node;
+  NodeNews news(node.world, node.self, node.board);
+  const int rank = node.world.rank();
+  node.board.enter(100 + rank, RunPhase::kSave);
+  const size_t known = rank == 0 ? static_cast<size_t>(node.world.size()) : 2;
+  exchange_until(news, [&] { return node.board.read().size() == known; });
+  for (const Standing& standing : node.board.read()) {
+    EXPECT_EQ(standing.step, 100 + standing.rank);
+    EXPECT_EQ(standing.phase, RunPhase::kSave);
+    EXPECT_EQ(standing.is_here, standing.rank == rank);
+    EXPECT_FALSE(standing.host.empty());
+  }
+}
+
+TEST(NodeNews, ProgressOfOneNodeIsSeenOnAll) {
+  Node node;
+  NodeNews news(node.world, node.self, node.board);
+  const bool gets_on = node.world.rank() == node.world.size() - 1;
+  if (gets_on) {
+    for (int i = 0; i < 1000; ++i) node.board.beat();
+  }
+  // Its own comes back to it in the sum of all.
+  const int64_t wanted = gets_on && node.world.size() > 1 ? 2000 : 1000;
+  exchange_until(news, [&] { return node.board.progress() >= wanted; });
+}
+
+TEST(NodeNews, EndsAtOnceWhenNobodyEverExchanged) {
+  Node node;
+  NodeNews news(node.world, node.self, node.board);
+}
+
+}  // namespace
+}  // namespace bertha
