@@ -80,8 +80,25 @@ run_srun() {
       "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
   fi
   # --wait: ranks end together, so that one that is gone 10 s before the others has died.
+  local status=0
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
-    "$launch_dir/bind_rank.sh" "$@"
+    "$launch_dir/bind_rank.sh" "$@" || status=$?
+  explain_signal "$status"
+  return "$status"
+}
+
+# A process that a signal ends says nothing itself. Exit codes above 128 are 128 and the signal.
+explain_signal() {  # exit code
+  local signal name why
+  if (($1 <= 128 || $1 > 128 + 64)); then return 0; fi
+  signal=$(($1 - 128))
+  name=$(kill -l "$signal")
+  case $name in
+    KILL) why="the kernel sends it when memory runs out: see dmesg, and lower the batch or the ranks" ;;
+    TERM | INT | USR1) why="it came before the program could save, or twice" ;;
+    *) why="a crash; please report it with the lines above" ;;
+  esac
+  echo "$(basename "$0"): signal $signal ($name) ended a rank: $why. Run again to go on from the last checkpoint." >&2
 }
 
 # One rank per GPU, or one where there is none.
@@ -133,5 +150,6 @@ run_mpirun() {
   set +m
   wait_and_pass_on USR1 $! || status=$?
   rm -rf "$folder" || true
+  explain_signal "$status"
   return "$status"
 }

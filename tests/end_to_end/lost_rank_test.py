@@ -4,7 +4,8 @@ import os
 import signal
 import time
 
-from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, records
+from support import (MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, rank_of,
+                     records)
 
 
 class LostRank(EndToEnd):
@@ -15,13 +16,17 @@ class LostRank(EndToEnd):
                                  eval__every_samples=10**9)
         with Running("train", *words, ranks=ranks) as run:
             run.wait_for(lambda: checkpoints(folder), "a checkpoint")
-            ours = run.rank_processes()
-            self.assertEqual(len(ours), ranks)
+            ours = sorted(run.rank_processes(), key=rank_of)
+            self.assertEqual([rank_of(process) for process in ours], list(range(ranks)))
             os.kill(ours[victim], signal.SIGKILL)
             killed = time.monotonic()
             done = run.wait()
             self.assertLess(time.monotonic() - killed, MOST_FAILURE_SECONDS, done)
-            self.assertNotIn(done.code, (0, 3, 75), done)
+            self.assertEqual(done.code, 137, done)  # 128 + the signal
+            errors = done.errors()
+            self.assertEqual(len(errors), 1, done)
+            self.assertIn(f"error: rank {victim % ranks} of {ranks} on ", errors[0])
+            self.assertIn(f"(process {ours[victim]}) is gone without a word", errors[0])
             for process in ours:
                 self.assertFalse(os.path.exists(f"/proc/{process}/exe") and
                                  process in run.rank_processes(), "a rank is left")
@@ -37,6 +42,19 @@ class LostRank(EndToEnd):
 
     def test_the_last_rank(self):
         self.check(3, -1)
+
+    def test_the_script_of_one_machine_names_the_signal(self):
+        folder = self.new_folder()
+        config = self.new_folder("config").with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        words = self.data.config(log__run_dir=folder, train__max_steps=10**6,
+                                 eval__every_samples=10**9)
+        with Running("--ranks", 2, config, *words, script="run_local.sh") as job:
+            job.wait_for(lambda: (folder / "metrics.jsonl").exists(), "the log")
+            os.kill(job.rank_processes()[-1], signal.SIGKILL)
+            done = job.wait()
+        self.assertEqual(done.code, 137, done)
+        self.assertIn("run_local.sh: signal 9 (KILL) ended a rank", done.err)
 
 
 if __name__ == "__main__":
