@@ -88,8 +88,8 @@ std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
   std::vector<std::byte> read_bytes;
   std::span<const std::byte> bytes;
   if (block.descriptors) {
-    bytes = std::span(*block.descriptors)
-                .subspan(static_cast<size_t>(block.offset_bytes), size_bytes);
+    bytes =
+        std::span(*block.descriptors).subspan(static_cast<size_t>(block.offset_bytes), size_bytes);
   } else {
     if (block.num_rows > file_.size_bytes() / kRowDescriptorBytes) {
       damaged(first, concat(block.num_rows, " rows in a file of ", file_.size_bytes(), " bytes"));

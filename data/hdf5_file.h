@@ -27,8 +27,8 @@ struct Hdf5Dataset {
 
 inline constexpr int64_t kRowDescriptorBytes = 16;  // u32 length, u64 address, u32 index
 
-/// Consecutive rows of a ragged dataset: where their descriptors lie in the file, or, where they are
-/// stored with filters, in `descriptors`.
+/// Consecutive rows of a ragged dataset: where their descriptors lie in the file, or in
+/// `descriptors` where they are stored with filters.
 struct Hdf5RowBlock {
   int64_t first_row = 0;
   int64_t num_rows = 0;

@@ -48,8 +48,8 @@ bool is_deflate(const Filter& filter) { return filter.id == H5Z_FILTER_DEFLATE; 
 
 void refuse_other_filters(const std::vector<Filter>& filters, const std::string& where) {
   for (const Filter& filter : filters) {
-    const bool known = is_deflate(filter) || filter.id == H5Z_FILTER_SHUFFLE ||
-                       filter.id == H5Z_FILTER_FLETCHER32;
+    const bool known =
+        is_deflate(filter) || filter.id == H5Z_FILTER_SHUFFLE || filter.id == H5Z_FILTER_FLETCHER32;
     if (known && H5Zfilter_avail(filter.id) > 0) continue;
     const std::string name = filter.name[0] == 0 ? concat(filter.id) : filter.name.data();
     fail(ExitCode::kData, where, " is stored with the filter ", name,
@@ -165,8 +165,8 @@ std::vector<std::byte> read_filtered_descriptors(int64_t dataset, const std::str
   const Hdf5Id type(need(H5Tcreate(H5T_OPAQUE, kRowDescriptorBytes)), H5Tclose);
   const Hdf5Id space(need(H5Screate_simple(1, &num_rows, nullptr)), H5Sclose);
   Hdf5Id copy(need(H5Dcreate2(file.get(), "rows", type.get(), space.get(), H5P_DEFAULT,
-                                    copied.get(), H5P_DEFAULT)),
-                    H5Dclose);
+                              copied.get(), H5P_DEFAULT)),
+              H5Dclose);
   const auto stored_bytes = H5Dget_storage_size(dataset);
   std::vector<std::byte> chunk;
   for (hsize_t first = 0; first < num_rows; first += chunk_rows) {

@@ -28,9 +28,9 @@ namespace {
 
 std::string ending(int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
-  const std::string how = WIFSIGNALED(status)
-                              ? concat("signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
-                              : concat("status ", WEXITSTATUS(status));
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  const std::string how = signal > 0 ? concat("signal ", signal, ", ", strsignal(signal))
+                                     : concat("status ", WEXITSTATUS(status));
   return concat("reading it ends the HDF5 library (", how,
                 "); the file is damaged, make or copy it again");
 }

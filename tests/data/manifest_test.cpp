@@ -80,8 +80,8 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
     const char* to;
     const char* complaint;
   } cases[] = {
-      {"\"samples\": 40", "\"samples\": -40", "field shards[0].samples is -40, want a count"},
-      {"\"samples\": 40", "\"samples\": 4.5", "field shards[0].samples is 4.5, want a count"},
+      {"\"samples\": 40", "\"samples\": -40", "field shards[0].samples is -40, want a whole number from 0 to"},
+      {"\"samples\": 40", "\"samples\": 4.5", "field shards[0].samples is 4.5, want a whole number from 0 to"},
       {"\"samples\": 40", "\"sample\": 40", "field shards[0].samples is missing"},
       {"\"seed\": 18446744073709551615", "\"seed\": \"x\"",
        "field seed is \"x\", want an unsigned integer"},
@@ -89,7 +89,7 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
       {"22222222222222222222222222222222", "2222",
        "field shards[1].xxh3 is \"2222\", want 32 hex digits"},
       {"\"vocab_size\": 8000", "\"vocab_size\": null",
-       "field limits.vocab_size is null, want a count"},
+       "field limits.vocab_size is null, want a whole number from 1 to"},
       {"\"documents\": 12", "\"documents\": []", "field counts.documents is [], want a count"},
       {"\"max_seq_tokens\": 128", "\"max_seq_tokens\": 1000000000000",
        "field limits.max_seq_tokens is 1000000000000, want a whole number from 1 to 32767"},
