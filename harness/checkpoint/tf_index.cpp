@@ -5,9 +5,12 @@
 #include <leveldb/options.h>
 #include <leveldb/table.h>
 
+#include <array>
 #include <memory>
 #include <new>
+#include <string_view>
 
+#include "harness/checkpoint/proto_wire.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -42,9 +45,30 @@ class FileWithin final : public leveldb::RandomAccessFile {
   uint64_t bytes_;
 };
 
+/// Whether the two blocks that the last bytes of the file name lie in it: leveldb takes memory for a
+/// block before it reads it. What is no footer at all, leveldb refuses.
+bool footer_fits(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
+  std::array<char, 48> scratch{};
+  leveldb::Slice footer;
+  if (file_bytes < scratch.size() ||
+      !file.Read(file_bytes - scratch.size(), scratch.size(), &footer, scratch.data()).ok()) {
+    return true;
+  }
+  std::string_view handles(footer.data(), footer.size());
+  for (int block = 0; block < 2; ++block) {
+    uint64_t offset = 0, size = 0;
+    if (!take_varint(handles, offset) || !take_varint(handles, size)) return true;
+    if (size > file_bytes || offset > file_bytes - size) return false;
+  }
+  return true;
+}
+
 std::map<std::string, std::string> read_entries(const std::string& path,
                                                 leveldb::RandomAccessFile& file,
                                                 uint64_t file_bytes) {
+  if (!footer_fits(file, file_bytes)) {
+    check(leveldb::Status::Corruption("a block lies outside the file"), path);
+  }
   leveldb::Options options;
   options.paranoid_checks = true;  // the checksum of the index block too
   leveldb::Table* opened_table = nullptr;

@@ -68,9 +68,11 @@ class Hang(EndToEnd):
 
     def test_a_rank_that_is_stopped_in_an_evaluation_of_its_own(self):
         folder = self.new_folder()
-        self.train(folder, train__max_steps=1)
+        large = {"model__layers": 8, "model__hidden": 256, "model__feed_forward": 1024}  # seconds
+        self.train(folder, train__max_steps=1, **large)
         checkpoint = folder / "ckpt" / checkpoints(folder)[0]
-        with Running("eval", *self.words(), "--checkpoint", checkpoint, ranks=2) as job:
+        words = self.words(data__eval=self.data.train, **large)
+        with Running("eval", *words, "--checkpoint", checkpoint, ranks=2) as job:
             process = self.watched(job, 1)
             os.kill(process, signal.SIGSTOP)
             self.assert_named(job, 1, process, "has not answered", "step 0")
