@@ -267,7 +267,8 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         folder = self.folder / "runs"
         (folder / "run_0").mkdir(parents=True)
         for name, good in (("first_seed", "40\n"), ("run_0/exit_code", "3\n")):
-            for text in (f"runs[$(touch '{self.folder}/ran')0]", "", "-1", "010", "9" * 40, "4 4", "\x1b[2J"):
+            script = f"runs[$(touch '{self.folder}/ran')0]"
+            for text in (script, "", "-1", "010", "9" * 40, "4 4", "\x1b[2J"):
                 (folder / name).write_text(text)
                 code, output, trainings = self.timed(self.config, SEED="40")
                 self.assertEqual((code, trainings), (4, []), output)
