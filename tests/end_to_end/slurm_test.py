@@ -181,6 +181,11 @@ class Slurm(EndToEnd):
         self.assertEqual(code, 2, output)
         self.assertIn("train.max_steps", output)
 
+    def start_again(self, job):
+        """Slurm lets a requeued job wait two minutes. It takes credentials of the second in which it
+        ended the job before for those that it revoked then."""
+        self.cluster.tool("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+
     def test_a_job_that_is_told_to_stop_saves_and_goes_back_into_the_queue(self):
         folder = self.new_folder()
         config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9)
@@ -198,8 +203,7 @@ class Slurm(EndToEnd):
         self.assertIn("state saved; back into the queue", out.read_text())
         saved = max(steps(folder))
         self.assertEqual(checkpoints(folder), [f"step_{saved:08d}"])
-        # Slurm lets a requeued job wait two minutes.
-        self.cluster.tool("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.start_again(job)
         self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
         events = [record["text"] for record in records(folder, "event")]
         self.assertIn(f"at step {saved}", " ".join(events))
@@ -224,7 +228,7 @@ class Slurm(EndToEnd):
         self.cluster.tool("scancel", "--signal=USR1", job)
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
         saved = max(steps(folder))
-        self.cluster.tool("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.start_again(job)
         self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
         self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
