@@ -28,7 +28,7 @@ class TrainingPipeline final : public Pipeline {
   // unwinds there may be no rank left to tell: then no further call is started, and a thread that
   // is already inside one is left behind for whoever ends the process.
   ~TrainingPipeline() override {
-    auto inside = GatedTransport::Inside::kNo;
+    auto inside = CancellableTransport::Inside::kNo;
     if (std::uncaught_exceptions() > exceptions_at_start_) inside = state_->transport.abandon();
     stop(inside);
   }
@@ -45,11 +45,11 @@ class TrainingPipeline final : public Pipeline {
   int64_t samples_per_epoch() const override { return state_->table.total_seqs; }
 
  private:
-  void stop(GatedTransport::Inside inside) {
+  void stop(CancellableTransport::Inside inside) {
     state_->batches.close();
     state_->exchanged.close();
     state_->windows.close();
-    if (inside == GatedTransport::Inside::kYes) exchanger_.detach();
+    if (inside == CancellableTransport::Inside::kYes) exchanger_.detach();
     for (std::thread* thread : {&reader_, &exchanger_, &collator_}) {
       if (thread->joinable()) thread->join();
     }

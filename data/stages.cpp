@@ -86,35 +86,35 @@ std::optional<StepSamples> assemble(StageState& state, StepAssembler& assembler,
 
 }  // namespace
 
-GatedTransport::Entry::Entry(GatedTransport& gate) : gate_(gate) {
+CancellableTransport::Entry::Entry(CancellableTransport& gate) : gate_(gate) {
   const std::lock_guard lock(gate_.mutex_);
   if (gate_.abandoned_) throw Abandoned{};
   gate_.inside_ = Inside::kYes;
 }
 
-GatedTransport::Entry::~Entry() {
+CancellableTransport::Entry::~Entry() {
   const std::lock_guard lock(gate_.mutex_);
   gate_.inside_ = Inside::kNo;
 }
 
-std::vector<int64_t> GatedTransport::all_gather(std::span<const int64_t> mine) {
+std::vector<int64_t> CancellableTransport::all_gather(std::span<const int64_t> mine) {
   const Entry entry(*this);
   return transport_.all_gather(mine);
 }
 
-std::vector<std::vector<std::byte>> GatedTransport::all_gather_bytes(
+std::vector<std::vector<std::byte>> CancellableTransport::all_gather_bytes(
     std::span<const std::byte> mine) {
   const Entry entry(*this);
   return transport_.all_gather_bytes(mine);
 }
 
-std::vector<std::vector<std::byte>> GatedTransport::all_to_all_bytes(
+std::vector<std::vector<std::byte>> CancellableTransport::all_to_all_bytes(
     std::span<const std::vector<std::byte>> outgoing) {
   const Entry entry(*this);
   return transport_.all_to_all_bytes(outgoing);
 }
 
-GatedTransport::Inside GatedTransport::abandon() {
+CancellableTransport::Inside CancellableTransport::abandon() {
   const std::lock_guard lock(mutex_);
   abandoned_ = true;
   return inside_;
@@ -164,7 +164,7 @@ void exchange_steps(StageState& state) {
       state.exchanged.push(exchange(exchange_options, std::move(*samples), state.transport));
     }
     state.exchanged.finish();
-  } catch (const GatedTransport::Abandoned&) {
+  } catch (const CancellableTransport::Abandoned&) {
     state.exchanged.finish();
   } catch (...) {
     state.exchanged.fail(std::current_exception());

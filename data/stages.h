@@ -18,11 +18,11 @@ namespace bertha {
 /// instead of starting.
 ///
 /// Threads   abandon() from any thread, the rest from one.
-class GatedTransport final : public Transport {
+class CancellableTransport final : public Transport {
  public:
   struct Abandoned {};
 
-  explicit GatedTransport(Transport& transport) : transport_(transport) {}
+  explicit CancellableTransport(Transport& transport) : transport_(transport) {}
   int rank() const override { return transport_.rank(); }
   int size() const override { return transport_.size(); }
   std::vector<int64_t> all_gather(std::span<const int64_t> mine) override;
@@ -38,13 +38,13 @@ class GatedTransport final : public Transport {
   /// Held while a call is under way.
   class Entry {
    public:
-    explicit Entry(GatedTransport& gate);
+    explicit Entry(CancellableTransport& gate);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
    private:
-    GatedTransport& gate_;
+    CancellableTransport& gate_;
   };
 
   Transport& transport_;
@@ -65,7 +65,7 @@ struct StageState {
   ShardTable table;
   IntakeOptions intake;
   std::optional<int64_t> end_step;
-  GatedTransport transport;
+  CancellableTransport transport;
   BoundedQueue<LoadedWindow> windows{1};
   BoundedQueue<ExchangedStep> exchanged{1};
   BoundedQueue<StepBatch> batches;

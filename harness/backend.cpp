@@ -88,10 +88,10 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
   return describe_cuda_attention(cuda, call);
 }
 
-std::string describe_gelu_products(const BackendChoice& choice, const Backend& backend,
-                                   const CudaConfig& cuda, const FeedForward& model) {
+std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
+                                const CudaConfig& cuda, const FeedForward& model) {
   if (choice.kind != BackendChoice::Kind::kCuda) return "";
-  return describe_cuda_gelu_products(backend, cuda, model);
+  return describe_cuda_gelu_gemms(backend, cuda, model);
 }
 
 std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,

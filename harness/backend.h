@@ -52,9 +52,9 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
 
 /// The kernels that products with a GELU take in a model's feed-forward blocks, for logs: "own from
 /// 1921 tokens"; "" on the CPU, which has one kind. Tokens are those of a micro-batch.
-/// Error(kUsage) with a sentence where cuda.gelu_products names kernels that cannot serve the model.
-std::string describe_gelu_products(const BackendChoice& choice, const Backend& backend,
-                                   const CudaConfig& cuda, const FeedForward& model);
+/// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model.
+std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
+                                const CudaConfig& cuda, const FeedForward& model);
 
 /// When the groups of a grouped attention ran on their streams: `attention` does one attention with
 /// the operations it gets. Blocks: the host.

@@ -10,7 +10,7 @@ namespace {
 
 using EmbeddingGradient = CudaOptions::EmbeddingGradient;
 using AttentionVariant = CudaOptions::AttentionVariant;
-using GeluProducts = CudaOptions::GeluProducts;
+using GeluGemms = CudaOptions::GeluGemms;
 
 CudaOptions cuda_options(const CudaConfig& config) {
   return {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
@@ -18,12 +18,12 @@ CudaOptions cuda_options(const CudaConfig& config) {
           .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
                        : config.attention == "persistent" ? AttentionVariant::kPersistent
                                                           : AttentionVariant::kAuto,
-          .gelu_products = config.gelu_products == "own"       ? GeluProducts::kOwn
-                           : config.gelu_products == "library" ? GeluProducts::kLibrary
-                                                               : GeluProducts::kAuto,
+          .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
+                        : config.gelu_gemms == "library" ? GeluGemms::kLibrary
+                                                         : GeluGemms::kAuto,
           .gemm_plans_path = config.gemm_plans,
           .tune_gemms = config.tune_gemms,
-          .gemm_multiprocessors = static_cast<int>(config.gemm_multiprocessors)};
+          .gemm_sm_count = static_cast<int>(config.gemm_sm_count)};
 }
 
 std::unique_ptr<Collectives> make_collectives(const CudaConfig& config, Device& device,
@@ -62,9 +62,9 @@ std::string describe_cuda_attention(const CudaConfig& config, const AttentionCal
   return attention_kernels(cuda_options(config), call);
 }
 
-std::string describe_cuda_gelu_products(const Backend& backend, const CudaConfig& config,
-                                        const FeedForward& model) {
-  return gelu_products(*backend.device, cuda_options(config), model);
+std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
+                                     const FeedForward& model) {
+  return gelu_gemms(*backend.device, cuda_options(config), model);
 }
 
 std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,

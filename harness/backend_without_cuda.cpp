@@ -14,7 +14,7 @@ std::string describe_cuda_attention(const CudaConfig&, const AttentionCall&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-std::string describe_cuda_gelu_products(const Backend&, const CudaConfig&, const FeedForward&) {
+std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const FeedForward&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 

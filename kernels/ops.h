@@ -5,13 +5,13 @@
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
+#include "kernels/ops/gather_scatter.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear.h"
 #include "kernels/ops/prelu.h"
 #include "kernels/ops/reductions.h"
 #include "kernels/ops/residual_ln.h"
-#include "kernels/ops/rows.h"
 #include "kernels/ops/softmax.h"
 
 namespace bertha {

@@ -14,21 +14,21 @@ constexpr std::array<NamePair, 5> kEmbeddingNames = {{
     {"embeddings.word.weight", "bert.embeddings.word_embeddings.weight"},
     {"embeddings.position.weight", "bert.embeddings.position_embeddings.weight"},
     {"embeddings.segment.weight", "bert.embeddings.token_type_embeddings.weight"},
-    {"embeddings.layer_norm.gain", "bert.embeddings.LayerNorm.weight"},
-    {"embeddings.layer_norm.bias", "bert.embeddings.LayerNorm.bias"},
+    {"embeddings.layer_norm.gamma", "bert.embeddings.LayerNorm.weight"},
+    {"embeddings.layer_norm.beta", "bert.embeddings.LayerNorm.bias"},
 }};
 
 constexpr std::array<NamePair, 10> kLayerNames = {{
     {"attention.output.weight", "attention.output.dense.weight"},
     {"attention.output.bias", "attention.output.dense.bias"},
-    {"attention.layer_norm.gain", "attention.output.LayerNorm.weight"},
-    {"attention.layer_norm.bias", "attention.output.LayerNorm.bias"},
+    {"attention.layer_norm.gamma", "attention.output.LayerNorm.weight"},
+    {"attention.layer_norm.beta", "attention.output.LayerNorm.bias"},
     {"feed_forward.in.weight", "intermediate.dense.weight"},
     {"feed_forward.in.bias", "intermediate.dense.bias"},
     {"feed_forward.out.weight", "output.dense.weight"},
     {"feed_forward.out.bias", "output.dense.bias"},
-    {"feed_forward.layer_norm.gain", "output.LayerNorm.weight"},
-    {"feed_forward.layer_norm.bias", "output.LayerNorm.bias"},
+    {"feed_forward.layer_norm.gamma", "output.LayerNorm.weight"},
+    {"feed_forward.layer_norm.beta", "output.LayerNorm.bias"},
 }};
 
 constexpr std::array<NamePair, 9> kHeadNames = {{
@@ -36,8 +36,8 @@ constexpr std::array<NamePair, 9> kHeadNames = {{
     {"pooler.bias", "bert.pooler.dense.bias"},
     {"mlm.transform.weight", "cls.predictions.transform.dense.weight"},
     {"mlm.transform.bias", "cls.predictions.transform.dense.bias"},
-    {"mlm.layer_norm.gain", "cls.predictions.transform.LayerNorm.weight"},
-    {"mlm.layer_norm.bias", "cls.predictions.transform.LayerNorm.bias"},
+    {"mlm.layer_norm.gamma", "cls.predictions.transform.LayerNorm.weight"},
+    {"mlm.layer_norm.beta", "cls.predictions.transform.LayerNorm.bias"},
     {"mlm.output.bias", "cls.predictions.bias"},
     {"nsp.weight", "cls.seq_relationship.weight"},
     {"nsp.bias", "cls.seq_relationship.bias"},

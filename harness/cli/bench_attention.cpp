@@ -318,9 +318,10 @@ void add_bench_attention_command(CLI::App& bench, Chosen& chosen) {
       ->check(above_zero())
       ->type_name("X");
   attention
-      .add_option("--dump", options->dump,
-                  "Folder for what went in and came out with the model's dropout, a safetensors "
-                  "file per mix and kind of kernels, for tests/peers/attention_peers.py --check")
+      .add_option(
+          "--dump", options->dump,
+          "Folder for what went in and came out with the model's dropout, a safetensors "
+          "file per mix and kind of kernels, for tests/comparisons/attention_peers.py --check")
       ->type_name("DIR");
   attention.add_flag("--lanes", options->lanes,
                      "Also show when the groups of the grouped kernels ran on their streams, and "

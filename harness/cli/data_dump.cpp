@@ -18,7 +18,7 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
                       "same.",
        .examples = {"bertha data dump-batches --config my.yaml --steps 300 --weights --output dump",
                     "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
-                    "python3 tests/peers/torch_curve.py dump --output runs/torch"}});
+                    "python3 tests/comparisons/torch_curve.py dump --output runs/torch"}});
   const auto options = std::make_shared<DumpOptions>();
   dump.add_option("-o,--output", options->folder, "Folder to write")->required()->type_name("DIR");
   dump.add_option("--steps", options->steps, "Steps, from the first on (default 1)")

@@ -9,9 +9,9 @@
 #include "harness/comm/gather_texts.h"
 #include "harness/comm/shard_check.h"
 #include "kernels/base/log.h"
-#include "kernels/cuda/peers/peer_flags.h"
-#include "kernels/cuda/peers/peer_memory.h"
-#include "kernels/cuda/peers/sum_parts.h"
+#include "kernels/cuda/p2p/peer_flags.h"
+#include "kernels/cuda/p2p/peer_memory.h"
+#include "kernels/cuda/p2p/sum_parts.h"
 
 namespace bertha {
 namespace {

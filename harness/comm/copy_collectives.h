@@ -21,7 +21,7 @@ struct CopyOptions {
 };
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines
-/// make them, so that the model's kernels keep every multiprocessor: a reduce-scatter sends each
+/// make them, so that the model's kernels keep every SM: a reduce-scatter sends each
 /// rank its slices and leaves only the sum of what has arrived to a kernel, an all-gather is copies
 /// alone. The rest goes to `others`, whose stream they share. Making and destroying them are
 /// collective calls; destroy them before `device`.

@@ -108,11 +108,11 @@ struct LogConfig {
 
 struct CudaConfig {
   std::string attention = "auto";             // auto: the measured best | grouped | persistent
-  std::string gelu_products = "auto";         // auto: the measured best | own | library
+  std::string gelu_gemms = "auto";            // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics
   std::string gemm_plans = "";                // file of tuned products; "" = none
   bool tune_gemms = false;                    // tune what the file does not have, at first use
-  int64_t gemm_multiprocessors = 0;           // that products plan for; 0 = all
+  int64_t gemm_sm_count = 0;                  // that products plan for; 0 = all
   std::string exchange = "auto";              // of gradients and weights: auto | nccl | copies
   int64_t nccl_max_ctas = 0;                  // that one collective may occupy; 0 = NCCL's choice
 };

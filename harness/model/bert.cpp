@@ -251,7 +251,7 @@ void Bert::backward(const GradientsFinal& gradients_final) {
   if (s.accumulate == Accumulate::kNo) {
     // The word table has the decoder's gradient by now; what embeddings alone add to is small.
     const EmbeddingParams& g = s.gradients.embedding;
-    for (const View& gradient : {g.position_table, g.segment_table, g.ln_gain, g.ln_bias}) {
+    for (const View& gradient : {g.position_table, g.segment_table, g.ln_gamma, g.ln_beta}) {
       ops.fill({.values = gradient});
     }
   }
@@ -279,7 +279,7 @@ View Bert::stats() const { return state_->on_device.stats; }
 int64_t Bert::activation_bytes() const { return state_->arena->used_bytes(); }
 
 Activation gelu_of(const ModelConfig& config) {
-  return config.gelu == "erf" ? Activation::kGeluErf : Activation::kGelu;
+  return config.gelu == "erf" ? Activation::kGelu : Activation::kGeluTanh;
 }
 
 int64_t activation_bytes_for(const ModelConfig& config, const BatchCapacity& capacity, DType io) {

@@ -11,8 +11,8 @@ struct EmbeddingParams {
   View word_table;      // io [V, H]
   View position_table;  // io [P, H]
   View segment_table;   // io [G, H]
-  View ln_gain;         // io [H]
-  View ln_bias;         // io [H]
+  View ln_gamma;        // io [H]
+  View ln_beta;         // io [H]
 };
 
 struct EmbeddingCall {

@@ -12,8 +12,8 @@ struct HeadParams {
   View pooler_bias;       // io [H]
   View transform_weight;  // io [H, H]
   View transform_bias;    // io [H]
-  View ln_gain;           // io [H]
-  View ln_bias;           // io [H]
+  View ln_gamma;          // io [H]
+  View ln_beta;           // io [H]
   View word_table;        // io [V, H]  the decoder is tied to it
   View output_bias;       // io [V]
   View nsp_weight;        // io [2, H]
@@ -38,7 +38,7 @@ struct HeadCall {
   const DeviceBatch* batch = nullptr;
   View hidden;  // io [T, H]  output of the encoder
   float layer_norm_epsilon = 1e-12f;
-  Activation gelu = Activation::kGelu;
+  Activation gelu = Activation::kGeluTanh;
   int64_t classes = 0;                       // columns of the logits that take part in the softmax
   Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };

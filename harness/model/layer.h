@@ -8,18 +8,18 @@ namespace bertha {
 
 /// Weights of one encoder layer, or their gradients: the same names.
 struct LayerParams {
-  View qkv_weight;         // io [3H, H]
-  View qkv_bias;           // io [3H]
-  View projection_weight;  // io [H, H]
-  View projection_bias;    // io [H]
-  View attention_ln_gain;  // io [H]
-  View attention_ln_bias;  // io [H]
-  View ff_in_weight;       // io [F, H]
-  View ff_in_bias;         // io [F]
-  View ff_out_weight;      // io [H, F]
-  View ff_out_bias;        // io [H]
-  View ff_ln_gain;         // io [H]
-  View ff_ln_bias;         // io [H]
+  View qkv_weight;          // io [3H, H]
+  View qkv_bias;            // io [3H]
+  View projection_weight;   // io [H, H]
+  View projection_bias;     // io [H]
+  View attention_ln_gamma;  // io [H]
+  View attention_ln_beta;   // io [H]
+  View ff_in_weight;        // io [F, H]
+  View ff_in_bias;          // io [F]
+  View ff_out_weight;       // io [H, F]
+  View ff_out_bias;         // io [H]
+  View ff_ln_gamma;         // io [H]
+  View ff_ln_beta;          // io [H]
 };
 
 /// Dropout of one layer's three places, and the constants of its operations.
@@ -28,7 +28,7 @@ struct LayerSettings {
   Dropout projection_dropout;
   Dropout ff_dropout;
   float layer_norm_epsilon = 1e-12f;
-  Activation gelu = Activation::kGelu;
+  Activation gelu = Activation::kGeluTanh;
   int64_t max_seq_tokens = 512;
 };
 

@@ -65,7 +65,7 @@ std::string start_line(const Config& config, const RunFacts& facts) {
   const std::string kernels =
       facts.attention.empty()
           ? ""
-          : concat(", attention ", facts.attention, ", GELU products ", facts.gelu_products);
+          : concat(", attention ", facts.attention, ", GELU products ", facts.gelu_gemms);
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", facts.world_size, " ",
                 plural(facts.world_size, "rank"), kernels, "; ", config.train.global_batch_seqs,

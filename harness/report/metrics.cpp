@@ -112,7 +112,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"model", config.model.name},
                 {"device", facts.device},
                 {"attention", facts.attention},
-                {"gelu_products", facts.gelu_products},
+                {"gelu_gemms", facts.gelu_gemms},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},
                 {"vocab_size", config.model.vocab_size},

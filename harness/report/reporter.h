@@ -53,8 +53,8 @@ struct RunFacts {
   int64_t first_step = 0;            // resumed from here
   double peak_flops_per_second = 0;  // of all devices, for the utilization; 0 = not known
   std::string device = {};
-  std::string attention = {};      // its kernels, where there are several: "grouped"
-  std::string gelu_products = {};  // likewise: "own from 1921 tokens"
+  std::string attention = {};   // its kernels, where there are several: "grouped"
+  std::string gelu_gemms = {};  // likewise: "own from 1921 tokens"
   std::vector<std::string> tensor_names = {};
 };
 

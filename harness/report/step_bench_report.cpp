@@ -121,7 +121,7 @@ std::string step_bench_text(const StepBenchReport& report) {
   const std::string kernels =
       report.attention.empty()
           ? ""
-          : concat(", attention ", report.attention, ", GELU products ", report.gelu_products);
+          : concat(", attention ", report.attention, ", GELU products ", report.gelu_gemms);
   std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
                             report.ranks, " rank(s), ", report.device, kernels, "\n");
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
@@ -152,7 +152,7 @@ std::string step_bench_json(const StepBenchReport& report) {
   Json json{{"model", report.model},
             {"device", report.device},
             {"attention", report.attention},
-            {"gelu_products", report.gelu_products},
+            {"gelu_gemms", report.gelu_gemms},
             {"precision", report.precision},
             {"ranks", report.ranks},
             {"micro_batches_per_step", report.micro_batches},

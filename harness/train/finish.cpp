@@ -5,9 +5,9 @@
 
 #include "harness/report/summary.h"
 #include "harness/report/text_format.h"
-#include "harness/train/milestones.h"
+#include "harness/train/device_counters.h"
+#include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/post_mortem.h"
-#include "harness/train/readings.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -70,8 +70,9 @@ void report_memory(TrainingRun& run) {
 }
 
 int say_how_to_go_on(const TrainingRun& run) {
-  const std::string where = run.state.step == 0 ? "before the first step, nothing to save"
-                                                : concat("at step ", run.state.step, ", all saved in ", run.run_dir);
+  const std::string where =
+      run.state.step == 0 ? "before the first step, nothing to save"
+                          : concat("at step ", run.state.step, ", all saved in ", run.run_dir);
   if (run.world->rank() == 0) {
     log_line(LogLevel::kInfo, concat("stopped ", where, "; run the same command again to go on"));
   }

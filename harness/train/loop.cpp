@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "harness/train/data_check.h"
+#include "harness/train/device_counters.h"
+#include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
-#include "harness/train/milestones.h"
-#include "harness/train/readings.h"
 #include "harness/train/signals.h"
 #include "harness/train/start.h"
 #include "harness/train/step.h"

@@ -15,7 +15,7 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_position.h"
-#include "harness/train/milestones.h"
+#include "harness/train/eval_and_checkpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/ops/lamb_rules.h"
 

@@ -55,7 +55,7 @@ struct TrainingRun {
   std::string last_checkpoint = {};  // its folder
   int64_t peak_memory_bytes = 0;     // of this rank's device, as seen at the records of the log
 
-  // What the host knows of the device's counters, see readings.h.
+  // What the host knows of the device's counters, see device_counters.h.
   TrainingState probed_state = {};  // when the last probe was captured
   bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
   int64_t known_skips = 0;

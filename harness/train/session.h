@@ -45,8 +45,8 @@ struct Session {
   TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
   DType io;                       // of weights, activations and gradients
   Dims dims;
-  std::string attention;      // its kernels, see describe_attention()
-  std::string gelu_products;  // their kernels, see describe_gelu_products()
+  std::string attention;   // its kernels, see describe_attention()
+  std::string gelu_gemms;  // their kernels, see describe_gelu_gemms()
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

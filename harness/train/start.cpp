@@ -14,8 +14,8 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
+#include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
-#include "harness/train/milestones.h"
 #include "harness/train/resume.h"
 #include "harness/train/warm_up.h"
 #include "kernels/base/log.h"
@@ -100,7 +100,7 @@ RunFacts facts_of(const TrainingRun& run) {
                  .first_step = run.state.step,
                  .device = run.session->backend.device->description(),
                  .attention = run.session->attention,
-                 .gelu_products = run.session->gelu_products};
+                 .gelu_gemms = run.session->gelu_gemms};
   facts.peak_flops_per_second =
       static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);
   for (const ParamInfo& param : run.session->table.params) {

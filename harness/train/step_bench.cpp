@@ -220,7 +220,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .model = config.model.name,
       .device = device.description(),
       .attention = session.attention,
-      .gelu_products = session.gelu_products,
+      .gelu_gemms = session.gelu_gemms,
       .precision = name(session.io),
       .ranks = world.size(),
       .micro_batches = config.train.accumulation_steps,

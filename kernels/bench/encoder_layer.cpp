@@ -55,7 +55,7 @@ EncoderLayer::Product EncoderLayer::product(int64_t inputs, int64_t outputs,
           .bias = uniform({outputs}, 0.05f),
           .y = zeros(DType::kF32, {kRows, outputs}),
           .pre_activation =
-              activation == Activation::kGelu ? zeros(DType::kF32, {kRows, outputs}) : kNoView,
+              activation == Activation::kGeluTanh ? zeros(DType::kF32, {kRows, outputs}) : kNoView,
           .dy = uniform({kRows, outputs}, 1e-3f),
           .dx = zeros(DType::kF32, {kRows, inputs}),
           .dweight = zeros(DType::kF32, {outputs, inputs}),
@@ -90,7 +90,7 @@ EncoderLayer::EncoderLayer(int threads)
   d_branch_ = zeros(DType::kF32, {kT, kH});
 
   products_ = {product(kH, 3 * kH, Activation::kNone), product(kH, kH, Activation::kNone),
-               product(kH, Shape::kFeedForward, Activation::kGelu),
+               product(kH, Shape::kFeedForward, Activation::kGeluTanh),
                product(Shape::kFeedForward, kH, Activation::kNone)};
   norms_ = {norm(), norm()};
   branch_bias_ = uniform({kH}, 0.05f);
@@ -172,7 +172,7 @@ void EncoderLayer::linear_backward() {
                            .weight = p.weight,
                            .saved = after_gelu ? products_[2].pre_activation : kNoView,
                            .dx = p.dx,
-                           .activation = after_gelu ? Activation::kGelu : Activation::kNone});
+                           .activation = after_gelu ? Activation::kGeluTanh : Activation::kNone});
   }
 }
 

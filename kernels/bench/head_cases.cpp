@@ -36,7 +36,7 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
          c.ops.activation_bwd({.dy = c.tensors[0],
                                .saved = c.tensors[1],
                                .dx = c.tensors[2],
-                               .activation = Activation::kGelu});
+                               .activation = Activation::kGeluTanh});
        }});
   BenchTensor in_place = logits.matrix("logits", 4, 2);
   in_place.is_result = true;

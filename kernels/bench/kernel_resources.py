@@ -2,11 +2,11 @@
 """Registers, shared memory and spills of CUDA kernels, as the compiler reports them.
 
     python3 kernels/bench/kernel_resources.py                     # the kernels of attention
-    python3 kernels/bench/kernel_resources.py kernels/cuda/rows/residual_ln.cu --only backward
+    python3 kernels/bench/kernel_resources.py kernels/cuda/norm_softmax/residual_ln.cu --only backward
     nvcc ... -Xptxas -v 2> report.txt; python3 kernels/bench/kernel_resources.py --report report.txt
 
 Compiles each file as the build does, for sm_90a, and prints one Markdown row per kernel:
-registers of a thread (of 65,536 on a multiprocessor), bytes of its stack, bytes that it stores to
+registers of a thread (of 65,536 on an SM), bytes of its stack, bytes that it stores to
 and loads from spilled registers, bytes of shared memory declared in the kernel, and barriers.
 Shared memory that a launch asks for is not in it: see the launcher. Needs nvcc, no GPU; c++filt, if
 there is one, spells the names.

@@ -30,11 +30,11 @@ std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
        kAdd, false},
       {"projection", t, part.tokens, m.hidden, m.hidden, false, Activation::kNone,
        Activation::kNone, Accumulate::kNo, false},
-      {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGelu,
+      {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGeluTanh,
        Activation::kNone, kAdd, false},
       {"FF out", t, part.tokens, m.feed_forward, m.hidden, false, Activation::kNone,
-       Activation::kGelu, Accumulate::kNo, false, true},
-      {"MLM transform", p, part.masked, m.hidden, m.hidden, true, Activation::kGelu},
+       Activation::kGeluTanh, Accumulate::kNo, false, true},
+      {"MLM transform", p, part.masked, m.hidden, m.hidden, true, Activation::kGeluTanh},
       {"MLM decoder", p, part.masked, m.hidden, m.vocab_rows, true},
       {"pooler", batch.seqs(), part.seqs, m.hidden, m.hidden, true, Activation::kTanh},
       {"NSP", batch.seqs(), part.seqs, m.hidden, 2, true, Activation::kNone, Activation::kTanh}};
@@ -50,13 +50,13 @@ double flops_of(const Layer& layer) {
 }
 
 const char* with(Activation activation) {
-  if (activation == Activation::kGelu) return ", gelu";
+  if (activation == Activation::kGeluTanh) return ", gelu";
   return activation == Activation::kTanh ? ", tanh" : "";
 }
 
 OpCase linear_fwd(const Layer& l) {
   const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
-  const bool gelu = l.activation == Activation::kGelu;
+  const bool gelu = l.activation == Activation::kGeluTanh;
   OpCase op{.operation = "linear_fwd",
             .shape = shape_text(l, concat(l.bias ? ", bias" : "", with(l.activation))),
             .tensors = {{.name = "x",

@@ -2,7 +2,7 @@
 //
 // Bytes at 3,686 x 30,528 bf16: 225 MB read and 225 MB written, 105 us at the 4.27 TB/s of a large
 // copy. A block keeps its row in shared memory, so that the logits cross the memory bus once in
-// each direction. Three blocks of a multiprocessor, each in another phase, keep the bus busy.
+// each direction. Three blocks of an SM, each in another phase, keep the bus busy.
 //
 // Measured on an H200, CUDA 13.0, 2026-11-21, rotating buffers, median, with the finishing kernel:
 //   3,686 x 30,528 bf16       us      of floor
@@ -13,18 +13,18 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/alignment.h"
-#include "kernels/cuda/pieces/octet.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBlocks = 3;  // of a multiprocessor: as many 16-bit rows as its shared memory holds
+constexpr int kBlocks = 3;  // of an SM: as many 16-bit rows as its shared memory holds
 constexpr int kFinishThreads = 1024;
 constexpr int64_t kMostCacheBytes = 226 * 1024;  // of the 227 KiB that a block can have
 

@@ -28,9 +28,9 @@ struct CudaOptions {
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
   /// Forward products that end in a GELU, and data gradients that end in its slope: the library's,
-  /// or our own kernels. products/gelu_choice.h has what these can serve, and what auto means.
-  enum class GeluProducts { kAuto, kLibrary, kOwn };
-  GeluProducts gelu_products = GeluProducts::kAuto;
+  /// or our own kernels. gemm/gelu_choice.h has what these can serve, and what auto means.
+  enum class GeluGemms { kAuto, kLibrary, kOwn };
+  GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a cut one, is left out with a warning.
   std::string gemm_plans_path = {};
@@ -38,8 +38,8 @@ struct CudaOptions {
   /// saves the choice to gemm_plans_path. Blocks for about a second and takes memory each time: run
   /// one step of the largest batch before anything is timed or captured.
   bool tune_gemms = false;
-  /// Multiprocessors that products plan for, where communication holds the others; 0 = all.
-  int gemm_multiprocessors = 0;
+  /// SMs that products plan for, where communication holds the others; 0 = all.
+  int gemm_sm_count = 0;
   /// Records the groups of grouped attention, see time_attention_lanes(); null: nothing.
   LaneRecorder* attention_recorder = nullptr;
 };
@@ -72,8 +72,8 @@ std::string attention_kernels(const CudaOptions& options, const AttentionCall& c
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
-/// Error(kUsage) with a sentence where options.gelu_products names kernels that cannot serve.
-std::string gelu_products(Device& device, const CudaOptions& options, const FeedForward& model);
+/// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
+std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
 
 /// Runs `attention`, which does one attention with the operations it gets, some sixty times with
 /// the grouped kernels, and returns the spans of its groups in the run of median length.

@@ -1,7 +1,7 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/products/gemm_plans.h"
+#include "kernels/cuda/gemm/gemm_plans.h"
 
 namespace bertha {
 
@@ -28,10 +28,9 @@ ArrivalCounter::ArrivalCounter(cudaStream_t stream) : stream_(stream) {
 
 ArrivalCounter::~ArrivalCounter() { cudaFreeAsync(count_, stream_); }
 
-Mailbox::Mailbox(cudaStream_t stream, int multiprocessors) : stream_(stream) {
-  const auto words = static_cast<size_t>(kMailboxWords) * static_cast<size_t>(multiprocessors);
-  const size_t bytes =
-      words * sizeof(uint64_t) + static_cast<size_t>(multiprocessors) * sizeof(uint32_t);
+InterBlockExchange::InterBlockExchange(cudaStream_t stream, int sm_count) : stream_(stream) {
+  const auto words = static_cast<size_t>(kExchangeWords) * static_cast<size_t>(sm_count);
+  const size_t bytes = words * sizeof(uint64_t) + static_cast<size_t>(sm_count) * sizeof(uint32_t);
   void* data = nullptr;
   BERTHA_CUDA_CHECK(cudaMallocAsync(&data, bytes, stream));
   words_ = static_cast<uint64_t*>(data);
@@ -39,18 +38,18 @@ Mailbox::Mailbox(cudaStream_t stream, int multiprocessors) : stream_(stream) {
   BERTHA_CUDA_CHECK(cudaMemsetAsync(words_, 0, bytes, stream));
 }
 
-Mailbox::~Mailbox() { cudaFreeAsync(words_, stream_); }
+InterBlockExchange::~InterBlockExchange() { cudaFreeAsync(words_, stream_); }
 
 CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
                          const CudaOptions& cuda_options)
     : device(cuda_device),
       stream(cuda_stream),
-      multiprocessors(cuda_device.multiprocessors()),
+      sm_count(cuda_device.sm_count()),
       options(cuda_options),
       scratch(cuda_stream),
       gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
       arrivals(cuda_stream),
-      mailbox(cuda_stream, multiprocessors),
+      exchange(cuda_stream, sm_count),
       lamb_chunks(cuda_stream),
       attention_lanes(cuda_device.ordinal(), cuda_stream) {}
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "kernels/cuda/attention/lanes.h"
+#include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/handles.h"
@@ -12,7 +12,7 @@ namespace bertha {
 
 class GemmPlans;
 
-inline constexpr int kMailboxWords = 128;  // per multiprocessor
+inline constexpr int kExchangeWords = 128;  // per SM
 
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
 /// stream order, without waiting; after the first step it no longer grows.
@@ -48,18 +48,18 @@ class ArrivalCounter {
   uint32_t* count_ = nullptr;
 };
 
-/// Words of 64 bits by which blocks of a kernel hand each other numbers (pieces/mailbox.cuh), and counts
+/// Words of 64 bits by which blocks of a kernel hand each other numbers (common/inter_block_exchange.cuh), and counts
 /// of the blocks that have read some of them: all zero between kernels of the stream, because the last
 /// to read a word leaves zero there.
-class Mailbox {
+class InterBlockExchange {
  public:
-  Mailbox(cudaStream_t stream, int multiprocessors);
-  ~Mailbox();
-  Mailbox(const Mailbox&) = delete;
-  Mailbox& operator=(const Mailbox&) = delete;
+  InterBlockExchange(cudaStream_t stream, int sm_count);
+  ~InterBlockExchange();
+  InterBlockExchange(const InterBlockExchange&) = delete;
+  InterBlockExchange& operator=(const InterBlockExchange&) = delete;
 
-  uint64_t* words() const { return words_; }      // kMailboxWords per multiprocessor
-  uint32_t* readers() const { return readers_; }  // one per multiprocessor
+  uint64_t* words() const { return words_; }      // kExchangeWords per SM
+  uint32_t* readers() const { return readers_; }  // one per SM
 
  private:
   cudaStream_t stream_;
@@ -74,12 +74,12 @@ struct CudaContext {
 
   CudaDevice& device;
   cudaStream_t stream;
-  int multiprocessors;
+  int sm_count;
   CudaOptions options;
   ScratchMemory scratch;
   std::unique_ptr<GemmPlans> gemm;
   ArrivalCounter arrivals;
-  Mailbox mailbox;
+  InterBlockExchange exchange;
   LambChunkTables lamb_chunks;
   AttentionLanes attention_lanes;
 };

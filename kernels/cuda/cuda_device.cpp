@@ -122,7 +122,7 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   cudaDeviceProp properties{};
   BERTHA_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal));
   name_ = properties.name;
-  multiprocessors_ = properties.multiProcessorCount;
+  sm_count_ = properties.multiProcessorCount;
   total_memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
   if (properties.major != kComputeMajor || properties.minor != kComputeMinor) {
     fail(ExitCode::kEnvironment, "GPU ", ordinal, " is a ", name_, " of compute capability ",

@@ -27,11 +27,11 @@ class CudaDevice final : public Device {
   void stop_profiler() override;
 
   int ordinal() const { return ordinal_; }
-  int multiprocessors() const { return multiprocessors_; }
+  int sm_count() const { return sm_count_; }
 
  private:
   int ordinal_;
-  int multiprocessors_ = 0;
+  int sm_count_ = 0;
   int64_t total_memory_bytes_ = 0;
   std::string name_;
 };

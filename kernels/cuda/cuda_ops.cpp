@@ -1,5 +1,5 @@
+#include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/products/gelu_choice.h"
 
 namespace bertha {
 namespace {
@@ -56,8 +56,8 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
   return std::make_unique<CudaOps>(as_cuda(device), stream, options);
 }
 
-std::string gelu_products(Device& device, const CudaOptions& options, const FeedForward& model) {
-  return gelu_products_text(options, model, as_cuda(device).multiprocessors());
+std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model) {
+  return gelu_gemms_text(options, model, as_cuda(device).sm_count());
 }
 
 }  // namespace bertha

@@ -2,17 +2,17 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/common/pack.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/pack.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 16;  // 2,048 resident threads, twice over
+constexpr int kBlocksPerSm = 16;  // 2,048 resident threads, twice over
 
 __device__ __forceinline__ int64_t first_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -22,8 +22,7 @@ __device__ __forceinline__ int64_t index_stride() {
 }
 
 unsigned grid_for(const CudaContext& context, int64_t items) {
-  return blocks_for(items, kThreads,
-                    static_cast<int64_t>(context.multiprocessors) * kBlocksPerMultiprocessor);
+  return blocks_for(items, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
 }
 
 /// One rounding, also from f64.

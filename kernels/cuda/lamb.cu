@@ -11,11 +11,11 @@
 //   with f32: 44 / 293 / 172 / 519 and 302 / 2,270 / 1,332 / 3,915 us
 // LambPrepare takes 4 us, ClipLocal that much where nothing is clipped.
 
+#include "kernels/cuda/common/flat_range.cuh"
+#include "kernels/cuda/common/pack.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/flat_range.cuh"
-#include "kernels/cuda/pieces/pack.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPack = 4;  // 16 bytes of f32
-constexpr int kClipBlocksPerMultiprocessor = 8;
+constexpr int kClipBlocksPerSm = 8;
 
 const LambState* state_of(const View& state) { return static_cast<const LambState*>(state.data); }
 
@@ -262,8 +262,7 @@ void run_cuda(CudaContext& context, const ClipLocal& args) {
   dispatch_io(args.gradient.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const unsigned blocks =
-        blocks_for(count, kThreads * kPack16<T>,
-                   int64_t{context.multiprocessors} * kClipBlocksPerMultiprocessor);
+        blocks_for(count, kThreads * kPack16<T>, int64_t{context.sm_count} * kClipBlocksPerSm);
     clip_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
         elements<T>(args.gradient), count, state_of(args.state),
         args.gradient_sum_of_squares.as<double>(), args.max_gradient_norm);

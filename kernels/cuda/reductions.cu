@@ -1,18 +1,18 @@
 // Sum of squares in one launch: blocks add up fixed parts in f64, the last one to arrive adds the
 // parts in their order. Floor: 2 (f16, bf16) or 4 bytes per element; limited by memory.
 
+#include "kernels/cuda/common/flat_range.cuh"
+#include "kernels/cuda/common/pack.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/flat_range.cuh"
-#include "kernels/cuda/pieces/pack.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBlocksPerMultiprocessor = 2;  // one wave of 1,024 threads; more would cost registers
-constexpr int kPacksInFlight = 4;            // 64 bytes per thread
+constexpr int kBlocksPerSm = 2;    // one wave of 1,024 threads; more would cost registers
+constexpr int kPacksInFlight = 4;  // 64 bytes per thread
 
 template <class T>
 __device__ __forceinline__ double square(T value) {
@@ -87,7 +87,7 @@ void run_cuda(CudaContext& context, const SumOfSquares& args) {
   const int64_t count = args.values.elements();
   dispatch_io(args.values.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const int64_t most = int64_t{context.multiprocessors} * kBlocksPerMultiprocessor;
+    const int64_t most = int64_t{context.sm_count} * kBlocksPerSm;
     const unsigned blocks = blocks_for(count, kThreads * kPack16<T>, most);
     sum_of_squares_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
         {.values = elements<T>(args.values),

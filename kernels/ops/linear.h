@@ -4,14 +4,14 @@
 
 namespace bertha {
 
-/// Applied to x * w^T + bias. kGelu is the tanh form:
-/// 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); kGeluErf is the exact one:
+/// Applied to x * w^T + bias. kGeluTanh is the tanh form:
+/// 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))); kGelu is the exact one:
 /// 0.5 z (1 + erf(z / sqrt(2))).
-enum class Activation : uint8_t { kNone, kGelu, kTanh, kGeluErf };
+enum class Activation : uint8_t { kNone, kGeluTanh, kTanh, kGelu };
 
 /// Whether backward needs the values before the activation; kTanh needs those after it.
 constexpr bool keeps_pre_activation(Activation activation) {
-  return activation == Activation::kGelu || activation == Activation::kGeluErf;
+  return activation == Activation::kGeluTanh || activation == Activation::kGelu;
 }
 
 /// y = activation(x * w^T + bias).
@@ -65,7 +65,7 @@ struct ActivationBwd {
   View dy;     // io [T, N]
   View saved;  // io [T, N]  GELUs: pre-activation; kTanh: output
   View dx;     // io [T, N]  out
-  Activation activation = Activation::kGelu;
+  Activation activation = Activation::kGeluTanh;
 };
 
 void validate(const LinearFwd& args);

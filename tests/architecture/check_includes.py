@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Enforces the floors of the house on every source file.
+"""Enforces the rules of include_rules.txt on every source file.
 
 usage: check_includes.py [--root DIR]   lists violations; exit 1 when there are any
        check_includes.py --self-test    plants one violation of each rule and expects its report
 
-Rules: include arrows and third-party headers (include_floors.txt), includes from the repository root
+Rules: include arrows and third-party headers (include_rules.txt), includes from the repository root
 with the own header first, the closed list of macros, environment reads, parsers of JSON, process-wide
 state, and 500 lines per file.
 """
@@ -38,10 +38,10 @@ LOCAL_STATIC = re.compile(
 CONSTANT = re.compile(r"\b(?:const|constexpr|constinit const|static_assert)\b")
 
 
-class Floors:
-    """The lines of include_floors.txt by kind: [(pattern, [patterns])]."""
+class Rules:
+    """The lines of include_rules.txt by kind: [(pattern, [patterns])]."""
 
-    KINDS = ("room", "third", "macro", "environment", "parser", "mutable", "long")
+    KINDS = ("files", "third", "macro", "environment", "parser", "mutable", "long")
 
     def __init__(self, text):
         self.lines = {kind: [] for kind in self.KINDS}
@@ -52,7 +52,7 @@ class Floors:
             head, _, tail = line.partition(" : ")
             words = head.split()
             if len(words) != 2 or words[0] not in self.KINDS:
-                raise SystemExit(f"include_floors.txt:{number}: cannot read '{raw}'")
+                raise SystemExit(f"include_rules.txt:{number}: cannot read '{raw}'")
             self.lines[words[0]].append((words[1], tail.split()))
 
     def of(self, kind, name):
@@ -88,9 +88,9 @@ def without_comments_and_strings(text):
 
 
 class Checker:
-    def __init__(self, root, floors):
+    def __init__(self, root, rules):
         self.root = root
-        self.floors = floors
+        self.rules = rules
         self.found = []
 
     def report(self, path, line, rule, sentence):
@@ -106,7 +106,7 @@ class Checker:
     def check_file(self, path, file):
         text = file.read_text(encoding="utf-8")
         lines = text.splitlines()
-        if len(lines) > MOST_LINES and not self.floors.names("long", path):
+        if len(lines) > MOST_LINES and not self.rules.names("long", path):
             self.report(path, len(lines), "long", f"{len(lines)} lines, want at most {MOST_LINES}")
         if file.suffix in (".h", ".cuh") and "#pragma once" not in text:
             self.report(path, 1, "pragma", "a header without #pragma once")
@@ -114,9 +114,9 @@ class Checker:
         self.check_code(path, without_comments_and_strings(text).splitlines())
 
     def check_includes(self, path, lines):
-        allowed = self.floors.of("room", path)
+        allowed = self.rules.of("files", path)
         if allowed is None:
-            self.report(path, 1, "room", "no room in include_floors.txt has this file")
+            self.report(path, 1, "files", "no rule in include_rules.txt has this file")
             return
         own = re.sub(r"\.(cpp|cu)$", ".h", path)
         first = True
@@ -146,23 +146,23 @@ class Checker:
     def check_brackets(self, path, number, header):
         if "/" not in header and "." not in header:
             return  # the standard library
-        places = self.floors.of("third", header)
+        places = self.rules.of("third", header)
         if places is None:
-            self.report(path, number, "third", f"<{header}> has no line in include_floors.txt")
+            self.report(path, number, "third", f"<{header}> has no line in include_rules.txt")
         elif not any_match(path, places):
             self.report(path, number, "third", f"<{header}> is allowed in {' '.join(places)} only")
 
     def check_code(self, path, lines):
         for number, line in enumerate(lines, 1):
             define = DEFINE.match(line)
-            if define and path not in (self.floors.of("macro", define[1]) or []):
+            if define and path not in (self.rules.of("macro", define[1]) or []):
                 self.report(path, number, "macro", f"{define[1]} is not in the closed list of macros")
-            if ENVIRONMENT.search(line) and not self.floors.names("environment", path):
+            if ENVIRONMENT.search(line) and not self.rules.names("environment", path):
                 self.report(path, number, "environment", "reads or sets the environment")
-            if PARSER.search(line) and not self.floors.names("parser", path):
+            if PARSER.search(line) and not self.rules.names("parser", path):
                 self.report(path, number, "parser", "parses JSON without data/json_file.h")
             state = GLOBAL.match(line) or LOCAL_STATIC.match(line)
-            if state and not CONSTANT.search(line) and not self.floors.names("mutable", path):
+            if state and not CONSTANT.search(line) and not self.rules.names("mutable", path):
                 self.report(path, number, "mutable", "process-wide state that can change")
 
 
@@ -172,7 +172,7 @@ CLEAN = {
     "kernels/base/error.h": "#pragma once\n#include <string>\n#define BERTHA_CHECK(x) x\n",
     "kernels/device.h": '#pragma once\n#include "kernels/base/error.h"\n',
     "kernels/cuda/tile.cuh": "#pragma once\n",
-    "kernels/cuda/rows.cu": '#include "kernels/cuda/tile.cuh"\n#include <cuda_runtime.h>\n',
+    "kernels/cuda/gather_scatter.cu": '#include "kernels/cuda/tile.cuh"\n#include <cuda_runtime.h>\n',
     "data/batch.h": '#pragma once\n#include "kernels/base/error.h"\n',
     "data/transport.h": "#pragma once\n",
     "data/hdf5_file.h": "#pragma once\n",
@@ -211,7 +211,7 @@ PLANTED = [
     ("own-header", "harness/model/dims.cpp", "#include <vector>\n"),
     ("cuh", "kernels/cuda/cuda_device.cpp", '#include "kernels/cuda/tile.cuh"\n'),
     ("pragma", "harness/model/layer.h", "class Layer;\n"),
-    ("room", "harness/attic/old.cpp", "\n"),
+    ("files", "harness/attic/old.cpp", "\n"),
     ("macro", "harness/model/bert.cpp", "#define TILE 16\n"),
     ("macro", "harness/model/bert.cpp", "# define BERTHA_CHECK(x)\n"),
     ("macro", "tests/a_test.cpp", "#define BERTHA_OTHER\n"),
@@ -228,21 +228,21 @@ PLANTED = [
 ]
 
 
-def check_tree(files, floors):
+def check_tree(files, rules):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for path, text in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
-        return Checker(root, floors).run()
+        return Checker(root, rules).run()
 
 
-def self_test(floors):
-    wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, floors)]
+def self_test(rules):
+    wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, rules)]
     extra = {"harness/model/dims.cpp": {"harness/model/dims.h": "#pragma once\n"}}
     for rule, path, text in PLANTED:
         files = {**CLEAN, **extra.get(path, {}), path: CLEAN.get(path, "") + text}
-        found = check_tree(files, floors)
+        found = check_tree(files, rules)
         if [(place, kind) for place, _, kind, _ in found] != [(path, rule)]:
             wrong.append(f"planted {rule} in {path} ({text.strip()[:60]!r}): found {found}")
     print("\n".join(wrong) if wrong else f"{len(PLANTED)} planted violations were found")
@@ -254,13 +254,13 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=HERE.parent.parent)
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
-    floors = Floors((HERE / "include_floors.txt").read_text(encoding="utf-8"))
+    rules = Rules((HERE / "include_rules.txt").read_text(encoding="utf-8"))
     if arguments.self_test:
-        return self_test(floors)
-    found = Checker(arguments.root, floors).run()
+        return self_test(rules)
+    found = Checker(arguments.root, rules).run()
     for path, line, rule, sentence in found:
         print(f"{path}:{line}: {rule}: {sentence}")
-    print(f"{len(found)} violations of the floors")
+    print(f"{len(found)} violations of the rules")
     return 1 if found else 0
 
 

@@ -13,8 +13,8 @@
 namespace bertha::testing {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh,
-                                       Activation::kGeluErf};
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kGeluTanh, Activation::kTanh,
+                                       Activation::kGelu};
 
 // Whole tiles, ragged ones, a row, odd widths whose rows begin at any address, the heads of BERT.
 constexpr Shape kShapes[] = {{0, 8, 3},     {1, 8, 8},      {7, 64, 2},      {33, 63, 129},
@@ -155,7 +155,7 @@ TEST(CudaLinear, ActivationGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {
       for (const Activation activation :
-           {Activation::kGelu, Activation::kTanh, Activation::kGeluErf}) {
+           {Activation::kGeluTanh, Activation::kTanh, Activation::kGelu}) {
         const Case c(shape, dtype);
         const HostTensor<float> saved =
             rounded_to(dtype, scaled(random_tensor({shape.rows, shape.outputs}, 8),
@@ -188,8 +188,10 @@ TEST(CudaLinear, ActivationGradientAtNanIsNan) {
   for (const DType dtype : kIoTypes) {
     const DeviceTensor dy(gpu(), dtype, HostTensor<float>({3, 8}, 1.0f));
     const DeviceTensor saved(gpu(), dtype, garbage_tensor({3, 8}));
-    gpu().ops->activation_bwd(
-        {.dy = dy.view(), .saved = saved.view(), .dx = dy.view(), .activation = Activation::kGelu});
+    gpu().ops->activation_bwd({.dy = dy.view(),
+                               .saved = saved.view(),
+                               .dx = dy.view(),
+                               .activation = Activation::kGeluTanh});
     for (const float value : dy.floats().values) EXPECT_TRUE(std::isnan(value)) << name(dtype);
   }
 }
@@ -242,10 +244,10 @@ TEST(CudaLinear, RepeatsBitForBit) {
     const Case c({511, 256, 384}, dtype);
     const ParameterGradients zero{.weight = garbage_tensor({384, 256}),
                                   .bias = garbage_tensor({384})};
-    const Forward y = forward(gpu(), c, dtype, true, Activation::kGelu);
+    const Forward y = forward(gpu(), c, dtype, true, Activation::kGeluTanh);
     const ParameterGradients g = weight_gradient(gpu(), c, dtype, zero, true, Accumulate::kNo);
     for (int run = 0; run < 3; ++run) {
-      const Forward again = forward(gpu(), c, dtype, true, Activation::kGelu);
+      const Forward again = forward(gpu(), c, dtype, true, Activation::kGeluTanh);
       EXPECT_EQ(again.y.values, y.y.values);
       EXPECT_EQ(again.z.values, y.z.values);
       const ParameterGradients g2 = weight_gradient(gpu(), c, dtype, zero, true, Accumulate::kNo);
@@ -288,10 +290,10 @@ TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
     shapes.push_back(base);
     shapes.push_back(base);
     shapes.back().bias = true;
-    shapes.back().activation = Activation::kGelu;
+    shapes.back().activation = Activation::kGeluTanh;
     shapes.push_back(base);
     shapes.back().product = GemmProduct::kDataGradient;
-    shapes.back().activation = Activation::kGelu;
+    shapes.back().activation = Activation::kGeluTanh;
     shapes.push_back(base);
     shapes.back().product = GemmProduct::kWeightGradient;
     shapes.back().accumulate = Accumulate::kYes;
@@ -314,7 +316,7 @@ TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
   for (const int64_t rows : {512, 300, 1000, 3}) {
     for (const DType dtype : kIoTypes) {
       const Case c({rows, 256, 384}, dtype);
-      expect_forward(c, true, Activation::kGelu, loaded);
+      expect_forward(c, true, Activation::kGeluTanh, loaded);
       expect_forward(c, false, Activation::kNone, loaded);
     }
   }
@@ -334,17 +336,18 @@ TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
   const Case c({64, 128, 256}, DType::kBF16);
   {
     const TestBackend tuning = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
-    expect_forward(c, true, Activation::kGelu, tuning);
+    expect_forward(c, true, Activation::kGeluTanh, tuning);
     const std::string first = file();
     EXPECT_NE(first.find("end 1"), std::string::npos) << first;
-    expect_forward(Case({96, 128, 256}, DType::kBF16), true, Activation::kGelu, tuning);  // nearby
+    expect_forward(Case({96, 128, 256}, DType::kBF16), true, Activation::kGeluTanh,
+                   tuning);  // nearby
     EXPECT_EQ(file(), first);
-    expect_forward(Case({200, 128, 256}, DType::kBF16), true, Activation::kGelu, tuning);
+    expect_forward(Case({200, 128, 256}, DType::kBF16), true, Activation::kGeluTanh, tuning);
     EXPECT_NE(file().find("end 2"), std::string::npos) << file();
   }
   const std::string saved = file();
   const TestBackend again = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
-  expect_forward(c, true, Activation::kGelu, again);
+  expect_forward(c, true, Activation::kGeluTanh, again);
   EXPECT_EQ(file(), saved);
   EXPECT_TRUE(warnings.empty()) << warnings[0];
 }
@@ -357,9 +360,9 @@ TEST_F(CudaGemmTuning, WithoutItsFileTheLibraryChooses) {
 }
 
 TEST_F(CudaGemmTuning, ProductsMayPlanForFewerMultiprocessors) {
-  const TestBackend backend = make_gpu({.gemm_multiprocessors = 100});
+  const TestBackend backend = make_gpu({.gemm_sm_count = 100});
   for (const DType dtype : kIoTypes) {
-    expect_forward(Case({511, 256, 384}, dtype), true, Activation::kGelu, backend);
+    expect_forward(Case({511, 256, 384}, dtype), true, Activation::kGeluTanh, backend);
   }
 }
 

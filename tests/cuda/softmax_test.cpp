@@ -142,7 +142,7 @@ TEST(CudaSoftmax, WideRowsMatchTheCpu) {
 }
 
 TEST(CudaSoftmax, ManyRowsMatchTheCpu) {
-  // More than the 64 blocks of each of 132 multiprocessors take in one turn: 8 or 4 rows a block.
+  // More than the 64 blocks of each of 132 SMs take in one turn: 8 or 4 rows a block.
   expect_same_as_cpu(DType::kBF16, random_tensor({1, 1, 70'001, 200}, 1), {.probability = 0.1f});
   expect_same_as_cpu(DType::kF32, random_tensor({3, 1, 15'001, 264}, 1), {.has_mask = true});
   expect_same_as_cpu(DType::kF16, random_tensor({1, 1, 70'001, 200}, 1), {});

@@ -1,4 +1,4 @@
-#include "kernels/cuda/peers/sum_parts.h"
+#include "kernels/cuda/p2p/sum_parts.h"
 
 #include <gtest/gtest.h>
 

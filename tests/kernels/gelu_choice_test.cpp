@@ -1,4 +1,4 @@
-#include "kernels/cuda/products/gelu_choice.h"
+#include "kernels/cuda/gemm/gelu_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,16 +9,16 @@ namespace bertha {
 namespace {
 
 using testing::HasSubstr;
-using Choice = CudaOptions::GeluProducts;
+using Choice = CudaOptions::GeluGemms;
 
 constexpr int kMultiprocessors = 132;
 constexpr GeluCall kBertLarge{.io = DType::kBF16,
-                              .gelu = Activation::kGelu,
+                              .gelu = Activation::kGeluTanh,
                               .columns = 4096,
                               .inner = 1024,
-                              .multiprocessors = kMultiprocessors};
+                              .sm_count = kMultiprocessors};
 constexpr FeedForward kLargeBlock{
-    .io = DType::kBF16, .gelu = Activation::kGelu, .hidden = 1024, .feed_forward = 4096};
+    .io = DType::kBF16, .gelu = Activation::kGeluTanh, .hidden = 1024, .feed_forward = 4096};
 
 GeluCall with(GeluCall call, int64_t columns, int64_t inner) {
   call.columns = columns;
@@ -35,7 +35,7 @@ struct Beyond {
 std::vector<Beyond> beyond_both() {
   GeluCall f32 = kBertLarge, erf = kBertLarge, odd = kBertLarge;
   f32.io = DType::kF32;
-  erf.gelu = Activation::kGeluErf;
+  erf.gelu = Activation::kGelu;
   odd.is_aligned = false;
   return {{f32, "f32, want f16 or bf16"},
           {erf, "the GELU of erf, want that of tanh"},
@@ -77,44 +77,44 @@ void expect_beyond(const Rule& rule, const std::vector<Beyond>& all) {
     EXPECT_EQ(rule(Choice::kLibrary, beyond.call), kAtNoRows) << beyond.why;
     const std::string sentence = refusal(rule, beyond.call);
     EXPECT_THAT(sentence, HasSubstr(std::string("do not take ") + beyond.why));
-    EXPECT_THAT(sentence, HasSubstr("set cuda.gelu_products to auto or library."));
+    EXPECT_THAT(sentence, HasSubstr("set cuda.gelu_gemms to auto or library."));
   }
 }
 
 TEST(GeluChoice, BeyondItsReachOwnIsRefusedAndAutoIsTheLibrary) {
-  expect_beyond(own_gelu_product_from, beyond_product());
-  expect_beyond(own_gelu_gradient_from, beyond_gradient());
+  expect_beyond(own_gemm_bias_gelu_from, beyond_product());
+  expect_beyond(own_gemm_dgelu_dbias_from, beyond_gradient());
 }
 
 TEST(GeluChoice, AutoTakesTheOwnKernelsFromTheirRoundsOn) {
   // 16 tiles of columns, so 8 row tiles abreast, and 2 rounds: more than 15 tiles of 128 rows.
-  EXPECT_EQ(own_gelu_product_from(Choice::kAuto, kBertLarge), 15 * 128 + 1);
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, kBertLarge), 15 * 128 + 1);
   // 32 tiles of columns, 4 abreast, 4 rounds.
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, kBertLarge), 15 * 256 + 1);
-  // More tiles of columns than multiprocessors: 1 abreast.
-  EXPECT_EQ(own_gelu_product_from(Choice::kAuto, with(kBertLarge, 256 * 200, 64)), 128 + 1);
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, with(kBertLarge, 128 * 200, 64)), 3 * 256 + 1);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, kBertLarge), 15 * 256 + 1);
+  // More tiles of columns than SMs: 1 abreast.
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, with(kBertLarge, 256 * 200, 64)), 128 + 1);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, with(kBertLarge, 128 * 200, 64)), 3 * 256 + 1);
 }
 
 TEST(GeluChoice, OwnAndLibraryAreTakenAtAnyRows) {
-  EXPECT_EQ(own_gelu_product_from(Choice::kOwn, kBertLarge), 1);
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kOwn, kBertLarge), 1);
-  EXPECT_EQ(own_gelu_product_from(Choice::kLibrary, kBertLarge), kAtNoRows);
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kLibrary, kBertLarge), kAtNoRows);
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kOwn, kBertLarge), 1);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, kBertLarge), 1);
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kLibrary, kBertLarge), kAtNoRows);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kLibrary, kBertLarge), kAtNoRows);
 }
 
 TEST(GeluChoice, AGradientWithoutABiasGradientIsOwnOnRequestOnly) {
   GeluCall alone = kBertLarge;
   alone.has_bias = false;
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kAuto, alone), kAtNoRows);
-  EXPECT_EQ(own_gelu_gradient_from(Choice::kOwn, alone), 1);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, alone), kAtNoRows);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, alone), 1);
 }
 
 TEST(GeluChoice, RoundsAreFullAtTheRowsThatAreNamed) {
-  for (const GeluTile& tile : {kGeluProductTile, kGeluGradientTile}) {
+  for (const GeluTile& tile : {kGemmBiasGeluTile, kGemmDgeluDbiasTile}) {
     for (const int64_t columns : {256, 768, 3072, 4096}) {
       const auto from =
-          tile.rows == kGeluProductTile.rows ? own_gelu_product_from : own_gelu_gradient_from;
+          tile.rows == kGemmBiasGeluTile.rows ? own_gemm_bias_gelu_from : own_gemm_dgelu_dbias_from;
       const int64_t rows = from(Choice::kAuto, with(kBertLarge, columns, 64));
       const int rounds = tile.least_rounds * tiles_abreast(tile, columns, kMultiprocessors);
       EXPECT_EQ(row_tiles(tile, rows), rounds) << columns;
@@ -124,8 +124,7 @@ TEST(GeluChoice, RoundsAreFullAtTheRowsThatAreNamed) {
 }
 
 std::string described(Choice asked, const FeedForward& model, int planned = 0) {
-  return gelu_products_text({.gelu_products = asked, .gemm_multiprocessors = planned}, model,
-                            kMultiprocessors);
+  return gelu_gemms_text({.gelu_gemms = asked, .gemm_sm_count = planned}, model, kMultiprocessors);
 }
 
 TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
@@ -139,7 +138,7 @@ TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
   narrow.feed_forward = 4096 + 128;
   EXPECT_EQ(described(Choice::kAuto, narrow), "library forward, own from 3841 tokens backward");
   FeedForward exact = kLargeBlock;
-  exact.gelu = Activation::kGeluErf;
+  exact.gelu = Activation::kGelu;
   EXPECT_EQ(described(Choice::kAuto, exact), "library");
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/products/gemm_plan_file.h"
+#include "kernels/cuda/gemm/gemm_plan_file.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace bertha {
 namespace {
 
-const GemmOrigin kHere{.device = "NVIDIA H200, 132 multiprocessors", .library = "cublasLt 130100"};
+const GemmOrigin kHere{.device = "NVIDIA H200, 132 SMs", .library = "cublasLt 130100"};
 
 GemmKey key(GemmProduct product, DType dtype, GemmEpilogue epilogue, int64_t rows) {
   return {.product = product,
@@ -25,14 +25,14 @@ GemmKey key(GemmProduct product, DType dtype, GemmEpilogue epilogue, int64_t row
           .outputs = 4096,
           .matrix_alignment = 16,
           .bias_alignment = 2,
-          .multiprocessors = 116};
+          .sm_count = 116};
 }
 
 TunedGemms some_plans() {
   TunedGemms tuned;
   tuned[key(GemmProduct::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
       .algorithm = {~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63}, .us = 351.25};
-  tuned[key(GemmProduct::kDataGradient, DType::kF16, GemmEpilogue::kGeluGradient, 256)] = {
+  tuned[key(GemmProduct::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {
       .algorithm = {7, 6, 5, 4, 3, 2, 1, 0}, .us = 12.5};
   tuned[key(GemmProduct::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {.algorithm = {},
                                                                                    .us = 1e6};
@@ -123,7 +123,8 @@ TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {
     std::string bent = whole;
     bent[bit / 8] = static_cast<char>(bent[bit / 8] ^ (1 << bit % 8));
     write(bent);
-    ASSERT_TRUE(load_tuned_gemms(path, kHere).empty()) << "bit " << bit % 8 << " of byte " << bit / 8;
+    ASSERT_TRUE(load_tuned_gemms(path, kHere).empty())
+        << "bit " << bit % 8 << " of byte " << bit / 8;
   }
 }
 

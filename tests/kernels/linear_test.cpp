@@ -14,14 +14,13 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kGelu, Activation::kTanh,
-                                       Activation::kGeluErf};
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kGeluTanh, Activation::kTanh,
+                                       Activation::kGelu};
 
 double activate(Activation activation, double z) {
   if (activation == Activation::kNone) return z;
   if (activation == Activation::kTanh) return std::tanh(z);
-  if (activation == Activation::kGeluErf)
-    return 0.5 * z * (1.0 + std::erf(z / std::numbers::sqrt2));
+  if (activation == Activation::kGelu) return 0.5 * z * (1.0 + std::erf(z / std::numbers::sqrt2));
   return 0.5 * z *
          (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
 }
@@ -30,7 +29,7 @@ double activate(Activation activation, double z) {
 double slope(Activation activation, double z) {
   if (activation == Activation::kNone) return 1.0;
   if (activation == Activation::kTanh) return 1.0 - std::tanh(z) * std::tanh(z);
-  if (activation == Activation::kGeluErf) {
+  if (activation == Activation::kGelu) {
     return 0.5 * (1.0 + std::erf(z / std::numbers::sqrt2)) +
            z * std::exp(-0.5 * z * z) / std::sqrt(2.0 * std::numbers::pi);
   }
@@ -188,7 +187,8 @@ TEST(Linear, BackwardMatchesTheDefinition) {
 }
 
 TEST(Linear, ActivationGradientMatchesTheClosedForm) {
-  for (const Activation activation : {Activation::kGelu, Activation::kTanh, Activation::kGeluErf}) {
+  for (const Activation activation :
+       {Activation::kGeluTanh, Activation::kTanh, Activation::kGelu}) {
     Case c(511, 7, 33, activation);
     c.forward(1);
     c.backward(1, Accumulate::kNo);
@@ -296,7 +296,7 @@ TEST(Linear, NoRowsLeaveZeroOrUntouchedParameterGradients) {
 }
 
 TEST(Linear, ActivationGradientMayReplaceTheOutputGradient) {
-  Case c(33, 9, 11, Activation::kGelu);
+  Case c(33, 9, 11, Activation::kGeluTanh);
   c.forward(1);
   c.backward(1, Accumulate::kNo);
   WorkerPool pool(1);
@@ -305,7 +305,7 @@ TEST(Linear, ActivationGradientMayReplaceTheOutputGradient) {
 }
 
 TEST(Linear, IsTheSameForEveryNumberOfThreads) {
-  Case one(1500, 40, 530, Activation::kGelu);
+  Case one(1500, 40, 530, Activation::kGeluTanh);
   Case three = one;
   one.forward(1);
   one.backward(1, Accumulate::kNo);

@@ -246,8 +246,8 @@ TEST(ModelProducts, AreEightLayersInThreeDirections) {
   EXPECT_TRUE(shapes[0].bias);
   EXPECT_EQ(shapes[1].product, GemmProduct::kDataGradient);
   EXPECT_EQ(shapes[1].accumulate, Accumulate::kYes);
-  EXPECT_EQ(shapes[6].activation, Activation::kGelu);
-  EXPECT_EQ(shapes[10].activation, Activation::kGelu);
+  EXPECT_EQ(shapes[6].activation, Activation::kGeluTanh);
+  EXPECT_EQ(shapes[10].activation, Activation::kGeluTanh);
   EXPECT_EQ(shapes[15].rows, 32);
   EXPECT_EQ(shapes[15].outputs, 24);
 }

@@ -109,7 +109,7 @@ TEST(Validation, LinearFwd) {
                   .bias = f32({3}),
                   .y = f32({kTokens, 3}),
                   .pre_activation = f32({kTokens, 3}),
-                  .activation = Activation::kGelu};
+                  .activation = Activation::kGeluTanh};
   expect_accepted(good);
   expect_refused<Args>(good,
                        [](Args& a) {

@@ -13,12 +13,12 @@
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/types.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/alignment.h"
-#include "kernels/cuda/pieces/column_sums.cuh"
-#include "kernels/cuda/pieces/types.cuh"
-#include "kernels/cuda/products/linear_kernels.h"
 
 namespace bertha {
 namespace {
@@ -47,11 +47,10 @@ __global__ void __launch_bounds__(kClearThreads)
 void clear_padding(const CudaContext& context, cudaStream_t stream, const View& cu_seqlens,
                    const View& rows, const View* lse) {
   const int64_t tokens = rows.extent(0);
-  clear_padding_kernel<<<static_cast<unsigned>(context.multiprocessors), kClearThreads, 0,
-                         stream>>>(elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens,
-                                   rows.bytes() / tokens, static_cast<unsigned char*>(rows.data),
-                                   lse == nullptr ? 0 : lse->extent(0),
-                                   lse == nullptr ? nullptr : elements<float>(*lse));
+  clear_padding_kernel<<<static_cast<unsigned>(context.sm_count), kClearThreads, 0, stream>>>(
+      elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens, rows.bytes() / tokens,
+      static_cast<unsigned char*>(rows.data), lse == nullptr ? 0 : lse->extent(0),
+      lse == nullptr ? nullptr : elements<float>(*lse));
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -170,7 +169,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
     params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
     return launch_persistent_forward({.stream = context.stream,
                                       .dtype = args.qkv.dtype,
-                                      .multiprocessors = context.multiprocessors,
+                                      .sm_count = context.sm_count,
                                       .counter = context.arrivals.get()},
                                      params, live_tokens(args.groups));
   }
@@ -218,7 +217,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
     }
     launch_persistent_backward({.stream = context.stream,
                                 .dtype = args.qkv.dtype,
-                                .multiprocessors = context.multiprocessors,
+                                .sm_count = context.sm_count,
                                 .counter = context.arrivals.get()},
                                params, live);
     if (!sums_on_the_way) return sum_gradient(context, args);

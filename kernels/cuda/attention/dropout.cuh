@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/pieces/dropout.cuh"
+#include "kernels/cuda/common/dropout.cuh"
 
 namespace bertha {
 

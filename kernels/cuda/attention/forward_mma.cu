@@ -4,7 +4,7 @@
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,576: 38.7 GFLOP, 4 x 50.3 MB. mma.sync
 //           reaches some 60 % of the rate of wgmma, hence about 80 us for whole tiles; bytes 47 us.
 // Limits    nothing alone: tensor cores, exp, softmax and random bits take 250 to 400 clocks each
-//           per 64x64 tile and multiprocessor; half of the issue slots are in use, most stalls are
+//           per 64x64 tile and SM; half of the issue slots are in use, most stalls are
 //           fixed latencies.
 // Measured  microseconds, median of 30, NVIDIA H200, bf16, 16 heads x 64, 2026-11-21; in brackets
 //           PyTorch 2.11's variable-length FlashAttention-2 on the same machine and lengths:

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 

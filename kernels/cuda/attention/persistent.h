@@ -4,11 +4,11 @@
 
 namespace bertha {
 
-/// One launch over all sequences of a batch, of as many thread blocks as there are multiprocessors.
+/// One launch over all sequences of a batch, of as many thread blocks as there are SMs.
 struct PersistentLaunch {
   cudaStream_t stream;
   DType dtype;
-  int multiprocessors;
+  int sm_count;
   uint32_t* counter;  // of items taken (draw_item() in work_list.cuh): 0 before and after
 };
 

@@ -71,9 +71,9 @@
 
 #include "kernels/cuda/attention/persistent_backward_consumer.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/pieces/dependent_launch.cuh"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {
@@ -146,8 +146,8 @@ void launch(const PersistentLaunch& on, const Arguments& arguments) {
   allow_shared_bytes(kernel, sizeof(Shared));
   const AttentionBatch& batch = arguments.params.batch;
   const int64_t items = int64_t{batch.seqs} * batch.heads;
-  launch_dependent(on.stream, kernel,
-                   {blocks_for(items, 1, on.multiprocessors), kThreads, sizeof(Shared)}, arguments);
+  launch_dependent(on.stream, kernel, {blocks_for(items, 1, on.sm_count), kThreads, sizeof(Shared)},
+                   arguments);
 }
 
 }  // namespace

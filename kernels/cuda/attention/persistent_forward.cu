@@ -1,5 +1,5 @@
 // Attention forward on wgmma and bulk copies: one launch of as many thread blocks as there are
-// multiprocessors, each of which takes (sequence, head) after (sequence, head) off a list. Keys and
+// SMs, each of which takes (sequence, head) after (sequence, head) off a list. Keys and
 // values of an item come to shared memory once, and all its queries walk over them there.
 //
 //     producing warpgroup            shared memory                   3 consuming warpgroups
@@ -20,7 +20,7 @@
 // alone, and moves the reference.
 //
 // Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
-//           multiprocessor, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
+//           SM, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
 // Limits    latencies: 49 % of the issue slots are in use with dropout, the logic pipe 38 %, tensor
 //           cores and exp 30 % each. A step of a warp takes some 1,600 clocks for 290 instructions, 190
 //           without dropout: 350 until its products are under way, 900 on exp and random bits; what
@@ -61,9 +61,9 @@
 
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/pieces/dependent_launch.cuh"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
@@ -396,7 +396,7 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
   constexpr int kBytes = static_cast<int>(sizeof(Memory));
   allow_shared_bytes(persistent_forward<T, kDrop>, kBytes);
   const int items = params.call.batch.seqs * params.call.batch.heads;
-  const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.multiprocessors)));
+  const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.sm_count)));
   launch_dependent(on.stream, persistent_forward<T, kDrop>, {blocks, kThreads, kBytes}, params, map,
                    out_map);
 }

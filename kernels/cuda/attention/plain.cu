@@ -6,7 +6,7 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/launch.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 
 namespace bertha {
 namespace {

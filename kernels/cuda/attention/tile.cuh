@@ -16,7 +16,7 @@ struct MmaShape {
   static constexpr int kBlocks = Plan::kBlocks;
   static constexpr int kWarps = Plan::kWarps;
   static constexpr int kWalkTiles = Plan::kWalkTiles;  // at most so many tiles; 0: any number
-  static constexpr int kResident = Plan::kResident;    // thread blocks per multiprocessor
+  static constexpr int kResident = Plan::kResident;    // thread blocks per SM
 
   static constexpr int kWarpRows = 16 * kBlocks;
   static constexpr int kRows = kWarps * kWarpRows;

@@ -5,7 +5,7 @@
 // counter, so that the short ones at its end fill the gaps that the long ones left.
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 
 namespace bertha {
 

@@ -21,9 +21,9 @@
 #include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tiles.cuh"
 #include "kernels/cuda/channels/gradient_copies.cuh"
+#include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/alignment.h"
-#include "kernels/cuda/pieces/column_sums.cuh"
 
 namespace bertha {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/dependent_launch.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "kernels/cuda/channels/channels.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/divisor.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/dependent_launch.cuh"
-#include "kernels/cuda/pieces/divisor.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 
@@ -15,7 +15,7 @@ namespace bertha {
 //
 // A Policy has
 //   kTables                                   how many constants a channel has
-//   kBlocks                                   per multiprocessor, at least: bounds the registers
+//   kBlocks                                   per SM, at least: bounds the registers
 //   kPacks                                    octets per thread
 //   table(t)                                  [C] of constant t
 //   Operands, load(element, lanes, wide)      what is read of the octet at `element`

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "kernels/cuda/channels/channels.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/dependent_launch.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 
@@ -24,15 +24,15 @@ namespace bertha {
 
 inline constexpr int kSumThreads = 256;
 // All blocks run at once; 3 blocks with four octets of all operands on their way are 48 KiB per
-// multiprocessor, which hides the memory's latency. A fourth block would cost spilled registers.
-inline constexpr int kSumBlocksPerMultiprocessor = 3;
+// SM, which hides the memory's latency. A fourth block would cost spilled registers.
+inline constexpr int kSumBlocksPerSm = 3;
 inline constexpr int kLeastOctets = 4;            // of a thread, where there are that many
 inline constexpr int kMostAcross = kWarpThreads;  // threads of a block next to each other in a row
 // Long planes are cut into chunks, one to a block, which leaves: 160 -> 148 us for PReLU backward at
 // 64 x 112 x 112. Chunks of one octet to a thread take 158 there, and 47 for 42 at 64 x 56 x 56; four
-// blocks to a multiprocessor, with more registers than five need, 163 and 46.
+// blocks to an SM, with more registers than five need, 163 and 46.
 inline constexpr int kChunkThreads = 256;
-inline constexpr int kChunkBlocksPerMultiprocessor = 5;
+inline constexpr int kChunkBlocksPerSm = 5;
 inline constexpr int64_t kLeastSlotsOfChunks = 256;  // of a plane
 inline constexpr int64_t kMostChunkSplits = 1024;    // what the finish adds up without being felt
 
@@ -81,8 +81,7 @@ __device__ __forceinline__ uint32_t group_bits(const uint8_t* mask, int64_t elem
 template <class Policy>
 ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtents& extents,
                                  bool aligned) {
-  const int64_t resident =
-      static_cast<int64_t>(context.multiprocessors) * kSumBlocksPerMultiprocessor;
+  const int64_t resident = static_cast<int64_t>(context.sm_count) * kSumBlocksPerSm;
   ChannelSumPlan plan{};
   plan.by_rows = extents.inner == 1;
   int64_t items = 0;  // of a block's part
@@ -126,7 +125,7 @@ ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtent
 /// Channels first: a block goes through slots of one channel's planes. A thread moves on by
 /// kSumThreads slots, which is step_planes planes and step_slots slots.
 template <class Policy>
-__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
     channel_planes_kernel(Policy policy, ChannelExtents extents, ChannelSumPlan plan,
                           int64_t step_planes, int64_t step_slots, bool aligned,
                           typename Policy::Sum* partial) {
@@ -202,7 +201,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
 /// Channels first, planes of whole octets: a block has one chunk of a channel's planes, of every
 /// kMostChunkSplits / chunks-th image.
 template <class Policy>
-__global__ void __launch_bounds__(kChunkThreads, kChunkBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kChunkThreads, kChunkBlocksPerSm)
     channel_chunks_kernel(Policy policy, ChannelExtents extents, ChannelSumPlan plan,
                           typename Policy::Sum* partial) {
   using Sum = typename Policy::Sum;
@@ -263,7 +262,7 @@ __global__ void __launch_bounds__(kChunkThreads, kChunkBlocksPerMultiprocessor)
 
 /// Channels last: a thread owns kLanes columns, and the threads of a block take its rows in turn.
 template <class Policy, int kLanes>
-__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
     channel_rows_kernel(Policy policy, int64_t rows, int64_t columns, ChannelSumPlan plan,
                         typename Policy::Sum* partial) {
   using Sum = typename Policy::Sum;

@@ -10,7 +10,7 @@ namespace bertha {
 
 // How channel_tiles.cuh cuts tensors, and where it suits them.
 
-inline constexpr int kTileThreads = 768;   // of a multiprocessor
+inline constexpr int kTileThreads = 768;   // of an SM
 inline constexpr int kMostTileBlocks = 8;  // the largest cluster that every device grants
 inline constexpr int kMostTileChannels = 64;
 
@@ -18,7 +18,7 @@ inline constexpr int kMostTileChannels = 64;
 /// from place to place beside every octet.
 struct ChannelTiles {
   OctetChannels kind;
-  int beside;  // blocks of a multiprocessor: 1 or 2
+  int beside;  // blocks of an SM: 1 or 2
   int tiles;
   int channels;       // of a tile
   int blocks;         // of a tile
@@ -35,7 +35,7 @@ struct ChannelTiles {
 /// Steps that a thread may take behind its last place.
 inline constexpr int64_t kMostStepsBehind = 16;
 
-/// Tiles of so many channels, `beside` blocks to a multiprocessor, one block to a tile; nothing
+/// Tiles of so many channels, `beside` blocks to an SM, one block to a tile; nothing
 /// where 32 bits or the threads of a block are too few.
 inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents, OctetChannels kind,
                                                   int64_t channels, int beside) {
@@ -73,7 +73,7 @@ inline void deal_to_blocks(ChannelTiles& tiles, int blocks) {
 }
 
 /// Whether a block's places can be kept: one or two blocks have what the sums of their threads
-/// leave of a multiprocessor's 227 KiB.
+/// leave of an SM's 227 KiB.
 inline bool is_kept(const ChannelTiles& tiles, int64_t kept_bytes) {
   return tiles.of_block * kept_bytes <= (tiles.beside == 1 ? 200 << 10 : 98 << 10);
 }
@@ -98,18 +98,18 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
     const auto cut = cut_into_tiles(extents, kind, channels, choice.beside);
     if (!cut) continue;
     ChannelTiles tiles = *cut;
-    if (choice.most_blocks == 2 && tiles.tiles > context.multiprocessors) continue;
+    if (choice.most_blocks == 2 && tiles.tiles > context.sm_count) continue;
     while (tiles.blocks < choice.most_blocks && !is_kept(tiles, kept_bytes)) {
       deal_to_blocks(tiles, 2 * tiles.blocks);
     }
     if (!is_kept(tiles, kept_bytes)) continue;
-    // More blocks where multiprocessors would be idle.
+    // More blocks where SMs would be idle.
     while (tiles.blocks < kMostTileBlocks && tiles.of_block > 2 * tiles.turn &&
-           int64_t{2} * tiles.tiles * tiles.blocks <= context.multiprocessors * tiles.beside) {
+           int64_t{2} * tiles.tiles * tiles.blocks <= context.sm_count * tiles.beside) {
       deal_to_blocks(tiles, 2 * tiles.blocks);
     }
     const bool is_long = tiles.of_block > 4 * tiles.turn;
-    if (is_long && int64_t{2} * tiles.tiles * tiles.blocks < context.multiprocessors) {
+    if (is_long && int64_t{2} * tiles.tiles * tiles.blocks < context.sm_count) {
       return std::nullopt;
     }
     return tiles;
@@ -124,10 +124,10 @@ inline std::optional<ChannelTiles> plan_column_tiles(const CudaContext& context,
   const int64_t channels = std::gcd(int64_t{kMostTileChannels}, extents.channels);
   if (!aligned || extents.inner != 1 || channels < kOctet) return std::nullopt;
   const auto cut = cut_into_tiles(extents, OctetChannels::kNeighbours, channels, 1);
-  if (!cut || cut->tiles > context.multiprocessors) return std::nullopt;
+  if (!cut || cut->tiles > context.sm_count) return std::nullopt;
   ChannelTiles tiles = *cut;
   const auto turns = static_cast<int>(ceil_div(tiles.places, tiles.turn));
-  const int most = context.multiprocessors / tiles.tiles;
+  const int most = context.sm_count / tiles.tiles;
   deal_to_blocks(tiles, turns < most ? turns : most);
   if (!is_kept(tiles, kept_bytes)) return std::nullopt;
   return tiles;

@@ -6,9 +6,9 @@
 #include "kernels/cuda/channels/channel_tile_plan.cuh"
 #include "kernels/cuda/channels/channels.cuh"
 #include "kernels/cuda/channels/tile_sums.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 
@@ -18,7 +18,7 @@ namespace bertha {
 // A tile is so many neighbouring channels that their elements of an image are whole octets. One or
 // more blocks own a tile: every block adds up its part, keeps what it has read in shared memory,
 // exchanges sums with the others, and works on what it kept. Blocks of images' planes meet in a
-// cluster; blocks of columns, which are more than a cluster has, hand each other sums by the mailbox.
+// cluster; blocks of columns, which are more than a cluster has, hand each other sums by the exchange.
 // No tile waits for another. Threads, warps and blocks add in an order that only the extents and the
 // device decide.
 //
@@ -188,11 +188,11 @@ __device__ __forceinline__ void map_places(
   }
 }
 
-/// The mailbox and its readers are for kNeighbours.
+/// The exchange and its readers are for kNeighbours.
 template <class Policy, OctetChannels kChannels, int kBeside>
 __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
     channel_tile_kernel(Policy policy, ChannelExtents extents, ChannelTiles tiles,
-                        uint64_t* mailbox, uint32_t* readers) {
+                        uint64_t* exchange, uint32_t* readers) {
   using Sums = typename Policy::Sums;
   using Sum = typename Sums::Sum;
   using Finish = typename Policy::Finish;
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
   typename Finish::Inputs inputs{};
   if (thread < tiles.channels) inputs = policy.finish.load(part.first_channel + thread);
 
-  TileMail<Sum, kQuantities, kThreads> mail(mailbox, readers, part.tile, tiles.blocks);
+  TileExchange<Sum, kQuantities, kThreads> mail(exchange, readers, part.tile, tiles.blocks);
   Sum total[kQuantities] = {};
   if constexpr (kIsColumns) {
     leave_columns<kThreads>(policy.sums, own, part.first_channel, tiles, part.rank, mail, shared);
@@ -277,7 +277,7 @@ void launch_channel_tiles_of(const CudaContext& context, const Policy& policy,
   config.attrs = &meeting;
   config.numAttrs = kChannels == OctetChannels::kNeighbours || tiles.blocks > 1 ? 1 : 0;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, policy, extents, tiles,
-                                       context.mailbox.words(), context.mailbox.readers()));
+                                       context.exchange.words(), context.exchange.readers()));
 }
 
 /// Tiles of plan_plane_tiles.

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
-#include "kernels/cuda/pieces/octet.cuh"
+#include "kernels/cuda/common/octet.cuh"
 #include "kernels/ops/check_channels.h"
 
 namespace bertha {

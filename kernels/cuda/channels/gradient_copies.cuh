@@ -7,7 +7,7 @@
 namespace bertha {
 
 // BatchNorm backward of 16 bits on tiles of planes (channel_tiles.cuh) that are too many to run at
-// once. Two blocks share a multiprocessor, so that one can read while the other one sums or writes:
+// once. Two blocks share an SM, so that one can read while the other one sums or writes:
 // rows of dy and x come to shared memory by bulk copies, all of a block's on their way from its first
 // moment, and are summed turn by turn as they land. Through registers only two octets of a thread are
 // on their way: 84.5 -> 77.3 us at 1,024 x 14 x 14 with addend, 148.5 -> 143.7 at 512 x 28 x 28, 46.4

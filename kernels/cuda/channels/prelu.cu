@@ -13,8 +13,8 @@
 #include "kernels/cuda/channels/channel_tiles.cuh"
 #include "kernels/cuda/channels/prelu_octets.cuh"
 #include "kernels/cuda/channels/prelu_tiles.cuh"
+#include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/alignment.h"
 
 namespace bertha {
 namespace {

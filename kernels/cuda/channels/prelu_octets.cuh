@@ -27,7 +27,7 @@ namespace bertha {
 // at 7 x 7, 7.9 for 9.6 at 14 x 14, 13.9 for 15.7 at 28 x 28.
 
 inline constexpr int kPreluThreads = 256;
-inline constexpr int kPreluBlocks = 8;  // on a multiprocessor: all of its threads
+inline constexpr int kPreluBlocks = 8;  // on an SM: all of its threads
 
 /// Zero and NaN are not above zero.
 __device__ __forceinline__ float prelu(float selector, float value, float slope) {
@@ -80,7 +80,7 @@ void launch_prelu_octets(const CudaContext& context, const T* x, const T* slope,
   const ChannelFinder find(extents);
   dispatch_octet_channels(extents, slope_aligned, [&](auto channels) {
     constexpr OctetChannels kChannels = decltype(channels)::value;
-    // More would take more registers than all threads of a multiprocessor have.
+    // More would take more registers than all threads of an SM have.
     constexpr int kMostPacks = sizeof(T) == 2 && kChannels != OctetChannels::kAny ? 2 : 1;
     const auto launch = [&](auto packs) {
       constexpr int kPacks = decltype(packs)::value;
@@ -89,7 +89,7 @@ void launch_prelu_octets(const CudaContext& context, const T* x, const T* slope,
                        slope, y, octets, find);
     };
     // Two octets to a thread where all threads then have a place at once.
-    const int64_t threads = int64_t{context.multiprocessors} * kPreluBlocks * kPreluThreads;
+    const int64_t threads = int64_t{context.sm_count} * kPreluBlocks * kPreluThreads;
     if (octets <= kMostPacks * threads) {
       launch(std::integral_constant<int, kMostPacks>{});
     } else {

@@ -4,15 +4,15 @@
 #include <optional>
 
 #include "kernels/cuda/channels/channels.cuh"
+#include "kernels/cuda/common/inter_block_exchange.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/pieces/mailbox.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
 
 namespace bertha {
 
 // PReLU backward of tensors so small that starting, adding up and ending take as long as memory: one
-// short kernel, one block to a multiprocessor, whose threads stay at their octet of a row and go from
+// short kernel, one block to an SM, whose threads stay at their octet of a row and go from
 // row to row by adding. Against tiles in clusters (channels last two kernels): 13.8 -> 11.0 us at
 // 512 x 7 x 7, 17.0 -> 15.4 at 256 x 14 x 14 (13.4 -> 11.0, 17.4 -> 15.9); a copy of as many bytes
 // takes 9.8 and 14.1. Four octets of a thread on their way for two are slower (11.6).
@@ -22,7 +22,7 @@ namespace bertha {
 inline constexpr int kPreluTileThreads = 800;
 inline constexpr int kPreluColumns = 64;  // of a tile, channels last
 inline constexpr int kPreluColumnOctets = kPreluColumns / kOctet;
-static_assert(kPreluColumns <= kMailboxWords);
+static_assert(kPreluColumns <= kExchangeWords);
 
 /// A thread's way through the rows of its tile, kInFlight of them at once: at row `row` it works on
 /// the octet of element `at`; its next row is rows_at_once rows and `step` elements further.
@@ -77,10 +77,10 @@ std::optional<PreluPlaneTiles> plan_prelu_planes(const CudaContext& context, con
                                                  const ChannelExtents& extents, bool aligned) {
   const int64_t row = extents.channels * extents.inner;
   if (!aligned || extents.inner < kOctet || row % kOctet != 0) return std::nullopt;
-  int64_t channels = ceil_div(extents.channels, context.multiprocessors);
+  int64_t channels = ceil_div(extents.channels, context.sm_count);
   while (extents.channels % channels != 0) ++channels;
   const int64_t tiles = extents.channels / channels;
-  if (4 * tiles < 3 * context.multiprocessors) return std::nullopt;
+  if (4 * tiles < 3 * context.sm_count) return std::nullopt;
   const int64_t tile = channels * extents.inner;
   const int64_t latest = kOctet - std::gcd(int64_t{kOctet}, tile);  // lane that a tile begins at
   if (latest > 0 && policy.dx == policy.dy) return std::nullopt;
@@ -192,7 +192,7 @@ inline std::optional<PreluColumnTiles> plan_prelu_columns(const CudaContext& con
   constexpr int64_t kStepRows = kPreluTileThreads / kPreluColumnOctets;
   if (!aligned || extents.inner != 1 || extents.channels % kPreluColumns != 0) return std::nullopt;
   const int64_t tiles = extents.channels / kPreluColumns;
-  const int64_t splits = context.multiprocessors / tiles;
+  const int64_t splits = context.sm_count / tiles;
   // One tile means many splits for one block to add up: 46.8 us for 44.3 at 64 x 56 x 56.
   if (tiles < 2 || splits < 2) return std::nullopt;
   if (extents.elements() + 16 * kStepRows * extents.channels > INT32_MAX) return std::nullopt;
@@ -289,7 +289,7 @@ void launch_prelu_columns(const CudaContext& context, const Policy& policy, cons
   const dim3 threads(kPreluColumnOctets, kPreluTileThreads / kPreluColumnOctets);
   prelu_columns_kernel<<<blocks, threads, 0, context.stream>>>(
       policy, finish, static_cast<int>(extents.outer), static_cast<int>(extents.channels),
-      tiles.rows_of_block, context.mailbox.words());
+      tiles.rows_of_block, context.exchange.words());
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

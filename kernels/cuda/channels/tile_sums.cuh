@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/channels/channel_tile_plan.cuh"
 #include "kernels/cuda/channels/channels.cuh"
-#include "kernels/cuda/channels/tile_mail.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
+#include "kernels/cuda/channels/tile_exchange.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 
 namespace bertha {
 
@@ -150,7 +150,7 @@ __device__ __forceinline__ void sum_planes(
 template <class Sum, int kQuantities, int kThreads>
 union ColumnSums {
   Sum of_warps[kThreads / kWarpThreads][kQuantities][kMostTileChannels];
-  Sum of_groups[TileMail<Sum, kQuantities, kThreads>::kGroups][kQuantities][kMostTileChannels];
+  Sum of_groups[TileExchange<Sum, kQuantities, kThreads>::kGroups][kQuantities][kMostTileChannels];
 };
 
 /// Adds up the block's threads, tiles of columns, and leaves the sums in the mail. A power of two of
@@ -160,7 +160,7 @@ template <int kThreads, class Sums>
 __device__ __forceinline__ void leave_columns(
     const Sums& policy, const ThreadSums<Sums>& own, int64_t first_channel,
     const ChannelTiles& tiles, int rank,
-    const TileMail<typename Sums::Sum, Sums::kQuantities, kThreads>& mail,
+    const TileExchange<typename Sums::Sum, Sums::kQuantities, kThreads>& mail,
     ColumnSums<typename Sums::Sum, Sums::kQuantities, kThreads>& shared) {
   using Sum = typename Sums::Sum;
   constexpr int kQuantities = Sums::kQuantities;
@@ -219,11 +219,11 @@ __device__ __forceinline__ void leave_columns(
 
 /// The tile's sums of channel threadIdx.x, in the first tiles.channels threads. All threads call it.
 template <class Sum, int kQuantities, int kThreads>
-__device__ __forceinline__ void collect_columns(TileMail<Sum, kQuantities, kThreads>& mail,
+__device__ __forceinline__ void collect_columns(TileExchange<Sum, kQuantities, kThreads>& mail,
                                                 const ChannelTiles& tiles,
                                                 ColumnSums<Sum, kQuantities, kThreads>& shared,
                                                 Sum (&total)[kQuantities]) {
-  using Mail = TileMail<Sum, kQuantities, kThreads>;
+  using Mail = TileExchange<Sum, kQuantities, kThreads>;
   const int thread = static_cast<int>(threadIdx.x);
   const int group = thread / Mail::kPairs;
   const int pair = thread % Mail::kPairs;

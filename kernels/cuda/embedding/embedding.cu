@@ -15,17 +15,17 @@
 // Forward is limited by instructions (the schedulers issue in 71 % of all cycles). Atomic adds wait
 // for each other at the rows of frequent words.
 
+#include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/embedding/embedding_tables.h"
 #include "kernels/cuda/embedding/paired_atomic_add.cuh"
 #include "kernels/cuda/embedding/row_pipeline.cuh"
+#include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/pieces/column_sums.cuh"
-#include "kernels/cuda/rows/row_norm.cuh"
 
 namespace bertha {
 namespace {
 
-// Threads of a block, blocks of one multiprocessor and their batches of rows, as in residual_ln.cu.
+// Threads of a block, blocks of one SM and their batches of rows, as in residual_ln.cu.
 constexpr int kThreads = 256;
 constexpr int kRowsOfBatch = 4;
 constexpr int kForwardBlocks = 2;
@@ -263,7 +263,7 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
   const bool sorted = args.rows_by_word.has_data() &&
                       context.options.embedding_gradient == CudaOptions::EmbeddingGradient::kSorted;
   const unsigned blocks =
-      rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.multiprocessors, kBackwardBlocks);
+      rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, kBackwardBlocks);
   const int64_t partial_bytes =
       aligned_bytes(column_sum_bytes(blocks, columns, 2 + kSummedSegments));
   const int64_t dsum_bytes = aligned_bytes(args.dy.bytes());
@@ -336,8 +336,7 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
     dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const unsigned blocks =
-          team_blocks<Shape>(rows, columns, context.multiprocessors, kForwardBlocks);
+      const unsigned blocks = team_blocks<Shape>(rows, columns, context.sm_count, kForwardBlocks);
       launch_teams<Shape, 3, kForwardStages>(context.stream, embedding_fwd_kernel<Shape>, blocks,
                                              columns, pointers, rows, columns, dropout,
                                              args.epsilon);

@@ -13,10 +13,10 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 
+#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/pieces/octet.cuh"
-#include "kernels/cuda/pieces/reduce.cuh"
-#include "kernels/cuda/pieces/shared_memory.cuh"
 
 namespace bertha {
 namespace {

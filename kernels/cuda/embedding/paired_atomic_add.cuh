@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/pieces/types.cuh"
+#include "kernels/cuda/common/types.cuh"
 
 namespace bertha {
 

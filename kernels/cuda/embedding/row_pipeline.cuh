@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/pieces/row_team.cuh"
+#include "kernels/cuda/common/row_team.cuh"
 
 namespace bertha {
 

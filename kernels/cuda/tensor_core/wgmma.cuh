@@ -45,8 +45,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/pieces/reduce.cuh"
-#include "kernels/cuda/pieces/types.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/types.cuh"
 
 namespace bertha {
 

@@ -23,14 +23,14 @@ std::map<std::string, Place> places(int64_t layers, int64_t hidden) {
       {emb + "word_embeddings.weight", {"embeddings.word.weight"}},
       {emb + "position_embeddings.weight", {"embeddings.position.weight"}},
       {emb + "token_type_embeddings.weight", {"embeddings.segment.weight"}},
-      {emb + "LayerNorm.weight", {"embeddings.layer_norm.gain"}},
-      {emb + "LayerNorm.bias", {"embeddings.layer_norm.bias"}},
+      {emb + "LayerNorm.weight", {"embeddings.layer_norm.gamma"}},
+      {emb + "LayerNorm.bias", {"embeddings.layer_norm.beta"}},
       {"bert.pooler.dense.weight", {"pooler.weight"}},
       {"bert.pooler.dense.bias", {"pooler.bias"}},
       {"cls.predictions.transform.dense.weight", {"mlm.transform.weight"}},
       {"cls.predictions.transform.dense.bias", {"mlm.transform.bias"}},
-      {"cls.predictions.transform.LayerNorm.weight", {"mlm.layer_norm.gain"}},
-      {"cls.predictions.transform.LayerNorm.bias", {"mlm.layer_norm.bias"}},
+      {"cls.predictions.transform.LayerNorm.weight", {"mlm.layer_norm.gamma"}},
+      {"cls.predictions.transform.LayerNorm.bias", {"mlm.layer_norm.beta"}},
       {"cls.predictions.bias", {"mlm.output.bias"}},
       {"cls.seq_relationship.weight", {"nsp.weight"}},
       {"cls.seq_relationship.bias", {"nsp.bias"}}};
@@ -47,14 +47,14 @@ std::map<std::string, Place> places(int64_t layers, int64_t hidden) {
     const std::pair<const char*, const char*> pairs[] = {
         {"attention.output.dense.weight", "attention.output.weight"},
         {"attention.output.dense.bias", "attention.output.bias"},
-        {"attention.output.LayerNorm.weight", "attention.layer_norm.gain"},
-        {"attention.output.LayerNorm.bias", "attention.layer_norm.bias"},
+        {"attention.output.LayerNorm.weight", "attention.layer_norm.gamma"},
+        {"attention.output.LayerNorm.bias", "attention.layer_norm.beta"},
         {"intermediate.dense.weight", "feed_forward.in.weight"},
         {"intermediate.dense.bias", "feed_forward.in.bias"},
         {"output.dense.weight", "feed_forward.out.weight"},
         {"output.dense.bias", "feed_forward.out.bias"},
-        {"output.LayerNorm.weight", "feed_forward.layer_norm.gain"},
-        {"output.LayerNorm.bias", "feed_forward.layer_norm.bias"}};
+        {"output.LayerNorm.weight", "feed_forward.layer_norm.gamma"},
+        {"output.LayerNorm.bias", "feed_forward.layer_norm.beta"}};
     for (const auto& [their, our] : pairs) map[theirs + their] = {ours + our};
   }
   return map;

@@ -118,16 +118,16 @@ TEST(Params, RulesDifferInTheTensorsThatTheirCodesNameOtherwise) {
   for (const Expectation& want : expectations) {
     const ParamTable table = make_param_table(odd_dims(), want.rule);
     EXPECT_EQ(table.find("layer.1.attention.qkv.bias").decay, want.qkv_bias);
-    EXPECT_EQ(table.find("layer.1.attention.layer_norm.gain").decay, want.attention_gain);
-    EXPECT_EQ(table.find("layer.1.feed_forward.layer_norm.gain").decay, want.output_gain);
+    EXPECT_EQ(table.find("layer.1.attention.layer_norm.gamma").decay, want.attention_gain);
+    EXPECT_EQ(table.find("layer.1.feed_forward.layer_norm.gamma").decay, want.output_gain);
     EXPECT_EQ(table.find("layer.1.attention.qkv.weight").norm_parts, want.qkv_parts);
     EXPECT_EQ(table.find("layer.1.attention.qkv.bias").norm_parts, want.qkv_parts);
     for (const char* always : {"embeddings.word.weight", "pooler.weight", "nsp.weight"}) {
       EXPECT_TRUE(table.find(always).decay) << always;
     }
-    for (const char* never :
-         {"embeddings.layer_norm.gain", "mlm.layer_norm.gain", "layer.0.attention.layer_norm.bias",
-          "layer.0.feed_forward.in.bias", "mlm.output.bias", "nsp.bias"}) {
+    for (const char* never : {"embeddings.layer_norm.gamma", "mlm.layer_norm.gamma",
+                              "layer.0.attention.layer_norm.beta", "layer.0.feed_forward.in.bias",
+                              "mlm.output.bias", "nsp.bias"}) {
       EXPECT_FALSE(table.find(never).decay) << never;
     }
   }
@@ -202,12 +202,12 @@ TEST(Params, InitialWeightsAreATruncatedNormalWithZeroPaddingRows) {
   for (int64_t i = live; i < words.elements; ++i) {
     ASSERT_EQ(flat[static_cast<size_t>(words.offset + i)], 0.0f) << i;
   }
-  for (const char* gain : {"embeddings.layer_norm.gain", "layer.0.attention.layer_norm.gain",
-                           "layer.0.feed_forward.layer_norm.gain", "mlm.layer_norm.gain"}) {
+  for (const char* gain : {"embeddings.layer_norm.gamma", "layer.0.attention.layer_norm.gamma",
+                           "layer.0.feed_forward.layer_norm.gamma", "mlm.layer_norm.gamma"}) {
     EXPECT_EQ(flat[static_cast<size_t>(table.find(gain).offset + 63)], 1.0f) << gain;
   }
   for (const char* zero :
-       {"layer.0.attention.qkv.bias", "mlm.layer_norm.bias", "mlm.output.bias"}) {
+       {"layer.0.attention.qkv.bias", "mlm.layer_norm.beta", "mlm.output.bias"}) {
     EXPECT_EQ(flat[static_cast<size_t>(table.find(zero).offset + 3)], 0.0f) << zero;
   }
 }

@@ -89,7 +89,7 @@ TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
   config.train.target_accuracy = 0;
   facts.world_size = 1;
   facts.attention = "persistent forward, grouped backward";
-  facts.gelu_products = "own from 1921 tokens";
+  facts.gelu_gemms = "own from 1921 tokens";
   EXPECT_THAT(start_line(config, facts),
               HasSubstr("1 rank, attention persistent forward, grouped backward, "
                         "GELU products own from 1921 tokens; 448 "));

@@ -15,7 +15,7 @@ StepBenchReport example() {
   return {.model = "bert-large",
           .device = "a device",
           .attention = "grouped",
-          .gelu_products = "library",
+          .gelu_gemms = "library",
           .precision = "bf16",
           .ranks = 8,
           .warmup_steps = 3,

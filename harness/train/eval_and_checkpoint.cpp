@@ -1,0 +1,86 @@
+#include "harness/train/eval_and_checkpoint.h"
+
+#include "harness/config/run_plan.h"
+#include "harness/report/run_folder.h"
+#include "harness/train/device_counters.h"
+#include "harness/train/evaluate.h"
+
+namespace bertha {
+namespace {
+
+using Clock = TrainingRun::Clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+bool is_eval_due(TrainingRun& run) {
+  const TrainingState& state = run.state;
+  if (state.next_eval >= static_cast<int64_t>(run.plan.evals.size())) return false;
+  const int64_t due_step = run.plan.evals[static_cast<size_t>(state.next_eval)].step;
+  if (state.step - run.known_skips < due_step) return false;
+  look_up_skips(run);
+  return state.lamb.successful_steps >= due_step;
+}
+
+void evaluate_now(TrainingRun& run) {
+  finish_probe(run);
+  const Session& session = *run.session;
+  TrainingState& state = run.state;
+  const Clock::time_point start = Clock::now();
+  RankBoard& board = run.world->board();
+  board.enter(state.step, RunPhase::kEvaluate);
+  const double throughput = run.progress->seqs_per_second_since_eval();
+  run.reporter->eval_start(state.samples_trained);
+  const EvalResult result = evaluate(*session.model, run.eval_batches, session.parts(),
+                                     *session.backend.collectives, [&board] { board.beat(); });
+  const double seconds = seconds_since(start);
+  run.progress->exclude(seconds);
+  pass_planned_evals(run);
+  run.evaluated_step = state.step;
+  state.evals.push_back({.step = state.step,
+                         .samples = state.samples_trained,
+                         .mlm_accuracy = result.mlm_accuracy,
+                         .mlm_loss = result.mlm_loss});
+  run.reporter->eval_stop({.step = state.step,
+                           .samples = state.samples_trained,
+                           .mlm_accuracy = result.mlm_accuracy,
+                           .mlm_loss = result.mlm_loss,
+                           .nsp_accuracy = result.nsp_accuracy,
+                           .seconds = seconds,
+                           .seqs_per_second_since_last = throughput});
+}
+
+void pass_planned_evals(TrainingRun& run) {
+  TrainingState& state = run.state;
+  const auto num_evals = static_cast<int64_t>(run.plan.evals.size());
+  while (state.next_eval < num_evals &&
+         run.plan.evals[static_cast<size_t>(state.next_eval)].step <= state.lamb.successful_steps) {
+    ++state.next_eval;
+  }
+}
+
+double target_accuracy(const TrainingRun& run) {
+  return target_of(run.config.train, run.eval_set.constant_answer_accuracy);
+}
+
+bool is_target_reached(const TrainingRun& run) {
+  const double target = target_accuracy(run);
+  return target > 0 && !run.state.evals.empty() && run.state.evals.back().mlm_accuracy >= target;
+}
+
+void save_now(TrainingRun& run) {
+  const Clock::time_point start = Clock::now();
+  run.world->board().enter(run.state.step, RunPhase::kSave);
+  look_up_skips(run);
+  run.state.training_seconds = run.training_seconds();
+  run.last_checkpoint =
+      save_checkpoint(checkpoint_dir(run.run_dir), run.state, run.session->checkpoint_parts());
+  run.saved_step = run.state.step;
+  run.progress->exclude(seconds_since(start));
+  run.reporter->event(concat("saved ", run.last_checkpoint));
+}
+
+}  // namespace bertha

@@ -1,0 +1,312 @@
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include <algorithm>
+
+#include "kernels/base/error.h"
+#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/cuda_check.h"
+
+namespace bertha {
+
+// How the kernels around a LayerNorm divide a matrix of rows: a team of warps owns a few rows at a
+// time, and each of its threads the same eight neighbouring columns of all rows that it ever sees.
+// The parameters of those columns (gamma, beta, bias) and the column sums of their gradients so
+// stay in registers; what a row needs from the whole team is exchanged once per few rows.
+
+inline constexpr int kOctetWarpColumns = kOctet * kWarpThreads;
+inline constexpr int64_t kMostTeamColumns = 1024 * kOctet;
+
+/// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
+/// block is one team, and its last threads may stand beyond the row. Else a block has at most
+/// kBlockThreads, or one team. kBatchRows: of 16 bits.
+template <class T, int kTeamWarps, int kBlockThreads, int kBatchRows>
+struct TeamShape {
+  using Element = T;
+  static constexpr bool kFixed = kTeamWarps > 0;
+  static constexpr int kWarps = kTeamWarps;
+  static constexpr int kTeams =
+      !kFixed ? 1 : std::max(kBlockThreads / kWarpThreads / (kTeamWarps == 3 ? 4 : kTeamWarps), 1);
+  static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? kBatchRows : 2);
+  static constexpr int kMostWarps = kFixed ? kWarps : 32;  // of a team
+  static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
+};
+
+/// Whether a team of this width is compiled in: those of the published models are.
+constexpr bool has_fixed_team(int64_t columns) {
+  return columns % kOctetWarpColumns == 0 && columns >= kOctetWarpColumns &&
+         columns <= 4 * kOctetWarpColumns;
+}
+
+/// Calls work(TeamShape) for rows of `columns`.
+template <class T, int kBlockThreads, int kBatchRows, class Work>
+void dispatch_team(int64_t columns, const Work& work) {
+  BERTHA_CHECK(columns % kOctet == 0 && columns <= kMostTeamColumns, "rows of ", columns,
+               " columns on CUDA, want a multiple of ", kOctet, " up to ", kMostTeamColumns);
+  if (!has_fixed_team(columns)) return work(TeamShape<T, 0, kBlockThreads, kBatchRows>{});
+  switch (columns / kOctetWarpColumns) {
+    case 1:
+      return work(TeamShape<T, 1, kBlockThreads, kBatchRows>{});
+    case 2:
+      return work(TeamShape<T, 2, kBlockThreads, kBatchRows>{});
+    case 3:
+      return work(TeamShape<T, 3, kBlockThreads, kBatchRows>{});
+    default:
+      return work(TeamShape<T, 4, kBlockThreads, kBatchRows>{});
+  }
+}
+
+/// Threads of a block.
+template <class Shape>
+unsigned team_threads(int64_t columns) {
+  if (Shape::kFixed) return Shape::kMostThreads;
+  return static_cast<unsigned>((columns + kOctetWarpColumns - 1) / kOctetWarpColumns) *
+         kWarpThreads;
+}
+
+/// Blocks of a grid that stays: as many as run at once, at most one per batch of rows.
+template <class Shape>
+unsigned team_blocks(int64_t rows, int64_t columns, int sm_count, int per_sm) {
+  const int64_t threads = team_threads<Shape>(columns);
+  // As many threads as registers allow, and for f32 shared memory. With 512 LayerNorm's backward took
+  // 192 us instead of 166 at 2,048 columns, 392 instead of 335 at 4,096 (49,152 rows, f16, H200).
+  const int64_t most = sizeof(typename Shape::Element) == 2 ? 1024 : 512;
+  const int64_t resident = Shape::kFixed ? per_sm : (threads > most ? 1 : most / threads);
+  return blocks_for(rows, Shape::kTeams * Shape::kRows, resident * sm_count);
+}
+
+/// A thread's place.
+template <class Shape>
+struct RowTeam {
+  static constexpr int kRows = Shape::kRows;
+
+  __device__ explicit RowTeam(int64_t row_columns)
+      : columns(Shape::kFixed ? Shape::kWarps * kOctetWarpColumns : row_columns) {
+    const int thread_of_block = static_cast<int>(threadIdx.x);
+    warps = Shape::kFixed ? Shape::kWarps : static_cast<int>(blockDim.x) / kWarpThreads;
+    team = Shape::kFixed ? thread_of_block / (warps * kWarpThreads) : 0;
+    thread = thread_of_block - team * warps * kWarpThreads;
+    warp = thread / kWarpThreads;
+    lane = thread % kWarpThreads;
+    inside = Shape::kFixed || thread * kOctet < columns;
+    first_row = (static_cast<int64_t>(blockIdx.x) * Shape::kTeams + team) * kRows;
+    row_stride = static_cast<int64_t>(gridDim.x) * Shape::kTeams * kRows;
+  }
+
+  /// Neighbouring batches to neighbouring blocks instead of to the teams of a block: in the last
+  /// turn, which not all teams have, all blocks have about as many. The teams of a block then take
+  /// different numbers of turns.
+  __device__ void deal_to_blocks() {
+    first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
+  }
+  /// Whether row r of the batch at `first` exists and the thread has columns of it.
+  __device__ bool has(int64_t first, int r, int64_t rows) const {
+    return inside && first + r < rows;
+  }
+  /// Rows of the batch at `first` in which the thread has columns.
+  __device__ int rows_left(int64_t first, int64_t rows) const {
+    if (!inside || first >= rows) return 0;
+    return rows - first < kRows ? static_cast<int>(rows - first) : kRows;
+  }
+  /// Whether the block's first team has rows in the turn of this team's batch at `first`: teams
+  /// that meet at the end take as many turns as each other.
+  __device__ bool block_has(int64_t first, int64_t rows) const {
+    return first - team * kRows < rows;
+  }
+  /// Element of the thread's first column in `row`.
+  __device__ int64_t at(int64_t row) const { return row * columns + thread * kOctet; }
+
+  /// 1 / columns; known to the compiler where the width is.
+  __device__ float per_column() const {
+    if constexpr (Shape::kFixed)
+      return 1.0f / static_cast<float>(Shape::kWarps * kOctetWarpColumns);
+    return 1.0f / static_cast<float>(columns);
+  }
+
+  /// Waits for the team.
+  __device__ void sync() const {
+    if constexpr (Shape::kFixed && Shape::kWarps == 1) {
+      __syncwarp();
+    } else if constexpr (Shape::kTeams == 1) {
+      __syncthreads();
+    } else {
+      // Barrier 0 is the block's.
+      __barrier_sync_count(static_cast<unsigned>(team) + 1, Shape::kWarps * kWarpThreads);
+    }
+  }
+
+  int64_t columns;     // of a row
+  int64_t first_row;   // of the team's first batch
+  int64_t row_stride;  // from a batch to the next
+  int team;            // in the block
+  int warps;           // of a team
+  int thread;          // in the team
+  int warp;            // in the team
+  int lane;
+  bool inside;  // whether the thread's columns are columns of the matrix
+};
+
+/// work(r) for the first `left` of kRows rows. Where all are there nothing is asked between them, so
+/// that what one row waits for is begun while another is at work.
+template <int kRows, class Work>
+__device__ __forceinline__ void for_rows(int left, const Work& work) {
+  if (left == kRows) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) work(r);
+  } else {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < left) work(r);
+    }
+  }
+}
+
+/// Batches of neighbouring rows on their way. Each thread copies its own octets asynchronously into
+/// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
+/// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
+/// row, and what is read of a row beyond it is anything. Backward, this is faster than bulk copies.
+template <class Shape, int kTensors, int kStages>
+class OctetRing {
+ public:
+  using T = typename Shape::Element;
+  static constexpr int kRows = Shape::kRows;
+
+  __device__ OctetRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
+                       const T* const (&from)[kTensors])
+      : slots_(reinterpret_cast<T*>(shared) +
+               team.team * (kStages * kTensors * kRows * team.columns)) {
+#pragma unroll
+    for (int turn = 0; turn < kStages - 1; ++turn) {
+      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
+    }
+  }
+  /// Sends for another batch, before the one at work, `first`, is waited for.
+  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+                                         const T* const (&from)[kTensors]) const {
+    request(team, stage_ == 0 ? kStages - 1 : stage_ - 1, first + (kStages - 1) * team.row_stride,
+            rows, from);
+  }
+  __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kStages - 1); }
+  __device__ __forceinline__ Octet<T> read(const RowTeam<Shape>& team, int tensor, int r) const {
+    if (!team.inside) return {};
+    return load_octet(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
+                      team.thread * kOctet);
+  }
+  __device__ __forceinline__ void advance() {
+    if (++stage_ < kStages) return;
+    stage_ = 0;
+  }
+
+ private:
+  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
+                                          int64_t rows, const T* const (&from)[kTensors]) const {
+    const int left = team.rows_left(first, rows);
+#pragma unroll
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      const T* const at = from[tensor] + team.at(first);
+      T* const to =
+          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kOctet;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (r < left) {
+#pragma unroll
+          for (int w = 0; w < Octet<T>::kWords / 4; ++w)
+            __pipeline_memcpy_async(reinterpret_cast<uint4*>(to + r * team.columns) + w,
+                                    reinterpret_cast<const uint4*>(at + r * team.columns) + w, 16);
+        }
+      }
+    }
+    __pipeline_commit();
+  }
+  T* slots_;
+  int stage_ = 0;
+};
+
+template <class Shape, int kTensors, int kStages>
+int ring_bytes(int64_t columns) {
+  return kStages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
+         static_cast<int>(sizeof(typename Shape::Element));
+}
+
+template <class Shape, class... Parameters, class... Arguments>
+void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                        int64_t columns, int bytes, const Arguments&... arguments) {
+  allow_shared_bytes(kernel, bytes);
+  kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
+      arguments...);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+/// Launches a kernel of teams with the dynamic shared memory of its OctetRing.
+template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
+void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
+                       int64_t columns, const Arguments&... arguments) {
+  launch_with_shared<Shape>(stream, kernel, blocks, columns,
+                            ring_bytes<Shape, kTensors, kStages>(columns), arguments...);
+}
+
+/// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:
+/// each step halves the values that a lane still carries. Returns, in lane l, the sum of value
+/// l / (32 / kCount). The order of additions is fixed.
+template <int kCount>
+__device__ __forceinline__ float warp_sums(float (&values)[kCount], int lane) {
+  static_assert((kCount & (kCount - 1)) == 0 && kCount <= kWarpThreads);
+  int step = kWarpThreads / 2;
+#pragma unroll
+  for (int carried = kCount / 2; carried > 0; carried /= 2) {
+    const bool upper = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < carried; ++i) {
+      const float given = upper ? values[i] : values[i + carried];
+      const float kept = upper ? values[i + carried] : values[i];
+      values[i] = kept + __shfl_xor_sync(kFullWarp, given, step);
+    }
+    step /= 2;
+  }
+  float sum = values[0];
+#pragma unroll
+  for (int rest = kWarpThreads / 2 / kCount; rest > 0; rest /= 2) {
+    sum += __shfl_xor_sync(kFullWarp, sum, rest);
+  }
+  return sum;
+}
+
+/// Shared memory in which the warps of a block's teams meet; two halves, so that one barrier per
+/// exchange is enough: nobody can be two exchanges ahead of a reader.
+template <class Shape, int kCount>
+struct alignas(16) TeamExchange {
+  float values[2][Shape::kTeams][Shape::kMostWarps][kCount];
+};
+
+/// Replaces values[i] by `scale` times its sum over the team, in every thread. `turn` counts the
+/// exchanges.
+template <class Shape, int kCount>
+__device__ __forceinline__ void team_sums(const RowTeam<Shape>& team, float (&values)[kCount],
+                                          TeamExchange<Shape, kCount>& exchange, int turn,
+                                          float scale) {
+  constexpr int kLanes = kWarpThreads / kCount;  // that hold the same sum
+  const float sum = warp_sums<kCount>(values, team.lane);
+  if constexpr (Shape::kFixed && Shape::kWarps == 1) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = scale * __shfl_sync(kFullWarp, sum, i * kLanes);
+  } else {
+    float(&meeting)[Shape::kMostWarps][kCount] = exchange.values[turn % 2][team.team];
+    if (team.lane % kLanes == 0) meeting[team.warp][team.lane / kLanes] = sum;
+    team.sync();
+    // Each lane adds up one of the values, and hands it round.
+    const int mine = team.lane % kCount;
+    float total = meeting[0][mine];
+#pragma unroll
+    for (int warp = 1; warp < (Shape::kFixed ? Shape::kWarps : team.warps); ++warp) {
+      total += meeting[warp][mine];
+    }
+    total *= scale;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = __shfl_sync(kFullWarp, total, i);
+  }
+}
+
+}  // namespace bertha

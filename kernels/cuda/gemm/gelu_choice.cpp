@@ -1,0 +1,83 @@
+#include "kernels/cuda/gemm/gelu_choice.h"
+
+#include <algorithm>
+
+namespace bertha {
+namespace {
+
+using Choice = CudaOptions::GeluGemms;
+
+/// Why the own kernel with this tile cannot serve a call; "" = it can.
+std::string obstacle(const GeluTile& tile, const GeluCall& call) {
+  if (call.io != DType::kF16 && call.io != DType::kBF16) {
+    return concat(name(call.io), ", want f16 or bf16");
+  }
+  if (call.gelu != Activation::kGeluTanh) return "the GELU of erf, want that of tanh";
+  if (call.columns % tile.columns != 0) {
+    return concat("a result of ", call.columns, " columns, want a multiple of ", tile.columns);
+  }
+  if (call.inner % tile.inner_block != 0) {
+    return concat("sums over ", call.inner, " indices, want a multiple of ", tile.inner_block);
+  }
+  return call.is_aligned ? "" : "a view that is not aligned to 16 bytes";
+}
+
+int64_t decide(Choice asked, const std::string& why_not, const GeluTile& tile,
+               const GeluCall& call) {
+  if (asked == Choice::kLibrary) return kAtNoRows;
+  if (asked == Choice::kOwn && !why_not.empty()) {
+    fail(ExitCode::kUsage,
+         "products with a GELU are to be those of our own kernels, but these do not take ", why_not,
+         "; set cuda.gelu_gemms to auto or library.");
+  }
+  if (asked == Choice::kOwn) return 1;
+  if (!why_not.empty()) return kAtNoRows;
+  const int tiles = tile.least_rounds * tiles_abreast(tile, call.columns, call.sm_count);
+  return int64_t{tiles - 1} * tile.rows + 1;
+}
+
+std::string word(int64_t own_from) {
+  if (own_from == kAtNoRows) return "library";
+  return own_from == 1 ? "own" : concat("own from ", own_from, " tokens");
+}
+
+}  // namespace
+
+int row_tiles(const GeluTile& tile, int64_t rows) {
+  return static_cast<int>((rows + tile.rows - 1) / tile.rows);
+}
+
+int tiles_abreast(const GeluTile& tile, int64_t columns, int sm_count) {
+  return std::max(static_cast<int>(sm_count / (columns / tile.columns)), 1);
+}
+
+int64_t own_gemm_bias_gelu_from(Choice asked, const GeluCall& call) {
+  const std::string why_not =
+      call.has_bias ? obstacle(kGemmBiasGeluTile, call) : "a product without a bias";
+  return decide(asked, why_not, kGemmBiasGeluTile, call);
+}
+
+int64_t own_gemm_dgelu_dbias_from(Choice asked, const GeluCall& call) {
+  if (asked == Choice::kAuto && !call.has_bias) return kAtNoRows;
+  return decide(asked, obstacle(kGemmDgeluDbiasTile, call), kGemmDgeluDbiasTile, call);
+}
+
+int planned_sm_count(const CudaOptions& options, int of_device) {
+  return options.gemm_sm_count > 0 ? options.gemm_sm_count : of_device;
+}
+
+std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model, int sm_count) {
+  const GeluCall block{.io = model.io,
+                       .gelu = model.gelu,
+                       .columns = model.feed_forward,
+                       .inner = model.hidden,
+                       .sm_count = planned_sm_count(options, sm_count)};
+  GeluCall transform = block;
+  transform.columns = model.hidden;
+  own_gemm_bias_gelu_from(options.gelu_gemms, transform);  // refused, or small
+  const std::string forward = word(own_gemm_bias_gelu_from(options.gelu_gemms, block));
+  const std::string backward = word(own_gemm_dgelu_dbias_from(options.gelu_gemms, block));
+  return forward == backward ? forward : concat(forward, " forward, ", backward, " backward");
+}
+
+}  // namespace bertha

@@ -1,0 +1,167 @@
+// A wrong algorithm misses whole tiles or whole slices of the sum, which a sample of some elements
+// per tile shows; for the last digits there are the tests.
+
+#include "kernels/cuda/gemm/gemm_check.h"
+
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/types.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm/gelu.cuh"
+
+namespace bertha {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kSamplesPerBlock = kThreads / kWarpThreads;
+constexpr float kUnitF32 = 5.9604645e-8f;  // 2^-24, half a unit in the last place
+constexpr float kSteepest = 1.13f;         // largest slope of gelu
+// The library's tanh is a machine instruction of 2^-11 relative error.
+constexpr float kGeluError = 9.765625e-4f;
+
+/// A well-mixed word of two (splitmix64).
+__device__ __forceinline__ uint32_t mixed(uint64_t value, uint32_t seed) {
+  uint64_t z = (value + (static_cast<uint64_t>(seed) << 32) + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<uint32_t>((z ^ (z >> 31)) >> 32);
+}
+
+template <class T>
+__global__ void random_kernel(T* values, int64_t count, uint32_t seed) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    values[i] = from_float<T>(
+        static_cast<float>(mixed(static_cast<uint64_t>(i), seed)) * 2.3283064e-10f - 0.5f);
+  }
+}
+
+/// Element (row, column) of D [m, n] is sum over i < k of a(row, i) b(i, column), by strides.
+struct Strides {
+  int64_t m, n, k;
+  int64_t a_row, a_inner;
+  int64_t b_column, b_inner;
+};
+
+/// One warp per sample.
+template <class T>
+__global__ void sample_kernel(const T* a, const T* b, const T* d, const T* bias, Strides s,
+                              float relative_slack, float unit, GemmSample* samples) {
+  const int sample = static_cast<int>(blockIdx.x) * kSamplesPerBlock +
+                     static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  if (sample >= kGemmSamples) return;
+  const uint64_t word = static_cast<uint64_t>(mixed(static_cast<uint64_t>(sample), 1)) << 32 |
+                        mixed(static_cast<uint64_t>(sample), 2);
+  const auto element = static_cast<int64_t>(word % static_cast<uint64_t>(s.m * s.n));
+  const int64_t row = element % s.m;
+  const int64_t column = element / s.m;
+  float sum = 0.0f;
+  float magnitude = 0.0f;
+  for (int64_t i = lane; i < s.k; i += kWarpThreads) {
+    const float term = to_float(a[row * s.a_row + i * s.a_inner]) *
+                       to_float(b[column * s.b_column + i * s.b_inner]);
+    sum += term;
+    magnitude += fabsf(term);
+  }
+  sum = warp_sum(sum);
+  magnitude = warp_sum(magnitude);
+  if (lane != 0) return;
+  // The library rounds the product before it adds to D.
+  const float rounded = d == nullptr ? 0.0f : unit * fabsf(sum);
+  for (const float added :
+       {bias == nullptr ? 0.0f : to_float(bias[row]), d == nullptr ? 0.0f : to_float(d[element])}) {
+    sum += added;
+    magnitude += fabsf(added);
+  }
+  samples[sample] = {
+      .element = element, .want = sum, .slack = relative_slack * magnitude + rounded};
+}
+
+template <class T>
+__global__ void check_kernel(const T* d, const T* aux, GemmEpilogue epilogue, float unit,
+                             const GemmSample* samples, int* wrong) {
+  const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (i >= kGemmSamples) return;
+  const GemmSample sample = samples[i];
+  const float got = to_float(d[sample.element]);
+  float want = sample.want;
+  float slack = sample.slack;
+  bool right = true;
+  if (epilogue == GemmEpilogue::kGeluBias) {
+    const float z = to_float(aux[sample.element]);
+    right = fabsf(z - want) <= slack + 2 * unit * fabsf(want);
+    slack = kSteepest * slack + kGeluError * fabsf(want);
+    want = gelu(want);
+  }
+  if (epilogue == GemmEpilogue::kDgelu) {
+    slack = kSteepest * slack + kGeluError * fabsf(want);
+    want *= gelu_derivative(to_float(aux[sample.element]));
+  }
+  right = right && fabsf(got - want) <= slack + 2 * unit * fabsf(want);  // false for NaN
+  if (!right) atomicAdd(wrong, 1);
+}
+
+float unit_of(DType dtype) {
+  if (dtype == DType::kF16) return 4.8828125e-4f;  // 2^-11
+  if (dtype == DType::kBF16) return 3.90625e-3f;   // 2^-8
+  return kUnitF32;
+}
+
+}  // namespace
+
+void fill_with_random(cudaStream_t stream, DType dtype, void* values, int64_t count,
+                      uint32_t seed) {
+  if (count == 0) return;
+  dispatch_io(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    random_kernel<T><<<blocks_for(count, kThreads, 4096), kThreads, 0, stream>>>(
+        static_cast<T*>(values), count, seed);
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+void sample_product(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
+                    GemmSample* samples) {
+  Strides s{.m = plan.m,
+            .n = plan.n,
+            .k = plan.k,
+            .a_row = 1,
+            .a_inner = plan.m,
+            .b_column = plan.k,
+            .b_inner = 1};
+  if (plan.key.product == GemmProduct::kForward) {
+    s.a_row = plan.k;
+    s.a_inner = 1;
+  }
+  if (plan.key.product == GemmProduct::kWeightGradient) {
+    s.b_column = 1;
+    s.b_inner = plan.n;
+  }
+  // Two sums of k terms in different orders: each addition rounds once, independent roundings grow
+  // as the root of k (Higham and Mary 2019); 6 for the largest of many elements. The tensor cores
+  // cut off instead of rounding, which the factor of the root has room for.
+  const float relative = 12.0f * (sqrtf(static_cast<float>(plan.k)) + 1.0f) * kUnitF32;
+  const bool adds = plan.key.accumulate == Accumulate::kYes;
+  dispatch_io(plan.key.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    sample_kernel<T><<<kGemmSamples / kSamplesPerBlock, kThreads, 0, stream>>>(
+        static_cast<const T*>(operands.a), static_cast<const T*>(operands.b),
+        adds ? static_cast<const T*>(operands.d) : nullptr, static_cast<const T*>(operands.bias), s,
+        relative, unit_of(plan.key.dtype), samples);
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+void count_wrong(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
+                 const GemmSample* samples, int* wrong) {
+  dispatch_io(plan.key.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    check_kernel<T><<<kGemmSamples / kThreads, kThreads, 0, stream>>>(
+        static_cast<const T*>(operands.d), static_cast<const T*>(operands.aux), plan.key.epilogue,
+        unit_of(plan.key.dtype), samples, wrong);
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "kernels/cuda/cuda_backend.h"
+
+namespace bertha {
+
+/// What the library does to a product before it stores it.
+enum class GemmEpilogue : uint8_t {
+  kNone,
+  kBias,      // + bias
+  kGeluBias,  // gelu(z = product + bias), stores z too
+  kDgelu,     // * gelu'(saved)
+};
+
+/// Operands that begin at multiples of this have every algorithm of the library to choose from.
+inline constexpr int kFullAlignmentBytes = 16;
+
+/// Everything that the choice of an algorithm may depend on.
+struct GemmKey {
+  GemmProduct product;
+  DType dtype;  // of all matrices and of the bias; sums are f32
+  GemmEpilogue epilogue;
+  Accumulate accumulate;
+  int64_t rows;          // T
+  int64_t inputs;        // K
+  int64_t outputs;       // N
+  int matrix_alignment;  // bytes, of the least aligned matrix, up to kFullAlignmentBytes
+  int bias_alignment;    // bytes, likewise; the full one without bias
+  int sm_count;          // planned for; 0 = all
+  auto operator<=>(const GemmKey&) const = default;
+};
+
+/// The library's algorithm (cublasLtMatmulAlgo_t): 64 bytes that only the same library understands.
+using GemmAlgorithm = std::array<uint64_t, 8>;
+
+struct TunedGemm {
+  GemmAlgorithm algorithm;
+  double us;  // when it was tuned
+  bool operator==(const TunedGemm&) const = default;
+};
+using TunedGemms = std::map<GemmKey, TunedGemm>;
+
+}  // namespace bertha

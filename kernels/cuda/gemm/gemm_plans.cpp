@@ -1,0 +1,247 @@
+#include "kernels/cuda/gemm/gemm_plans.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "kernels/base/log.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/handles.h"
+
+namespace bertha {
+namespace {
+
+// The library asks for 32 MiB on Hopper; as much again is room for f32 sums of split products.
+constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+constexpr int kFirstChoices = 8;    // one that runs is among them
+constexpr int64_t kNearbyRows = 2;  // factor
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    default:
+      fail(ExitCode::kInternal, "products of ", name(dtype), ", want f32, f16 or bf16");
+  }
+}
+
+cublasLtEpilogue_t native_epilogue(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::kNone:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case GemmEpilogue::kBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case GemmEpilogue::kGeluBias:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case GemmEpilogue::kDgelu:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  fail(ExitCode::kInternal, "epilogue ", static_cast<int>(epilogue));
+}
+
+template <class Value>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  BERTHA_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)));
+}
+
+template <class Value>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         Value value) {
+  BERTHA_CUBLAS_CHECK(
+      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
+}
+
+cublasLtMatrixLayout_t make_layout(DType dtype, int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  BERTHA_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, data_type(dtype),
+                                                 static_cast<uint64_t>(rows),
+                                                 static_cast<uint64_t>(columns), rows));
+  return layout;
+}
+
+bool has_bias(GemmEpilogue epilogue) {
+  return epilogue == GemmEpilogue::kBias || epilogue == GemmEpilogue::kGeluBias;
+}
+bool has_aux(GemmEpilogue epilogue) {
+  return epilogue == GemmEpilogue::kGeluBias || epilogue == GemmEpilogue::kDgelu;
+}
+
+/// An address of that alignment and no more: the heuristics read no more than that from it.
+const void* address_aligned_to(int bytes) {
+  return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes));
+}
+
+struct DestroyPreference {
+  void operator()(cublasLtMatmulPreferenceOpaque_t* made) const {
+    cublasLtMatmulPreferenceDestroy(made);
+  }
+};
+
+GemmOrigin origin_of(CudaDevice& device) {
+  cudaDeviceProp properties{};
+  BERTHA_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.ordinal()));
+  return {.device = concat(properties.name, ", ", device.sm_count(), " SMs"),
+          .library = concat("cublasLt ", cublasLtGetVersion())};
+}
+
+}  // namespace
+
+GemmPlan::GemmPlan(const GemmKey& key_in)
+    : key(key_in), m(key.inputs), n(key.rows), k(key.outputs) {
+  cublasLtMatmulDesc_t made = nullptr;
+  // True f32 for f32: tf32 would have to be asked for. Halves: f32 sums.
+  BERTHA_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  operation.reset(made);
+  int32_t transpose_a = CUBLAS_OP_N;
+  int32_t transpose_b = CUBLAS_OP_N;
+  if (key.product == GemmProduct::kForward) {
+    m = key.outputs;
+    k = key.inputs;
+    transpose_a = CUBLAS_OP_T;
+  }
+  if (key.product == GemmProduct::kWeightGradient) {
+    n = key.outputs;
+    k = key.rows;
+    transpose_b = CUBLAS_OP_T;
+  }
+  const bool a_turned = transpose_a == CUBLAS_OP_T;
+  const bool b_turned = transpose_b == CUBLAS_OP_T;
+  a.reset(make_layout(key.dtype, a_turned ? k : m, a_turned ? m : k));
+  b.reset(make_layout(key.dtype, b_turned ? n : k, b_turned ? k : n));
+  d.reset(make_layout(key.dtype, m, n));
+
+  set(made, CUBLASLT_MATMUL_DESC_TRANSA, transpose_a);
+  set(made, CUBLASLT_MATMUL_DESC_TRANSB, transpose_b);
+  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(native_epilogue(key.epilogue)));
+  set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(key.sm_count));
+  if (has_bias(key.epilogue)) {
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(data_type(key.dtype)));
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address_aligned_to(key.bias_alignment));
+  }
+  if (has_aux(key.epilogue)) {
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE,
+        static_cast<int32_t>(data_type(key.dtype)));
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address_aligned_to(key.matrix_alignment));
+  }
+}
+
+GemmPlans::GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options)
+    : device_(device),
+      stream_(stream),
+      workspace_(device.allocate(kWorkspaceBytes)),
+      origin_(origin_of(device)),
+      save_path_(options.tune_gemms ? options.gemm_plans_path : ""),
+      tune_on_first_use_(options.tune_gemms) {
+  cublasLtHandle_t made = nullptr;
+  BERTHA_CUBLAS_CHECK(cublasLtCreate(&made));
+  handle_.reset(made);
+  const std::string& path = options.gemm_plans_path;
+  const bool to_be_made = options.tune_gemms && !std::filesystem::exists(path);
+  if (!path.empty() && !to_be_made) tuned_ = load_tuned_gemms(path, origin_);
+}
+
+const GemmPlan* GemmPlans::find(const GemmKey& key) {
+  auto found = plans_.find(key);
+  if (found == plans_.end()) found = plans_.emplace(key, make(key)).first;
+  return found->second.has_value() ? &*found->second : nullptr;
+}
+
+std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
+  GemmPlan plan(key);
+  if (const TunedGemm* tuned = nearest(key); tuned != nullptr && use(*tuned, plan)) return plan;
+  if (tune_on_first_use_) {
+    const GemmTuning result = tune(key);
+    if (result.candidates == 0) return std::nullopt;
+    log_line(LogLevel::kInfo,
+             concat("tuned a product with T = ", key.rows, ", K = ", key.inputs,
+                    ", N = ", key.outputs, ": ", result.first_us, " us to ", result.tuned_us,
+                    " us, ", result.candidates, " algorithms, ", result.wrong, " of them wrong"));
+    if (!save_path_.empty()) save(save_path_);
+    if (use(tuned_.at(key), plan)) return plan;
+  }
+  const std::vector<cublasLtMatmulAlgo_t> choices = heuristics(plan, kFirstChoices);
+  if (choices.empty()) return std::nullopt;
+  plan.algorithm = choices.front();
+  return plan;
+}
+
+const TunedGemm* GemmPlans::nearest(const GemmKey& key) const {
+  const TunedGemm* best = nullptr;
+  int64_t distance = 0;
+  for (const auto& [other, tuned] : tuned_) {
+    GemmKey same_rows = other;
+    same_rows.rows = key.rows;
+    const bool nearby =
+        key.rows <= kNearbyRows * other.rows && other.rows <= kNearbyRows * key.rows;
+    if (!(same_rows == key) || !nearby) continue;
+    const int64_t away = std::abs(other.rows - key.rows);
+    if (best != nullptr && away >= distance) continue;
+    best = &tuned;
+    distance = away;
+  }
+  return best;
+}
+
+bool GemmPlans::use(const TunedGemm& tuned, GemmPlan& plan) const {
+  static_assert(sizeof(GemmAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
+  std::memcpy(&plan.algorithm, tuned.algorithm.data(), sizeof(plan.algorithm));
+  return serves(plan);
+}
+
+bool GemmPlans::serves(const GemmPlan& plan) const {
+  cublasLtMatmulHeuristicResult_t checked{};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_.get(), plan.operation.get(), plan.a.get(), plan.b.get(),
+                              plan.d.get(), plan.d.get(), &plan.algorithm, &checked);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         checked.workspaceSize <= static_cast<size_t>(workspace_.bytes());
+}
+
+std::vector<cublasLtMatmulAlgo_t> GemmPlans::heuristics(const GemmPlan& plan, int most) const {
+  cublasLtMatmulPreference_t made = nullptr;
+  BERTHA_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
+  const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference> preference(made);
+  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_.bytes()));
+  // Split sums stay f32: the other schemes round them to the type of D on the way.
+  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const auto alignment = static_cast<uint32_t>(plan.key.matrix_alignment);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_.get(), plan.operation.get(), plan.a.get(), plan.b.get(), plan.d.get(), plan.d.get(),
+      made, most, results.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  if (status != CUBLAS_STATUS_SUCCESS) fail_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < count; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  return algorithms;
+}
+
+void GemmPlans::run(const GemmPlan& plan, const GemmOperands& operands) {
+  const GemmEpilogue epilogue = plan.key.epilogue;
+  cublasLtMatmulDesc_t operation = plan.operation.get();
+  if (has_bias(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (has_aux(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  const float alpha = 1.0f;
+  const float beta = plan.key.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
+  BERTHA_CUBLAS_CHECK(cublasLtMatmul(handle_.get(), operation, &alpha, operands.a, plan.a.get(),
+                                     operands.b, plan.b.get(), &beta, operands.d, plan.d.get(),
+                                     operands.d, plan.d.get(), &plan.algorithm, workspace_.data(),
+                                     static_cast<size_t>(workspace_.bytes()), stream_));
+}
+
+}  // namespace bertha

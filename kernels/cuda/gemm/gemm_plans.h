@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/gemm/gemm_key.h"
+#include "kernels/cuda/gemm/gemm_plan_file.h"
+
+namespace bertha {
+
+namespace detail {
+struct DestroyMatmul {
+  void operator()(cublasLtMatmulDescOpaque_t* made) const { cublasLtMatmulDescDestroy(made); }
+};
+struct DestroyLayout {
+  void operator()(cublasLtMatrixLayoutOpaque_t* made) const { cublasLtMatrixLayoutDestroy(made); }
+};
+struct DestroyHandle {
+  void operator()(cublasLtContext* made) const { cublasLtDestroy(made); }
+};
+}  // namespace detail
+
+/// D = epilogue(op(A) op(B) + beta D) in the library's words. A row-major matrix is a column-major
+/// one transposed, so that nothing has to be moved: D is y, dx or dweight transposed, and
+///
+///   product          D [m, n]      A       op  B   op  sum over
+///   forward          y^T  [N, T]   weight  T   x   N   K
+///   data gradient    dx^T [K, T]   weight  N   dy  N   N
+///   weight gradient  dw^T [K, N]   x       N   dy  T   T
+struct GemmPlan {
+  explicit GemmPlan(const GemmKey& key_in);
+
+  GemmKey key;
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  std::unique_ptr<cublasLtMatmulDescOpaque_t, detail::DestroyMatmul> operation;
+  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> a;
+  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> b;
+  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> d;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+struct GemmOperands {
+  const void* a;
+  const void* b;
+  void* d;                     // read too where the key accumulates
+  const void* bias = nullptr;  // kBias, kGeluBias
+  void* aux = nullptr;         // kGeluBias: z, out; kDgelu: saved
+};
+
+/// The descriptors and algorithm of every product that occurred, and the memory they work in.
+///
+/// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
+///           rows within a factor of two (rows change by multiples of 256 from step to step, the
+///           best algorithm hardly does), else, with options.tune_gemms, a tuned one, else the
+///           first of the library's heuristics. Without tune_gemms it does not depend on which
+///           keys came before, so that a run that goes on from a checkpoint chooses the same.
+/// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
+///           3 ms where the heuristics are asked (H200, 2026-11-21).
+/// Waits     only where it tunes.
+class GemmPlans {
+ public:
+  GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options);
+  GemmPlans(const GemmPlans&) = delete;
+  GemmPlans& operator=(const GemmPlans&) = delete;
+
+  /// Null where the library has no algorithm for the key. Valid until the next tune.
+  const GemmPlan* find(const GemmKey& key);
+
+  /// Enqueues the product.
+  void run(const GemmPlan& plan, const GemmOperands& operands);
+
+  /// Blocks: times the library's algorithms and keeps the fastest that computes the product, which
+  /// takes some seconds where the product is large.
+  GemmTuning tune(const GemmKey& key);
+
+  void save(const std::string& path) const { save_tuned_gemms(path, origin_, tuned_); }
+
+ private:
+  std::optional<GemmPlan> make(const GemmKey& key);
+  const TunedGemm* nearest(const GemmKey& key) const;
+  bool use(const TunedGemm& tuned, GemmPlan& plan) const;
+  /// Whether the library runs the plan's algorithm in the workspace there is.
+  bool serves(const GemmPlan& plan) const;
+  /// The library's choices, best guess first.
+  std::vector<cublasLtMatmulAlgo_t> heuristics(const GemmPlan& plan, int most) const;
+  /// What differs from the plan's algorithm in its tile, its cluster of thread blocks, its order of
+  /// tiles or the library's own option, one at a time, and can be run.
+  std::vector<cublasLtMatmulAlgo_t> neighbors(const GemmPlan& plan) const;
+
+  CudaDevice& device_;
+  cudaStream_t stream_;
+  std::unique_ptr<cublasLtContext, detail::DestroyHandle> handle_;
+  Buffer workspace_;
+  GemmOrigin origin_;
+  TunedGemms tuned_;
+  std::string save_path_;  // of choices made on first use; "" = not saved
+  bool tune_on_first_use_;
+  std::map<GemmKey, std::optional<GemmPlan>> plans_;
+};
+
+/// The key under which the operations look for `shape`, with well-aligned operands.
+GemmKey gemm_key(const GemmShape& shape, int sm_count);
+
+}  // namespace bertha

@@ -1,0 +1,240 @@
+// Linear layers on cublasLt. What the products take along, and what own passes do instead:
+// NVIDIA H200, cublasLt 13.1, bf16, us, tuned algorithms at the power limit, 2026-11-21.
+//
+//   gelu' in the data gradient, T = 24,576, N = 1,024, K = 4,096
+//     own kernel               gemm_dgelu_dbias.cu has its figures; with a bias gradient below, taken
+//                              for halves and many rows
+//     epilogue                 327   <- taken for other halves
+//     plain product            306   + own pass 217 = 484; at copy speed (600 MB, 141 us) 447
+//   bias and gelu in the forward product, T = 24,576, K = 1,024, N = 4,096
+//     own kernel               gemm_bias_gelu.cu has its figures; taken for halves and many rows
+//     epilogue, stores z too   378   <- taken for other halves
+//     bias in the epilogue     362   + own pass 170 = 466
+//   bias gradient              QKV    FFN1   decoder  transform
+//     T x N                    24,576 24,576  3,712   3,712
+//                              x3,072 x4,096 x30,528  x1,024
+//     weight gradient alone    211    295     327      16.7
+//     column sums alone         45     55      66       9.3   3.3 to 3.7 TB/s
+//     one after the other      257    351     473      23.8  <- taken
+//     epilogue (overwrites)    284    378     484      23.7   and a pass that adds, ~3
+//   In training that of QKV comes from attention backward, which has the columns at hand, and that
+//   of FFN1 from the data gradient above it.
+//
+// The epilogue that sums the bias gradient of the layer below while it takes gelu' falls onto a
+// product four times slower, and is not used.
+//
+// Exact     where a half-precision gradient is added to (dx, dweight), the library rounds the
+//           product and then the sum: round(round(product) + old), element for element.
+
+#include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm/gelu_choice.h"
+#include "kernels/cuda/gemm/gemm_bias_gelu.h"
+#include "kernels/cuda/gemm/gemm_dgelu_dbias.h"
+#include "kernels/cuda/gemm/gemm_plans.h"
+#include "kernels/cuda/gemm/linear_kernels.h"
+#include "kernels/cuda/operations.h"
+
+namespace bertha {
+namespace {
+
+/// The power of two that all addresses are multiples of, up to the full alignment.
+int alignment_of(std::initializer_list<const void*> addresses) {
+  uintptr_t bits = kFullAlignmentBytes;
+  for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
+  return static_cast<int>(bits & (~bits + 1));
+}
+
+/// Whether the library's GELU and its gradient are used. Not for f32: their tanh is 5e-6 off, and
+/// f32 is there to compare with. The pre-activation's rows must be multiples of 16 bytes.
+bool gelu_in_product(DType dtype, int64_t columns) {
+  return dtype != DType::kF32 && columns % 8 == 0;
+}
+
+/// The plan for `key`, or the sentence that there is none: a plain product of any shape has one.
+const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
+  const GemmPlan* plan = plans.find(key);
+  if (plan == nullptr) {
+    fail(ExitCode::kEnvironment, "cublasLt has no algorithm for a product of ", name(key.dtype),
+         " with T = ", key.rows, ", K = ", key.inputs, ", N = ", key.outputs,
+         " and addresses at multiples of ", key.matrix_alignment, " bytes.");
+  }
+  return *plan;
+}
+
+bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
+  if (!keeps_pre_activation(args.activation)) return false;
+  return args.x.extent(0) >=
+         own_gemm_bias_gelu_from(
+             context.options.gelu_gemms,
+             {.io = args.x.dtype,
+              .gelu = args.activation,
+              .columns = args.weight.extent(0),
+              .inner = args.x.extent(1),
+              .sm_count = planned_sm_count(context.options, context.sm_count),
+              .has_bias = args.bias.has_data(),
+              .is_aligned = is_aligned(
+                  {args.x.data, args.weight.data, args.y.data, args.pre_activation.data})});
+}
+
+bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
+  if (!keeps_pre_activation(args.activation)) return false;
+  return args.dy.extent(0) >=
+         own_gemm_dgelu_dbias_from(context.options.gelu_gemms,
+                                   {.io = args.dy.dtype,
+                                    .gelu = args.activation,
+                                    .columns = args.weight.extent(1),
+                                    .inner = args.dy.extent(1),
+                                    .sm_count = planned_sm_count(context.options, context.sm_count),
+                                    .has_bias = args.dbias_below.has_data(),
+                                    .is_aligned = is_aligned({args.dy.data, args.weight.data,
+                                                              args.dx.data, args.saved.data})});
+}
+
+GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
+  key.epilogue = epilogue;
+  return key;
+}
+
+}  // namespace
+
+GemmKey gemm_key(const GemmShape& shape, int sm_count) {
+  GemmEpilogue epilogue = shape.bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
+  if (shape.activation == Activation::kGeluTanh) {
+    if (shape.product == GemmProduct::kForward && shape.bias &&
+        gelu_in_product(shape.dtype, shape.outputs)) {
+      epilogue = GemmEpilogue::kGeluBias;
+    }
+    if (shape.product == GemmProduct::kDataGradient && gelu_in_product(shape.dtype, shape.inputs)) {
+      epilogue = GemmEpilogue::kDgelu;
+    }
+  }
+  return {.product = shape.product,
+          .dtype = shape.dtype,
+          .epilogue = epilogue,
+          .accumulate = shape.accumulate,
+          .rows = shape.rows,
+          .inputs = shape.inputs,
+          .outputs = shape.outputs,
+          .matrix_alignment = kFullAlignmentBytes,
+          .bias_alignment = kFullAlignmentBytes,
+          .sm_count = sm_count};
+}
+
+void run_cuda(CudaContext& context, const LinearFwd& args) {
+  if (args.x.extent(0) == 0) return;
+  if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
+  GemmPlans& plans = *context.gemm;
+  GemmKey key = gemm_key({.product = GemmProduct::kForward,
+                          .dtype = args.x.dtype,
+                          .rows = args.x.extent(0),
+                          .inputs = args.x.extent(1),
+                          .outputs = args.weight.extent(0),
+                          .bias = args.bias.has_data(),
+                          .activation = args.activation},
+                         context.options.gemm_sm_count);
+  key.matrix_alignment =
+      alignment_of({args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
+  key.bias_alignment = alignment_of({args.bias.data});
+  if (key.epilogue == GemmEpilogue::kGeluBias) {
+    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
+      plans.run(*plan, {.a = args.weight.data,
+                        .b = args.x.data,
+                        .d = args.y.data,
+                        .bias = args.bias.data,
+                        .aux = args.pre_activation.data});
+      return;
+    }
+    key.epilogue = GemmEpilogue::kBias;
+  }
+
+  const View& z = keeps_pre_activation(args.activation) ? args.pre_activation : args.y;
+  const GemmOperands operands{
+      .a = args.weight.data, .b = args.x.data, .d = z.data, .bias = args.bias.data};
+  const GemmPlan* with_bias = key.epilogue == GemmEpilogue::kBias ? plans.find(key) : nullptr;
+  if (with_bias != nullptr) {
+    plans.run(*with_bias, operands);
+  } else {
+    plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
+  }
+  const View bias_left = with_bias != nullptr ? View() : args.bias;
+  if (bias_left.has_data() || args.activation != Activation::kNone) {
+    add_bias_and_activate(context, z, bias_left, args.y, args.activation);
+  }
+}
+
+namespace {
+
+void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
+  GemmPlans& plans = *context.gemm;
+  GemmKey key = gemm_key({.product = GemmProduct::kDataGradient,
+                          .dtype = args.dy.dtype,
+                          .rows = args.dy.extent(0),
+                          .inputs = args.weight.extent(1),
+                          .outputs = args.dy.extent(1),
+                          .activation = args.activation,
+                          .accumulate = args.accumulate},
+                         context.options.gemm_sm_count);
+  key.matrix_alignment =
+      alignment_of({args.dy.data, args.weight.data, args.dx.data, args.saved.data});
+  const GemmOperands operands{
+      .a = args.weight.data, .b = args.dy.data, .d = args.dx.data, .aux = args.saved.data};
+  if (key.epilogue == GemmEpilogue::kDgelu) {
+    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
+      plans.run(*plan, operands);
+      return;
+    }
+  }
+  plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
+  if (args.activation != Activation::kNone) {
+    multiply_by_slope(
+        context,
+        {.dy = args.dx, .saved = args.saved, .dx = args.dx, .activation = args.activation});
+  }
+}
+
+/// A sum of nothing; `gradient` may have no data.
+void add_nothing(const CudaContext& context, Accumulate accumulate, const View& gradient) {
+  if (accumulate == Accumulate::kYes || !gradient.has_data()) return;
+  BERTHA_CUDA_CHECK(
+      cudaMemsetAsync(gradient.data, 0, static_cast<size_t>(gradient.bytes()), context.stream));
+}
+
+}  // namespace
+
+void run_cuda(CudaContext& context, const LinearBwdData& args) {
+  if (args.dy.extent(0) == 0) {
+    add_nothing(context, args.accumulate_dbias, args.dbias_below);
+    return;
+  }
+  if (takes_own_kernel(context, args)) return run_gemm_dgelu_dbias(context, args);
+  run_data_gradient(context, args);
+  if (args.dbias_below.has_data()) {
+    sum_columns(context, args.dx, args.accumulate_dbias, args.dbias_below);
+  }
+}
+
+void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
+  if (args.dy.extent(0) == 0) {
+    add_nothing(context, args.accumulate, args.dweight);
+    add_nothing(context, args.accumulate, args.dbias);
+    return;
+  }
+  GemmPlans& plans = *context.gemm;
+  GemmKey key = gemm_key({.product = GemmProduct::kWeightGradient,
+                          .dtype = args.dy.dtype,
+                          .rows = args.dy.extent(0),
+                          .inputs = args.x.extent(1),
+                          .outputs = args.dy.extent(1),
+                          .accumulate = args.accumulate},
+                         context.options.gemm_sm_count);
+  key.matrix_alignment = alignment_of({args.dy.data, args.x.data, args.dweight.data});
+  plans.run(require(plans, key), {.a = args.x.data, .b = args.dy.data, .d = args.dweight.data});
+  if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
+}
+
+void run_cuda(CudaContext& context, const ActivationBwd& args) {
+  if (args.dy.elements() > 0) multiply_by_slope(context, args);
+}
+
+}  // namespace bertha

@@ -1,0 +1,281 @@
+// The elementwise and column passes of linear layers.
+//
+// Floor: bytes over 4.27 TB/s. Measured on NVIDIA H200, bf16, 2026-11-21:
+//
+//   pass                          shape              us   TB/s
+//   column sums                   24,576 x 3,072   45.4   3.33   reads once, 2nd launch included
+//   column sums                   24,576 x 4,096   55.0   3.66
+//   column sums                   3,712 x 30,528   66.2   3.42
+//   column sums                   3,712 x 1,024     9.3   0.82   two launches
+//   gelu (z to y)                 24,576 x 4,096    170   2.37   exp and division, not memory
+//   gelu'                         24,576 x 4,096    217   2.79   likewise
+//
+// Of the activations only gelu' of the masked positions (3,712 x 1,024), tanh of the pooler and
+// f32 come here in training, so their arithmetic stays that of the reference. A model with the erf
+// form (model.gelu), for which cublasLt has no epilogue, takes the two GELU passes in every layer.
+
+#include "kernels/cuda/gemm/linear_kernels.h"
+
+#include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/pack.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm/gelu.cuh"
+
+namespace bertha {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarpThreads;
+constexpr int kBlocksPerSm = 8;  // 2,048 resident threads
+
+template <Activation kActivation>
+__device__ __forceinline__ float activated(float z) {
+  if constexpr (kActivation == Activation::kGeluTanh) return gelu(z);
+  if constexpr (kActivation == Activation::kTanh) return tanhf(z);
+  if constexpr (kActivation == Activation::kGelu) return gelu_erf(z);
+  return z;
+}
+
+/// From the pre-activation (GELUs) or the output (tanh).
+template <Activation kActivation>
+__device__ __forceinline__ float slope(float saved) {
+  if constexpr (kActivation == Activation::kGeluTanh) return gelu_derivative(saved);
+  if constexpr (kActivation == Activation::kTanh) return 1.0f - saved * saved;
+  if constexpr (kActivation == Activation::kGelu) return gelu_erf_derivative(saved);
+  return 1.0f;
+}
+
+/// kLanes neighbours per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
+template <class T, int kLanes, Activation kActivation>
+__global__ void __launch_bounds__(kThreads)
+    bias_activation_kernel(T* z, const T* bias, T* y, int64_t packs, int64_t columns) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs;
+       i += stride) {
+    float value[kLanes];
+    load_floats(z + i * kLanes, value);
+    if (bias != nullptr) {
+      float added[kLanes];
+      load_floats(bias + i * kLanes % columns, added);
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) value[lane] += added[lane];
+      if (y != z) store_floats(z + i * kLanes, value);
+    }
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) value[lane] = activated<kActivation>(value[lane]);
+    store_floats(y + i * kLanes, value);
+  }
+}
+
+template <class T, int kLanes, Activation kActivation>
+__global__ void __launch_bounds__(kThreads)
+    slope_kernel(const T* dy, const T* saved, T* dx, int64_t packs) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs;
+       i += stride) {
+    float gradient[kLanes];
+    float at[kLanes];
+    load_floats(dy + i * kLanes, gradient);
+    load_floats(saved + i * kLanes, at);
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) gradient[lane] *= slope<kActivation>(at[lane]);
+    store_floats(dx + i * kLanes, gradient);
+  }
+}
+
+// A thread owns kLanes neighbouring columns, so that a warp reads 512 bytes of a row; the warps of
+// a block take its rows in turn. 4 blocks of 8 warps with 8 loads in flight are 128 KiB on their
+// way per SM, which hides the memory's latency; all blocks are resident at once.
+constexpr int kColumnBlocksPerSm = 4;
+constexpr int kRowsInFlight = 8;
+
+/// partial[block row][column] = sum over the block's rows.
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
+    column_partials_kernel(const T* values, int64_t rows, int64_t columns, int64_t rows_per_block,
+                           float* partial) {
+  __shared__ float of_warp[kWarps][kWarpThreads * kLanes];
+  wait_for_kernel_before();
+  begin_next_kernel();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane) * kLanes;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * rows_per_block;
+  const int64_t end = begin + rows_per_block < rows ? begin + rows_per_block : rows;
+
+  float sum[kLanes] = {};
+  if (column < columns) {
+    int64_t row = begin + warp;
+    for (; row + (kRowsInFlight - 1) * kWarps < end; row += kRowsInFlight * kWarps) {
+      Pack<T, kLanes> pack[kRowsInFlight];
+#pragma unroll
+      for (int r = 0; r < kRowsInFlight; ++r) {
+        pack[r] = *reinterpret_cast<const Pack<T, kLanes>*>(values + (row + r * kWarps) * columns +
+                                                            column);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowsInFlight; ++r) {
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) sum[i] += to_float(pack[r].lane[i]);
+      }
+    }
+    for (; row < end; row += kWarps) {
+      float value[kLanes];
+      load_floats(values + row * columns + column, value);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) sum[i] += value[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) of_warp[warp][lane * kLanes + i] = sum[i];
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kWarpThreads * kLanes; i += kThreads) {
+    const int64_t at = static_cast<int64_t>(blockIdx.x) * kWarpThreads * kLanes + i;
+    float total = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total += of_warp[w][i];
+    if (at < columns) partial[blockIdx.y * columns + at] = total;
+  }
+}
+
+/// target (+)= sum of the partials: a warp's lanes are neighbouring columns, the warps of a block
+/// share their partials.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    column_totals_kernel(const float* partial, int64_t partials, int64_t columns, bool add,
+                         T* target) {
+  __shared__ float of_warp[kWarps][kWarpThreads];
+  wait_for_kernel_before();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
+  float sum = 0.0f;
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t i = warp; i < partials; i += kWarps) sum += partial[i * columns + column];
+  }
+  of_warp[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= columns) return;
+  float total = add ? to_float(target[column]) : 0.0f;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) total += of_warp[w][lane];
+  target[column] = from_float<T>(total);
+}
+
+unsigned resident_blocks(const CudaContext& context, int64_t packs) {
+  return blocks_for(packs, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
+}
+
+template <Activation kActivation>
+struct ActivationTag {
+  static constexpr Activation kValue = kActivation;
+};
+
+template <class Work>
+void dispatch_activation(Activation activation, const Work& work) {
+  switch (activation) {
+    case Activation::kNone:
+      return work(ActivationTag<Activation::kNone>{});
+    case Activation::kGeluTanh:
+      return work(ActivationTag<Activation::kGeluTanh>{});
+    case Activation::kTanh:
+      return work(ActivationTag<Activation::kTanh>{});
+    case Activation::kGelu:
+      return work(ActivationTag<Activation::kGelu>{});
+  }
+}
+
+template <class T, int kLanes>
+void launch_column_sums(CudaContext& context, const View& values, Accumulate accumulate,
+                        const View& target) {
+  const int64_t rows = values.extent(0);
+  const int64_t columns = values.extent(1);
+  const int64_t across = (columns + kWarpThreads * kLanes - 1) / (kWarpThreads * kLanes);
+  // Every SM full once; a block has at least one round of loads.
+  const int64_t resident = static_cast<int64_t>(context.sm_count) * kBlocksPerSm;
+  const int64_t wanted = resident / across < 1 ? 1 : resident / across;
+  constexpr int64_t kLeastRows = kWarps * kRowsInFlight;
+  const int64_t even = (rows + wanted - 1) / wanted;
+  const int64_t rows_per_block = even < kLeastRows ? kLeastRows : even;
+  const int64_t partials = (rows + rows_per_block - 1) / rows_per_block;
+  auto* partial = static_cast<float*>(
+      context.scratch.take(partials * columns * static_cast<int64_t>(sizeof(float))));
+  const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
+  launch_dependent(context.stream, column_partials_kernel<T, kLanes>, {grid, kThreads},
+                   elements<T>(values), rows, columns, rows_per_block, partial);
+  const auto blocks = static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads);
+  launch_dependent(context.stream, column_totals_kernel<T>, {blocks, kThreads}, partial, partials,
+                   columns, accumulate == Accumulate::kYes, elements<T>(target));
+}
+
+}  // namespace
+
+void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
+                           Activation activation) {
+  const int64_t columns = z.extent(1);
+  dispatch_io(z.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    dispatch_activation(activation, [&](auto activation_tag) {
+      constexpr Activation kActivation = decltype(activation_tag)::kValue;
+      constexpr int kWide = kPack16<T>;
+      T* from = elements<T>(z);
+      T* to = elements<T>(y);
+      const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
+      if (columns % kWide == 0 && is_aligned({from, to, added})) {
+        const int64_t packs = z.elements() / kWide;
+        bias_activation_kernel<T, kWide, kActivation>
+            <<<resident_blocks(context, packs), kThreads, 0, context.stream>>>(from, added, to,
+                                                                               packs, columns);
+      } else {
+        const int64_t packs = z.elements();
+        bias_activation_kernel<T, 1, kActivation>
+            <<<resident_blocks(context, packs), kThreads, 0, context.stream>>>(from, added, to,
+                                                                               packs, columns);
+      }
+    });
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+void multiply_by_slope(CudaContext& context, const ActivationBwd& args) {
+  dispatch_io(args.dy.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    dispatch_activation(args.activation, [&](auto activation_tag) {
+      constexpr Activation kActivation = decltype(activation_tag)::kValue;
+      constexpr int kWide = kPack16<T>;
+      const T* dy = elements<T>(args.dy);
+      const T* saved = elements<T>(args.saved);
+      T* dx = elements<T>(args.dx);
+      const int64_t count = args.dy.elements();
+      const bool wide = count % kWide == 0 && is_aligned({dy, saved, dx});
+      const int64_t packs = wide ? count / kWide : count;
+      const unsigned blocks = resident_blocks(context, packs);
+      if (wide) {
+        slope_kernel<T, kWide, kActivation>
+            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
+      } else {
+        slope_kernel<T, 1, kActivation>
+            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
+      }
+    });
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+void sum_columns(CudaContext& context, const View& values, Accumulate accumulate,
+                 const View& target) {
+  dispatch_io(values.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    constexpr int kWide = kPack16<T>;
+    if (values.extent(1) % kWide == 0 && is_aligned({values.data})) {
+      launch_column_sums<T, kWide>(context, values, accumulate, target);
+    } else {
+      launch_column_sums<T, 1>(context, values, accumulate, target);
+    }
+  });
+}
+
+}  // namespace bertha

@@ -1,0 +1,274 @@
+// Dropout + residual + LayerNorm, forward and backward.
+//
+// Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
+// reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
+// the sum and the bits and writes dresidual and dx, 4.06 U.
+//
+// Measured on an H200, CUDA 13.0, 2026-11-22, by a small program that enqueues launches as `bertha
+// bench kernels` does: operands in no cache, medians of 60, the kernels before in the same run;
+// backward with the kernel that finishes the column sums. A plain copy of as many bytes takes 51.7
+// us, one of two tensors side by side by blocks that leave 52.7 to 55.4.
+//   p      forward us   before   backward us   before
+//   0.1    55.5         60.4     59.6          62.6
+//   0      54.1
+// Forward, blocks that stay do not come below 59: a row a warp in bulk copies 59.3, written in
+// bulk too 60.0, rows of a block next to each other 61.5. Blocks that leave: a row a warp 56.3,
+// 256 threads 56.9, two batches behind each other 57.2, read past the caches 58.4, two teams that
+// wait at barriers of their own 61.7 (each block takes 16 barriers then).
+// Backward, batches dealt to the blocks instead of to their teams: 1; four batches on their way
+// instead of three, and all sums of a block at once: 0.9. The blocks still end between 46.7 and
+// 51.2 us, the finishing kernel takes 2.3, and as much where all blocks meet at a counter instead.
+// Also tried: 384 threads 61.5, 256 of them 67.8, 640 and 768 61.5 to 64; five batches on their
+// way 61.3; batches of one row 67.9, of four 65.7; a row a warp, bulk copies 61.2, written in bulk
+// too 62.3; two warps a row 60.0 to 63; what was read first to leave the L2 cache 65.3. In a step,
+// rows from the last one on, which the product before may have left in the L2 cache: no
+// difference, forward neither.
+
+#include <algorithm>
+
+#include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/norm_softmax/row_norm.cuh"
+#include "kernels/cuda/operations.h"
+
+namespace bertha {
+namespace {
+
+// Forward, a block is as small as a team allows.
+constexpr int kForwardThreads = 64;
+constexpr int kForwardRows = 2;
+/// Blocks that an SM holds: in 16 bits a thread does with 64 registers.
+template <class Shape>
+constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
+                                            Shape::kMostThreads,
+                                        1);
+// Backward, an SM holds one block: half as many teams as registers have room for leave
+// fewer partial sums behind, and fewer rows on their way at once.
+constexpr int kBackwardThreads = 512;
+constexpr int kBackwardRows = 2;
+/// Batches of rows on their way or at work; more of f32 shared memory does not hold.
+template <class T>
+constexpr int kBackwardStages = sizeof(T) == 2 ? 4 : 3;
+
+template <class T>
+struct ForwardPointers {
+  const T* x;
+  const T* bias;
+  const T* residual;
+  const T* gamma;
+  const T* beta;
+  T* sum;
+  T* y;
+  float* mean;
+  float* rstd;
+  uint8_t* mask;
+};
+
+/// A batch of rows a team, and no second one: its place goes to the next block.
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
+    residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows,
+                           int64_t columns, DeviceDropout dropout, float epsilon) {
+  using T = typename Shape::Element;
+  constexpr int kRows = Shape::kRows;
+  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
+  wait_for_kernel_before();
+  begin_next_kernel();
+  const RowTeam<Shape> team(columns);
+  const int64_t first = team.first_row;
+  if (first >= rows) return;
+  const int left = team.rows_left(first, rows);
+  const int64_t at = team.at(first);
+  Octet<T> x[kRows] = {};
+  Octet<T> residual[kRows] = {};
+  for_rows<kRows>(left, [&](int r) {
+    x[r] = load_octet(p.x + at + r * team.columns);
+    residual[r] = load_octet(p.residual + at + r * team.columns);
+  });
+  const auto parameter = [&](const T* values) {
+    return team.inside ? load_octet(values + team.thread * kOctet) : Octet<T>{};
+  };
+  const Octet<T> bias = parameter(p.bias);
+
+  uint32_t kept[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
+  if (dropout.active()) {
+    uint32_t drawn = 0;
+    draw_kept(team, 0, first, rows, dropout, dropout.random[0], dropout.random[1], p.mask, drawn,
+              kept);
+  }
+  float sum[kRows][kOctet] = {};
+  for_rows<kRows>(left, [&](int r) {
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      const float input = element(x[r], i) + element(bias, i);
+      const float passed = is_set(kept[r], i) ? input : 0.0f;
+      sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual[r], i));
+    }
+    const Octet<T> rounded = rounded_octet<T>(sum[r]);
+    store_octet_once(p.sum + at + r * team.columns, rounded);
+    to_floats(rounded, sum[r]);  // statistics of what backward will read
+  });
+
+  // On their way while the team meets.
+  const Octet<T> gamma = parameter(p.gamma);
+  const Octet<T> beta = parameter(p.beta);
+  RowStatistics statistics[kRows];
+  row_statistics(team, sum, epsilon, exchange, 0, first, rows, p.mean, p.rstd, statistics);
+  for_rows<kRows>(left, [&](int r) {
+    const float shift = -statistics[r].mean * statistics[r].rstd;
+    float y[kOctet];
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      const float normalized = fmaf(sum[r][i], statistics[r].rstd, shift);
+      y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
+    }
+    store_octet_once(p.y + at + r * team.columns, rounded_octet<T>(y));
+  });
+}
+
+template <class T>
+struct BackwardPointers {
+  const T* dy;
+  const T* sum;
+  const float* mean;
+  const float* rstd;
+  const uint8_t* mask;
+  const T* gamma;
+  T* dresidual;
+  T* dx;
+  float* partial;  // f32 [blocks, 3, columns]: dgamma, dbeta, dbias
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kMostThreads, 1)
+    residual_ln_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows,
+                           int64_t columns, DeviceDropout dropout) {
+  using T = typename Shape::Element;
+  constexpr int kRows = Shape::kRows;
+  extern __shared__ uint4 slots[];
+  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
+  wait_for_kernel_before();
+  RowTeam<Shape> team(columns);
+  team.deal_to_blocks();
+  const T* const streams[2] = {p.dy, p.sum};
+  OctetRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
+  SavedRows<Shape> next;
+  next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
+  Octet<T> gamma{};
+  if (team.inside) gamma = load_octet(p.gamma + team.thread * kOctet);
+  float sums[3][kOctet] = {};
+
+  int turn = 0;
+  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+    ring.refill(team, first, rows, streams);
+    const SavedRows<Shape> saved = next;
+    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
+    ring.wait();
+    const int left = team.rows_left(first, rows);
+    NormGradientSums<Shape> row_sums;
+    RowStatistics statistics[kRows];
+    saved.statistics_of_all(statistics);
+    for_rows<kRows>(left, [&](int r) {
+      float dy[kOctet];
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
+    });
+    row_sums.meet(team, exchange, turn);
+    keep_packed(gamma);
+    T* const dresidual_at = p.dresidual + team.at(first);
+    T* const dx_at = p.dx + team.at(first);
+    uint32_t kept[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) kept[r] = saved.kept(team, r);
+    for_rows<kRows>(left, [&](int r) {
+      float dy[kOctet];
+      float dresidual[kOctet];
+      float dx[kOctet];
+      to_floats(ring.read(team, 0, r), dy);
+      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dresidual);
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) {
+        dx[i] = is_set(kept[r], i) ? dresidual[i] * dropout.keep_factor : 0.0f;
+        sums[2][i] += dx[i];
+      }
+      store_octet_once(dresidual_at + r * team.columns, rounded_octet<T>(dresidual));
+      store_octet_once(dx_at + r * team.columns, rounded_octet<T>(dx));
+    });
+    ring.advance();
+  }
+  begin_next_kernel();
+  // Over the rows, of which no more are on their way.
+  store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
+}
+
+}  // namespace
+
+void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
+  const int64_t rows = args.x.extent(0);
+  const int64_t columns = args.x.extent(1);
+  if (rows == 0) return;
+  const DeviceDropout dropout = device_dropout(args.dropout);
+  dispatch_io(args.x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const ForwardPointers<T> pointers{
+        .x = aligned_elements<T>(args.x),
+        .bias = aligned_elements<T>(args.bias),
+        .residual = aligned_elements<T>(args.residual),
+        .gamma = aligned_elements<T>(args.gamma),
+        .beta = aligned_elements<T>(args.beta),
+        .sum = aligned_elements<T>(args.sum),
+        .y = aligned_elements<T>(args.y),
+        .mean = elements<float>(args.mean),
+        .rstd = elements<float>(args.rstd),
+        .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
+    dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
+      using Shape = decltype(shape);
+      const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows, INT32_MAX);
+      launch_dependent(context.stream, residual_ln_fwd_kernel<Shape>,
+                       {blocks, static_cast<int>(team_threads<Shape>(columns))}, pointers, rows,
+                       columns, dropout, args.epsilon);
+    });
+  });
+}
+
+void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
+  const int64_t rows = args.dy.extent(0);
+  const int64_t columns = args.dy.extent(1);
+  const DeviceDropout dropout = device_dropout(args.dropout);
+  const bool add = args.accumulate == Accumulate::kYes;
+  dispatch_io(args.dy.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    dispatch_team<T, kBackwardThreads, kBackwardRows>(columns, [&](auto shape) {
+      using Shape = decltype(shape);
+      const unsigned blocks =
+          rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, 1);
+      auto* partial =
+          static_cast<float*>(context.scratch.take(column_sum_bytes(blocks, columns, 3)));
+      if (blocks > 0) {
+        const BackwardPointers<T> pointers{
+            .dy = aligned_elements<T>(args.dy),
+            .sum = aligned_elements<T>(args.sum),
+            .mean = elements<float>(args.mean),
+            .rstd = elements<float>(args.rstd),
+            .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
+            .gamma = aligned_elements<T>(args.gamma),
+            .dresidual = aligned_elements<T>(args.dresidual),
+            .dx = aligned_elements<T>(args.dx),
+            .partial = partial};
+        const int bytes = ring_bytes<Shape, 2, kBackwardStages<T>>(columns);
+        allow_shared_bytes(residual_ln_bwd_kernel<Shape>, bytes);
+        launch_dependent(context.stream, residual_ln_bwd_kernel<Shape>,
+                         {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, pointers,
+                         rows, columns, dropout);
+      }
+      finish_column_sums<T, 3>(context, partial, blocks, columns,
+                               {{{elements<T>(args.dgamma), add},
+                                 {elements<T>(args.dbeta), add},
+                                 {elements<T>(args.dbias), add}}});
+    });
+  });
+}
+
+}  // namespace bertha

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/p2p/peer_memory.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// Numbers that rise, by which streams on the GPUs of one machine wait for each other. The GPU's
+/// front end writes and compares them: no kernel runs, and no host takes part.
+///
+/// Letters   W = ranks, F = flags of each rank.
+class PeerFlags {
+ public:
+  /// `memory` has been opened, is zeroed, is used for nothing else, and outlives this.
+  PeerFlags(const PeerMemory& memory, int rank, int ranks);
+
+  static int64_t bytes(int flags, int ranks);  // u32 [F, W] on each rank
+
+  /// What `stream` has done until here is done for every rank that awaits this value of the flag.
+  void signal(Stream& stream, int flag, uint32_t value);
+  /// What `stream` does from here on, it does after every other rank's signal of this value, or of
+  /// one that is larger by less than 2^31.
+  void await(Stream& stream, int flag, uint32_t value);
+
+ private:
+  const PeerMemory& memory_;
+  int rank_;
+  int ranks_;
+};
+
+}  // namespace bertha

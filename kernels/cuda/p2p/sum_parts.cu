@@ -1,0 +1,73 @@
+// The sum of what several ranks hold, behind copies that brought it here. Floor: every part is read
+// once and the sum written once; limited by memory. Blocks are short and many: they fill what other
+// kernels leave of the GPU, and hold nothing for long.
+
+#include "kernels/cuda/p2p/sum_parts.h"
+
+#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/handles.h"
+
+namespace bertha {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+struct SumJob {
+  const T* parts[kMostSumParts];
+  T* sum;
+  int64_t count;
+};
+
+template <class T, int kParts>
+__global__ void __launch_bounds__(kThreads) sum_parts_kernel(SumJob<T> job) {
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOctet;
+  if (first + kOctet <= job.count) {
+    Octet<T> loaded[kParts];
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      loaded[part] = load_octet_once(job.parts[part] + first);
+    }
+    float sums[kOctet] = {};
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int i = 0; i < kOctet; ++i) sums[i] += element(loaded[part], i);
+    }
+    store_octet(job.sum + first, rounded_octet<T>(sums));
+    return;
+  }
+  for (int64_t i = first; i < job.count; ++i) {
+    float sum = 0.0f;
+    for (int part = 0; part < kParts; ++part) sum += to_float(job.parts[part][i]);
+    job.sum[i] = from_float<T>(sum);
+  }
+}
+
+template <class T, int kParts = 1>
+void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
+  if constexpr (kParts <= kMostSumParts) {
+    if (parts != kParts) return launch<T, kParts + 1>(stream, parts, job);
+    constexpr int64_t kElements = int64_t{kThreads} * kOctet;
+    const auto blocks = static_cast<unsigned>((job.count + kElements - 1) / kElements);
+    sum_parts_kernel<T, kParts><<<blocks, kThreads, 0, stream>>>(job);
+  }
+}
+
+}  // namespace
+
+void sum_parts(Stream& stream, std::span<const void* const> parts, const View& sum) {
+  BERTHA_CHECK(!parts.empty() && parts.size() <= kMostSumParts, parts.size(), " parts, want 1 to ",
+               kMostSumParts);
+  if (sum.elements() == 0) return;
+  dispatch_io(sum.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    SumJob<T> job{.parts = {}, .sum = elements<T>(sum), .count = sum.elements()};
+    for (size_t i = 0; i < parts.size(); ++i) job.parts[i] = static_cast<const T*>(parts[i]);
+    launch<T>(native(stream), static_cast<int>(parts.size()), job);
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha

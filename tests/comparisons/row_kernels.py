@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Compares what `bertha bench rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
+
+    bertha bench rows --dtype fp16 --json rows.json
+    cmake --build build/cuda --target bertha_row_door
+    python3 tests/comparisons/row_kernels.py rows.json --save peers.json --svg plots \
+      --library build/cuda/tests/comparisons/libbertha_row_c_api.so
+    python3 tests/comparisons/row_kernels.py rows.json --peers peers.json      # judge again, anywhere
+
+Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a
+result of Bertha's was wrong or when a bar is missed (--report: only when a result was wrong).
+Measuring needs torch and takes about half a minute and --compile-seconds for torch.compile, for as
+many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
+Judging and drawing are standard library only.
+
+With --library Bertha's kernels run in PyTorch's process too, on the same tensors, in turns with
+PyTorch's ("beside", with a copy of as many bytes there), and PyTorch's bars are judged by these
+times: where memory is the limit, where in it a tensor lies is worth several percent, and two programs
+lie in different places. Without it they are judged by those of `bench rows`.
+
+Bars
+  every width       not slower than PyTorch, eager or compiled; 2 % is what two runs differ by
+  softmax and LayerNorm from 256 columns on: 85 % of the copy's bandwidth forward, 80 % backward
+  LayerNorm forward to 128 columns: 2 times PyTorch
+  PReLU             85 % of the copy, 1.5 times PyTorch; at ragged planes (7 x 7) not slower
+  BatchNorm + ReLU  1.3 times PyTorch's three kernels
+Shares of the copy are those of `bench rows`: of a plain copy of as many bytes, in its run. Where a
+multiple of PyTorch lies above the copy, the table says so: no kernel reaches it.
+"""
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+EQUAL = 1.02
+COLORS = {"Bertha": "#1f6fb4", "PyTorch": "#d1620f", "copy": "#8a8f96"}
+TITLES = {"softmax_fwd": "Softmax forward", "softmax_bwd": "Softmax backward",
+          "layer_norm_fwd": "LayerNorm forward", "layer_norm_bwd": "LayerNorm backward",
+          "prelu_fwd": "PReLU forward", "prelu_bwd": "PReLU backward",
+          "batch_norm_relu_fwd": "BatchNorm + (Add +) ReLU forward",
+          "batch_norm_relu_bwd": "BatchNorm + (Add +) ReLU backward"}
+
+
+def width(shape):
+    """Columns of "49152x1024, log"."""
+    return int(shape.split(", ")[0].rpartition("x")[2])
+
+
+class Row:
+    """One operation at one shape: Bertha's figures beside the others'."""
+
+    def __init__(self, entry, peers):
+        self.operation, self.shape = entry["operation"], entry["shape"]
+        self.bytes, self.us = entry["bytes"], entry["median_us"]
+        self.copy_us = self.bytes / entry["roof_per_second"] * 1e6
+        found = {program: peers.get((program, self.operation, self.shape), {})
+                 for program in ("bertha", "copy", "eager", "compiled", "cudnn")}
+        self.peers = {program: result.get("median_us") for program, result in found.items()}
+        self.verified = entry["verified"] and "wrong" not in found["bertha"]
+
+    @property
+    def share(self):
+        return self.copy_us / self.us
+
+    def gbps(self, us):
+        return self.bytes / us / 1e3
+
+    def pytorch_us(self):
+        return min((us for us in (self.peers["eager"], self.peers["compiled"]) if us),
+                   default=None)
+
+    def judge(self):
+        """What the bars say: a list of (bar, met)."""
+        found = []
+        eager, pytorch = self.peers["eager"], self.pytorch_us()
+        beside = self.peers["bertha"]
+        us, copy_us = (beside, self.peers["copy"]) if beside else (self.us, self.copy_us)
+
+        def times(factor):
+            if not eager:
+                return
+            name = f"{factor} x PyTorch"
+            if copy_us and eager / factor < copy_us:
+                name += " (above the copy)"
+            found.append((name, us * factor <= eager))
+
+        def of_copy(share):
+            found.append((f"{share} % of copy", 100 * self.share >= share))
+
+        if pytorch:
+            found.append(("PyTorch", us <= EQUAL * pytorch))
+        forward = self.operation.endswith("_fwd")
+        if self.operation.startswith(("softmax", "layer_norm")):
+            if width(self.shape) >= 256:
+                of_copy(85 if forward else 80)
+            elif self.operation == "layer_norm_fwd" and width(self.shape) <= 128:
+                times(2)
+        elif self.operation.startswith("prelu"):
+            of_copy(85)
+            if "x7x7" not in self.shape:
+                times(1.5)
+        else:
+            times(1.3)
+        return found
+
+
+def table(rows):
+    lines = ["| shape | us | GB/s | % of copy | beside us | copy us | eager us | compiled us | "
+             "cuDNN us | bars missed |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = [f"{us:.1f}" if us else "" for us in row.peers.values()]
+        missed = ", ".join(bar for bar, met in row.judge() if not met)
+        if not row.verified:
+            missed = "WRONG RESULT" + (", " if missed else "") + missed
+        lines.append(f"| {row.shape} | {row.us:.1f} | {row.gbps(row.us):.0f} | "
+                     f"{100 * row.share:.0f} | {' | '.join(cells)} | {missed or '-'} |")
+    return "\n".join(lines)
+
+
+def summary(rows):
+    """How many rows clear each bar, bar by bar."""
+    counts = {}
+    for row in rows:
+        for bar, met in row.judge():
+            of = counts.setdefault((TITLES[row.operation], bar), [0, 0])
+            of[0] += met
+            of[1] += 1
+    return "\n".join(f"{title}, {bar}: {met} of {of}" for (title, bar), (met, of) in counts.items())
+
+
+# --- plots ---
+
+def panel(rows, left, top, wide, high, title):
+    """GB/s of useful bytes against the width, on a log axis."""
+    rows = sorted(rows, key=lambda row: width(row.shape))
+    low_x, high_x = (math.log2(width(rows[i].shape)) for i in (0, -1))
+    high_x = max(high_x, low_x + 1)
+    series = {"copy": [(row, row.copy_us) for row in rows],
+              "PyTorch": [(row, row.peers["eager"]) for row in rows if row.peers["eager"]],
+              "Bertha": [(row, row.us) for row in rows]}
+    most = max(row.gbps(us) for points in series.values() for row, us in points)
+    step = 1000 if most > 2000 else 10 ** math.floor(math.log10(most))
+    high_y = math.ceil(most / step) * step
+
+    def x(columns):
+        return left + (math.log2(columns) - low_x) / (high_x - low_x) * wide
+
+    def y(gbps):
+        return top + high - gbps / high_y * high
+
+    out = [f'<text x="{left}" y="{top - 10}" font-size="14" fill="#222222">{title}</text>']
+    for tick in range(0, round(high_y) + 1, round(step)):
+        out.append(f'<path d="M{left} {y(tick):.1f}H{left + wide}" stroke="#dddddd"/>'
+                   f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end" '
+                   f'fill="#444444">{tick}</text>')
+    for power in range(math.ceil(low_x), math.floor(high_x) + 1, 2):
+        out.append(f'<text x="{x(2 ** power):.1f}" y="{top + high + 18}" text-anchor="middle" '
+                   f'fill="#444444">{2 ** power}</text>')
+    for name, points in series.items():
+        places = [(x(width(row.shape)), y(row.gbps(us))) for row, us in points]
+        dashes = ' stroke-dasharray="5 4"' if name == "copy" else ""
+        out.append('<polyline points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in places) +
+                   f'" fill="none" stroke="{COLORS[name]}" stroke-width="1.8"{dashes}/>')
+        if name != "copy":
+            out.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.6" fill="{COLORS[name]}"/>'
+                       for a, b in places)
+    return out
+
+
+def svg(name, forward, backward, caption):
+    wide, high, top, gap = 390, 300, 66, 74
+    total = 64 + 2 * wide + gap + 16
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + high + 50}" '
+           'font-family="sans-serif" font-size="12">',
+           f'<rect width="{total}" height="{top + high + 50}" fill="#ffffff"/>',
+           f'<text x="64" y="22" font-size="15" fill="#222222">{caption}</text>']
+    for i, (label, color) in enumerate(COLORS.items()):
+        out.append(f'<text x="{total - 16 - 70 * (len(COLORS) - 1 - i)}" y="{top - 10}" '
+                   f'text-anchor="end" fill="{color}">{label}</text>')
+    out += panel(forward, 64, top, wide, high, f"{name} forward")
+    out += panel(backward, 64 + wide + gap, top, wide, high, f"{name} backward")
+    out.append(f'<text x="{total / 2}" y="{top + high + 40}" text-anchor="middle" '
+               'fill="#444444">columns</text>')
+    out.append(f'<text transform="translate(14 {top + high / 2}) rotate(-90)" '
+               'text-anchor="middle" fill="#444444">useful bytes (GB/s)</text>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def draw(folder, rows, device):
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, name in (("softmax", "Softmax"), ("layer_norm", "LayerNorm")):
+        parts = [[row for row in rows if row.operation == stem + way and "log" not in row.shape]
+                 for way in ("_fwd", "_bwd")]
+        if not all(parts):
+            continue
+        caption = f"{name}, {parts[0][0].shape.split('x')[0]} rows, {device}"
+        path = folder / f"{stem}.svg"
+        path.write_text(svg(name, *parts, caption), encoding="utf-8")
+        print(f"written: {path}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha bench rows`, fp16")
+    parser.add_argument("--peers", type=pathlib.Path, help="measured before, instead of measuring")
+    parser.add_argument("--library", type=pathlib.Path,
+                        help="bertha_row_door: Bertha in PyTorch's process too")
+    parser.add_argument("--save", type=pathlib.Path, help="file for what was measured")
+    parser.add_argument("--svg", type=pathlib.Path, help="folder for the two plots")
+    parser.add_argument("--compile-seconds", type=float, default=60, help="default 60")
+    parser.add_argument("--report", action="store_true", help="a missed bar is no failure")
+    arguments = parser.parse_args()
+    if arguments.library and arguments.peers:
+        parser.error("--library is for measuring, --peers has what was measured")
+    found = json.loads(arguments.bertha.read_text(encoding="utf-8"))
+    if arguments.peers:
+        peers = json.loads(arguments.peers.read_text(encoding="utf-8"))
+    else:
+        if found["precision"] != "f16":
+            sys.exit(f"row_kernels.py: {arguments.bertha}: precision is {found['precision']}, want "
+                     "f16, in which the peers are measured")
+        try:
+            import row_peers
+        except ModuleNotFoundError as error:
+            sys.exit(f"row_kernels.py: {error}; measure where torch is, or give --peers")
+
+        def save(measured):
+            if arguments.save:
+                arguments.save.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+
+        cases = [(e["operation"], e["shape"], e["bytes"]) for e in found["operations"]]
+        peers = row_peers.measure(cases, arguments.library, arguments.compile_seconds, save)
+    results = {(r["program"], r["operation"], r["shape"]): r for r in peers["results"]}
+    rows = [Row(entry, results) for entry in found["operations"]]
+    print(f"{found['device']}, {found['precision']}, {found['date']}; PyTorch {peers['torch']}, "
+          f"cuDNN {peers['cudnn']}")
+    beside = sum(row.peers["bertha"] is not None for row in rows)
+    print(f"PyTorch's bars: {beside} of {len(rows)} cases are judged by Bertha's times in PyTorch's "
+          "process, on the same tensors; the others by those of `bench rows`.")
+    for operation, title in TITLES.items():
+        chosen = [row for row in rows if row.operation == operation]
+        if chosen:
+            print(f"\n### {title}\n\n{table(chosen)}")
+    print(f"\n### Bars met\n\n{summary(rows)}")
+    if arguments.svg:
+        draw(arguments.svg, rows, found["device"])
+    wrong = any(not row.verified for row in rows)
+    missed = any(not met for row in rows for _, met in row.judge())
+    sys.exit(1 if wrong or (missed and not arguments.report) else 0)
+
+
+if __name__ == "__main__":
+    main()

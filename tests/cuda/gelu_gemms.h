@@ -1,0 +1,46 @@
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "tests/cuda/linear_case.h"
+
+namespace bertha::testing {
+
+using GeluGemms = CudaOptions::GeluGemms;
+
+inline constexpr int kAllMultiprocessors = 0;
+/// So few that each gets several tiles in turn.
+inline constexpr int kFewMultiprocessors = 6;
+
+/// The GPU with that choice of kernels, made once per program.
+inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
+  static std::map<std::pair<GeluGemms, int>, TestBackend> made;
+  const auto [found, is_new] = made.try_emplace({choice, sm_count});
+  if (is_new) {
+    found->second = make_gpu({.gelu_gemms = choice, .gemm_sm_count = sm_count});
+  }
+  return found->second;
+}
+
+/// By default our own kernels take larger products only; here, all.
+inline const TestBackend& own_gelu(int sm_count = kAllMultiprocessors) {
+  return gelu_gpu(GeluGemms::kOwn, sm_count);
+}
+
+/// That own kernels refuse what `run` does, with these words.
+template <class Run>
+void expect_refused(const Run& run, const char* words) {
+  try {
+    run();
+    ADD_FAILURE() << "was taken: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(words));
+  }
+}
+
+}  // namespace bertha::testing

@@ -1,0 +1,77 @@
+#include "tests/cuda/gelu_gemms.h"
+
+namespace bertha::testing {
+namespace {
+
+// Ragged and whole tiles of 128 rows and 256 columns.
+constexpr Shape kGeluShapes[] = {{1, 64, 256},     {7, 256, 512},   {33, 128, 256},
+                                 {127, 64, 256},   {128, 192, 768}, {129, 768, 256},
+                                 {511, 1024, 512}, {2500, 64, 256}};
+
+TEST(CudaGemmBiasGelu, MatchesTheReference) {
+  for (const int sm_count : {kAllMultiprocessors, kFewMultiprocessors}) {
+    for (const Shape& shape : kGeluShapes) {
+      for (const DType dtype : {DType::kF16, DType::kBF16}) {
+        expect_forward(Case(shape, dtype), true, Activation::kGeluTanh, own_gelu(sm_count));
+      }
+    }
+  }
+}
+
+TEST(CudaGemmBiasGelu, TakesGeluOfTheStoredPreActivation) {
+  // At any size: beyond +-10 the result is z or 0 to the last bit.
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    Case c({300, 64, 256}, dtype);
+    c.bias = rounded_to(dtype, scaled(random_tensor({256}, 3), 100.0f));
+    const Forward got = forward(own_gelu(), c, dtype, true, Activation::kGeluTanh);
+    for (int64_t i = 0; i < got.z.elements(); ++i) {
+      const float z = got.z[i];
+      if (std::abs(z) < 10.0f) continue;
+      ASSERT_EQ(got.y[i], z > 0.0f ? z : 0.0f) << name(dtype) << " " << i;
+    }
+  }
+}
+
+TEST(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Case c({2500, 256, 512}, dtype);
+    const Forward first = forward(own_gelu(), c, dtype, true, Activation::kGeluTanh);
+    for (int run = 0; run < 3; ++run) {
+      for (const int sm_count : {kAllMultiprocessors, kFewMultiprocessors}) {
+        const Forward again = forward(own_gelu(sm_count), c, dtype, true, Activation::kGeluTanh);
+        EXPECT_EQ(again.y.values, first.y.values);
+        EXPECT_EQ(again.z.values, first.z.values);
+      }
+    }
+  }
+}
+
+TEST(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
+  // 256 columns are one tile, so 6 row tiles abreast, and 2 rounds of these.
+  for (const int64_t rows : {11 * 128, 11 * 128 + 1}) {
+    const Case c({rows, 64, 256}, DType::kBF16);
+    const auto run = [&](GeluGemms choice) {
+      return forward(gelu_gpu(choice, kFewMultiprocessors), c, c.dtype, true,
+                     Activation::kGeluTanh);
+    };
+    const Forward want = run(rows == 11 * 128 ? GeluGemms::kLibrary : GeluGemms::kOwn);
+    EXPECT_EQ(run(GeluGemms::kAuto).y.values, want.y.values) << rows;
+  }
+}
+
+TEST(CudaGemmBiasGelu, WhatItCannotServeIsRefused) {
+  const auto run = [](const Shape& shape, DType dtype, bool with_bias, Activation gelu) {
+    return [=] { forward(own_gelu(), Case(shape, dtype), dtype, with_bias, gelu); };
+  };
+  const Shape whole{129, 64, 256};
+  expect_refused(run({129, 64, 264}, DType::kBF16, true, Activation::kGeluTanh), "264 columns");
+  expect_refused(run({129, 72, 256}, DType::kBF16, true, Activation::kGeluTanh), "72 indices");
+  expect_refused(run(whole, DType::kBF16, false, Activation::kGeluTanh), "without a bias");
+  expect_refused(run(whole, DType::kF32, true, Activation::kGeluTanh), "f32");
+  expect_refused(run(whole, DType::kBF16, true, Activation::kGelu), "erf");
+  // Products without a GELU are the library's.
+  expect_forward(Case({129, 72, 264}, DType::kBF16), true, Activation::kTanh, own_gelu());
+}
+
+}  // namespace
+}  // namespace bertha::testing
