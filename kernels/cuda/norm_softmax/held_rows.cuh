@@ -293,8 +293,8 @@ void launch_held_rows(const CudaContext& context, Operation operation, int64_t r
   }
   allow_shared_bytes(kernel, bytes);
   int resident = 0;
-  BERTHA_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerSm(&resident, kernel, threads, static_cast<size_t>(bytes)));
+  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads,
+                                                                  static_cast<size_t>(bytes)));
   const unsigned blocks = blocks_for(rows, teams, int64_t{resident} * context.sm_count);
   with_blocks(operation, blocks);
   kernel<<<blocks, threads, static_cast<size_t>(bytes), context.stream>>>(operation, rows, columns,

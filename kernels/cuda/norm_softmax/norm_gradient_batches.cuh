@@ -200,8 +200,8 @@ void launch_batches(const CudaContext& context, HeldNormGradient<T> norm, int64_
   const int64_t bytes = int64_t{kBatchStages} * 2 * 2 * batch_slot(static_cast<int>(columns));
   allow_shared_bytes(kernel, bytes);
   int resident = 0;
-  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerSm(&resident, kernel, kBatchThreads,
-                                                      static_cast<size_t>(bytes)));
+  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kBatchThreads,
+                                                                  static_cast<size_t>(bytes)));
   const unsigned blocks = blocks_for(rows, kBatchRows, int64_t{resident} * context.sm_count);
   norm.partial = take_partial(blocks);
   kernel<<<blocks, kBatchThreads, static_cast<size_t>(bytes), context.stream>>>(

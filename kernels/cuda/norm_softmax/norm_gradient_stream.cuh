@@ -325,7 +325,7 @@ void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t
       int64_t{2} * 2 * slot_columns<N>(plan.part);  // at most a sixth of the ring
   int blocks = 1;
   BERTHA_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerSm(&blocks, kernel, static_cast<int>(threads), 0));
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));
   for (;; --blocks) {
     plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
     if (plan.stages >= kFewStreamStages || blocks == 1) break;
@@ -348,8 +348,8 @@ void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t
   if constexpr (kClusters) {
     BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&teams, kernel, &config));
   } else {
-    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerSm(&teams, kernel, static_cast<int>(threads),
-                                                        static_cast<size_t>(bytes)));
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &teams, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
     teams *= context.sm_count;
   }
   const unsigned groups = blocks_for(rows, 1, teams);

@@ -193,8 +193,8 @@ template <class Kernel>
 unsigned resident_teams(const CudaContext& context, Kernel* kernel, RowGrid grid, int64_t rows) {
   int most = 0;
   if (grid.cluster == 1) {
-    BERTHA_CUDA_CHECK(
-        cudaOccupancyMaxActiveBlocksPerSm(&most, kernel, static_cast<int>(grid.threads), 0));
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &most, kernel, static_cast<int>(grid.threads), 0));
     most *= context.sm_count;
   } else {
     grid.teams = 1;

@@ -271,8 +271,8 @@ void launch_norm_wide_forward(CudaContext& context, const PlainNorm<T>& p, int64
   const int64_t bytes = int64_t{2} * kWideForwardStages * wide_slot(static_cast<int>(columns));
   allow_shared_bytes(kernel, bytes);
   int resident = 0;
-  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerSm(&resident, kernel, static_cast<int>(threads),
-                                                      static_cast<size_t>(bytes)));
+  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
   // Of so many rows one begins at the same place of a word as the first.
   const int64_t period = kOctet / std::gcd(int64_t{kOctet}, columns);
   const int64_t most = int64_t{resident} * context.sm_count / period * period;
