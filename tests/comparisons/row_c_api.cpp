@@ -11,7 +11,7 @@
 // C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers are
 // of device memory; letters, shapes and what may be null are those of kernels/ops/*.h.
 //
-// Errors    no exception leaves: every operation returns null, or a sentence that the door keeps
+// Errors    no exception leaves: every operation returns null, or a sentence that the handle keeps
 //           until its next call.
 // Streams   operations are enqueued and not waited for.
 
@@ -30,16 +30,16 @@ using bertha::View;
 
 /// Does `work`: null, or what went wrong.
 template <class Work>
-const char* sentence_of(BerthaRows& door, const Work& work) {
+const char* sentence_of(BerthaRows& handle, const Work& work) {
   try {
     work();
     return nullptr;
   } catch (const std::exception& error) {
-    door.error = error.what();
+    handle.error = error.what();
   } catch (...) {
-    door.error = "an exception without words";
+    handle.error = "an exception without words";
   }
-  return door.error.c_str();
+  return handle.error.c_str();
 }
 
 View io(void* data, int64_t rows, int64_t columns) {
@@ -68,144 +68,144 @@ bertha::SoftmaxKind kind(int64_t is_log) {
 
 extern "C" {
 
-/// A door to GPU `gpu` whose operations are enqueued on the caller's cudaStream_t `stream`, which
+/// A handle to GPU `gpu` whose operations are enqueued on the caller's cudaStream_t `stream`, which
 /// must outlive it. Never null: what went wrong is in bertha_rows_error().
 BerthaRows* bertha_rows_open(int64_t gpu, void* stream) {
-  auto door = std::make_unique<BerthaRows>();
-  sentence_of(*door, [&] {
-    door->device = bertha::make_cuda_device(static_cast<int>(gpu));
-    door->stream = bertha::borrow_cuda_stream(static_cast<CUstream_st*>(stream));
-    door->ops = bertha::make_cuda_ops(*door->device, *door->stream, {});
+  auto handle = std::make_unique<BerthaRows>();
+  sentence_of(*handle, [&] {
+    handle->device = bertha::make_cuda_device(static_cast<int>(gpu));
+    handle->stream = bertha::borrow_cuda_stream(static_cast<CUstream_st*>(stream));
+    handle->ops = bertha::make_cuda_ops(*handle->device, *handle->stream, {});
   });
-  return door.release();
+  return handle.release();
 }
 
 /// The last sentence, "" where nothing went wrong yet.
-const char* bertha_rows_error(const BerthaRows* door) { return door->error.c_str(); }
+const char* bertha_rows_error(const BerthaRows* handle) { return handle->error.c_str(); }
 
-void bertha_rows_close(BerthaRows* door) { delete door; }
+void bertha_rows_close(BerthaRows* handle) { delete handle; }
 
 /// x, y: f16 [R, C].
-const char* bertha_rows_softmax_fwd(BerthaRows* door, void* x, void* y, int64_t rows,
+const char* bertha_rows_softmax_fwd(BerthaRows* handle, void* x, void* y, int64_t rows,
                                     int64_t columns, int64_t is_log) {
-  return sentence_of(*door, [&] {
-    door->ops->softmax_fwd({.x = io(x, rows, columns),
-                            .bias = View(),
-                            .mask = View(),
-                            .y = io(y, rows, columns),
-                            .dropped = View(),
-                            .kept_mask = View(),
-                            .kind = kind(is_log)});
+  return sentence_of(*handle, [&] {
+    handle->ops->softmax_fwd({.x = io(x, rows, columns),
+                              .bias = View(),
+                              .mask = View(),
+                              .y = io(y, rows, columns),
+                              .dropped = View(),
+                              .kept_mask = View(),
+                              .kind = kind(is_log)});
   });
 }
 
 /// dy, y, dx: f16 [R, C].
-const char* bertha_rows_softmax_bwd(BerthaRows* door, void* dy, void* y, void* dx, int64_t rows,
+const char* bertha_rows_softmax_bwd(BerthaRows* handle, void* dy, void* y, void* dx, int64_t rows,
                                     int64_t columns, int64_t is_log) {
-  return sentence_of(*door, [&] {
-    door->ops->softmax_bwd({.dy = io(dy, rows, columns),
-                            .y = io(y, rows, columns),
-                            .kept_mask = View(),
-                            .dx = io(dx, rows, columns),
-                            .kind = kind(is_log)});
+  return sentence_of(*handle, [&] {
+    handle->ops->softmax_bwd({.dy = io(dy, rows, columns),
+                              .y = io(y, rows, columns),
+                              .kept_mask = View(),
+                              .dx = io(dx, rows, columns),
+                              .kind = kind(is_log)});
   });
 }
 
 /// x, y: f16 [R, C]; gamma, beta: f16 [C]; mean, rstd: f32 [R].
-const char* bertha_rows_layer_norm_fwd(BerthaRows* door, void* x, void* gamma, void* beta, void* y,
-                                       void* mean, void* rstd, int64_t rows, int64_t columns,
-                                       float epsilon) {
-  return sentence_of(*door, [&] {
-    door->ops->layer_norm_fwd({.x = io(x, rows, columns),
-                               .gamma = io(gamma, columns),
-                               .beta = io(beta, columns),
-                               .y = io(y, rows, columns),
-                               .mean = f32(mean, rows),
-                               .rstd = f32(rstd, rows),
-                               .epsilon = epsilon});
+const char* bertha_rows_layer_norm_fwd(BerthaRows* handle, void* x, void* gamma, void* beta,
+                                       void* y, void* mean, void* rstd, int64_t rows,
+                                       int64_t columns, float epsilon) {
+  return sentence_of(*handle, [&] {
+    handle->ops->layer_norm_fwd({.x = io(x, rows, columns),
+                                 .gamma = io(gamma, columns),
+                                 .beta = io(beta, columns),
+                                 .y = io(y, rows, columns),
+                                 .mean = f32(mean, rows),
+                                 .rstd = f32(rstd, rows),
+                                 .epsilon = epsilon});
   });
 }
 
 /// dy, x, dx: f16 [R, C]; gamma, dgamma, dbeta: f16 [C]; mean, rstd: f32 [R]. Overwrites.
-const char* bertha_rows_layer_norm_bwd(BerthaRows* door, void* dy, void* x, void* mean, void* rstd,
-                                       void* gamma, void* dx, void* dgamma, void* dbeta,
+const char* bertha_rows_layer_norm_bwd(BerthaRows* handle, void* dy, void* x, void* mean,
+                                       void* rstd, void* gamma, void* dx, void* dgamma, void* dbeta,
                                        int64_t rows, int64_t columns) {
-  return sentence_of(*door, [&] {
-    door->ops->layer_norm_bwd({.dy = io(dy, rows, columns),
-                               .x = io(x, rows, columns),
-                               .mean = f32(mean, rows),
-                               .rstd = f32(rstd, rows),
-                               .gamma = io(gamma, columns),
-                               .dx = io(dx, rows, columns),
-                               .dgamma = io(dgamma, columns),
-                               .dbeta = io(dbeta, columns)});
+  return sentence_of(*handle, [&] {
+    handle->ops->layer_norm_bwd({.dy = io(dy, rows, columns),
+                                 .x = io(x, rows, columns),
+                                 .mean = f32(mean, rows),
+                                 .rstd = f32(rstd, rows),
+                                 .gamma = io(gamma, columns),
+                                 .dx = io(dx, rows, columns),
+                                 .dgamma = io(dgamma, columns),
+                                 .dbeta = io(dbeta, columns)});
   });
 }
 
 /// x, y: f16 [N, C, S]; slope: f16 [C].
-const char* bertha_rows_prelu_fwd(BerthaRows* door, void* x, void* slope, void* y, int64_t outer,
+const char* bertha_rows_prelu_fwd(BerthaRows* handle, void* x, void* slope, void* y, int64_t outer,
                                   int64_t channels, int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
-  return sentence_of(*door, [&] {
-    door->ops->prelu_fwd({.x = images.io(x), .slope = io(slope, channels), .y = images.io(y)});
+  return sentence_of(*handle, [&] {
+    handle->ops->prelu_fwd({.x = images.io(x), .slope = io(slope, channels), .y = images.io(y)});
   });
 }
 
 /// dy, x, dx: f16 [N, C, S]; slope, dslope: f16 [C]. Overwrites.
-const char* bertha_rows_prelu_bwd(BerthaRows* door, void* dy, void* x, void* slope, void* dx,
+const char* bertha_rows_prelu_bwd(BerthaRows* handle, void* dy, void* x, void* slope, void* dx,
                                   void* dslope, int64_t outer, int64_t channels,
                                   int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
-  return sentence_of(*door, [&] {
-    door->ops->prelu_bwd({.dy = images.io(dy),
-                          .x = images.io(x),
-                          .slope = io(slope, channels),
-                          .dx = images.io(dx),
-                          .dslope = io(dslope, channels)});
+  return sentence_of(*handle, [&] {
+    handle->ops->prelu_bwd({.dy = images.io(dy),
+                            .x = images.io(x),
+                            .slope = io(slope, channels),
+                            .dx = images.io(dx),
+                            .dslope = io(dslope, channels)});
   });
 }
 
 /// x, y, addend (or null): f16 [N, C, S]; gamma, beta, mean, rstd, and running_mean and running_var,
 /// which move: f32 [C]; mask: u8 [ceil(N C S / 8)].
-const char* bertha_rows_batch_norm_relu_fwd(BerthaRows* door, void* x, void* addend, void* gamma,
+const char* bertha_rows_batch_norm_relu_fwd(BerthaRows* handle, void* x, void* addend, void* gamma,
                                             void* beta, void* running_mean, void* running_var,
                                             void* y, void* mask, void* mean, void* rstd,
                                             int64_t outer, int64_t channels, int64_t neighbors,
                                             float epsilon) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
-  return sentence_of(*door, [&] {
-    door->ops->batch_norm_relu_fwd({.x = images.io(x),
-                                    .addend = addend != nullptr ? images.io(addend) : View(),
-                                    .gamma = f32(gamma, channels),
-                                    .beta = f32(beta, channels),
-                                    .running_mean = f32(running_mean, channels),
-                                    .running_var = f32(running_var, channels),
-                                    .y = images.io(y),
-                                    .mask = images.bits(mask),
-                                    .mean = f32(mean, channels),
-                                    .rstd = f32(rstd, channels),
-                                    .epsilon = epsilon});
+  return sentence_of(*handle, [&] {
+    handle->ops->batch_norm_relu_fwd({.x = images.io(x),
+                                      .addend = addend != nullptr ? images.io(addend) : View(),
+                                      .gamma = f32(gamma, channels),
+                                      .beta = f32(beta, channels),
+                                      .running_mean = f32(running_mean, channels),
+                                      .running_var = f32(running_var, channels),
+                                      .y = images.io(y),
+                                      .mask = images.bits(mask),
+                                      .mean = f32(mean, channels),
+                                      .rstd = f32(rstd, channels),
+                                      .epsilon = epsilon});
   });
 }
 
 /// dy, x, dx, daddend (or null): f16 [N, C, S]; mask: u8 [ceil(N C S / 8)]; mean, rstd, gamma, dgamma,
 /// dbeta: f32 [C]. Overwrites.
-const char* bertha_rows_batch_norm_relu_bwd(BerthaRows* door, void* dy, void* x, void* mask,
+const char* bertha_rows_batch_norm_relu_bwd(BerthaRows* handle, void* dy, void* x, void* mask,
                                             void* mean, void* rstd, void* gamma, void* dx,
                                             void* daddend, void* dgamma, void* dbeta, int64_t outer,
                                             int64_t channels, int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
-  return sentence_of(*door, [&] {
-    door->ops->batch_norm_relu_bwd({.dy = images.io(dy),
-                                    .x = images.io(x),
-                                    .mask = images.bits(mask),
-                                    .mean = f32(mean, channels),
-                                    .rstd = f32(rstd, channels),
-                                    .gamma = f32(gamma, channels),
-                                    .dx = images.io(dx),
-                                    .daddend = daddend != nullptr ? images.io(daddend) : View(),
-                                    .dgamma = f32(dgamma, channels),
-                                    .dbeta = f32(dbeta, channels)});
+  return sentence_of(*handle, [&] {
+    handle->ops->batch_norm_relu_bwd({.dy = images.io(dy),
+                                      .x = images.io(x),
+                                      .mask = images.bits(mask),
+                                      .mean = f32(mean, channels),
+                                      .rstd = f32(rstd, channels),
+                                      .gamma = f32(gamma, channels),
+                                      .dx = images.io(dx),
+                                      .daddend = daddend != nullptr ? images.io(daddend) : View(),
+                                      .dgamma = f32(dgamma, channels),
+                                      .dbeta = f32(dbeta, channels)});
   });
 }
 

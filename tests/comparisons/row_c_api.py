@@ -1,4 +1,4 @@
-"""Bertha's kernels on PyTorch's tensors, through tests/comparisons/row_c_api.cpp (target bertha_row_door)."""
+"""Bertha's kernels on PyTorch's tensors, through tests/comparisons/row_c_api.cpp (target bertha_row_c_api)."""
 import ctypes
 
 import torch
@@ -15,15 +15,15 @@ class Door:
         self.library.bertha_rows_open.restype = ctypes.c_void_p
         self.library.bertha_rows_error.restype = ctypes.c_char_p
         self.stream = torch.cuda.current_stream()
-        self.door = ctypes.c_void_p(self.library.bertha_rows_open(
+        self.handle = ctypes.c_void_p(self.library.bertha_rows_open(
             ctypes.c_int64(torch.cuda.current_device()),
             ctypes.c_void_p(self.stream.cuda_stream)))
-        error = self.library.bertha_rows_error(self.door)
+        error = self.library.bertha_rows_error(self.handle)
         if error:
             raise RuntimeError(error.decode())
 
     def close(self):
-        self.library.bertha_rows_close(self.door)
+        self.library.bertha_rows_close(self.handle)
 
     def operation(self, name):
         """Function of tensors (None: null), integers and floats."""
@@ -37,7 +37,7 @@ class Door:
                 type(value), ctypes.c_int64)(value)
 
         def call(*arguments):
-            error = function(self.door, *map(of, arguments))
+            error = function(self.handle, *map(of, arguments))
             if error:
                 raise RuntimeError(f"{name}: {error.decode()}")
 

@@ -2,7 +2,7 @@
 """Compares what `bertha bench rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
 
     bertha bench rows --dtype fp16 --json rows.json
-    cmake --build build/cuda --target bertha_row_door
+    cmake --build build/cuda --target bertha_row_c_api
     python3 tests/comparisons/row_kernels.py rows.json --save peers.json --svg plots \
       --library build/cuda/tests/comparisons/libbertha_row_c_api.so
     python3 tests/comparisons/row_kernels.py rows.json --peers peers.json      # judge again, anywhere
@@ -205,7 +205,7 @@ def main():
     parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha bench rows`, fp16")
     parser.add_argument("--peers", type=pathlib.Path, help="measured before, instead of measuring")
     parser.add_argument("--library", type=pathlib.Path,
-                        help="bertha_row_door: Bertha in PyTorch's process too")
+                        help="bertha_row_c_api: Bertha in PyTorch's process too")
     parser.add_argument("--save", type=pathlib.Path, help="file for what was measured")
     parser.add_argument("--svg", type=pathlib.Path, help="folder for the two plots")
     parser.add_argument("--compile-seconds", type=float, default=60, help="default 60")

@@ -422,7 +422,7 @@ class Measurement:
 
 
 def measure(cases, library, compile_seconds, save):
-    """cases: (operation, shape, bytes moved) of Bertha's; library: file of bertha_row_door, or None.
+    """cases: (operation, shape, bytes moved) of Bertha's; library: file of bertha_row_c_api, or None.
     Returns the JSON object that row_kernels.py judges; save(object) is called with it after each
     case, so that a cut run has something to show.
     """
