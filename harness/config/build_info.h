@@ -8,7 +8,7 @@ namespace bertha {
 
 /// What this program was built from.
 struct BuildInfo {
-  std::string version;   // "0.1.0"
+  std::string version;   // "1.0.0"
   std::string git_hash;  // "75be650", with "+" when the tree had changes; "unknown" without git
   std::string backends;  // "cpu" or "cpu, cuda"
   std::string compiler;

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Checks formatting, file headers, commit hashes and words.
+
+usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
+       check_style.py --self-test    plants one violation of each rule and expects its report
+
+Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format); a file begins with at
+most 30 lines of comment; no commit hash in sources and READMEs (kernels/measured/ has them); none of
+the words of retired_words.txt. tests/golden/ is exempt: other programs wrote it.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDERS = ("kernels", "data", "harness", "configs", "launch", "tests", ".github")
+TOP_FILES = ("README.md", "CMakeLists.txt")
+CODE = (".h", ".cpp", ".cu", ".cuh")
+TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".txt", ".yaml", ".yml", ".md", ".in", "")
+EXEMPT = ("tests/golden/", "tests/architecture/check_style.py",
+          "tests/architecture/retired_words.txt")
+MEASURED = "kernels/measured/"
+MOST_HEADER_LINES = 30
+FORMAT_MAJOR = 14
+
+# Abbreviated and full hashes; digits and letters both, which spares numbers and words.
+HASH = re.compile(r"(?<![0-9A-Za-z_.\"'#-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])"
+                  r"(?:[0-9a-f]{7,12}|[0-9a-f]{40})(?![0-9A-Za-z_.\"'-])")
+
+
+def header_lines(text):
+    """Length of the first block of // lines, when only #pragma once and includes precede it."""
+    count = 0
+    for line in text.splitlines():
+        if line.startswith("//"):
+            count += 1
+        elif count or not (line == "" or line.startswith(("#pragma once", "#include"))):
+            break
+    return count
+
+
+def retired_words(text):
+    """[(compiled pattern, the word to use, files exempt)] of the lines `pattern => words`."""
+    words = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        pattern, arrow, rest = line.partition(" => ")
+        use, _, files = rest.partition(" ; except ")
+        if not arrow:
+            raise SystemExit(f"retired_words.txt:{number}: want 'pattern => words to use'")
+        words.append((re.compile(pattern), use.strip(), tuple(files.split())))
+    return words
+
+
+class Checker:
+    def __init__(self, root, words, formatter):
+        self.root = root
+        self.words = words
+        self.formatter = formatter
+        self.found = []
+
+    def files(self):
+        for name in TOP_FILES:
+            if (self.root / name).is_file():
+                yield name
+        for folder in FOLDERS:
+            for file in sorted((self.root / folder).rglob("*")):
+                path = file.relative_to(self.root).as_posix()
+                if file.suffix in TEXT and file.is_file() and not path.startswith(EXEMPT):
+                    yield path
+
+    def run(self):
+        code = []
+        for path in self.files():
+            text = (self.root / path).read_text(encoding="utf-8")
+            if path.endswith(CODE):
+                code.append(path)
+                lines = header_lines(text)
+                if lines > MOST_HEADER_LINES:
+                    self.report(path, lines, "header",
+                                f"{lines} lines of comment, want at most {MOST_HEADER_LINES}")
+            self.check_lines(path, text.splitlines())
+        self.check_format(code)
+        return self.found
+
+    def report(self, path, line, rule, sentence):
+        self.found.append((path, line, rule, sentence))
+
+    def check_lines(self, path, lines):
+        measured = path.startswith(MEASURED)
+        for number, line in enumerate(lines, 1):
+            found = None if measured else HASH.search(line)
+            if found:
+                self.report(path, number, "hash", f"{found[0]}: commits stand in {MEASURED} only")
+            for pattern, use, exempt in self.words:
+                found = None if path.startswith(exempt) else pattern.search(line)
+                if found:
+                    self.report(path, number, "word", f"'{found[0]}', want {use}")
+
+    def check_format(self, paths):
+        if not paths:
+            return
+        wanted = subprocess.run(
+            [self.formatter, "--dry-run", "--style=file", *paths], cwd=self.root,
+            stderr=subprocess.PIPE, text=True, check=False)
+        places = {tuple(line.split(":", 2)[:2]) for line in wanted.stderr.splitlines()
+                  if "[-Wclang-format-violations]" in line}
+        for path, line in sorted(places, key=lambda place: (place[0], int(place[1]))):
+            self.report(path, int(line), "format", f"run {pathlib.Path(self.formatter).name} -i on it")
+        if wanted.returncode != 0 and not places:
+            self.report(paths[0], 1, "format", wanted.stderr.strip())
+
+
+def find_formatter():
+    """clang-format of the one version that formats alike everywhere, or an exit with a sentence."""
+    beside = pathlib.Path(sys.executable).parent / "clang-format"
+    seen = []
+    for name in (str(beside), f"clang-format-{FORMAT_MAJOR}", "clang-format"):
+        program = shutil.which(name)
+        if not program:
+            continue
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        version = re.search(r"version (\d+)", said.stdout)
+        if version and int(version[1]) == FORMAT_MAJOR:
+            return program
+        seen.append(f"{program} is version {version[1] if version else 'unknown'}")
+    raise SystemExit(f"check_style.py: clang-format {FORMAT_MAJOR} was not found "
+                     f"({'; '.join(seen) or 'none in PATH'}); tests/run installs it from "
+                     "tests/requirements.txt, or: apt-get install clang-format-14")
+
+
+# --- the self-test: every rule fires on what it forbids, and on nothing else ------------------------
+
+WORDS = "octet => Vec ; except tests/allowed\n# a comment\n\\bdoors? => interface\n"
+CLEAN = {
+    ".clang-format": "BasedOnStyle: Google\n",
+    "README.md": "# A title\n\nindoors, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
+    "kernels/a.h": "#pragma once\n\n" + "// why\n" * MOST_HEADER_LINES + "\nint f();\n",
+    "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + "0123abc"[0]; }\n',
+    "kernels/measured/a.md": "at 738783c\n",
+    "launch/run": "#!/usr/bin/env bash\necho done\n",
+    "tests/allowed.py": "octet = 8\n",
+    "tests/golden/a.md": "at 738783c, an octet\n",
+}
+PLANTED = [
+    ("word", "README.md", "an octet of columns\n"),
+    ("word", "kernels/b.cu", "// the door\n"),
+    ("word", "launch/run", "# doors\n"),
+    ("word", "kernels/measured/a.md", "octets\n"),
+    ("hash", "README.md", "as of 738783c\n"),
+    ("hash", "kernels/b.cu", "// measured at 60512e0f\n"),
+    ("hash", "kernels/a.h", "// " + "60512e0a9b" * 4 + "\n"),
+    ("format", "kernels/b.cu", "int  g();\n"),
+    ("header", "kernels/c.cuh", "#pragma once\n" + "// why\n" * (MOST_HEADER_LINES + 1)),
+]
+
+
+def check_tree(files, formatter):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+        return Checker(root, retired_words(WORDS), formatter).run()
+
+
+def self_test(formatter):
+    wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, formatter)]
+    for rule, path, text in PLANTED:
+        found = check_tree({**CLEAN, path: CLEAN.get(path, "") + text}, formatter)
+        if [(place, kind) for place, _, kind, _ in found] != [(path, rule)]:
+            wrong.append(f"planted {rule} in {path} ({text.strip()[:60]!r}): found {found}")
+    print("\n".join(wrong) if wrong else f"{len(PLANTED)} planted violations were found")
+    return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=pathlib.Path, default=HERE.parent.parent)
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    formatter = find_formatter()
+    if arguments.self_test:
+        return self_test(formatter)
+    words = retired_words((HERE / "retired_words.txt").read_text(encoding="utf-8"))
+    found = Checker(arguments.root, words, formatter).run()
+    for path, line, rule, sentence in found:
+        print(f"{path}:{line}: {rule}: {sentence}")
+    print(f"{len(found)} violations of the style")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
