@@ -14,9 +14,9 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 
@@ -38,8 +38,8 @@ struct RowResult {
 /// N neighbours of a row, in shared or in device memory, as floats.
 template <class T, int N>
 __device__ __forceinline__ void read_pack(const T* from, float (&to)[N]) {
-  if constexpr (N == kOctet) {
-    to_floats(load_octet(from), to);
+  if constexpr (N == kVecSize) {
+    to_floats(load_vec(from), to);
   } else {
     to[0] = to_float(from[0]);
   }
@@ -47,8 +47,8 @@ __device__ __forceinline__ void read_pack(const T* from, float (&to)[N]) {
 
 template <class T, int N>
 __device__ __forceinline__ void write_pack(T* to, const float (&from)[N]) {
-  if constexpr (N == kOctet) {
-    store_octet(to, rounded_octet<T>(from));
+  if constexpr (N == kVecSize) {
+    store_vec(to, to_vec<T>(from));
   } else {
     to[0] = from_float<T>(from[0]);
   }
@@ -232,14 +232,14 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
       static_cast<RowResult*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(RowResult))));
   const int64_t columns = args.logits.extent(1);
   BERTHA_CHECK(columns < (int64_t{1} << 30), "rows of ", columns, " logits, want less than 2^30");
-  const bool aligned = columns % kOctet == 0 && is_aligned({args.logits.data});
+  const bool aligned = columns % kVecSize == 0 && is_aligned({args.logits.data});
   const bool fits = columns * size_bytes(args.logits.dtype) <= kMostCacheBytes;
   dispatch_io(args.logits.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (aligned && fits) {
-      launch<T, kOctet, true>(context, args, results);
+      launch<T, kVecSize, true>(context, args, results);
     } else if (aligned) {
-      launch<T, kOctet, false>(context, args, results);
+      launch<T, kVecSize, false>(context, args, results);
     } else {
       launch<T, 1, false>(context, args, results);
     }

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/lamb.h"
@@ -50,11 +50,11 @@ template <class To, class From, int N>
 __global__ void __launch_bounds__(kThreads)
     cast_kernel(const From* from, To* to, int64_t packs, int64_t count) {
   for (int64_t i = first_index(); i < packs; i += index_stride()) {
-    const Pack<From, N> in = reinterpret_cast<const Pack<From, N>*>(from)[i];
-    Pack<To, N> out;
+    const Vec<From, N> in = reinterpret_cast<const Vec<From, N>*>(from)[i];
+    Vec<To, N> out;
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) out.lane[lane] = converted<To>(in.lane[lane]);
-    reinterpret_cast<Pack<To, N>*>(to)[i] = out;
+    for (int lane = 0; lane < N; ++lane) out.elem[lane] = converted<To>(in.elem[lane]);
+    reinterpret_cast<Vec<To, N>*>(to)[i] = out;
   }
   for (int64_t i = packs * N + first_index(); i < count; i += index_stride()) {
     to[i] = converted<To>(from[i]);
@@ -64,12 +64,12 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(T* values, T value, int64_t packs, int64_t count) {
-  constexpr int N = kPack16<T>;
-  Pack<T, N> pack;
+  constexpr int N = kVec16<T>;
+  Vec<T, N> pack;
 #pragma unroll
-  for (int lane = 0; lane < N; ++lane) pack.lane[lane] = value;
+  for (int lane = 0; lane < N; ++lane) pack.elem[lane] = value;
   for (int64_t i = first_index(); i < packs; i += index_stride()) {
-    reinterpret_cast<Pack<T, N>*>(values)[i] = pack;
+    reinterpret_cast<Vec<T, N>*>(values)[i] = pack;
   }
   for (int64_t i = packs * N + first_index(); i < count; i += index_stride()) values[i] = value;
 }
@@ -97,7 +97,7 @@ int64_t whole_packs(const void* a, const void* b, int64_t count, int64_t pack) {
 template <class T>
 void fill(CudaContext& context, const View& values, T value) {
   const int64_t count = values.elements();
-  const int64_t packs = whole_packs(values.data, values.data, count, kPack16<T>);
+  const int64_t packs = whole_packs(values.data, values.data, count, kVec16<T>);
   fill_kernel<T><<<grid_for(context, packs > 0 ? packs : count), kThreads, 0, context.stream>>>(
       static_cast<T*>(values.data), value, packs, count);
 }
@@ -111,7 +111,7 @@ void run_cuda(CudaContext& context, const Cast& args) {
     dispatch_floating(args.to.dtype, [&](auto to_tag) {
       using From = typename decltype(from_tag)::Type;
       using To = typename decltype(to_tag)::Type;
-      constexpr int N = sizeof(From) > sizeof(To) ? kPack16<To> : kPack16<From>;
+      constexpr int N = sizeof(From) > sizeof(To) ? kVec16<To> : kVec16<From>;
       const int64_t packs = whole_packs(args.from.data, args.to.data, count, N);
       cast_kernel<To, From, N>
           <<<grid_for(context, packs > 0 ? packs : count), kThreads, 0, context.stream>>>(

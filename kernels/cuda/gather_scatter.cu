@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 
@@ -34,7 +34,7 @@ template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(const T* source, const int32_t* indices, int64_t rows, int64_t packs,
                        T* picked) {
-  using RowPack = Pack<T, N>;
+  using RowPack = Vec<T, N>;
   const WarpRows warp;
   for (int64_t row = warp.first; row < rows; row += warp.stride) {
     const int32_t index = indices[row];
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
     RowPack* to = reinterpret_cast<RowPack*>(picked) + row * packs;
     RowPack zeros;
 #pragma unroll
-    for (int i = 0; i < N; ++i) zeros.lane[i] = from_float<T>(0.0f);
+    for (int i = 0; i < N; ++i) zeros.elem[i] = from_float<T>(0.0f);
 #pragma unroll 4
     for (int64_t p = warp.lane; p < packs; p += kWarpThreads) to[p] = index < 0 ? zeros : from[p];
   }
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 /// Calls work(std::integral_constant<int, elements of a pack>): 16 bytes where all rows allow it.
 template <class T, class Work>
 void dispatch_pack(const View& a, const View& b, const Work& work) {
-  constexpr int N = kPack16<T>;
+  constexpr int N = kVec16<T>;
   const auto bits = reinterpret_cast<uintptr_t>(a.data) | reinterpret_cast<uintptr_t>(b.data);
   if (bits % 16 == 0 && a.extent(1) % N == 0) return work(std::integral_constant<int, N>{});
   work(std::integral_constant<int, 1>{});

@@ -12,8 +12,8 @@
 // LambPrepare takes 4 us, ClipLocal that much where nothing is clipped.
 
 #include "kernels/cuda/common/flat_range.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/lamb_rules.h"
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   const float coefficient = shared_coefficient;
   if (coefficient == 1.0f) return;
 
-  constexpr int N = kPack16<T>;
+  constexpr int N = kVec16<T>;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const int64_t offset = elements_past_16_bytes(gradient);
@@ -262,7 +262,7 @@ void run_cuda(CudaContext& context, const ClipLocal& args) {
   dispatch_io(args.gradient.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const unsigned blocks =
-        blocks_for(count, kThreads * kPack16<T>, int64_t{context.sm_count} * kClipBlocksPerSm);
+        blocks_for(count, kThreads * kVec16<T>, int64_t{context.sm_count} * kClipBlocksPerSm);
     clip_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
         elements<T>(args.gradient), count, state_of(args.state),
         args.gradient_sum_of_squares.as<double>(), args.max_gradient_norm);

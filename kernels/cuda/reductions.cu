@@ -2,8 +2,8 @@
 // parts in their order. Floor: 2 (f16, bf16) or 4 bytes per element; limited by memory.
 
 #include "kernels/cuda/common/flat_range.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 
@@ -33,7 +33,7 @@ struct SumJob {
 /// This thread's elements, the same ones at every run.
 template <class T>
 __device__ double thread_sum(const SumJob<T>& job) {
-  constexpr int N = kPack16<T>;
+  constexpr int N = kVec16<T>;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   // Counted from an aligned address up to 16 bytes before the first element.
@@ -42,23 +42,23 @@ __device__ double thread_sum(const SumJob<T>& job) {
   const FlatRange range(offset, offset + job.count, N);
 
   double sums[N] = {};
-  const auto* packs = reinterpret_cast<const Pack<T, N>*>(aligned + range.head);
+  const auto* packs = reinterpret_cast<const Vec<T, N>*>(aligned + range.head);
   const int64_t num_packs = (range.tail - range.head) / N;
   int64_t p = thread;
   for (; p + (kPacksInFlight - 1) * threads < num_packs; p += kPacksInFlight * threads) {
-    Pack<T, N> loaded[kPacksInFlight];
+    Vec<T, N> loaded[kPacksInFlight];
 #pragma unroll
     for (int k = 0; k < kPacksInFlight; ++k) loaded[k] = packs[p + k * threads];
 #pragma unroll
     for (int k = 0; k < kPacksInFlight; ++k) {
 #pragma unroll
-      for (int lane = 0; lane < N; ++lane) sums[lane] += square(loaded[k].lane[lane]);
+      for (int lane = 0; lane < N; ++lane) sums[lane] += square(loaded[k].elem[lane]);
     }
   }
   for (; p < num_packs; p += threads) {
-    const Pack<T, N> pack = packs[p];
+    const Vec<T, N> pack = packs[p];
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) sums[lane] += square(pack.lane[lane]);
+    for (int lane = 0; lane < N; ++lane) sums[lane] += square(pack.elem[lane]);
   }
   if (thread < range.rest()) {
     sums[0] += square(aligned[range.rest_element(static_cast<int>(thread))]);
@@ -88,7 +88,7 @@ void run_cuda(CudaContext& context, const SumOfSquares& args) {
   dispatch_io(args.values.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const int64_t most = int64_t{context.sm_count} * kBlocksPerSm;
-    const unsigned blocks = blocks_for(count, kThreads * kPack16<T>, most);
+    const unsigned blocks = blocks_for(count, kThreads * kVec16<T>, most);
     sum_of_squares_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
         {.values = elements<T>(args.values),
          .count = count,

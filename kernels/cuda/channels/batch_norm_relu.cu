@@ -53,19 +53,19 @@ __device__ __forceinline__ float relu(float value) {
 
 /// Bit i says that element i is not zero; no element is below zero.
 template <class T>
-__device__ __forceinline__ uint32_t nonzero_lanes(const Octet<T>& octet) {
+__device__ __forceinline__ uint32_t nonzero_lanes(const Vec<T, kVecSize>& octet) {
   uint32_t bits = 0;
   if constexpr (sizeof(T) == 2) {
     // What adding carries into the sign bits of a word's lanes, gathered at bits 2 i and 2 i + 16.
 #pragma unroll
-    for (int i = 0; i < kOctet / 2; ++i) {
+    for (int i = 0; i < kVecSize / 2; ++i) {
       const uint32_t carried = (octet.word[i] & 0x7fff7fffu) + 0x7fff7fffu;
       bits |= (carried & 0x80008000u) >> (15 - 2 * i);
     }
     return (bits | bits >> 15) & 0xffu;
   } else {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) bits |= element(octet, i) != 0.0f ? 1u << i : 0u;
+    for (int i = 0; i < kVecSize; ++i) bits |= element(octet, i) != 0.0f ? 1u << i : 0u;
     return bits;
   }
 }
@@ -77,8 +77,8 @@ struct ForwardMap {
   static constexpr int kBlocks = 3;
   static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
-    Octet<T> x;
-    Octet<T> addend;
+    Vec<T, kVecSize> x;
+    Vec<T, kVecSize> addend;
   };
 
   const T* x;
@@ -93,20 +93,20 @@ struct ForwardMap {
     if (addend != nullptr) in.addend = load_lanes(addend + at, lanes, wide);
     return in;
   }
-  __device__ void apply(const Operands& in, const float (&constants)[kTables][kOctet], int64_t at,
+  __device__ void apply(const Operands& in, const float (&constants)[kTables][kVecSize], int64_t at,
                         const LaneRange& lanes, bool wide) const {
-    float values[kOctet];
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       float value = fmaf(element(in.x, i) - constants[0][i], constants[1][i], constants[2][i]);
       if (addend != nullptr) value += element(in.addend, i);
       values[i] = relu(value);
     }
     store_lanes(y + at, values, lanes, wide);
     if (mask == nullptr) return;
-    uint32_t bits = nonzero_lanes(rounded_octet<T>(values));
+    uint32_t bits = nonzero_lanes(to_vec<T>(values));
     if (!lanes.is_whole()) bits &= (1u << lanes.high) - 1u;  // a map begins at lane 0
-    mask[at / kOctet] = static_cast<uint8_t>(bits);
+    mask[at / kVecSize] = static_cast<uint8_t>(bits);
   }
 };
 
@@ -124,12 +124,12 @@ struct ForwardTile {
   Finish finish;
   Map map;
 
-  __device__ void keep(const typename Sums::template Operands<kOctet>& in, T* to, int64_t) const {
-    store_octet(to, in.x);
+  __device__ void keep(const typename Sums::template Operands<kVecSize>& in, T* to, int64_t) const {
+    store_vec(to, in.x);
   }
   __device__ typename Map::Operands restored(const T* from, int64_t, int64_t at) const {
-    typename Map::Operands in{load_octet(from), {}};
-    if constexpr (kAdds) in.addend = load_octet(map.addend + at);
+    typename Map::Operands in{load_vec(from), {}};
+    if constexpr (kAdds) in.addend = load_vec(map.addend + at);
     return in;
   }
 };
@@ -141,8 +141,8 @@ struct BackwardMap {
   static constexpr int kBlocks = 3;
   static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
-    Octet<T> dy;
-    Octet<T> x;  // with kBatch
+    Vec<T, kVecSize> dy;
+    Vec<T, kVecSize> x;  // with kBatch
     uint32_t bits;
   };
 
@@ -155,16 +155,16 @@ struct BackwardMap {
 
   __device__ const float* table(int t) const { return tables.of(t); }
   __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
-    Operands in{load_lanes(dy + at, lanes, wide), {}, mask[at / kOctet]};
+    Operands in{load_lanes(dy + at, lanes, wide), {}, mask[at / kVecSize]};
     if constexpr (kIsBatch) in.x = load_lanes(x + at, lanes, wide);
     return in;
   }
-  __device__ void apply(const Operands& in, const float (&constants)[kTables][kOctet], int64_t at,
+  __device__ void apply(const Operands& in, const float (&constants)[kTables][kVecSize], int64_t at,
                         const LaneRange& lanes, bool wide) const {
-    float g[kOctet];
-    float values[kOctet];
+    float g[kVecSize];
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       g[i] = selected(in.dy, in.bits, i);
       float centred = g[i];
       if constexpr (kIsBatch) {
@@ -191,16 +191,16 @@ struct BackwardTile {
   Finish finish;
   Map map;
 
-  __device__ void keep(const typename Sums::template Operands<kOctet>& in, T* to,
+  __device__ void keep(const typename Sums::template Operands<kVecSize>& in, T* to,
                        int64_t stride) const {
-    float g[kOctet];
+    float g[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) g[i] = selected(in.dy, in.bits, i);
-    store_octet(to, rounded_octet<T>(g));
-    store_octet(to + stride, in.x);
+    for (int i = 0; i < kVecSize; ++i) g[i] = selected(in.dy, in.bits, i);
+    store_vec(to, to_vec<T>(g));
+    store_vec(to + stride, in.x);
   }
   __device__ typename Map::Operands restored(const T* from, int64_t stride, int64_t) const {
-    return {load_octet(from), load_octet(from + stride), 0xffu};
+    return {load_vec(from), load_vec(from + stride), 0xffu};
   }
 };
 
@@ -252,7 +252,7 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
                                 context.stream>>>(channels, parameters, map.tables);
     BERTHA_CUDA_CHECK(cudaGetLastError());
   } else if (const auto tiles = plan_channel_tiles(
-                 context, extents, kOctet * static_cast<int64_t>(sizeof(T)), aligned)) {
+                 context, extents, kVecSize * static_cast<int64_t>(sizeof(T)), aligned)) {
     if (map.addend != nullptr) {
       launch_channel_tiles(context, ForwardTile<T, true>{moments, finish, map}, extents, *tiles);
     } else {
@@ -298,7 +298,7 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelE
   const bool all_aligned = is_aligned({gradient.dy, gradient.x, args.dx.data, args.daddend.data});
   const bool is_batch = args.statistics == kBatch;
   if (is_batch) {
-    constexpr int64_t kKeptBytes = 2 * kOctet * static_cast<int64_t>(sizeof(T));
+    constexpr int64_t kKeptBytes = 2 * kVecSize * static_cast<int64_t>(sizeof(T));
     if (const auto tiles = plan_channel_tiles(context, extents, kKeptBytes, all_aligned)) {
       const BackwardTile<T> tile{gradient, finish, backward_map<T, kBatch>(args, {})};
       if constexpr (sizeof(T) == 2) {

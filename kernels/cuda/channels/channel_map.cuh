@@ -29,7 +29,7 @@ inline constexpr int kMostMapThreads = 256;
 /// fast elsewhere, except where 256 threads see the same columns all the time and 128 do not: 50.8 us
 /// for 48.6 at backward of 2,048 x 7 x 7.
 inline int map_threads(const ChannelExtents& extents) {
-  const bool is_row = extents.inner == 1 && extents.channels == kMostMapThreads * kOctet;
+  const bool is_row = extents.inner == 1 && extents.channels == kMostMapThreads * kVecSize;
   return is_row ? kMostMapThreads : kMapThreads;
 }
 
@@ -59,7 +59,7 @@ struct ChannelFinder {
 template <class Policy, OctetChannels kChannels>
 __device__ __forceinline__ void load_constants(const Policy& policy, const ChannelPlace& place,
                                                const ChannelExtents& extents,
-                                               float (&constants)[Policy::kTables][kOctet]) {
+                                               float (&constants)[Policy::kTables][kVecSize]) {
 #pragma unroll
   for (int t = 0; t < Policy::kTables; ++t) {
     channel_values<kChannels>(policy.table(t), place, extents, constants[t]);
@@ -72,22 +72,22 @@ template <class Policy, OctetChannels kChannels>
 __global__ void __launch_bounds__(kMostMapThreads, Policy::kBlocks)
     channel_map_kernel(Policy policy, ChannelFinder find, bool stays, bool aligned) {
   constexpr int kPacks = Policy::kPacks;
-  const int stride = static_cast<int>(blockDim.x) * kOctet;
+  const int stride = static_cast<int>(blockDim.x) * kVecSize;
   const ChannelExtents& extents = find.extents;
   const int64_t elements = extents.elements();
   const int64_t block = gridDim.x - 1 - blockIdx.x;
-  const int64_t first = block * (kPacks * stride) + static_cast<int>(threadIdx.x) * kOctet;
+  const int64_t first = block * (kPacks * stride) + static_cast<int>(threadIdx.x) * kVecSize;
   wait_for_kernel_before();
   typename Policy::Operands operands[kPacks];
   LaneRange lanes[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const int64_t left = elements - (first + k * stride);
-    lanes[k] = {0, left < 0 ? 0 : (left < kOctet ? static_cast<int>(left) : kOctet)};
+    lanes[k] = {0, left < 0 ? 0 : (left < kVecSize ? static_cast<int>(left) : kVecSize)};
     if (lanes[k].high == 0) continue;
     operands[k] = policy.load(first + k * stride, lanes[k], aligned && lanes[k].is_whole());
   }
-  float constants[Policy::kTables][kOctet];
+  float constants[Policy::kTables][kVecSize];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     if (lanes[k].high == 0) return;
@@ -104,11 +104,11 @@ __global__ void __launch_bounds__(kMostMapThreads, Policy::kBlocks)
 template <class Policy>
 void map_channels(const CudaContext& context, const Policy& policy, const ChannelExtents& extents,
                   bool aligned, bool table_aligned) {
-  const int64_t octets = ceil_div(extents.elements(), kOctet);
+  const int64_t octets = ceil_div(extents.elements(), kVecSize);
   const int threads = map_threads(extents);
   const dim3 blocks(blocks_for(octets, threads * Policy::kPacks, INT32_MAX));
   const ChannelFinder find(extents);
-  const bool stays = extents.inner == 1 && int64_t{threads} * kOctet % extents.channels == 0;
+  const bool stays = extents.inner == 1 && int64_t{threads} * kVecSize % extents.channels == 0;
   dispatch_octet_channels(extents, table_aligned, [&](auto channels) {
     auto* const kernel = channel_map_kernel<Policy, decltype(channels)::value>;
     if constexpr (decltype(channels)::value == OctetChannels::kNeighbours) {

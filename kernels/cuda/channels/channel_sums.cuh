@@ -58,7 +58,7 @@ __device__ __forceinline__ float element(const Single<T>& single, int) {
   return single.value;
 }
 template <class T, int kLanes>
-using LaneGroup = std::conditional_t<kLanes == 1, Single<T>, Octet<T>>;
+using LaneGroup = std::conditional_t<kLanes == 1, Single<T>, Vec<T, kVecSize>>;
 
 template <int kLanes, class T>
 __device__ __forceinline__ LaneGroup<T, kLanes> load_group(const T* from, const LaneRange& lanes,
@@ -73,8 +73,8 @@ __device__ __forceinline__ LaneGroup<T, kLanes> load_group(const T* from, const 
 /// The bits of a group that begins at `element`, the lowest first.
 template <int kLanes>
 __device__ __forceinline__ uint32_t group_bits(const uint8_t* mask, int64_t element) {
-  const uint32_t byte = mask[element / kOctet];
-  return kLanes == 1 ? byte >> (element % kOctet) & 1u : byte;
+  const uint32_t byte = mask[element / kVecSize];
+  return kLanes == 1 ? byte >> (element % kVecSize) & 1u : byte;
 }
 
 /// There is at least one element; `aligned` says whether all tensors begin at multiples of 16 bytes.
@@ -88,7 +88,7 @@ ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtent
   int64_t least = 0;
   int64_t parts_beside = 0;  // blocks of one split
   if (plan.by_rows) {
-    plan.lanes = aligned && extents.channels % kOctet == 0 ? kOctet : 1;
+    plan.lanes = aligned && extents.channels % kVecSize == 0 ? kVecSize : 1;
     const int64_t groups = ceil_div(extents.channels, plan.lanes);
     while ((1 << plan.across_log2) < kMostAcross && (1 << plan.across_log2) < groups) {
       ++plan.across_log2;
@@ -98,11 +98,11 @@ ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtent
     parts_beside = ceil_div(groups, 1 << plan.across_log2);
   } else {
     // Where planes do not begin at octets, a plane's first and last octet belong to others too.
-    plan.slots = extents.inner % kOctet == 0 ? extents.inner / kOctet
-                                             : (extents.inner + 2 * (kOctet - 1)) / kOctet;
+    plan.slots = extents.inner % kVecSize == 0 ? extents.inner / kVecSize
+                                               : (extents.inner + 2 * (kVecSize - 1)) / kVecSize;
     items = extents.outer * plan.slots;
     const int64_t chunks = ceil_div(plan.slots, kChunkThreads * Policy::kInFlight);
-    if (aligned && extents.inner % kOctet == 0 && plan.slots >= kLeastSlotsOfChunks &&
+    if (aligned && extents.inner % kVecSize == 0 && plan.slots >= kLeastSlotsOfChunks &&
         chunks <= kMostChunkSplits && extents.channels <= INT32_MAX / kMostChunkSplits) {
       const int64_t of_thread = chunks * Policy::kInFlight;
       const int64_t most_images = kMostChunkSplits / chunks;
@@ -141,34 +141,34 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
   const int64_t first_item = begin + static_cast<int>(threadIdx.x);
   const int64_t first_plane = first_item / plan.slots;
   for (int64_t channel = blockIdx.x; channel < extents.channels; channel += gridDim.x) {
-    float sums[kQuantities][kOctet] = {};
-    float constants[kOctet] = {};
+    float sums[kQuantities][kVecSize] = {};
+    float constants[kVecSize] = {};
     int64_t count = 0;
     int64_t plane = first_plane;
     int64_t slot = first_item - first_plane * plan.slots;
     if (first_item < end) {
-      const int64_t inside = slot * kOctet < extents.inner ? slot * kOctet : extents.inner - 1;
+      const int64_t inside = slot * kVecSize < extents.inner ? slot * kVecSize : extents.inner - 1;
       const float constant =
           policy.constant(channel, (plane * extents.channels + channel) * extents.inner + inside);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) constants[i] = constant;
+      for (int i = 0; i < kVecSize; ++i) constants[i] = constant;
     }
     for (int64_t item = first_item; item < end; item += kInFlight * kSumThreads) {
-      typename Policy::template Operands<kOctet> operands[kInFlight] = {};
+      typename Policy::template Operands<kVecSize> operands[kInFlight] = {};
       int64_t at[kInFlight];
       LaneRange lanes[kInFlight];
       bool wide[kInFlight];
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         const int64_t first = (plane * extents.channels + channel) * extents.inner;
-        at[k] = (first / kOctet + slot) * kOctet;
+        at[k] = (first / kVecSize + slot) * kVecSize;
         const int64_t low = first - at[k];
         const int64_t high = low + extents.inner;
         const bool live = item + k * kSumThreads < end && high > 0;
         lanes[k] = {low > 0 ? static_cast<int>(low) : 0,
-                    live ? (high < kOctet ? static_cast<int>(high) : kOctet) : 0};
-        wide[k] = aligned && at[k] + kOctet <= elements;
-        if (live) operands[k] = policy.template load<kOctet>(at[k], lanes[k], wide[k]);
+                    live ? (high < kVecSize ? static_cast<int>(high) : kVecSize) : 0};
+        wide[k] = aligned && at[k] + kVecSize <= elements;
+        if (live) operands[k] = policy.template load<kVecSize>(at[k], lanes[k], wide[k]);
         plane += step_planes;
         slot += step_slots;
         if (slot >= plan.slots) {
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         if (lanes[k].high == 0) continue;
-        policy.template add<kOctet>(operands[k], constants, at[k], lanes[k], wide[k], sums);
+        policy.template add<kVecSize>(operands[k], constants, at[k], lanes[k], wide[k], sums);
         count += lanes[k].high - lanes[k].low;
       }
     }
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kChunkThreads, kChunkBlocksPerSm)
   using Sum = typename Policy::Sum;
   constexpr int kQuantities = Policy::kQuantities;
   constexpr int kInFlight = Policy::kInFlight;
-  constexpr LaneRange kAll{0, kOctet};
+  constexpr LaneRange kAll{0, kVecSize};
   __shared__ Sum of_warp[kWarpThreads];
   begin_next_kernel();
   const auto channels = static_cast<unsigned>(extents.channels);
@@ -220,30 +220,30 @@ __global__ void __launch_bounds__(kChunkThreads, kChunkBlocksPerSm)
   const int first_slot =
       static_cast<int>(chunk) * (threads * kInFlight) + static_cast<int>(threadIdx.x);
 
-  float sums[kQuantities][kOctet] = {};
-  float constants[kOctet] = {};
+  float sums[kQuantities][kVecSize] = {};
+  float constants[kVecSize] = {};
   int64_t count = 0;
   for (int64_t image = first_image; image < extents.outer; image += images_at_once) {
     const int64_t first =
-        (image * channels + channel) * extents.inner + int64_t{first_slot} * kOctet;
-    typename Policy::template Operands<kOctet> operands[kInFlight];
+        (image * channels + channel) * extents.inner + int64_t{first_slot} * kVecSize;
+    typename Policy::template Operands<kVecSize> operands[kInFlight];
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
       if (first_slot + k * threads < plan.slots) {
-        operands[k] = policy.template load<kOctet>(first + k * threads * kOctet, kAll, true);
+        operands[k] = policy.template load<kVecSize>(first + k * threads * kVecSize, kAll, true);
       }
     }
     if (count == 0 && first_slot < plan.slots) {  // behind the loads, which it does not wait for
       const float constant = policy.constant(channel, first);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) constants[i] = constant;
+      for (int i = 0; i < kVecSize; ++i) constants[i] = constant;
     }
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
       if (first_slot + k * threads >= plan.slots) continue;
-      policy.template add<kOctet>(operands[k], constants, first + k * threads * kOctet, kAll, true,
-                                  sums);
-      count += kOctet;
+      policy.template add<kVecSize>(operands[k], constants, first + k * threads * kVecSize, kAll,
+                                    true, sums);
+      count += kVecSize;
     }
   }
   float of_thread[kQuantities];
@@ -351,8 +351,8 @@ void launch_channel_sums(const CudaContext& context, const Policy& policy,
   } else {
     const int64_t groups = ceil_div(extents.channels, plan.lanes);
     const dim3 grid(blocks_for(groups, int64_t{1} << plan.across_log2, INT32_MAX), splits);
-    if (plan.lanes == kOctet) {
-      channel_rows_kernel<Policy, kOctet><<<grid, kSumThreads, 0, context.stream>>>(
+    if (plan.lanes == kVecSize) {
+      channel_rows_kernel<Policy, kVecSize><<<grid, kSumThreads, 0, context.stream>>>(
           policy, extents.outer, extents.channels, plan, partial);
     } else {
       channel_rows_kernel<Policy, 1><<<grid, kSumThreads, 0, context.stream>>>(

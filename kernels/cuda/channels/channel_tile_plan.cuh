@@ -39,13 +39,13 @@ inline constexpr int64_t kMostStepsBehind = 16;
 /// where 32 bits or the threads of a block are too few.
 inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents, OctetChannels kind,
                                                   int64_t channels, int beside) {
-  const int64_t width = channels * extents.inner / kOctet;
+  const int64_t width = channels * extents.inner / kVecSize;
   const int64_t row_elements = extents.channels * extents.inner;
   int64_t turn = kTileThreads / beside;
   if (kind != OctetChannels::kSame) turn = turn / width * width;
   if (turn == 0) return std::nullopt;
   const int64_t step_slots = turn % width;
-  const int64_t step_elements = turn / width * row_elements + step_slots * kOctet;
+  const int64_t step_elements = turn / width * row_elements + step_slots * kVecSize;
   if (extents.elements() + kMostStepsBehind * (step_elements + row_elements) > INT32_MAX) {
     return std::nullopt;
   }
@@ -61,7 +61,7 @@ inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents,
   tiles.turn = static_cast<int>(turn);
   tiles.step_slots = static_cast<int>(step_slots);
   tiles.step_elements = static_cast<int>(step_elements);
-  tiles.wrap_elements = static_cast<int>(row_elements - width * kOctet);
+  tiles.wrap_elements = static_cast<int>(row_elements - width * kVecSize);
   tiles.row_elements = static_cast<int>(row_elements);
   return tiles;
 }
@@ -89,9 +89,9 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
   };
   // Measured: one large block per tile, at most two, is best where all tiles run at once.
   constexpr Choice kChoices[] = {{1, 2}, {2, kMostTileBlocks}, {1, kMostTileBlocks}};
-  const bool is_same = extents.inner % kOctet == 0;
-  if (!aligned || (!is_same && extents.inner < kOctet)) return std::nullopt;
-  const int64_t channels = is_same ? 1 : kOctet / std::gcd(int64_t{kOctet}, extents.inner);
+  const bool is_same = extents.inner % kVecSize == 0;
+  if (!aligned || (!is_same && extents.inner < kVecSize)) return std::nullopt;
+  const int64_t channels = is_same ? 1 : kVecSize / std::gcd(int64_t{kVecSize}, extents.inner);
   if (extents.channels % channels != 0) return std::nullopt;
   const OctetChannels kind = is_same ? OctetChannels::kSame : OctetChannels::kTwo;
   for (const Choice& choice : kChoices) {
@@ -122,7 +122,7 @@ inline std::optional<ChannelTiles> plan_column_tiles(const CudaContext& context,
                                                      const ChannelExtents& extents,
                                                      int64_t kept_bytes, bool aligned) {
   const int64_t channels = std::gcd(int64_t{kMostTileChannels}, extents.channels);
-  if (!aligned || extents.inner != 1 || channels < kOctet) return std::nullopt;
+  if (!aligned || extents.inner != 1 || channels < kVecSize) return std::nullopt;
   const auto cut = cut_into_tiles(extents, OctetChannels::kNeighbours, channels, 1);
   if (!cut || cut->tiles > context.sm_count) return std::nullopt;
   ChannelTiles tiles = *cut;

@@ -80,9 +80,9 @@ struct TilePart {
     const int place = thread < tiles.turn && own < end ? own : end;
     const int row = place / tiles.width;
     const int slot = place - row * tiles.width;
-    return {
-        place, slot,
-        row * tiles.row_elements + first_channel * static_cast<int>(extents.inner) + slot * kOctet};
+    return {place, slot,
+            row * tiles.row_elements + first_channel * static_cast<int>(extents.inner) +
+                slot * kVecSize};
   }
 };
 
@@ -90,10 +90,10 @@ struct TilePart {
 template <OctetChannels kChannels, class Sums>
 __device__ __forceinline__ void load_constants(const Sums& policy, const ChannelTiles& tiles,
                                                const TilePart<kChannels>& part,
-                                               float (&constants)[kOctet]) {
+                                               float (&constants)[kVecSize]) {
   if (part.first.place < part.end) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       constants[i] = policy.constant(part.first_channel + part.lanes.of(i),
                                      part.first.element + part.lanes.begin(i));
     }
@@ -101,7 +101,7 @@ __device__ __forceinline__ void load_constants(const Sums& policy, const Channel
   if constexpr (kChannels == OctetChannels::kNeighbours) {
     // One constant of a column for the warp: that of its first row.
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       constants[i] =
           __shfl_sync(kFullWarp, constants[i], static_cast<int>(threadIdx.x) % tiles.width);
     }
@@ -109,15 +109,15 @@ __device__ __forceinline__ void load_constants(const Sums& policy, const Channel
 }
 
 /// Adds up a thread's places and keeps them: what lies d places behind the first one, at kept + d *
-/// kOctet.
+/// kVecSize.
 template <OctetChannels kChannels, class Policy>
 __device__ __forceinline__ void sum_places(const Policy& policy, const ChannelTiles& tiles,
                                            const TilePart<kChannels>& part,
                                            typename Policy::Element* kept, int kept_stride,
                                            ThreadSums<typename Policy::Sums>& own) {
   constexpr int kInFlight = Policy::Sums::kInFlight;
-  constexpr LaneRange kAll{0, kOctet};
-  typename Policy::Sums::template Operands<kOctet> operands[kInFlight];
+  constexpr LaneRange kAll{0, kVecSize};
+  typename Policy::Sums::template Operands<kVecSize> operands[kInFlight];
   bool live[kInFlight];
   int element[kInFlight];
   TilePlace at = part.first;
@@ -126,7 +126,7 @@ __device__ __forceinline__ void sum_places(const Policy& policy, const ChannelTi
     for (int k = 0; k < kInFlight; ++k) {
       live[k] = at.place < part.end;
       element[k] = at.element;
-      if (live[k]) operands[k] = policy.sums.template load<kOctet>(element[k], kAll, true);
+      if (live[k]) operands[k] = policy.sums.template load<kVecSize>(element[k], kAll, true);
       at.advance(tiles);
     }
   };
@@ -137,10 +137,10 @@ __device__ __forceinline__ void sum_places(const Policy& policy, const ChannelTi
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
       if (!live[k]) continue;
-      policy.sums.template add<kOctet>(operands[k], own.constants, element[k], kAll, true,
-                                       own.sums);
+      policy.sums.template add<kVecSize>(operands[k], own.constants, element[k], kAll, true,
+                                         own.sums);
       if constexpr (Policy::kKept > 0) {
-        policy.keep(operands[k], kept + (behind + k * tiles.turn) * kOctet, kept_stride);
+        policy.keep(operands[k], kept + (behind + k * tiles.turn) * kVecSize, kept_stride);
       }
       ++own.octets;
     }
@@ -157,13 +157,13 @@ __device__ __forceinline__ void map_places(
     const float (&tables)[Policy::Map::kTables][kMostTileChannels]) {
   using Map = typename Policy::Map;
   constexpr int kInFlight = Policy::kMapInFlight;
-  constexpr LaneRange kAll{0, kOctet};
-  float constants[Map::kTables][kOctet] = {};
+  constexpr LaneRange kAll{0, kVecSize};
+  float constants[Map::kTables][kVecSize] = {};
   if (part.first.place < part.end) {
 #pragma unroll
     for (int t = 0; t < Map::kTables; ++t) {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) constants[t][i] = tables[t][part.lanes.of(i)];
+      for (int i = 0; i < kVecSize; ++i) constants[t][i] = tables[t][part.lanes.of(i)];
     }
   }
   for (TilePlace at = part.first; at.place < part.end;) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void map_places(
       element[k] = at.element;
       if (live[k]) {
         operands[k] =
-            policy.restored(kept + (behind + k * tiles.turn) * kOctet, kept_stride, element[k]);
+            policy.restored(kept + (behind + k * tiles.turn) * kVecSize, kept_stride, element[k]);
       }
       at.advance(tiles);
     }
@@ -207,8 +207,8 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
   __shared__ float tables[kConstants<Finish>][kMostTileChannels];
   const int thread = static_cast<int>(threadIdx.x);
   const TilePart<kChannels> part(extents, tiles);
-  Element* const kept = reinterpret_cast<Element*>(kept_words) + thread * kOctet;
-  const int kept_stride = tiles.of_block * kOctet;
+  Element* const kept = reinterpret_cast<Element*>(kept_words) + thread * kVecSize;
+  const int kept_stride = tiles.of_block * kVecSize;
 
   ThreadSums<Sums> own;
   sum_places(policy, tiles, part, kept, kept_stride, own);
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kTileThreads / kBeside, kBeside)
 template <class Policy, OctetChannels kChannels, int kBeside>
 void launch_channel_tiles_of(const CudaContext& context, const Policy& policy,
                              const ChannelExtents& extents, const ChannelTiles& tiles) {
-  const int64_t bytes = int64_t{tiles.of_block} * Policy::kKept * kOctet *
+  const int64_t bytes = int64_t{tiles.of_block} * Policy::kKept * kVecSize *
                         static_cast<int64_t>(sizeof(typename Policy::Element));
   const int64_t blocks = int64_t{tiles.tiles} * tiles.blocks;
   auto* const kernel = channel_tile_kernel<Policy, kChannels, kBeside>;

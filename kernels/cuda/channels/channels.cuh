@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
-#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/ops/check_channels.h"
 
 namespace bertha {
@@ -63,24 +63,24 @@ __device__ __forceinline__ ChannelPlace place_behind(ChannelPlace place,
 template <OctetChannels kChannels, class T>
 __device__ __forceinline__ void channel_values(const T* table, const ChannelPlace& place,
                                                const ChannelExtents& extents,
-                                               float (&values)[kOctet]) {
+                                               float (&values)[kVecSize]) {
   if constexpr (kChannels == OctetChannels::kSame) {
     const float value = to_float(table[place.channel]);
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) values[i] = value;
+    for (int i = 0; i < kVecSize; ++i) values[i] = value;
   } else if constexpr (kChannels == OctetChannels::kNeighbours) {
-    to_floats(load_octet(table + place.channel), values);
+    to_floats(load_vec(table + place.channel), values);
   } else if constexpr (kChannels == OctetChannels::kTwo) {
     const int64_t after = place.channel + 1 == extents.channels ? 0 : place.channel + 1;
     const float first = to_float(table[place.channel]);
     const float second = to_float(table[after]);
     const int64_t left = extents.inner - place.inner;
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) values[i] = i < left ? first : second;
+    for (int i = 0; i < kVecSize; ++i) values[i] = i < left ? first : second;
   } else {
     ChannelPlace at = place;
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       values[i] = to_float(table[at.channel]);
       at = place_behind(at, extents);
     }
@@ -88,7 +88,7 @@ __device__ __forceinline__ void channel_values(const T* table, const ChannelPlac
 }
 
 /// Sum of an octet's eight numbers, in pairs.
-__device__ __forceinline__ float octet_sum(const float (&values)[kOctet]) {
+__device__ __forceinline__ float octet_sum(const float (&values)[kVecSize]) {
   return ((values[0] + values[1]) + (values[2] + values[3])) +
          ((values[4] + values[5]) + (values[6] + values[7]));
 }
@@ -98,13 +98,13 @@ __device__ __forceinline__ float octet_sum(const float (&values)[kOctet]) {
 template <class Work>
 void dispatch_octet_channels(const ChannelExtents& extents, bool table_aligned, const Work& work) {
   using Kind = OctetChannels;
-  if (extents.channels == 1 || extents.inner % kOctet == 0) {
+  if (extents.channels == 1 || extents.inner % kVecSize == 0) {
     return work(std::integral_constant<Kind, Kind::kSame>{});
   }
-  if (extents.inner == 1 && extents.channels % kOctet == 0 && table_aligned) {
+  if (extents.inner == 1 && extents.channels % kVecSize == 0 && table_aligned) {
     return work(std::integral_constant<Kind, Kind::kNeighbours>{});
   }
-  if (extents.inner >= kOctet) return work(std::integral_constant<Kind, Kind::kTwo>{});
+  if (extents.inner >= kVecSize) return work(std::integral_constant<Kind, Kind::kTwo>{});
   work(std::integral_constant<Kind, Kind::kAny>{});
 }
 
@@ -114,33 +114,34 @@ struct LaneRange {
   int low;
   int high;
 
-  __device__ __forceinline__ bool is_whole() const { return low == 0 && high == kOctet; }
+  __device__ __forceinline__ bool is_whole() const { return low == 0 && high == kVecSize; }
   __device__ __forceinline__ bool has(int lane) const { return lane >= low && lane < high; }
 };
 
 /// The octet at `from`: in wide words where `wide` says that these are allowed, else lanes one by
 /// one, and zeros beyond them.
 template <class T>
-__device__ __forceinline__ Octet<T> load_lanes(const T* from, const LaneRange& lanes, bool wide) {
-  if (wide) return load_octet(from);
-  float values[kOctet] = {};
+__device__ __forceinline__ Vec<T, kVecSize> load_lanes(const T* from, const LaneRange& lanes,
+                                                       bool wide) {
+  if (wide) return load_vec(from);
+  float values[kVecSize] = {};
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
+  for (int i = 0; i < kVecSize; ++i) {
     if (lanes.has(i)) values[i] = to_float(from[i]);
   }
-  return rounded_octet<T>(values);
+  return to_vec<T>(values);
 }
 
 /// Lanes of `values` at `to`; others are not touched.
 template <class T>
-__device__ __forceinline__ void store_lanes(T* to, const float (&values)[kOctet],
+__device__ __forceinline__ void store_lanes(T* to, const float (&values)[kVecSize],
                                             const LaneRange& lanes, bool wide) {
   if (wide) {
-    store_octet(to, rounded_octet<T>(values));
+    store_vec(to, to_vec<T>(values));
     return;
   }
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
+  for (int i = 0; i < kVecSize; ++i) {
     if (lanes.has(i)) to[i] = from_float<T>(values[i]);
   }
 }

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kCopyThreads, kCopyBeside)
   using Sums = GradientSums<Element>;
   constexpr int kQuantities = Sums::kQuantities;
   constexpr int kTables = GradientFinish::kTables;
-  constexpr LaneRange kAll{0, kOctet};
+  constexpr LaneRange kAll{0, kVecSize};
   extern __shared__ uint4 kept_words[];
   __shared__ PlaneSums<kChannels, float, kQuantities, kCopyThreads> shared;
   __shared__ float tables[kTables][kMostTileChannels];
@@ -91,10 +91,10 @@ __global__ void __launch_bounds__(kCopyThreads, kCopyBeside)
   uint32_t bits[kCopyTurns];
 #pragma unroll
   for (int turn = 0; turn < kCopyTurns; ++turn) {
-    bits[turn] = is_live(turn) ? policy.sums.mask[element_of(turn) / kOctet] : 0;
+    bits[turn] = is_live(turn) ? policy.sums.mask[element_of(turn) / kVecSize] : 0;
   }
-  const auto* const kept = reinterpret_cast<const Element*>(kept_words) + thread * kOctet;
-  const int kept_stride = tiles.of_block * kOctet;
+  const auto* const kept = reinterpret_cast<const Element*>(kept_words) + thread * kVecSize;
+  const int kept_stride = tiles.of_block * kVecSize;
 
   ThreadSums<Sums> own;
   load_constants(policy.sums, tiles, part, own.constants);
@@ -104,11 +104,11 @@ __global__ void __launch_bounds__(kCopyThreads, kCopyBeside)
   for (int turn = 0; turn < kCopyTurns; ++turn) {
     if (!is_live(turn)) continue;
     barrier_wait(shared_address(landed + turn), 0);
-    const Element* const from = kept + turn * tiles.turn * kOctet;
-    const typename Sums::template Operands<kOctet> operands{
-        load_octet(from), load_octet(from + kept_stride), bits[turn]};
-    policy.sums.template add<kOctet>(operands, own.constants, element_of(turn), kAll, true,
-                                     own.sums);
+    const Element* const from = kept + turn * tiles.turn * kVecSize;
+    const typename Sums::template Operands<kVecSize> operands{
+        load_vec(from), load_vec(from + kept_stride), bits[turn]};
+    policy.sums.template add<kVecSize>(operands, own.constants, element_of(turn), kAll, true,
+                                       own.sums);
     ++own.octets;
   }
   sum_planes<kCopyThreads>(policy.sums, own, part.lanes, part.first_channel, extents, tiles,
@@ -131,19 +131,19 @@ __global__ void __launch_bounds__(kCopyThreads, kCopyBeside)
   if (tiles.blocks > 1) cooperative_groups::this_cluster().barrier_arrive();
   __syncthreads();
 
-  float constants[kTables][kOctet] = {};
+  float constants[kTables][kVecSize] = {};
   if (is_live(0)) {
 #pragma unroll
     for (int t = 0; t < kTables; ++t) {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) constants[t][i] = tables[t][part.lanes.of(i)];
+      for (int i = 0; i < kVecSize; ++i) constants[t][i] = tables[t][part.lanes.of(i)];
     }
   }
 #pragma unroll
   for (int turn = 0; turn < kCopyTurns; ++turn) {
     if (!is_live(turn)) continue;
-    const Element* const from = kept + turn * tiles.turn * kOctet;
-    const typename Policy::Map::Operands operands{load_octet(from), load_octet(from + kept_stride),
+    const Element* const from = kept + turn * tiles.turn * kVecSize;
+    const typename Policy::Map::Operands operands{load_vec(from), load_vec(from + kept_stride),
                                                   bits[turn]};
     policy.map.apply(operands, constants, element_of(turn), kAll, true);
   }

@@ -25,7 +25,7 @@ struct ForwardMap {
   static constexpr int kBlocks = 4;
   static constexpr int kPacks = 1;
   struct Operands {
-    Octet<T> x;
+    Vec<T, kVecSize> x;
   };
 
   const T* x;
@@ -36,11 +36,11 @@ struct ForwardMap {
   __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
     return {load_lanes(x + at, lanes, wide)};
   }
-  __device__ void apply(const Operands& in, const float (&constants)[kTables][kOctet], int64_t at,
+  __device__ void apply(const Operands& in, const float (&constants)[kTables][kVecSize], int64_t at,
                         const LaneRange& lanes, bool wide) const {
-    float values[kOctet];
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float value = element(in.x, i);
       values[i] = prelu(value, value, constants[0][i]);
     }
@@ -87,15 +87,15 @@ struct BackwardSums {
     }
   }
   /// dx of a whole octet, for a kernel that stores it itself.
-  __device__ __forceinline__ Octet<T> gradients(const Operands<kOctet>& in,
-                                                const float (&slopes)[kOctet],
-                                                float (&sums)[kOctet]) const {
-    float values[kOctet];
+  __device__ __forceinline__ Vec<T, kVecSize> gradients(const Operands<kVecSize>& in,
+                                                        const float (&slopes)[kVecSize],
+                                                        float (&sums)[kVecSize]) const {
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       values[i] = gradient(element(in.dy, i), element(in.x, i), slopes[i], true, sums[i]);
     }
-    return rounded_octet<T>(values);
+    return to_vec<T>(values);
   }
   __device__ float total(int quantity, const float (&sums)[1], int64_t, float, int64_t) const {
     return sums[quantity];

@@ -42,41 +42,41 @@ __global__ void __launch_bounds__(kPreluThreads, kPreluBlocks)
   const auto octet = [&](int k) { return (block * kPacks + k) * kPreluThreads + threadIdx.x; };
   const auto has = [&](int k) { return octet(k) < octets; };
   wait_for_kernel_before();
-  Octet<T> in[kPacks];
+  Vec<T, kVecSize> in[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    if (has(k)) in[k] = load_octet(x + int64_t{octet(k)} * kOctet);
+    if (has(k)) in[k] = load_vec(x + int64_t{octet(k)} * kVecSize);
   }
-  float slopes[kPacks][kOctet];
+  float slopes[kPacks][kVecSize];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     if (!has(k)) continue;
-    channel_values<kChannels>(slope, find.narrow(octet(k) * kOctet), find.extents, slopes[k]);
+    channel_values<kChannels>(slope, find.narrow(octet(k) * kVecSize), find.extents, slopes[k]);
   }
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     if (!has(k)) continue;
-    float values[kOctet];
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float value = element(in[k], i);
       values[i] = prelu(value, value, slopes[k][i]);
     }
-    store_octet_once(y + int64_t{octet(k)} * kOctet, rounded_octet<T>(values));
+    store_vec_global(y + int64_t{octet(k)} * kVecSize, to_vec<T>(values));
   }
 }
 
 /// Whether launch_prelu_octets may be called; `aligned` says whether x and y begin at multiples of
 /// 16 bytes.
 inline bool is_in_prelu_octets(const ChannelExtents& extents, bool aligned) {
-  return aligned && extents.elements() % kOctet == 0 && extents.elements() <= INT32_MAX;
+  return aligned && extents.elements() % kVecSize == 0 && extents.elements() <= INT32_MAX;
 }
 
 /// `slope_aligned` says whether the slopes begin at a multiple of 16 bytes.
 template <class T>
 void launch_prelu_octets(const CudaContext& context, const T* x, const T* slope, T* y,
                          const ChannelExtents& extents, bool slope_aligned) {
-  const auto octets = static_cast<uint32_t>(extents.elements() / kOctet);
+  const auto octets = static_cast<uint32_t>(extents.elements() / kVecSize);
   const ChannelFinder find(extents);
   dispatch_octet_channels(extents, slope_aligned, [&](auto channels) {
     constexpr OctetChannels kChannels = decltype(channels)::value;

@@ -21,7 +21,7 @@ namespace bertha {
 
 inline constexpr int kPreluTileThreads = 800;
 inline constexpr int kPreluColumns = 64;  // of a tile, channels last
-inline constexpr int kPreluColumnOctets = kPreluColumns / kOctet;
+inline constexpr int kPreluColumnOctets = kPreluColumns / kVecSize;
 static_assert(kPreluColumns <= kExchangeWords);
 
 /// A thread's way through the rows of its tile, kInFlight of them at once: at row `row` it works on
@@ -29,7 +29,7 @@ static_assert(kPreluColumns <= kExchangeWords);
 template <class Policy>
 struct PreluWalk {
   static constexpr int kInFlight = Policy::kInFlight;
-  typename Policy::template Operands<kOctet> operands[kInFlight];
+  typename Policy::template Operands<kVecSize> operands[kInFlight];
   int row;
   int end;
   int rows_at_once;
@@ -37,22 +37,22 @@ struct PreluWalk {
   int step;
 
   __device__ __forceinline__ void load(const Policy& policy) {
-    constexpr LaneRange kAll{0, kOctet};
+    constexpr LaneRange kAll{0, kVecSize};
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
       if (row + k * rows_at_once >= end) continue;
-      operands[k] = policy.template load<kOctet>(at + k * step, kAll, true);
+      operands[k] = policy.template load<kVecSize>(at + k * step, kAll, true);
     }
   }
   /// Works on what was loaded, and goes on to the end.
-  __device__ __forceinline__ void finish(const Policy& policy, const float (&slopes)[kOctet],
-                                         bool writes, float (&sums)[kOctet]) {
+  __device__ __forceinline__ void finish(const Policy& policy, const float (&slopes)[kVecSize],
+                                         bool writes, float (&sums)[kVecSize]) {
     while (row < end) {
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         if (row + k * rows_at_once >= end) continue;
         const auto dx = policy.gradients(operands[k], slopes, sums);
-        if (writes) store_octet(policy.dx + (at + k * step), dx);
+        if (writes) store_vec(policy.dx + (at + k * step), dx);
       }
       row += kInFlight * rows_at_once;
       at += kInFlight * step;
@@ -76,15 +76,16 @@ template <class Policy>
 std::optional<PreluPlaneTiles> plan_prelu_planes(const CudaContext& context, const Policy& policy,
                                                  const ChannelExtents& extents, bool aligned) {
   const int64_t row = extents.channels * extents.inner;
-  if (!aligned || extents.inner < kOctet || row % kOctet != 0) return std::nullopt;
+  if (!aligned || extents.inner < kVecSize || row % kVecSize != 0) return std::nullopt;
   int64_t channels = ceil_div(extents.channels, context.sm_count);
   while (extents.channels % channels != 0) ++channels;
   const int64_t tiles = extents.channels / channels;
   if (4 * tiles < 3 * context.sm_count) return std::nullopt;
   const int64_t tile = channels * extents.inner;
-  const int64_t latest = kOctet - std::gcd(int64_t{kOctet}, tile);  // lane that a tile begins at
+  const int64_t latest =
+      kVecSize - std::gcd(int64_t{kVecSize}, tile);  // lane that a tile begins at
   if (latest > 0 && policy.dx == policy.dy) return std::nullopt;
-  const int64_t width = ceil_div(tile + latest, kOctet);
+  const int64_t width = ceil_div(tile + latest, kVecSize);
   if (4 * width > kPreluTileThreads) return std::nullopt;
   const int64_t rows_at_once = kPreluTileThreads / width;
   if (extents.elements() + 2 * Policy::kInFlight * rows_at_once * row > INT32_MAX) {
@@ -106,11 +107,11 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   const int tile_elements = owned * inner;
   const int first_channel = static_cast<int>(blockIdx.x) * owned;
   const int begin = first_channel * inner;
-  const int skew = begin % kOctet;  // lanes of the first octet that are the tile before's
+  const int skew = begin % kVecSize;  // lanes of the first octet that are the tile before's
   const auto slot = static_cast<int>(threadIdx.x);
   const auto width = static_cast<int>(blockDim.x);
   const auto rows_at_once = static_cast<int>(blockDim.y);
-  const int inside = slot * kOctet - skew;  // the octet's place in the tile
+  const int inside = slot * kVecSize - skew;  // the octet's place in the tile
 
   PreluWalk<Policy> walk;
   walk.row = static_cast<int>(threadIdx.y);
@@ -128,15 +129,15 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   };
   const float slope = slope_of(first_channel + channel);
   const float slope_behind = slope_of(first_channel + channel + 1);
-  float slopes[kOctet];
+  float slopes[kVecSize];
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) slopes[i] = i < left ? slope : slope_behind;
-  float sums[kOctet] = {};
+  for (int i = 0; i < kVecSize; ++i) slopes[i] = i < left ? slope : slope_behind;
+  float sums[kVecSize] = {};
   walk.finish(policy, slopes, inside >= 0, sums);
 
   float of_part[2] = {};
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
+  for (int i = 0; i < kVecSize; ++i) {
     of_part[0] += i < left ? sums[i] : 0.0f;
     of_part[1] += i < left ? 0.0f : sums[i];
   }
@@ -160,8 +161,8 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   for (int own = warp; own < owned; own += warps) {
     const int low = own * inner + skew;
     float total = 0.0f;
-    for (int s = low / kOctet + lane; s * kOctet < low + inner; s += kWarpThreads) {
-      total += of_slots[s * kOctet < low ? 1 : 0][s];
+    for (int s = low / kVecSize + lane; s * kVecSize < low + inner; s += kWarpThreads) {
+      total += of_slots[s * kVecSize < low ? 1 : 0][s];
     }
     const float sum[1] = {warp_sum(total)};
     const int of = first_channel + own;
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   const auto slot = static_cast<int>(threadIdx.x);
   const auto split = static_cast<int>(blockIdx.y);
   const int first_channel = static_cast<int>(blockIdx.x) * kPreluColumns;
-  const int column = first_channel + slot * kOctet;
+  const int column = first_channel + slot * kVecSize;
   const int end = (split + 1) * rows_of_block;
 
   PreluWalk<Policy> walk;
@@ -233,18 +234,18 @@ __global__ void __launch_bounds__(kPreluTileThreads, 1)
   walk.at = walk.row * channels + column;
   walk.step = walk.rows_at_once * channels;
   walk.load(policy);
-  float slopes[kOctet];
+  float slopes[kVecSize];
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) slopes[i] = policy.constant(column + i, 0);
-  float sums[kOctet] = {};
+  for (int i = 0; i < kVecSize; ++i) slopes[i] = policy.constant(column + i, 0);
+  float sums[kVecSize] = {};
   walk.finish(policy, slopes, true, sums);
 
   // A warp has four rows; two steps over them hand each thread two of its eight channels.
   const int thread = static_cast<int>(threadIdx.y) * kPreluColumnOctets + slot;
   const int lane = thread % kWarpThreads;
-  share_sums<kOctet / 2>(sums, lane, kWarpThreads / 2);
-  share_sums<kOctet / 4>(sums, lane, kWarpThreads / 4);
-  const int pair = slot * kOctet + lane / kPreluColumnOctets * 2;
+  share_sums<kVecSize / 2>(sums, lane, kWarpThreads / 2);
+  share_sums<kVecSize / 4>(sums, lane, kWarpThreads / 4);
+  const int pair = slot * kVecSize + lane / kPreluColumnOctets * 2;
   of_warps[thread / kWarpThreads][pair] = sums[0];
   of_warps[thread / kWarpThreads][pair + 1] = sums[1];
   __syncthreads();

@@ -16,10 +16,11 @@ struct LaneChannels {
   int first;  // of lane 0
   int left;   // kTwo: lanes in `first`, which may be more than there are
 
-  __device__ __forceinline__ LaneChannels(int64_t slot, int64_t inner) : first(0), left(kOctet) {
-    if constexpr (kChannels == OctetChannels::kNeighbours) first = static_cast<int>(slot) * kOctet;
+  __device__ __forceinline__ LaneChannels(int64_t slot, int64_t inner) : first(0), left(kVecSize) {
+    if constexpr (kChannels == OctetChannels::kNeighbours)
+      first = static_cast<int>(slot) * kVecSize;
     if constexpr (kChannels == OctetChannels::kTwo) {
-      const int before = static_cast<int>(slot) * kOctet;
+      const int before = static_cast<int>(slot) * kVecSize;
       first = before / static_cast<int>(inner);
       left = (first + 1) * static_cast<int>(inner) - before;
     }
@@ -38,8 +39,8 @@ struct LaneChannels {
 /// What a thread has added up, of so many octets, and what it measured each lane from.
 template <class Sums>
 struct ThreadSums {
-  float sums[Sums::kQuantities][kOctet] = {};
-  float constants[kOctet] = {};
+  float sums[Sums::kQuantities][kVecSize] = {};
+  float constants[kVecSize] = {};
   int octets = 0;
 };
 
@@ -78,7 +79,7 @@ __device__ __forceinline__ void sum_planes(
     for (int q = 0; q < kQuantities; ++q) {
       Sum total{0};
       if (own.octets > 0) {
-        total = policy.total(q, of_thread, own.octets * kOctet, own.constants[0], first_channel);
+        total = policy.total(q, of_thread, own.octets * kVecSize, own.constants[0], first_channel);
       }
       total = block_sum(total, shared.of_warp);
       if (thread == 0) shared.of_block[q][0] = total;
@@ -90,7 +91,7 @@ __device__ __forceinline__ void sum_planes(
       int count = 0;
       float constant = 0.0f;
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         if ((i < lanes.left) != (part == 0)) continue;
 #pragma unroll
         for (int q = 0; q < kQuantities; ++q) of_thread[q] += own.sums[q][i];
@@ -115,14 +116,14 @@ __device__ __forceinline__ void sum_planes(
     const int beside = kWarps / tiles.channels;
     const int channel = warp / beside;
     if (channel < tiles.channels) {
-      const int first_slot = channel * inner / kOctet;
-      const int slots = (channel * inner + inner - 1) / kOctet - first_slot + 1;
+      const int first_slot = channel * inner / kVecSize;
+      const int slots = (channel * inner + inner - 1) / kVecSize - first_slot + 1;
       Sum total[kQuantities] = {};
       for (int i = warp % beside * kWarpThreads + lane; i < slots * rows;
            i += beside * kWarpThreads) {
         const int row = i / slots;
         const int slot = first_slot + (i - row * slots);
-        const int part = slot * kOctet < channel * inner ? 1 : 0;
+        const int part = slot * kVecSize < channel * inner ? 1 : 0;
 #pragma unroll
         for (int q = 0; q < kQuantities; ++q) {
           total[q] += shared.of_thread[q][part][row * width + slot];
@@ -168,15 +169,15 @@ __device__ __forceinline__ void leave_columns(
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarpThreads;
   const int width = tiles.width;
-  float values[kOctet * kQuantities];
+  float values[kVecSize * kQuantities];
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
+  for (int i = 0; i < kVecSize; ++i) {
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) values[i * kQuantities + q] = own.sums[q][i];
   }
   // Two steps over the warp's rows hand each thread two of its eight channels.
-  share_sums<kOctet * kQuantities / 2>(values, lane, kWarpThreads / 2);
-  share_sums<kOctet * kQuantities / 4>(values, lane, kWarpThreads / 4);
+  share_sums<kVecSize * kQuantities / 2>(values, lane, kWarpThreads / 2);
+  share_sums<kVecSize * kQuantities / 4>(values, lane, kWarpThreads / 4);
   int octets = own.octets;
   octets += __shfl_xor_sync(kFullWarp, octets, kWarpThreads / 2);
   octets += __shfl_xor_sync(kFullWarp, octets, kWarpThreads / 4);
@@ -192,12 +193,12 @@ __device__ __forceinline__ void leave_columns(
   for (int i = 0; i < 2; ++i) {
     float constant = own.constants[i];
 #pragma unroll
-    for (int other = 2; other < kOctet; other += 2) {
+    for (int other = 2; other < kVecSize; other += 2) {
       if (pair == other) constant = own.constants[other + i];
     }
     const float of_thread[kQuantities] = {values[i * kQuantities], values[i * kQuantities + 1]};
     if (lane % 8 >= width) continue;
-    const int channel = lane % 8 * kOctet + pair + i;
+    const int channel = lane % 8 * kVecSize + pair + i;
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
       shared.of_warps[thread / kWarpThreads][q][channel] =

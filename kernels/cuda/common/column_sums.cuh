@@ -33,16 +33,16 @@ int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
 /// block call it, at its end; sums[q][i] belongs to column thread * 8 + i.
 template <class Shape, int kQuantities>
 __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
-                                                 const float (&sums)[kQuantities][kOctet],
+                                                 const float (&sums)[kQuantities][kVecSize],
                                                  float* partial) {
   float* const to = partial + static_cast<int64_t>(blockIdx.x) * kQuantities * team.columns;
   if constexpr (Shape::kTeams > 1) {
-    constexpr int kColumns = Shape::kWarps * kOctetWarpColumns;
+    constexpr int kColumns = Shape::kWarps * kWarpColumns;
     __shared__ alignas(16) float teams[Shape::kTeams][kColumns];
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
       __syncthreads();
-      store_octet(&teams[team.team][team.thread * kOctet], rounded_octet<float>(sums[q]));
+      store_vec(&teams[team.team][team.thread * kVecSize], to_vec<float>(sums[q]));
       __syncthreads();
       for (int column = static_cast<int>(threadIdx.x); column < kColumns;
            column += Shape::kMostThreads) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
   } else if (team.inside) {
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
-      store_octet(to + q * team.columns + team.thread * kOctet, rounded_octet<float>(sums[q]));
+      store_vec(to + q * team.columns + team.thread * kVecSize, to_vec<float>(sums[q]));
     }
   }
 }
@@ -64,18 +64,18 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
 /// other thread uses any more once all are here.
 template <class Shape, int kQuantities>
 __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
-                                                 const float (&sums)[kQuantities][kOctet],
+                                                 const float (&sums)[kQuantities][kVecSize],
                                                  float* partial, float* shared) {
   if constexpr (Shape::kTeams == 1) {
     store_block_sums(team, sums, partial);
   } else {
-    constexpr int kColumns = Shape::kWarps * kOctetWarpColumns;
+    constexpr int kColumns = Shape::kWarps * kWarpColumns;
     constexpr int kPacks = kQuantities * kColumns / 4;  // of a team
     __syncthreads();
-    float* const own = shared + team.team * kQuantities * kColumns + team.thread * kOctet;
+    float* const own = shared + team.team * kQuantities * kColumns + team.thread * kVecSize;
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
-      store_octet(own + q * kColumns, rounded_octet<float>(sums[q]));
+      store_vec(own + q * kColumns, to_vec<float>(sums[q]));
     }
     __syncthreads();
     const float4* const from = reinterpret_cast<const float4*>(shared);

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/pack.cuh"
+#include "kernels/cuda/common/vec.cuh"
 
 namespace bertha {
 
@@ -30,22 +30,22 @@ __device__ __forceinline__ T from_compute(Compute<T> value) {
 }
 
 template <class T, int N>
-__device__ __forceinline__ void to_compute(const Pack<T, N>& pack, Compute<T> (&to)[N]) {
+__device__ __forceinline__ void to_compute(const Vec<T, N>& pack, Compute<T> (&to)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = to_compute(pack.lane[i]);
+  for (int i = 0; i < N; ++i) to[i] = to_compute(pack.elem[i]);
 }
 
 template <class T, int N>
 __device__ __forceinline__ void load_compute(const T* from, Compute<T> (&to)[N]) {
-  to_compute(*reinterpret_cast<const Pack<T, N>*>(from), to);
+  to_compute(*reinterpret_cast<const Vec<T, N>*>(from), to);
 }
 
 template <class T, int N>
 __device__ __forceinline__ void store_compute(T* to, const Compute<T> (&from)[N]) {
-  Pack<T, N> pack;
+  Vec<T, N> pack;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.lane[i] = from_compute<T>(from[i]);
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  for (int i = 0; i < N; ++i) pack.elem[i] = from_compute<T>(from[i]);
+  *reinterpret_cast<Vec<T, N>*>(to) = pack;
 }
 
 }  // namespace bertha

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
@@ -17,8 +17,8 @@ namespace bertha {
 // The parameters of those columns (gamma, beta, bias) and the column sums of their gradients so
 // stay in registers; what a row needs from the whole team is exchanged once per few rows.
 
-inline constexpr int kOctetWarpColumns = kOctet * kWarpThreads;
-inline constexpr int64_t kMostTeamColumns = 1024 * kOctet;
+inline constexpr int kWarpColumns = kVecSize * kWarpThreads;
+inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most
@@ -37,17 +37,16 @@ struct TeamShape {
 
 /// Whether a team of this width is compiled in: those of the published models are.
 constexpr bool has_fixed_team(int64_t columns) {
-  return columns % kOctetWarpColumns == 0 && columns >= kOctetWarpColumns &&
-         columns <= 4 * kOctetWarpColumns;
+  return columns % kWarpColumns == 0 && columns >= kWarpColumns && columns <= 4 * kWarpColumns;
 }
 
 /// Calls work(TeamShape) for rows of `columns`.
 template <class T, int kBlockThreads, int kBatchRows, class Work>
 void dispatch_team(int64_t columns, const Work& work) {
-  BERTHA_CHECK(columns % kOctet == 0 && columns <= kMostTeamColumns, "rows of ", columns,
-               " columns on CUDA, want a multiple of ", kOctet, " up to ", kMostTeamColumns);
+  BERTHA_CHECK(columns % kVecSize == 0 && columns <= kMostTeamColumns, "rows of ", columns,
+               " columns on CUDA, want a multiple of ", kVecSize, " up to ", kMostTeamColumns);
   if (!has_fixed_team(columns)) return work(TeamShape<T, 0, kBlockThreads, kBatchRows>{});
-  switch (columns / kOctetWarpColumns) {
+  switch (columns / kWarpColumns) {
     case 1:
       return work(TeamShape<T, 1, kBlockThreads, kBatchRows>{});
     case 2:
@@ -63,8 +62,7 @@ void dispatch_team(int64_t columns, const Work& work) {
 template <class Shape>
 unsigned team_threads(int64_t columns) {
   if (Shape::kFixed) return Shape::kMostThreads;
-  return static_cast<unsigned>((columns + kOctetWarpColumns - 1) / kOctetWarpColumns) *
-         kWarpThreads;
+  return static_cast<unsigned>((columns + kWarpColumns - 1) / kWarpColumns) * kWarpThreads;
 }
 
 /// Blocks of a grid that stays: as many as run at once, at most one per batch of rows.
@@ -84,14 +82,14 @@ struct RowTeam {
   static constexpr int kRows = Shape::kRows;
 
   __device__ explicit RowTeam(int64_t row_columns)
-      : columns(Shape::kFixed ? Shape::kWarps * kOctetWarpColumns : row_columns) {
+      : columns(Shape::kFixed ? Shape::kWarps * kWarpColumns : row_columns) {
     const int thread_of_block = static_cast<int>(threadIdx.x);
     warps = Shape::kFixed ? Shape::kWarps : static_cast<int>(blockDim.x) / kWarpThreads;
     team = Shape::kFixed ? thread_of_block / (warps * kWarpThreads) : 0;
     thread = thread_of_block - team * warps * kWarpThreads;
     warp = thread / kWarpThreads;
     lane = thread % kWarpThreads;
-    inside = Shape::kFixed || thread * kOctet < columns;
+    inside = Shape::kFixed || thread * kVecSize < columns;
     first_row = (static_cast<int64_t>(blockIdx.x) * Shape::kTeams + team) * kRows;
     row_stride = static_cast<int64_t>(gridDim.x) * Shape::kTeams * kRows;
   }
@@ -117,12 +115,11 @@ struct RowTeam {
     return first - team * kRows < rows;
   }
   /// Element of the thread's first column in `row`.
-  __device__ int64_t at(int64_t row) const { return row * columns + thread * kOctet; }
+  __device__ int64_t at(int64_t row) const { return row * columns + thread * kVecSize; }
 
   /// 1 / columns; known to the compiler where the width is.
   __device__ float per_column() const {
-    if constexpr (Shape::kFixed)
-      return 1.0f / static_cast<float>(Shape::kWarps * kOctetWarpColumns);
+    if constexpr (Shape::kFixed) return 1.0f / static_cast<float>(Shape::kWarps * kWarpColumns);
     return 1.0f / static_cast<float>(columns);
   }
 
@@ -164,17 +161,17 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
   }
 }
 
-/// Batches of neighbouring rows on their way. Each thread copies its own octets asynchronously into
+/// Batches of neighbouring rows on their way. Each thread copies its own vectors asynchronously into
 /// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
 /// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
 /// row, and what is read of a row beyond it is anything. Backward, this is faster than bulk copies.
 template <class Shape, int kTensors, int kStages>
-class OctetRing {
+class RowRing {
  public:
   using T = typename Shape::Element;
   static constexpr int kRows = Shape::kRows;
 
-  __device__ OctetRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
+  __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
                        const T* const (&from)[kTensors])
       : slots_(reinterpret_cast<T*>(shared) +
                team.team * (kStages * kTensors * kRows * team.columns)) {
@@ -190,10 +187,11 @@ class OctetRing {
             rows, from);
   }
   __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kStages - 1); }
-  __device__ __forceinline__ Octet<T> read(const RowTeam<Shape>& team, int tensor, int r) const {
+  __device__ __forceinline__ Vec<T, kVecSize> read(const RowTeam<Shape>& team, int tensor,
+                                                   int r) const {
     if (!team.inside) return {};
-    return load_octet(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
-                      team.thread * kOctet);
+    return load_vec(slots_ + ((stage_ * kTensors + tensor) * kRows + r) * team.columns +
+                    team.thread * kVecSize);
   }
   __device__ __forceinline__ void advance() {
     if (++stage_ < kStages) return;
@@ -208,12 +206,12 @@ class OctetRing {
     for (int tensor = 0; tensor < kTensors; ++tensor) {
       const T* const at = from[tensor] + team.at(first);
       T* const to =
-          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kOctet;
+          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kVecSize;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (r < left) {
 #pragma unroll
-          for (int w = 0; w < Octet<T>::kWords / 4; ++w)
+          for (int w = 0; w < Vec<T, kVecSize>::kWords / 4; ++w)
             __pipeline_memcpy_async(reinterpret_cast<uint4*>(to + r * team.columns) + w,
                                     reinterpret_cast<const uint4*>(at + r * team.columns) + w, 16);
         }
@@ -240,7 +238,7 @@ void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsi
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// Launches a kernel of teams with the dynamic shared memory of its OctetRing.
+/// Launches a kernel of teams with the dynamic shared memory of its RowRing.
 template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
 void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
                        int64_t columns, const Arguments&... arguments) {

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  const int column = team.thread * kOctet;
+  const int column = team.thread * kVecSize;
   RowPipeline<Shape, 3, kForwardStages> pipeline(slots);
   // The ids of a batch arrive before the batch is asked for.
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
@@ -105,11 +105,11 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   const bool drops = dropout.active();
   const uint64_t seed = drops ? dropout.random[0] : 0;
   const uint64_t step = drops ? dropout.random[1] : 0;
-  Octet<T> gamma{};
-  Octet<T> beta{};
+  Vec<T, kVecSize> gamma{};
+  Vec<T, kVecSize> beta{};
   if (team.inside) {
-    gamma = load_octet(p.gamma + column);
-    beta = load_octet(p.beta + column);
+    gamma = load_vec(p.gamma + column);
+    beta = load_vec(p.beta + column);
   }
 
   uint32_t drawn = 0;
@@ -122,19 +122,19 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
     if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
 
     pipeline.wait();
-    Octet<T> rounded[kRows];
-    float sum[kRows][kOctet];
+    Vec<T, kVecSize> rounded[kRows];
+    float sum[kRows][kVecSize];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const Octet<T> word = pipeline.read(turn, 0, r);
-      const Octet<T> position = pipeline.read(turn, 1, r);
-      const Octet<T> segment = pipeline.read(turn, 2, r);
+      const Vec<T, kVecSize> word = pipeline.read(turn, 0, r);
+      const Vec<T, kVecSize> position = pipeline.read(turn, 1, r);
+      const Vec<T, kVecSize> segment = pipeline.read(turn, 2, r);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         sum[r][i] = element(word, i) + element(position, i) + element(segment, i);
       }
-      rounded[r] = rounded_octet<T>(sum[r]);
-      if (team.has(first, r, rows)) store_octet(p.sum + team.at(first + r), rounded[r]);
+      rounded[r] = to_vec<T>(sum[r]);
+      if (team.has(first, r, rows)) store_vec(p.sum + team.at(first + r), rounded[r]);
       to_floats(rounded[r], sum[r]);  // statistics of what backward will read
     }
 
@@ -146,14 +146,14 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
     for (int r = 0; r < kRows; ++r) {
       keep_packed(rounded[r]);
       if (!team.has(first, r, rows)) continue;
-      float y[kOctet];
+      float y[kVecSize];
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         const float normalized = (element(rounded[r], i) - statistics[r].mean) * statistics[r].rstd;
         const float scaled = fmaf(normalized, element(gamma, i), element(beta, i));
         y[i] = is_set(kept[r], i) ? scaled * dropout.keep_factor : 0.0f;
       }
-      store_octet(p.y + team.at(first + r), rounded_octet<T>(y));
+      store_vec(p.y + team.at(first + r), to_vec<T>(y));
     }
   }
 }
@@ -181,16 +181,16 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
-  const int column = team.thread * kOctet;
+  const int column = team.thread * kVecSize;
   RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
   pipeline.start(team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
-  Octet<T> gamma{};
-  if (team.inside) gamma = load_octet(p.gamma + column);
-  float sums[2 + kSummedSegments][kOctet] = {};
+  Vec<T, kVecSize> gamma{};
+  if (team.inside) gamma = load_vec(p.gamma + column);
+  float sums[2 + kSummedSegments][kVecSize] = {};
 
   int turn = 0;
   for (int64_t first = team.first_row; team.block_has(first, rows);
@@ -202,18 +202,18 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
     const int32_t ids = next_ids;
     next_ids = load_ids(team, first + team.row_stride, rows, p.ids);
     pipeline.wait();
-    const auto read_dy = [&](int r, float(&dy)[kOctet]) {
+    const auto read_dy = [&](int r, float(&dy)[kVecSize]) {
       const uint32_t kept = saved.kept(team, r);
-      const Octet<T> octet = pipeline.read(turn, 0, r);
+      const Vec<T, kVecSize> vec = pipeline.read(turn, 0, r);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
-        dy[i] = is_set(kept, i) ? element(octet, i) * dropout.keep_factor : 0.0f;
+      for (int i = 0; i < kVecSize; ++i) {
+        dy[i] = is_set(kept, i) ? element(vec, i) * dropout.keep_factor : 0.0f;
       }
     };
     NormGradientSums<Shape> row_sums;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float dy[kOctet];
+      float dy[kVecSize];
       read_dy(r, dy);
       row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
                        sums[1]);
@@ -222,21 +222,21 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
     keep_packed(gamma);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float dy[kOctet];
-      float dsum[kOctet];
+      float dy[kVecSize];
+      float dsum[kVecSize];
       read_dy(r, dy);
       const RowStatistics statistics = saved.statistics(r);
       const int64_t word = __shfl_sync(kFullWarp, ids, r);
       const int32_t segment = __shfl_sync(kFullWarp, ids, 2 * kRows + r);
       if (!team.has(first, r, rows)) continue;
       row_sums.gradient(r, dy, pipeline.read(turn, 1, r), gamma, statistics, dsum);
-      store_octet(p.dsum + team.at(first + r), rounded_octet<T>(dsum));
+      store_vec(p.dsum + team.at(first + r), to_vec<T>(dsum));
       if (segment == 0) {
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i) sums[2][i] += dsum[i];
+        for (int i = 0; i < kVecSize; ++i) sums[2][i] += dsum[i];
       } else {
 #pragma unroll
-        for (int i = 0; i < kOctet; ++i) sums[3][i] += dsum[i];
+        for (int i = 0; i < kVecSize; ++i) sums[3][i] += dsum[i];
       }
       if (p.dword_table != nullptr) {
         add_run_atomically(p.dword_table + word * columns + column, dsum);

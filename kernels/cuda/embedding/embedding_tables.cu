@@ -13,16 +13,16 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {
 
 constexpr int kGroupThreads = 128;  // share a row: 1,024 columns; wider rows take more blocks
-constexpr int kGroupColumns = kGroupThreads * kOctet;
+constexpr int kGroupColumns = kGroupThreads * kVecSize;
 constexpr int kGroups = 2;  // of a block
 constexpr int kChunkRows = kWarpThreads;
 constexpr int kRowsInFlight = 4;
@@ -33,7 +33,7 @@ struct Columns {
   __device__ explicit Columns(int64_t row_columns)
       : group(static_cast<int>(threadIdx.x) / kGroupThreads),
         thread(static_cast<int>(threadIdx.x) % kGroupThreads),
-        first(static_cast<int64_t>(blockIdx.y) * kGroupColumns + thread * kOctet),
+        first(static_cast<int64_t>(blockIdx.y) * kGroupColumns + thread * kVecSize),
         inside(first < row_columns) {}
   int group;
   int thread;
@@ -42,9 +42,9 @@ struct Columns {
 };
 
 template <class T>
-__device__ __forceinline__ void add_octet(const Octet<T>& octet, float (&sum)[kOctet]) {
+__device__ __forceinline__ void add_vec(const Vec<T, kVecSize>& vec, float (&sum)[kVecSize]) {
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) sum[i] += element(octet, i);
+  for (int i = 0; i < kVecSize; ++i) sum[i] += element(vec, i);
 }
 
 struct SortedScratch {
@@ -90,41 +90,41 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads)
     scratch.tail_id[chunk] = goes_on && !through ? last_id : kNone;
   }
 
-  float sum[kOctet] = {};
+  float sum[kVecSize] = {};
   bool in_head = continues;
   for (int k = 0; k < kChunkRows; k += kRowsInFlight) {
     if ((live >> k) == 0) break;
-    Octet<T> octets[kRowsInFlight]{};
-    Octet<T> before[kRowsInFlight]{};
+    Vec<T, kVecSize> vecs[kRowsInFlight]{};
+    Vec<T, kVecSize> before[kRowsInFlight]{};
 #pragma unroll
     for (int j = 0; j < kRowsInFlight; ++j) {
       const int32_t row_j = __shfl_sync(kFullWarp, row, k + j);
       const int32_t id_j = __shfl_sync(kFullWarp, id, k + j);
       if (row_j < 0 || !mine.inside) continue;
-      octets[j] = load_octet(from + row_j * columns + mine.first);
-      if ((run_ends >> (k + j)) & 1u) before[j] = load_octet(table + id_j * columns + mine.first);
+      vecs[j] = load_vec(from + row_j * columns + mine.first);
+      if ((run_ends >> (k + j)) & 1u) before[j] = load_vec(table + id_j * columns + mine.first);
     }
 #pragma unroll
     for (int j = 0; j < kRowsInFlight; ++j) {
       const int32_t id_j = __shfl_sync(kFullWarp, id, k + j);
-      add_octet(octets[j], sum);
+      add_vec(vecs[j], sum);
       if (((run_ends >> (k + j)) & 1u) == 0) continue;
       if (mine.inside) {
         if (in_head) {
-          store_octet(scratch.head + chunk * columns + mine.first, rounded_octet<float>(sum));
+          store_vec(scratch.head + chunk * columns + mine.first, to_vec<float>(sum));
         } else {
-          add_octet(before[j], sum);
-          store_octet(table + id_j * columns + mine.first, rounded_octet<T>(sum));
+          add_vec(before[j], sum);
+          store_vec(table + id_j * columns + mine.first, to_vec<T>(sum));
         }
       }
       in_head = false;
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) sum[i] = 0.0f;
+      for (int i = 0; i < kVecSize; ++i) sum[i] = 0.0f;
     }
   }
   if (goes_on && mine.inside) {
     float* part = through ? scratch.head : scratch.tail;
-    store_octet(part + chunk * columns + mine.first, rounded_octet<float>(sum));
+    store_vec(part + chunk * columns + mine.first, to_vec<float>(sum));
   }
 }
 
@@ -134,7 +134,7 @@ constexpr int kFinishGroups = 8;  // share the parts of a run: [MASK] has a hund
 template <class T>
 __global__ void __launch_bounds__(kFinishGroups* kGroupThreads)
     finish_runs_kernel(int64_t columns, int64_t chunks, T* table, SortedScratch scratch) {
-  __shared__ float others[kFinishGroups - 1][kOctet][kGroupThreads];
+  __shared__ float others[kFinishGroups - 1][kVecSize][kGroupThreads];
   const int64_t chunk = blockIdx.x;
   const int32_t id = scratch.tail_id[chunk];
   if (id == kNone) return;
@@ -146,28 +146,28 @@ __global__ void __launch_bounds__(kFinishGroups* kGroupThreads)
     heads += found;
     if (found < static_cast<int>(blockDim.x)) break;
   }
-  float sum[kOctet] = {};
+  float sum[kVecSize] = {};
   if (mine.inside) {
-    if (mine.group == 0) add_octet(load_octet(scratch.tail + chunk * columns + mine.first), sum);
+    if (mine.group == 0) add_vec(load_vec(scratch.tail + chunk * columns + mine.first), sum);
 #pragma unroll 4
     for (int64_t k = mine.group; k < heads; k += kFinishGroups) {
-      add_octet(load_octet(scratch.head + (chunk + 1 + k) * columns + mine.first), sum);
+      add_vec(load_vec(scratch.head + (chunk + 1 + k) * columns + mine.first), sum);
     }
   }
   if (mine.group > 0) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) others[mine.group - 1][i][mine.thread] = sum[i];
+    for (int i = 0; i < kVecSize; ++i) others[mine.group - 1][i][mine.thread] = sum[i];
   }
   __syncthreads();
   if (mine.group > 0 || !mine.inside) return;
 #pragma unroll
   for (int other = 0; other < kFinishGroups - 1; ++other) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) sum[i] += others[other][i][mine.thread];
+    for (int i = 0; i < kVecSize; ++i) sum[i] += others[other][i][mine.thread];
   }
   T* target = table + id * columns + mine.first;
-  add_octet(load_octet(target), sum);
-  store_octet(target, rounded_octet<T>(sum));
+  add_vec(load_vec(target), sum);
+  store_vec(target, to_vec<T>(sum));
 }
 
 // A block of the scan serves four table rows with two groups each. Low positions occur in every
@@ -187,14 +187,14 @@ __global__ void __launch_bounds__(kScanThreads)
                             T* table, int64_t table_rows) {
   extern __shared__ uint16_t found[];  // rows of the tile, id by id
   __shared__ int counts[kScanIds][kScanWarps];
-  __shared__ float other_half[kScanIds][kOctet][kGroupThreads];
+  __shared__ float other_half[kScanIds][kVecSize][kGroupThreads];
   const Columns mine(columns);
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int served = mine.group / kGroups;  // which of the ids the group works for
   const int half = mine.group % kGroups;
   const auto id_of = [](int k) { return static_cast<int32_t>(blockIdx.x + k * gridDim.x); };
-  float sum[kOctet] = {};
+  float sum[kVecSize] = {};
   bool any = false;
   for (int64_t tile = 0; tile < rows; tile += kTileIds) {
     uint32_t hits[kScanIds] = {};
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kScanThreads)
     if (mine.inside) {
 #pragma unroll 4
       for (int k = half; k < own_count; k += kGroups) {
-        add_octet(load_octet(from + (tile + found[own_begin + k]) * columns + mine.first), sum);
+        add_vec(load_vec(from + (tile + found[own_begin + k]) * columns + mine.first), sum);
       }
     }
     __syncthreads();
@@ -253,15 +253,15 @@ __global__ void __launch_bounds__(kScanThreads)
   static_assert(kScanWarps == kWarpThreads && kGroups == 2);
   if (half == 1) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) other_half[served][i][mine.thread] = sum[i];
+    for (int i = 0; i < kVecSize; ++i) other_half[served][i][mine.thread] = sum[i];
   }
   __syncthreads();
   if (half == 1 || !mine.inside || !any || id_of(served) >= table_rows) return;
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) sum[i] += other_half[served][i][mine.thread];
+  for (int i = 0; i < kVecSize; ++i) sum[i] += other_half[served][i][mine.thread];
   T* target = table + id_of(served) * columns + mine.first;
-  add_octet(load_octet(target), sum);
-  store_octet(target, rounded_octet<T>(sum));
+  add_vec(load_vec(target), sum);
+  store_vec(target, to_vec<T>(sum));
 }
 
 int64_t chunks_of(int64_t rows) { return (rows + kChunkRows - 1) / kChunkRows; }

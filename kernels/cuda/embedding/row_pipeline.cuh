@@ -4,18 +4,18 @@
 
 namespace bertha {
 
-/// As OctetRing, for rows from anywhere; what is read of a row that is not
+/// As RowRing, for rows from anywhere; what is read of a row that is not
 /// live is zero. Dynamic shared memory of `pipeline_bytes`.
 template <class Shape, int kTensors, int kStages>
 class RowPipeline {
  public:
   using T = typename Shape::Element;
   static constexpr int kRows = Shape::kRows;
-  static constexpr int kWords = Octet<T>::kWords / 4;  // of 16 bytes
+  static constexpr int kWords = Vec<T, kVecSize>::kWords / 4;  // of 16 bytes
 
   __device__ explicit RowPipeline(uint4* shared) : slots_(shared + threadIdx.x) {}
 
-  /// Starts the copies of batch `turn`: from(tensor, r) points to the thread's octet of row r, and
+  /// Starts the copies of batch `turn`: from(tensor, r) points to the thread's vector of row r, and
   /// nothing is read where live(r) is false: zeros stand there.
   template <class From, class Live>
   __device__ __forceinline__ void request(int turn, const From& from, const Live& live) {
@@ -63,11 +63,11 @@ class RowPipeline {
   /// Waits for the oldest batch.
   __device__ __forceinline__ void wait() { __pipeline_wait_prior(kStages - 1); }
 
-  __device__ __forceinline__ Octet<T> read(int turn, int tensor, int r) const {
-    Octet<T> octet;
+  __device__ __forceinline__ Vec<T, kVecSize> read(int turn, int tensor, int r) const {
+    Vec<T, kVecSize> vec;
 #pragma unroll
-    for (int word = 0; word < kWords; ++word) set_words(octet, word, *slot(turn, tensor, r, word));
-    return octet;
+    for (int word = 0; word < kWords; ++word) set_words(vec, word, *slot(turn, tensor, r, word));
+    return vec;
   }
 
  private:

@@ -18,8 +18,8 @@
 
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu.cuh"
 
@@ -109,16 +109,16 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
   if (column < columns) {
     int64_t row = begin + warp;
     for (; row + (kRowsInFlight - 1) * kWarps < end; row += kRowsInFlight * kWarps) {
-      Pack<T, kLanes> pack[kRowsInFlight];
+      Vec<T, kLanes> pack[kRowsInFlight];
 #pragma unroll
       for (int r = 0; r < kRowsInFlight; ++r) {
-        pack[r] = *reinterpret_cast<const Pack<T, kLanes>*>(values + (row + r * kWarps) * columns +
-                                                            column);
+        pack[r] = *reinterpret_cast<const Vec<T, kLanes>*>(values + (row + r * kWarps) * columns +
+                                                           column);
       }
 #pragma unroll
       for (int r = 0; r < kRowsInFlight; ++r) {
 #pragma unroll
-        for (int i = 0; i < kLanes; ++i) sum[i] += to_float(pack[r].lane[i]);
+        for (int i = 0; i < kLanes; ++i) sum[i] += to_float(pack[r].elem[i]);
       }
     }
     for (; row < end; row += kWarps) {
@@ -220,7 +220,7 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
     using T = typename decltype(tag)::Type;
     dispatch_activation(activation, [&](auto activation_tag) {
       constexpr Activation kActivation = decltype(activation_tag)::kValue;
-      constexpr int kWide = kPack16<T>;
+      constexpr int kWide = kVec16<T>;
       T* from = elements<T>(z);
       T* to = elements<T>(y);
       const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
@@ -245,7 +245,7 @@ void multiply_by_slope(CudaContext& context, const ActivationBwd& args) {
     using T = typename decltype(tag)::Type;
     dispatch_activation(args.activation, [&](auto activation_tag) {
       constexpr Activation kActivation = decltype(activation_tag)::kValue;
-      constexpr int kWide = kPack16<T>;
+      constexpr int kWide = kVec16<T>;
       const T* dy = elements<T>(args.dy);
       const T* saved = elements<T>(args.saved);
       T* dx = elements<T>(args.dx);
@@ -269,7 +269,7 @@ void sum_columns(CudaContext& context, const View& values, Accumulate accumulate
                  const View& target) {
   dispatch_io(values.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    constexpr int kWide = kPack16<T>;
+    constexpr int kWide = kVec16<T>;
     if (values.extent(1) % kWide == 0 && is_aligned({values.data})) {
       launch_column_sums<T, kWide>(context, values, accumulate, target);
     } else {

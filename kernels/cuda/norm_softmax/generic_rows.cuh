@@ -3,9 +3,9 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/row_packs.cuh"
@@ -84,7 +84,7 @@ class RegisterRows {
   /// beyond the last are skipped by has_row alone: all threads make all the steps.
   __device__ void load(int64_t first) {
     first_ = first + static_cast<int>(threadIdx.x) / lanes_;
-    Pack<T, N> raw[kRows][kPacks][kInputs];
+    Vec<T, N> raw[kRows][kPacks][kInputs];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -93,7 +93,7 @@ class RegisterRows {
 #pragma unroll
         for (int k = 0; k < kInputs; ++k) {
           const T* from = operation_.inputs[k] + row(r) * columns_ + column_of(p);
-          raw[r][p][k] = *reinterpret_cast<const Pack<T, N>*>(from);
+          raw[r][p][k] = *reinterpret_cast<const Vec<T, N>*>(from);
         }
       }
     }
@@ -175,7 +175,7 @@ struct BlockExchange {
 /// Elements of a row of one input in the cache: whole words of 16 bytes.
 template <class T, bool kShifted>
 __host__ __device__ constexpr int64_t row_cache_columns(int64_t columns) {
-  constexpr int64_t kWord = kPack16<T>;
+  constexpr int64_t kWord = kVec16<T>;
   return (columns + kWord - 1) / kWord * kWord + (kShifted ? kWord : 0);
 }
 
@@ -309,16 +309,16 @@ class BlockRow {
   }
 
   __device__ void read(int64_t column, Number (&v)[kInputs][N]) const {
-    Pack<T, N> raw[kInputs];
+    Vec<T, N> raw[kInputs];
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
       const T* from = kCached ? cached(k) : global(k);
       if (kCached || !kShifted || column + N <= left_) {
-        raw[k] = *reinterpret_cast<const Pack<T, N>*>(from + column);
+        raw[k] = *reinterpret_cast<const Vec<T, N>*>(from + column);
       } else {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          if (column + i < left_) raw[k].lane[i] = from[column + i];
+          if (column + i < left_) raw[k].elem[i] = from[column + i];
         }
       }
     }
@@ -421,7 +421,7 @@ void launch_packs(const CudaContext& context, const Operation& operation, int64_
 /// every pointer that is read in packs, or-ed) allow: 16 bytes, two elements of 16 bits, or one.
 template <class T, class Work>
 void with_pack(int64_t columns, uintptr_t address_bits, const Work& work) {
-  constexpr int kWide = kPack16<T>;
+  constexpr int kWide = kVec16<T>;
   if (columns % kWide == 0 && address_bits % 16 == 0) {
     return work(std::integral_constant<int, kWide>{});
   }
@@ -440,7 +440,7 @@ void launch_rows(const CudaContext& context, const Operation& operation, int64_t
   using T = typename Operation::Element;
   if (rows == 0) return;
   if constexpr (Operation::kShifts) {
-    constexpr int kWide = kPack16<T>;
+    constexpr int kWide = kVec16<T>;
     const bool has_words = sizeof(T) == 2 && columns % 2 == 0;
     if (columns % kWide != 0 && address_bits % 16 == 0 && columns > kFewElements * kWarpThreads &&
         (columns <= kManyElements * kWarpThreads || !has_words)) {

@@ -67,12 +67,12 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
   const T* const streams[2] = {p.dy, p.x};
-  OctetRing<Shape, 2, kStages> ring(slots, team, rows, streams);
+  RowRing<Shape, 2, kStages> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, nullptr);
-  Octet<T> gamma{};
-  if (team.inside) gamma = load_octet(p.gamma + team.thread * kOctet);
-  float sums[2][kOctet] = {};
+  Vec<T, kVecSize> gamma{};
+  if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
+  float sums[2][kVecSize] = {};
   int turn = 0;
   for (int64_t first = team.first_row; team.block_has(first, rows);
        first += team.row_stride, ++turn) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     RowStatistics statistics[kRows];
     saved.statistics_of_all(statistics);
     for_rows<kRows>(left, [&](int r) {
-      float dy[kOctet];
+      float dy[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
     });
@@ -93,11 +93,11 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     keep_packed(gamma);
     T* const dx_at = p.dx + team.at(first);
     for_rows<kRows>(left, [&](int r) {
-      float dy[kOctet];
-      float dx[kOctet];
+      float dy[kVecSize];
+      float dx[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
-      store_octet_once(dx_at + r * team.columns, rounded_octet<T>(dx));
+      store_vec_global(dx_at + r * team.columns, to_vec<T>(dx));
     });
     ring.advance();
   }
@@ -111,9 +111,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 bool fits_team(int64_t columns, std::initializer_list<const View*> views) {
   bool is_there = true;
   for (const View* view : views) is_there = is_there && view->has_data();
-  return is_there && size_bytes(views.begin()[0]->dtype) == 2 && columns % kOctet == 0 &&
-         columns >= kOctetWarpColumns && columns <= kMostTeamColumns &&
-         address_bits(views) % 16 == 0;
+  return is_there && size_bytes(views.begin()[0]->dtype) == 2 && columns % kVecSize == 0 &&
+         columns >= kWarpColumns && columns <= kMostTeamColumns && address_bits(views) % 16 == 0;
 }
 
 template <class T>
@@ -164,7 +163,7 @@ void run_generic_forward(const CudaContext& context, const LayerNormFwd& args) {
                          .epsilon = static_cast<Compute<T>>(args.epsilon)};
   with_pack<T>(columns, bits, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
-    const bool has_words = sizeof(T) == 2 && N == kPack16<T>;
+    const bool has_words = sizeof(T) == 2 && N == kVec16<T>;
     if (!is_narrow_row<T>(columns) && (has_words || columns > kMostForwardColumns<T>)) {
       launch_norm_block_forward(context, norm, rows, columns, bits);
     } else if (norm.residual != nullptr) {
@@ -281,11 +280,11 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const uintptr_t bits = address_bits({&args.x, &args.y});
   const int pack = held_pack(columns, bits);
   const bool is_plain = size_bytes(args.x.dtype) == 2 && !args.residual.has_data();
-  const bool has_octets = pack == kOctet && columns <= kMostLeavingNormColumns &&
+  const bool has_octets = pack == kVecSize && columns <= kMostLeavingNormColumns &&
                           address_bits({&args.gamma, &args.beta}) % 16 == 0;
-  const bool has_chunks = pack < kOctet && bits % 16 == 0 && has_norm_chunks(columns);
+  const bool has_chunks = pack < kVecSize && bits % 16 == 0 && has_norm_chunks(columns);
   const bool is_wide = bits % 16 == 0 && is_wide_norm(columns) &&
-                       (pack < kOctet || columns > kMostLeavingNormColumns);
+                       (pack < kVecSize || columns > kMostLeavingNormColumns);
   if (is_plain && (has_octets || has_chunks || is_wide || holds_forward(columns, pack))) {
     return dispatch_16bit(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;

@@ -37,7 +37,7 @@ struct NormForward {
   int64_t columns;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[1], int64_t row, int64_t column,
+  __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
                          Compute<T> (&v)[1][N]) const {
     to_compute(raw[0], v[0]);
     if (residual == nullptr) return;
@@ -129,8 +129,7 @@ struct NormBackward {
   T* dx;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[2], int64_t, int64_t,
-                         Compute<T> (&v)[2][N]) const {
+  __device__ void values(const Vec<T, N> (&raw)[2], int64_t, int64_t, Compute<T> (&v)[2][N]) const {
     to_compute(raw[0], v[0]);
     to_compute(raw[1], v[1]);
   }

@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
       for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          T& x = own.x.packs[k].lane[i];
-          x = from_compute<T>(to_compute(x) + to_compute(own.residual.packs[k].lane[i]));
+          T& x = own.x.packs[k].elem[i];
+          x = from_compute<T>(to_compute(x) + to_compute(own.residual.packs[k].elem[i]));
         }
       }
     }
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum[0] += to_compute(own.x.packs[k].lane[i]);
+      for (int i = 0; i < N; ++i) sum[0] += to_compute(own.x.packs[k].elem[i]);
     }
     reduce_lanes(sum, lanes, Add());
     const Number part_mean = sum[0] * per_part;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
       if (place.column_of(k) >= columns) continue;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number difference = to_compute(own.x.packs[k].lane[i]) - part_mean;
+        const Number difference = to_compute(own.x.packs[k].elem[i]) - part_mean;
         parts[0] += difference;
         parts[1] += difference * difference;
       }
@@ -157,16 +157,16 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (place.column_of(k) >= columns) continue;
-      forget(gamma.packs[k]);
-      forget(beta.packs[k]);
+      keep_packed(gamma.packs[k]);
+      keep_packed(beta.packs[k]);
       const int64_t at = row * columns + place.column_of(k);
-      if constexpr (kHasResidual) *reinterpret_cast<Pack<T, N>*>(p.sum + at) = own.x.packs[k];
+      if constexpr (kHasResidual) *reinterpret_cast<Vec<T, N>*>(p.sum + at) = own.x.packs[k];
       Number y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number x = to_compute(own.x.packs[k].lane[i]);
+        const Number x = to_compute(own.x.packs[k].elem[i]);
         const Number normalized = ((x - moments.mean) - moments.rest) * rstd;
-        y[i] = normalized * to_compute(gamma.packs[k].lane[i]) + to_compute(beta.packs[k].lane[i]);
+        y[i] = normalized * to_compute(gamma.packs[k].elem[i]) + to_compute(beta.packs[k].elem[i]);
       }
       store_compute(p.y + at, y);
     }
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
 /// Whether rows wider than a warp come here: those of 16 bits only with a residual, and not of whole
 /// words.
 template <class T, int N, bool kHasResidual>
-inline constexpr bool kHasForwardBlocks = sizeof(T) != 2 || (kHasResidual && N < kPack16<T>);
+inline constexpr bool kHasForwardBlocks = sizeof(T) != 2 || (kHasResidual && N < kVec16<T>);
 
 /// There is at least one row, of at most kMostForwardColumns columns, or without kHasForwardBlocks of
 /// what a warp holds; N as with_pack chooses it.

@@ -76,9 +76,9 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
     for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number dy = to_compute(own.dy.packs[k].lane[i]);
-        const Number normalized = (to_compute(own.x.packs[k].lane[i]) - own.mean) * own.rstd;
-        const Number g = dy * to_compute(gamma.packs[k].lane[i]);
+        const Number dy = to_compute(own.dy.packs[k].elem[i]);
+        const Number normalized = (to_compute(own.x.packs[k].elem[i]) - own.mean) * own.rstd;
+        const Number g = dy * to_compute(gamma.packs[k].elem[i]);
         sums[0] += g;
         sums[1] += g * normalized;
         dgamma[k * N + i] += dy * normalized;
@@ -104,14 +104,14 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kNarrowThreads : 
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (place.column_of(k) >= columns) continue;
-      forget(own.dy.packs[k]);
-      forget(own.x.packs[k]);
-      forget(gamma.packs[k]);
+      keep_packed(own.dy.packs[k]);
+      keep_packed(own.x.packs[k]);
+      keep_packed(gamma.packs[k]);
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number normalized = (to_compute(own.x.packs[k].lane[i]) - own.mean) * own.rstd;
-        const Number g = to_compute(own.dy.packs[k].lane[i]) * to_compute(gamma.packs[k].lane[i]);
+        const Number normalized = (to_compute(own.x.packs[k].elem[i]) - own.mean) * own.rstd;
+        const Number g = to_compute(own.dy.packs[k].elem[i]) * to_compute(gamma.packs[k].elem[i]);
         gradient[i] = own.rstd * (g - sums[0] - normalized * sums[1]);
       }
       store_compute(p.dx + row * columns + place.column_of(k), gradient);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/held_norm.cuh"
@@ -27,7 +27,7 @@ inline constexpr int64_t kMostStreamBytes = 216 * 1024;
 /// Of a thread, in packs of N. 30 is as many as four blocks need for the 30,522 words of BERT: all of
 /// their warps are nearly full.
 template <int N>
-inline constexpr int kStreamElements = N == kOctet ? 32 : 30;
+inline constexpr int kStreamElements = N == kVecSize ? 32 : 30;
 /// Columns of a block, and of a row.
 template <int N>
 inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<N>;
@@ -37,7 +37,7 @@ inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMos
 /// Columns of a row's place in the ring, where it lies as far behind a line as in memory.
 template <int N>
 __host__ __device__ constexpr int slot_columns(int part) {
-  const int words = N == kOctet ? part : part + kOctet;  // with the rest of its last 16 bytes
+  const int words = N == kVecSize ? part : part + kVecSize;  // with the rest of its last 16 bytes
   return (words + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
 }
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
                                 int64_t columns, StreamPlan plan) {
   constexpr int kPacks = kStreamElements<N> / N;
   // Rows that are read in many small packs stay in registers between their passes.
-  constexpr bool kHolds = N < kOctet;
+  constexpr bool kHolds = N < kVecSize;
   constexpr int kHeldAfter = kHolds ? 0 : 2;  // rows that a place is read behind its meeting
   using Raw = RawPack<T, N>;
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
@@ -109,16 +109,16 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
     // Elements of the first word of 16 bytes that are not the part's are copied with it.
-    const int others = shift_of(row) % kOctet;
+    const int others = shift_of(row) % kVecSize;
     const int64_t from = row * columns + begin - others;
     T* const to = slots + 2 * stage * slot + shift_of(row) - others;
     int copied = others + own_columns;
-    if constexpr (N < kOctet) {
+    if constexpr (N < kVecSize) {
       // Whole words; the matrix's last ones, behind which nothing is anybody's, by hand.
       const int there = copied;
-      copied = (copied + kOctet - 1) / kOctet * kOctet;
+      copied = (copied + kVecSize - 1) / kVecSize * kVecSize;
       if (from + copied > rows * columns) {
-        copied -= kOctet;
+        copied -= kVecSize;
         for (int k = 0; k < 2; ++k) {
           for (int i = copied; i < there; ++i) {
             to[k * slot + i] = p.inputs[k][from + i];
@@ -315,9 +315,9 @@ void launch_stream(const CudaContext& context, HeldNormGradient<T> norm, int64_t
                    int64_t columns, int cluster, const TakePartial& take_partial) {
   constexpr int kWarpColumns = kStreamElements<N> * kWarpThreads;
   const auto kernel = &norm_gradient_stream_kernel<T, N, kClusters>;
-  const int64_t octets = (columns + kOctet - 1) / kOctet;
+  const int64_t octets = (columns + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
-                  .part = static_cast<int>((octets + cluster - 1) / cluster * kOctet),
+                  .part = static_cast<int>((octets + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
   const unsigned threads =
       kWarpThreads * blocks_for(plan.part, kWarpColumns, kStreamThreads / kWarpThreads);

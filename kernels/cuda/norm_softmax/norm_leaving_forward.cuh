@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/norm_softmax/leaving_rows.cuh"
 #include "kernels/cuda/norm_softmax/pivoted_moments.cuh"
 #include "kernels/cuda/norm_softmax/plain_norm.cuh"
@@ -66,8 +66,8 @@ struct LeavingNorm {
     rows.keep_packed();
     rows.for_packs([&](int p, auto& v) {
       if (!rows.has(p)) return;
-      const Octet<T> factor = parameters(gamma, 1.0f, rows.column_of(p));
-      const Octet<T> term = parameters(beta, 0.0f, rows.column_of(p));
+      const Vec<T, kVecSize> factor = parameters(gamma, 1.0f, rows.column_of(p));
+      const Vec<T, kVecSize> term = parameters(beta, 0.0f, rows.column_of(p));
       float y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -79,12 +79,12 @@ struct LeavingNorm {
   }
 
  private:
-  __device__ __forceinline__ static Octet<T> parameters(const T* from, float otherwise,
-                                                        int column) {
-    if (from != nullptr) return load_octet(from + column);
-    const float values[kOctet] = {otherwise, otherwise, otherwise, otherwise,
-                                  otherwise, otherwise, otherwise, otherwise};
-    return rounded_octet<T>(values);
+  __device__ __forceinline__ static Vec<T, kVecSize> parameters(const T* from, float otherwise,
+                                                                int column) {
+    if (from != nullptr) return load_vec(from + column);
+    const float values[kVecSize] = {otherwise, otherwise, otherwise, otherwise,
+                                    otherwise, otherwise, otherwise, otherwise};
+    return to_vec<T>(values);
   }
 };
 
@@ -94,7 +94,7 @@ template <class T>
 void launch_norm_leaving_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                  int64_t columns) {
   const auto norm = operation_of<LeavingNorm<T>>(p);
-  if (columns <= 6 * kOctet * kWarpThreads) {  // of a warp
+  if (columns <= 6 * kVecSize * kWarpThreads) {  // of a warp
     launch_leaving_rows<6, 32, 32>(context, norm, rows, columns);
   } else if (columns <= 8'192) {
     launch_leaving_rows<4, 256, 4>(context, norm, rows, columns);

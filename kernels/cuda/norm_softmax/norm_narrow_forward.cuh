@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/pivoted_moments.cuh"
@@ -17,7 +17,7 @@ namespace bertha {
 // and y is the first to leave L2: both together, neither alone, bring up to 5 %
 // (kernels/measured/rows.md).
 
-inline constexpr int64_t kMostNarrowColumns = 4 * kOctet * kWarpThreads;
+inline constexpr int64_t kMostNarrowColumns = 4 * kVecSize * kWarpThreads;
 
 template <class T, int kLanes, int kPacks, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads)
@@ -27,26 +27,27 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t first_row =
       static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
   const auto row = [&](int r) { return first_row + r * kTeams; };
-  const auto column = [&](int k) { return (k * kLanes + lane) * kOctet; };
+  const auto column = [&](int k) { return (k * kLanes + lane) * kVecSize; };
   const auto has = [&](int k) { return column(k) < columns; };
 
-  Octet<T> x[kRows][kPacks] = {};
+  Vec<T, kVecSize> x[kRows][kPacks] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
-      if (has(k) && row(r) < rows) x[r][k] = load_octet_past_l1(p.x + row(r) * columns + column(k));
+      if (has(k) && row(r) < rows)
+        x[r][k] = load_vec_no_allocate(p.x + row(r) * columns + column(k));
     }
   }
-  const float ones[kOctet] = {1, 1, 1, 1, 1, 1, 1, 1};
-  Octet<T> gamma[kPacks];
-  Octet<T> beta[kPacks];
+  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
+  Vec<T, kVecSize> gamma[kPacks];
+  Vec<T, kVecSize> beta[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    gamma[k] = rounded_octet<T>(ones);
+    gamma[k] = to_vec<T>(ones);
     beta[k] = {};
-    if (has(k) && p.gamma != nullptr) gamma[k] = load_octet(p.gamma + column(k));
-    if (has(k) && p.beta != nullptr) beta[k] = load_octet(p.beta + column(k));
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
+    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
   }
 
   const float per_column = 1.0f / static_cast<float>(columns);
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kPacks; ++k) {
       if (!has(k)) continue;
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         const float difference = element(x[r][k], i) - pivot[r];
         sums[2 * r] += difference;
         sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
@@ -81,13 +82,13 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (!has(k)) continue;
-      float y[kOctet];
+      float y[kVecSize];
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      store_octet_first_out(p.y + row(r) * columns + column(k), rounded_octet<T>(y));
+      store_vec_streaming(p.y + row(r) * columns + column(k), to_vec<T>(y));
     }
   }
 }
@@ -105,7 +106,7 @@ void launch_narrow_norm(const CudaContext& context, const PlainNorm<T>& p, int64
 template <class T>
 void launch_norm_narrow_forward(const CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                                 int64_t columns) {
-  const int64_t octets = columns / kOctet;
+  const int64_t octets = columns / kVecSize;
   if (octets <= 4) return launch_narrow_norm<4, 1, 1, 256>(context, p, rows, columns);
   if (octets <= 8) return launch_narrow_norm<8, 1, 2, 128>(context, p, rows, columns);
   if (octets <= 16) return launch_narrow_norm<8, 2, 1, 128>(context, p, rows, columns);

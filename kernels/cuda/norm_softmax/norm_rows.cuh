@@ -3,8 +3,8 @@
 #include <cooperative_groups.h>
 
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/row_packs.cuh"
@@ -78,20 +78,9 @@ struct RowPlace {
   int64_t step;  // from row to row
 };
 
-/// Hides from the compiler where a pack comes from, so that numbers made of it before are not kept
-/// in registers for later.
-template <class T, int N>
-__device__ __forceinline__ void forget(Pack<T, N>& pack) {
-  if constexpr (sizeof(pack) >= 4) {
-    auto* words = reinterpret_cast<uint32_t*>(&pack);
-#pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(pack) / 4); ++i) asm volatile("" : "+r"(words[i]));
-  }
-}
-
 template <class T, int N, int kPacks>
 struct PackedRow {
-  Pack<T, N> packs[kPacks];
+  Vec<T, N> packs[kPacks];
 
   /// Columns of the thread; beyond the row, zeros.
   template <class Place>
@@ -100,7 +89,7 @@ struct PackedRow {
     for (int k = 0; k < kPacks; ++k) {
       packs[k] = {};
       if (place.column_of(k) >= columns) continue;
-      packs[k] = *reinterpret_cast<const Pack<T, N>*>(from + place.column_of(k));
+      packs[k] = *reinterpret_cast<const Vec<T, N>*>(from + place.column_of(k));
     }
   }
 };
@@ -115,7 +104,7 @@ __device__ __forceinline__ Packed load_parameters(const T* from, T otherwise, co
     return row;
   }
   for (auto& pack : row.packs) {
-    for (T& value : pack.lane) value = otherwise;
+    for (T& value : pack.elem) value = otherwise;
   }
   return row;
 }

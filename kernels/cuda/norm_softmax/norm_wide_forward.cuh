@@ -2,10 +2,10 @@
 
 #include <numeric>
 
-#include "kernels/cuda/common/octet.cuh"
 #include "kernels/cuda/common/raw_pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/pivoted_moments.cuh"
@@ -33,7 +33,7 @@ inline constexpr int kWideForwardStages = 3;
 constexpr bool is_wide_norm(int64_t columns) {
   // With the elements beside the first and the last.
   return columns > 8'192 &&
-         columns <= int64_t{kWideForwardThreads} * kWideForwardPacks * kOctet - (kOctet - 1);
+         columns <= int64_t{kWideForwardThreads} * kWideForwardPacks * kVecSize - (kVecSize - 1);
 }
 
 /// Elements of a row's place, where it lies as far behind a line as in memory.
@@ -47,31 +47,31 @@ struct EdgeOctet {
   int column;
   int columns;
 
-  __device__ bool is_whole() const { return column >= 0 && column + kOctet <= columns; }
+  __device__ bool is_whole() const { return column >= 0 && column + kVecSize <= columns; }
   __device__ bool has(int i) const { return column + i >= 0 && column + i < columns; }
   /// Of single elements; 0 where it has none.
-  __device__ RawPack<T, kOctet> load(const T* from, float otherwise) const {
-    float values[kOctet];
+  __device__ RawPack<T, kVecSize> load(const T* from, float otherwise) const {
+    float values[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       values[i] = from != nullptr && has(i) ? to_float(from[column + i]) : otherwise;
     }
-    RawPack<T, kOctet> raw;
+    RawPack<T, kVecSize> raw;
     raw.pack(values);
     return raw;
   }
   /// `pair` in the places of the neighbours.
-  __device__ void fill(RawPack<T, kOctet>& raw, uint32_t pair) const {
+  __device__ void fill(RawPack<T, kVecSize>& raw, uint32_t pair) const {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const uint32_t half = i % 2 == 0 ? 0xffffu : 0xffff0000u;
       if (!has(i)) raw.word[i / 2] = (raw.word[i / 2] & ~half) | (pair & half);
     }
   }
-  __device__ void store(T* row, const Octet<T>& octet) const {
+  __device__ void store(T* row, const Vec<T, kVecSize>& octet) const {
     auto* const to = reinterpret_cast<uint16_t*>(row + column);
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       if (has(i)) to[i] = static_cast<uint16_t>(octet.word[i / 2] >> (i % 2 * 16));
     }
   }
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
                              uint32_t* drawn /* [period], zero */) {
   constexpr int kSure = kPacks * 2 / 3;  // packs that every row has whole, at 9,210 columns no more
   constexpr int kStages = kWideForwardStages;
-  using Raw = RawPack<T, kOctet>;
+  using Raw = RawPack<T, kVecSize>;
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ uint64_t landed_barriers[kStages];
   __shared__ uint64_t done_barriers[kStages];
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
   // All of a block's rows are this one of a period.
   const int phase = static_cast<int>(blockIdx.x) % period;
   // Elements of a row's first word that are the row's before.
-  const int shift = static_cast<int>(static_cast<int64_t>(phase) * columns % kOctet);
+  const int shift = static_cast<int>(static_cast<int64_t>(phase) * columns % kVecSize);
   const auto landed = [&](int stage) { return shared_address(&landed_barriers[stage]); };
   const auto done = [&](int stage) { return shared_address(&done_barriers[stage]); };
   // A row's first word in memory, and in the ring.
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
 
   if (thread >= threads) {  // the warp that brings rows and takes results away
     if (lane != 0) return;
-    const int begin_whole = shift == 0 ? 0 : kOctet;  // the words that the row has alone
-    const int end_whole = (shift + columns) / kOctet * kOctet;
+    const int begin_whole = shift == 0 ? 0 : kVecSize;  // the words that the row has alone
+    const int end_whole = (shift + columns) / kVecSize * kVecSize;
     const auto request = [&](int stage, int64_t row) {
       row_of[stage] = row < rows ? row : -1;
       if (row >= rows) {
@@ -128,9 +128,9 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
       const T* const from = p.x + first_of(row);
       T* const to = place_of(stage, row);
       const int there = shift + columns;
-      int copied = (there + kOctet - 1) / kOctet * kOctet;
+      int copied = (there + kVecSize - 1) / kVecSize * kVecSize;
       if (row == rows - 1 && copied > there) {  // what is behind the matrix is nobody's
-        copied -= kOctet;
+        copied -= kVecSize;
         for (int i = copied; i < there; ++i) to[i] = from[i];
       }
       barrier_arrive_expecting(landed(stage), static_cast<uint32_t>(copied) * 2);
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
   }
 
   const auto octet = [&](int k) {
-    return EdgeOctet<T>{(k * threads + thread) * kOctet - shift, columns};
+    return EdgeOctet<T>{(k * threads + thread) * kVecSize - shift, columns};
   };
   const auto has = [&](int k) { return k < kSure || octet(k).column < columns; };
   // Only the first octet of the block and the last ones may be a neighbour's in part.
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
     const int64_t row = row_of[stage];
     if (row < 0) return;
     T* const place = place_of(stage, row);
-    T* const own = place + thread * kOctet;
+    T* const own = place + thread * kVecSize;
     // Around the mean of 32 elements: a large mean then costs nothing, and neither does any of them
     // that lies far from the others.
     float pivots[2];
@@ -201,12 +201,12 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
     for (int k = 0; k < kPacks; ++k) {
       if (!has(k)) continue;
       Raw raw;
-      raw.load(own + k * threads * kOctet);
+      raw.load(own + k * threads * kVecSize);
       if (!is_whole(k)) octet(k).fill(raw, pair.word[0]);
-      float x[kOctet];
+      float x[kVecSize];
       raw.unpack(x);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         const float difference = x[i] - pivot;
         sums[0] += difference;
         sums[1] = fmaf(difference, difference, sums[1]);
@@ -231,22 +231,22 @@ __global__ void __launch_bounds__(kThreads + kWarpThreads, 1)
     for (int k = 0; k < kPacks; ++k) {
       if (!has(k)) continue;
       Raw raw;
-      raw.load(own + k * threads * kOctet);
+      raw.load(own + k * threads * kVecSize);
       gamma[k].keep();
       beta[k].keep();
-      float x[kOctet];
-      float factor[kOctet];
-      float term[kOctet];
+      float x[kVecSize];
+      float factor[kVecSize];
+      float term[kVecSize];
       raw.unpack(x);
       gamma[k].unpack(factor);
       beta[k].unpack(term);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         x[i] = fmaf(fmaf(x[i] - pivot, moments.rstd, offset), factor[i], term[i]);
       }
-      const Octet<T> y = rounded_octet<T>(x);
+      const Vec<T, kVecSize> y = to_vec<T>(x);
       if (is_whole(k)) {
-        store_octet_shared(own + k * threads * kOctet, y);
+        store_vec_shared(own + k * threads * kVecSize, y);
       } else {
         octet(k).store(to, y);
       }
@@ -265,7 +265,7 @@ template <class T>
 void launch_norm_wide_forward(CudaContext& context, const PlainNorm<T>& p, int64_t rows,
                               int64_t columns) {
   const auto kernel = &norm_wide_forward_kernel<T, kWideForwardThreads, kWideForwardPacks>;
-  const int64_t octets = (columns + 2 * (kOctet - 1)) / kOctet;
+  const int64_t octets = (columns + 2 * (kVecSize - 1)) / kVecSize;
   const unsigned threads =
       kWarpThreads * (blocks_for(octets, kWideForwardPacks * kWarpThreads, kWarpThreads) + 1);
   const int64_t bytes = int64_t{2} * kWideForwardStages * wide_slot(static_cast<int>(columns));
@@ -274,7 +274,7 @@ void launch_norm_wide_forward(CudaContext& context, const PlainNorm<T>& p, int64
   BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
   // Of so many rows one begins at the same place of a word as the first.
-  const int64_t period = kOctet / std::gcd(int64_t{kOctet}, columns);
+  const int64_t period = kVecSize / std::gcd(int64_t{kVecSize}, columns);
   const int64_t most = int64_t{resident} * context.sm_count / period * period;
   const unsigned blocks =
       static_cast<unsigned>(rows < most ? (rows + period - 1) / period * period : most);

@@ -79,16 +79,16 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   if (first >= rows) return;
   const int left = team.rows_left(first, rows);
   const int64_t at = team.at(first);
-  Octet<T> x[kRows] = {};
-  Octet<T> residual[kRows] = {};
+  Vec<T, kVecSize> x[kRows] = {};
+  Vec<T, kVecSize> residual[kRows] = {};
   for_rows<kRows>(left, [&](int r) {
-    x[r] = load_octet(p.x + at + r * team.columns);
-    residual[r] = load_octet(p.residual + at + r * team.columns);
+    x[r] = load_vec(p.x + at + r * team.columns);
+    residual[r] = load_vec(p.residual + at + r * team.columns);
   });
   const auto parameter = [&](const T* values) {
-    return team.inside ? load_octet(values + team.thread * kOctet) : Octet<T>{};
+    return team.inside ? load_vec(values + team.thread * kVecSize) : Vec<T, kVecSize>{};
   };
-  const Octet<T> bias = parameter(p.bias);
+  const Vec<T, kVecSize> bias = parameter(p.bias);
 
   uint32_t kept[kRows];
 #pragma unroll
@@ -98,33 +98,33 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     draw_kept(team, 0, first, rows, dropout, dropout.random[0], dropout.random[1], p.mask, drawn,
               kept);
   }
-  float sum[kRows][kOctet] = {};
+  float sum[kRows][kVecSize] = {};
   for_rows<kRows>(left, [&](int r) {
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float input = element(x[r], i) + element(bias, i);
       const float passed = is_set(kept[r], i) ? input : 0.0f;
       sum[r][i] = fmaf(passed, dropout.keep_factor, element(residual[r], i));
     }
-    const Octet<T> rounded = rounded_octet<T>(sum[r]);
-    store_octet_once(p.sum + at + r * team.columns, rounded);
+    const Vec<T, kVecSize> rounded = to_vec<T>(sum[r]);
+    store_vec_global(p.sum + at + r * team.columns, rounded);
     to_floats(rounded, sum[r]);  // statistics of what backward will read
   });
 
   // On their way while the team meets.
-  const Octet<T> gamma = parameter(p.gamma);
-  const Octet<T> beta = parameter(p.beta);
+  const Vec<T, kVecSize> gamma = parameter(p.gamma);
+  const Vec<T, kVecSize> beta = parameter(p.beta);
   RowStatistics statistics[kRows];
   row_statistics(team, sum, epsilon, exchange, 0, first, rows, p.mean, p.rstd, statistics);
   for_rows<kRows>(left, [&](int r) {
     const float shift = -statistics[r].mean * statistics[r].rstd;
-    float y[kOctet];
+    float y[kVecSize];
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float normalized = fmaf(sum[r][i], statistics[r].rstd, shift);
       y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
     }
-    store_octet_once(p.y + at + r * team.columns, rounded_octet<T>(y));
+    store_vec_global(p.y + at + r * team.columns, to_vec<T>(y));
   });
 }
 
@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   RowTeam<Shape> team(columns);
   team.deal_to_blocks();
   const T* const streams[2] = {p.dy, p.sum};
-  OctetRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
+  RowRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
-  Octet<T> gamma{};
-  if (team.inside) gamma = load_octet(p.gamma + team.thread * kOctet);
-  float sums[3][kOctet] = {};
+  Vec<T, kVecSize> gamma{};
+  if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
+  float sums[3][kVecSize] = {};
 
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     RowStatistics statistics[kRows];
     saved.statistics_of_all(statistics);
     for_rows<kRows>(left, [&](int r) {
-      float dy[kOctet];
+      float dy[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
     });
@@ -183,18 +183,18 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) kept[r] = saved.kept(team, r);
     for_rows<kRows>(left, [&](int r) {
-      float dy[kOctet];
-      float dresidual[kOctet];
-      float dx[kOctet];
+      float dy[kVecSize];
+      float dresidual[kVecSize];
+      float dx[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dresidual);
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) {
+      for (int i = 0; i < kVecSize; ++i) {
         dx[i] = is_set(kept[r], i) ? dresidual[i] * dropout.keep_factor : 0.0f;
         sums[2][i] += dx[i];
       }
-      store_octet_once(dresidual_at + r * team.columns, rounded_octet<T>(dresidual));
-      store_octet_once(dx_at + r * team.columns, rounded_octet<T>(dx));
+      store_vec_global(dresidual_at + r * team.columns, to_vec<T>(dresidual));
+      store_vec_global(dx_at + r * team.columns, to_vec<T>(dx));
     });
     ring.advance();
   }

@@ -20,22 +20,22 @@ struct RowStatistics {
 ///           Golub and LeVeque (1979), which is as exact as a second pass and needs one barrier.
 template <class Shape>
 __device__ __forceinline__ void row_statistics(
-    const RowTeam<Shape>& team, const float (&values)[Shape::kRows][kOctet], float epsilon,
+    const RowTeam<Shape>& team, const float (&values)[Shape::kRows][kVecSize], float epsilon,
     TeamExchange<Shape, 2 * Shape::kRows>& exchange, int turn, int64_t first, int64_t rows,
     float* mean_out, float* rstd_out, RowStatistics (&statistics)[Shape::kRows]) {
   constexpr int kRows = Shape::kRows;
   constexpr int kLanes = kWarpThreads / kRows;
   const auto columns_of = [&](int warp) {
-    if constexpr (Shape::kFixed) return static_cast<float>(kOctetWarpColumns);
-    const int left = static_cast<int>(team.columns) - warp * kOctetWarpColumns;
-    return static_cast<float>(left < kOctetWarpColumns ? left : kOctetWarpColumns);
+    if constexpr (Shape::kFixed) return static_cast<float>(kWarpColumns);
+    const int left = static_cast<int>(team.columns) - warp * kWarpColumns;
+    return static_cast<float>(left < kWarpColumns ? left : kWarpColumns);
   };
   float partial[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     partial[r] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) partial[r] += values[r][i];
+    for (int i = 0; i < kVecSize; ++i) partial[r] += values[r][i];
   }
   const float sum = warp_sums<kRows>(partial, team.lane);
   const float warp_mean = sum / columns_of(team.warp);
@@ -45,7 +45,7 @@ __device__ __forceinline__ void row_statistics(
     const float mean = __shfl_sync(kFullWarp, warp_mean, r * kLanes);
     squares[r] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float difference = values[r][i] - mean;
       squares[r] = fmaf(difference, difference, squares[r]);
     }
@@ -104,14 +104,15 @@ struct NormGradientSums {
   static constexpr int kRows = Shape::kRows;
 
   /// The thread's part of row r; adds its part of the column sums dgamma and dbeta.
-  __device__ __forceinline__ void add_row(int r, const float (&dy)[kOctet], const Octet<T>& x,
-                                          const Octet<T>& gamma, RowStatistics row,
-                                          float (&dgamma)[kOctet], float (&dbeta)[kOctet]) {
+  __device__ __forceinline__ void add_row(int r, const float (&dy)[kVecSize],
+                                          const Vec<T, kVecSize>& x, const Vec<T, kVecSize>& gamma,
+                                          RowStatistics row, float (&dgamma)[kVecSize],
+                                          float (&dbeta)[kVecSize]) {
     const float shift = -row.mean * row.rstd;
     float sum_g = 0.0f;
     float sum_gn = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float of_gamma = dy[i] * fmaf(element(x, i), row.rstd, shift);
       sum_g = fmaf(dy[i], element(gamma, i), sum_g);
       sum_gn = fmaf(of_gamma, element(gamma, i), sum_gn);
@@ -128,13 +129,13 @@ struct NormGradientSums {
   }
 
   /// After `meet`.
-  __device__ __forceinline__ void gradient(int r, const float (&dy)[kOctet], const Octet<T>& x,
-                                           const Octet<T>& gamma, RowStatistics row,
-                                           float (&dx)[kOctet]) const {
+  __device__ __forceinline__ void gradient(int r, const float (&dy)[kVecSize],
+                                           const Vec<T, kVecSize>& x, const Vec<T, kVecSize>& gamma,
+                                           RowStatistics row, float (&dx)[kVecSize]) const {
     const float slope = -row.rstd * row.rstd * values[2 * r + 1];
     const float constant = -fmaf(row.mean, slope, row.rstd * values[2 * r]);
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
+    for (int i = 0; i < kVecSize; ++i) {
       const float g = dy[i] * element(gamma, i);
       dx[i] = fmaf(g, row.rstd, fmaf(element(x, i), slope, constant));
     }
@@ -152,8 +153,8 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
                                           uint64_t step, uint8_t* mask, uint32_t& drawn,
                                           uint32_t (&kept)[Shape::kRows]) {
   constexpr int kRows = Shape::kRows;
-  constexpr int kGroups = kOctetWarpColumns / kDropoutGroup;  // of a warp in a row
-  constexpr int kOctets = kDropoutGroup / kOctet;             // of a group
+  constexpr int kGroups = kWarpColumns / kDropoutGroup;  // of a warp in a row
+  constexpr int kOctets = kDropoutGroup / kVecSize;      // of a group
   if constexpr (Shape::kFixed) {
     constexpr int kBatches = kWarpThreads / (kRows * kGroups);
     const int batch = turn % kBatches;
@@ -170,17 +171,17 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int from = (batch * kRows + r) * kGroups + team.lane / kOctets;
-      kept[r] = __shfl_sync(kFullWarp, drawn, from) >> (team.lane % kOctets * kOctet);
+      kept[r] = __shfl_sync(kFullWarp, drawn, from) >> (team.lane % kOctets * kVecSize);
     }
   } else {
     // Groups may begin in one row and end in the next: each octet's thread draws for itself.
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (!team.inside || first_row + r >= rows) continue;
-      const int64_t octet = team.at(first_row + r) / kOctet;
+      const int64_t octet = team.at(first_row + r) / kVecSize;
       const uint32_t word =
           drawn_bits(seed, step, dropout.site, octet / kOctets, dropout.threshold);
-      kept[r] = word >> (octet % kOctets * kOctet);
+      kept[r] = word >> (octet % kOctets * kVecSize);
       mask[octet] = static_cast<uint8_t>(kept[r]);
     }
   }
@@ -191,7 +192,7 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
 template <class Shape>
 struct SavedRows {
   static constexpr int kRows = Shape::kRows;
-  static constexpr int kGroups = kOctetWarpColumns / kDropoutGroup;
+  static constexpr int kGroups = kWarpColumns / kDropoutGroup;
 
   __device__ __forceinline__ void load(const RowTeam<Shape>& team, int64_t first, int64_t rows,
                                        const float* mean, const float* rstd, const uint8_t* mask) {
@@ -209,7 +210,7 @@ struct SavedRows {
           bit_row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
       bits = __ldcs(reinterpret_cast<const uint32_t*>(mask) + group);
     } else if (team.has(first, 0, rows)) {
-      bits = __ldcs(mask + team.at(first) / kOctet);
+      bits = __ldcs(mask + team.at(first) / kVecSize);
     }
   }
   __device__ __forceinline__ RowStatistics statistics(int r) const {
@@ -223,8 +224,8 @@ struct SavedRows {
   __device__ __forceinline__ uint32_t kept(const RowTeam<Shape>& team, int r) const {
     if constexpr (!Shape::kFixed) return bits;
     const uint32_t word =
-        __shfl_sync(kFullWarp, bits, r * kGroups + team.lane / (kDropoutGroup / kOctet));
-    return word >> (team.lane % (kDropoutGroup / kOctet) * kOctet);
+        __shfl_sync(kFullWarp, bits, r * kGroups + team.lane / (kDropoutGroup / kVecSize));
+    return word >> (team.lane % (kDropoutGroup / kVecSize) * kVecSize);
   }
 
   float statistic;  // lane r: mean of row r; lane kRows + r: its rstd

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/pack.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/vec.cuh"
 
 namespace bertha {
 

@@ -30,8 +30,7 @@ template <class T>
 struct DirectLoad {
   static constexpr bool kShifts = true;
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[1], int64_t, int64_t,
-                         Compute<T> (&v)[1][N]) const {
+  __device__ void values(const Vec<T, N> (&raw)[1], int64_t, int64_t, Compute<T> (&v)[1][N]) const {
     to_compute(raw[0], v[0]);
   }
 };
@@ -47,34 +46,34 @@ struct FusedLoad {
   Compute<T> scale;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[1], int64_t row, int64_t column,
+  __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
                          Compute<T> (&v)[1][N]) const {
     to_compute(raw[0], v[0]);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[0][i] *= scale;
     if (bias != nullptr) {
-      const Pack<T, N> added = pack_of<N>(bias, bias_rows, row, column);
+      const Vec<T, N> added = pack_of<N>(bias, bias_rows, row, column);
 #pragma unroll
-      for (int i = 0; i < N; ++i) v[0][i] += to_compute(added.lane[i]);
+      for (int i = 0; i < N; ++i) v[0][i] += to_compute(added.elem[i]);
     }
     if (mask != nullptr) {
-      const Pack<uint8_t, N> open = pack_of<N>(mask, mask_rows, row, column);
+      const Vec<uint8_t, N> open = pack_of<N>(mask, mask_rows, row, column);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        if (open.lane[i] == 0) v[0][i] = minus_infinity<Compute<T>>();
+        if (open.elem[i] == 0) v[0][i] = minus_infinity<Compute<T>>();
       }
     }
   }
 
  private:
   template <int N, class E>
-  __device__ static Pack<E, N> pack_of(const E* operand, const RowBroadcast& rows, int64_t row,
-                                       int64_t column) {
+  __device__ static Vec<E, N> pack_of(const E* operand, const RowBroadcast& rows, int64_t row,
+                                      int64_t column) {
     const E* from = operand + rows.row_offset(row);
-    if (rows.column_stride != 0) return *reinterpret_cast<const Pack<E, N>*>(from + column);
-    Pack<E, N> same;
+    if (rows.column_stride != 0) return *reinterpret_cast<const Vec<E, N>*>(from + column);
+    Vec<E, N> same;
 #pragma unroll
-    for (int i = 0; i < N; ++i) same.lane[i] = from[0];
+    for (int i = 0; i < N; ++i) same.elem[i] = from[0];
     return same;
   }
 };
@@ -84,8 +83,7 @@ template <class T>
 struct DirectGradientLoad {
   static constexpr bool kShifts = true;
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[2], int64_t, int64_t,
-                         Compute<T> (&v)[2][N]) const {
+  __device__ void values(const Vec<T, N> (&raw)[2], int64_t, int64_t, Compute<T> (&v)[2][N]) const {
     to_compute(raw[0], v[0]);
     to_compute(raw[1], v[1]);
   }
@@ -100,7 +98,7 @@ struct DropoutGradientLoad {
   Compute<T> keep_factor;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[2], int64_t row, int64_t column,
+  __device__ void values(const Vec<T, N> (&raw)[2], int64_t row, int64_t column,
                          Compute<T> (&v)[2][N]) const {
     const uint32_t bits = mask[row * words + column / 32] >> (column % 32);
     to_compute(raw[0], v[0]);
@@ -172,7 +170,7 @@ struct SoftmaxForward {
   Store store;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[1], int64_t row, int64_t column,
+  __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
                          Compute<T> (&v)[1][N]) const {
     load.values(raw, row, column, v);
   }
@@ -251,7 +249,7 @@ struct SoftmaxBackward {
   Compute<T> scale;
 
   template <int N>
-  __device__ void values(const Pack<T, N> (&raw)[2], int64_t row, int64_t column,
+  __device__ void values(const Vec<T, N> (&raw)[2], int64_t row, int64_t column,
                          Compute<T> (&v)[2][N]) const {
     load.values(raw, row, column, v);
   }

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/p2p/sum_parts.h"
 
-#include "kernels/cuda/common/octet.cuh"
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
 
@@ -22,20 +22,20 @@ struct SumJob {
 
 template <class T, int kParts>
 __global__ void __launch_bounds__(kThreads) sum_parts_kernel(SumJob<T> job) {
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOctet;
-  if (first + kOctet <= job.count) {
-    Octet<T> loaded[kParts];
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVecSize;
+  if (first + kVecSize <= job.count) {
+    Vec<T, kVecSize> loaded[kParts];
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      loaded[part] = load_octet_once(job.parts[part] + first);
+      loaded[part] = load_vec_streaming(job.parts[part] + first);
     }
-    float sums[kOctet] = {};
+    float sums[kVecSize] = {};
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-      for (int i = 0; i < kOctet; ++i) sums[i] += element(loaded[part], i);
+      for (int i = 0; i < kVecSize; ++i) sums[i] += element(loaded[part], i);
     }
-    store_octet(job.sum + first, rounded_octet<T>(sums));
+    store_vec(job.sum + first, to_vec<T>(sums));
     return;
   }
   for (int64_t i = first; i < job.count; ++i) {
@@ -49,7 +49,7 @@ template <class T, int kParts = 1>
 void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
   if constexpr (kParts <= kMostSumParts) {
     if (parts != kParts) return launch<T, kParts + 1>(stream, parts, job);
-    constexpr int64_t kElements = int64_t{kThreads} * kOctet;
+    constexpr int64_t kElements = int64_t{kThreads} * kVecSize;
     const auto blocks = static_cast<unsigned>((job.count + kElements - 1) / kElements);
     sum_parts_kernel<T, kParts><<<blocks, kThreads, 0, stream>>>(job);
   }
