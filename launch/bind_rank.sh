@@ -14,7 +14,7 @@ rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-0}}}
 tasks=${SLURM_STEP_TASKS_PER_NODE:-1}  # "8" or "8(x2)"
 ranks=${OMPI_COMM_WORLD_LOCAL_SIZE:-${tasks%%[!0-9]*}}
 if [[ ! $rank =~ ^(0|[1-9][0-9]{0,5})$ || ! $ranks =~ ^[1-9][0-9]{0,5}$ ]]; then
-  echo "bind_rank.sh: local rank ${rank@Q} of ${ranks@Q}, want whole numbers; correct what the launcher sets" >&2
+  echo "bind_rank.sh: local rank ${rank@Q} of ${ranks@Q}, want whole numbers; check the launcher's variables" >&2
   exit 5
 fi
 

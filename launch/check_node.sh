@@ -46,7 +46,7 @@ gpus=$(gpus_here)
 if ((gpus > 0)); then
   good gpu "$gpus: $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort -u | tr '\n' ' ')"
   busy=$(nvidia-smi --query-compute-apps=pid --format=csv,noheader 2> /dev/null | grep -c . || true)
-  if ((busy > 0)); then note "gpu processes" "$busy are running already"; fi
+  if ((busy > 0)); then note "gpu processes" "$busy already running"; fi
 else note gpu "none; train.backend cpu works"; fi
 
 if [[ $failed == yes ]]; then exit 5; fi

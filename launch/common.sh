@@ -10,22 +10,22 @@ stop() {  # exit code, sentence
   exit "$1"
 }
 
-# Every number from a file, the environment or the command line goes through here before arithmetic
-# sees it: bash arithmetic runs what stands in a[$(...)], and takes 010 for 8.
+# Every number from a file, the environment or the command line is checked here before it is used in
+# arithmetic: bash arithmetic executes a[$(...)], and reads 010 as 8.
 check_number() {  # exit code, what it is, text, smallest, largest
   if [[ ! $3 =~ ^(0|[1-9][0-9]{0,17})$ ]] || (($3 < $4 || $3 > $5)); then
     stop "$1" "$2=${3@Q}, want a whole number from $4 to $5"
   fi
 }
 
-# Writes a file whole or not at all. The name of the temporary file cannot be guessed, and a link that
-# stands at the final name is replaced, not followed.
+# Writes a file atomically. The temporary name cannot be guessed, and a link at the final name is
+# replaced, not followed.
 write_file() {  # path, text
   local partial
   if ! { partial=$(mktemp "$1.XXXXXX") && chmod '=rw' "$partial" &&
     printf '%s\n' "$2" > "$partial" && mv -T "$partial" "$1"; }; then
     if [[ -n $partial ]]; then rm -f "$partial"; fi
-    stop 4 "$1 could not be written; make room or give another folder"
+    stop 4 "$1 could not be written; free some space or give another folder"
   fi
 }
 
@@ -33,7 +33,7 @@ write_file() {  # path, text
 find_bertha() {
   local candidate
   if [[ -n ${BERTHA:-} ]]; then
-    [[ -x $BERTHA ]] || stop 5 "BERTHA=$BERTHA is no program; correct it or unset it"
+    [[ -x $BERTHA ]] || stop 5 "BERTHA=$BERTHA is not an executable; correct it or unset it"
     realpath "$BERTHA"
     return
   fi
@@ -79,7 +79,7 @@ run_srun() {
     container=("--container-image=$CONT" "--container-workdir=$PWD"
       "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
   fi
-  # --wait: ranks end together, so that one that is gone 10 s before the others has died.
+  # --wait: ranks end together, so a rank that ends 10 s before the others has died.
   local status=0
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
     "$launch_dir/bind_rank.sh" "$@" || status=$?
@@ -87,7 +87,7 @@ run_srun() {
   return "$status"
 }
 
-# A process that a signal ends says nothing itself. Exit codes above 128 are 128 and the signal.
+# A killed process prints nothing itself. Exit codes above 128 are 128 + the signal.
 explain_signal() {  # exit code
   local signal name why
   if (($1 <= 128 || $1 > 128 + 64)); then return 0; fi
@@ -95,10 +95,10 @@ explain_signal() {  # exit code
   name=$(kill -l "$signal")
   case $name in
     KILL) why="the kernel sends it when memory runs out: see dmesg, and lower the batch or the ranks" ;;
-    TERM | INT | USR1) why="it came before the program could save, or twice" ;;
+    TERM | INT | USR1) why="it arrived before the program could save, or twice" ;;
     *) why="a crash; please report it with the lines above" ;;
   esac
-  echo "$(basename "$0"): signal $signal ($name) ended a rank: $why. Run again to go on from the last checkpoint." >&2
+  echo "$(basename "$0"): signal $signal ($name) ended a rank: $why. Run the same command to resume from the last checkpoint." >&2
 }
 
 # One rank per GPU, or one where there is none.
@@ -108,8 +108,8 @@ ranks_here() {
   echo $((gpus > 0 ? gpus : 1))
 }
 
-# What may stand before the config: --help, or --ranks N. Sets `ranks` ("" = not given) and `took`, the
-# number of words.
+# Parses --help or --ranks N before the config. Sets `ranks` ("" = not given) and `took`, the number
+# of words.
 take_ranks() {
   ranks=
   took=0
@@ -124,8 +124,8 @@ take_ranks() {
   esac
 }
 
-# Waits for a process of this script. A SIGTERM or Ctrl-C to the script becomes SIGNAL to the process,
-# which may take its time to save.
+# Waits for a process of this script. Forwards SIGTERM and Ctrl-C as SIGNAL to the process, which
+# may take some time to save.
 wait_and_pass_on() {  # SIGNAL, process id
   local status=0
   # shellcheck disable=SC2064
@@ -139,12 +139,12 @@ wait_and_pass_on() {  # SIGNAL, process id
   return "$status"
 }
 
-# mpirun answers SIGTERM by killing the ranks within seconds; SIGUSR1 it passes on, and the ranks
-# save and end with 75. In a process group of its own, it does not get a terminal's Ctrl-C too.
-# Killed, it leaves 8 MiB in its folder for temporary files, which is therefore one that ends here.
+# mpirun kills the ranks within seconds of SIGTERM but forwards SIGUSR1, on which the ranks save and
+# end with 75. In its own process group it does not also receive a terminal's Ctrl-C. When killed, it
+# leaves 8 MiB in its folder for temporary files, so that folder is deleted here.
 run_mpirun() {
   local folder status=0
-  folder=$(mktemp -d) || stop 5 "no folder can be made in ${TMPDIR:-/tmp}; set TMPDIR to one with room"
+  folder=$(mktemp -d) || stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
   set -m
   TMPDIR=$folder mpirun "$@" < /dev/null &
   set +m

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Bertha needs from the packages of Debian (12 or newer) or Ubuntu (24.04 or newer).
-# Does nothing, without the network, when everything is there. Exit 5 when it cannot help.
+# Does nothing, and needs no network, when everything is installed. Exit 5 when it cannot.
 set -euo pipefail
 
 # A tool counts as present when its command is, wherever it comes from: package:command.
@@ -68,7 +68,7 @@ for package in "${libraries[@]}"; do
   grep -qx "$package installed" <<< "$installed" || missing+=("$package")
 done
 if ((${#missing[@]} == 0)); then
-  echo "install_deps: all packages are there"
+  echo "install_deps: all packages are installed"
   exit 0
 fi
 

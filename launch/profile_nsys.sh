@@ -32,7 +32,7 @@ done
 first=${steps%%:*}
 last=${steps#*:}
 if [[ ! $steps =~ ^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$ ]] || ((first > last)); then
-  stop 2 "--steps wants the first and the last step, such as 21:25, not ${steps@Q}"
+  stop 2 "--steps takes the first and the last step, such as 21:25; found ${steps@Q}"
 fi
 check_config "${1:-}"
 config=$1

@@ -16,8 +16,8 @@ Examples:
   launch/run_and_time.sh configs/mlperf_closed_8gpu_448.yaml
   NEXP=10 sbatch --nodes=1 launch/run_slurm.sub --timed configs/mlperf_closed_8gpu_768.yaml
 
-Runs on this machine, or with srun inside a Slurm allocation. Run K writes to LOGDIR/run_K; started
-again with the same LOGDIR, finished runs are kept and an interrupted one goes on.
+Runs on this machine, or with srun inside a Slurm allocation. Run K writes to LOGDIR/run_K; restarted
+with the same LOGDIR, finished runs are kept and an interrupted one resumes.
 
   NEXP          runs, 1 if unset
   LOGDIR        folder of the runs; a new one under runs/ if unset
@@ -68,7 +68,7 @@ set_key() {  # variable, key, value
 take_variables() {  # ranks
   local entry variable text
   if [[ ${PHASE:-2} != 2 ]]; then
-    stop 2 "PHASE=$PHASE, want 2: sequences of 512 tokens are what the benchmark times"
+    stop 2 "PHASE=$PHASE, want 2: the benchmark times sequences of 512 tokens"
   fi
   for entry in "${mapped[@]}"; do
     variable=${entry%% *}
@@ -81,13 +81,13 @@ take_variables() {  # ranks
   text=${WARMUP_PROPORTION:-0}
   if [[ ! $text =~ ^0*\.?0*$ && -z ${WARMUP_STEPS:-} ]]; then
     [[ $text =~ ^0?\.[0-9]+$ && -n ${MAX_STEPS:-} ]] ||
-      stop 2 "WARMUP_PROPORTION=${text@Q}, want a number below 1 and MAX_STEPS beside it, or WARMUP_STEPS"
+      stop 2 "WARMUP_PROPORTION=${text@Q}, want a number below 1 together with MAX_STEPS, or WARMUP_STEPS"
     check_number 2 MAX_STEPS "$MAX_STEPS" 1 "$max_count"
     set_key WARMUP_PROPORTION optimizer.warmup_steps \
       "$(awk -v part="$text" -v steps="$MAX_STEPS" 'BEGIN { print int(part * steps) }')"
   fi
   if [[ -n ${EXTRA_PARAMS:-} ]]; then
-    echo "run_and_time.sh: EXTRA_PARAMS is not used; its switches are keys of the config"
+    echo "run_and_time.sh: EXTRA_PARAMS is not used; set the corresponding keys in the config"
   fi
 }
 
@@ -114,7 +114,7 @@ check_number 2 NEXP "$runs" 1 1000000
 seed=${SEED:-$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')}
 check_number 2 SEED "$seed" 0 "$max_seed"
 if [[ -n ${SLURM_JOB_ID:-} && -n $ranks ]]; then
-  stop 2 "--ranks $ranks inside a Slurm allocation; its tasks decide, unset SLURM_JOB_ID to run beside it"
+  stop 2 "--ranks $ranks inside a Slurm allocation, whose tasks determine the ranks; unset SLURM_JOB_ID to ignore it"
 fi
 bertha=$(find_bertha)
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
@@ -131,17 +131,17 @@ if [[ -n ${DGXNNODES:-} && -n ${DGXNGPU:-} ]]; then
   fi
 fi
 take_variables "$ranks"
-# A job that goes back into the queue finds its folder again.
+# A requeued job finds its folder again.
 start=${SLURM_JOB_ID:+job$SLURM_JOB_ID}
 folder=${LOGDIR:-runs/$(basename "$config" .yaml)-${start:-$(date +%Y%m%d-%H%M%S)}}
-mkdir -p "$folder" || stop 4 "LOGDIR=$folder cannot be made"
+mkdir -p "$folder" || stop 4 "LOGDIR=$folder cannot be created"
 # The seeds of a set of runs stay the same when it is started again.
 seed_file=$folder/first_seed
 if [[ -e $seed_file ]]; then
   first=$(head -c 64 "$seed_file" | tr -d '\0')
   check_number 4 "$seed_file: the seed of run 0" "$first" 0 "$max_seed"
   if [[ -n ${SEED:-} && $SEED != "$first" ]]; then
-    stop 2 "SEED=$SEED, but the runs in $folder began with seed $first; unset SEED to go on with them, or give another LOGDIR"
+    stop 2 "SEED=$SEED, but the runs in $folder began with seed $first; unset SEED to continue them, or set another LOGDIR"
   fi
   seed=$first
 else
@@ -172,7 +172,7 @@ for ((run = 0; run < runs; ++run)); do
     code=$(head -c 64 "$done_file" | tr -d '\0')
     [[ $code == 0 || $code == 3 ]] ||
       stop 4 "$done_file=${code@Q}, want 0 or 3; delete it to train this run again"
-    echo "run_and_time.sh: run $run of $runs ended before with code $code"
+    echo "run_and_time.sh: run $run of $runs already ended with code $code"
   else
     echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
     train_once "$run" "$@" || code=$?

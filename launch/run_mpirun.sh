@@ -23,7 +23,7 @@ case ${1:-} in
 esac
 host='[A-Za-z0-9._-]+:[1-9][0-9]{0,5}'
 [[ $hosts =~ ^$host(,$host)*$ ]] ||
-  stop 2 "--hosts wants HOST:RANKS[,HOST:RANKS...], not ${hosts@Q}; see --help"
+  stop 2 "--hosts takes HOST:RANKS[,HOST:RANKS...]; found ${hosts@Q}; see --help"
 check_config "${1:-}"
 config=$(realpath "$1")
 shift

@@ -14,7 +14,7 @@ shift
 num_parts=8
 for file in "$@"; do
   if [[ ! -r $file ]]; then
-    echo "split_text.sh: $file cannot be read; give text files, a sentence per line." >&2
+    echo "split_text.sh: $file cannot be read; give text files with one sentence per line." >&2
     exit 4
   fi
 done

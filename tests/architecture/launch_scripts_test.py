@@ -181,7 +181,7 @@ class LaunchScripts(unittest.TestCase):
         for steps in ("7", "7:3", "0:3", "a:b", ""):
             code, output = self.start("profile_nsys.sh", "--steps", steps, self.config)
             self.assertEqual(code, 2, output)
-            self.assertIn("--steps wants", output)
+            self.assertIn("--steps takes", output)
         for tool in ("bash", "dirname", "basename", "realpath", "cat"):
             (self.bin / tool).symlink_to(shutil.which(tool))
         clean = {"PATH": str(self.bin), "BERTHA": self.bertha}
@@ -407,7 +407,7 @@ for _ in {{1..600}}; do sleep 0.05; done""")
 
     def test_nothing_is_installed_when_everything_is_there(self):
         code, output = self.install("ID=debian\nVERSION_ID=12\n", "installed")
-        self.assertEqual((code, output), (0, "install_deps: all packages are there\n"))
+        self.assertEqual((code, output), (0, "install_deps: all packages are installed\n"))
 
     def test_dry_run_says_what_is_missing_and_runs_nothing(self):
         code, output = self.install("ID=ubuntu\nVERSION_ID=24.04\n", "not-installed", "--dry-run")

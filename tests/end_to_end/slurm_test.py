@@ -200,7 +200,7 @@ class Slurm(EndToEnd):
         # What Slurm sends before the time limit.
         self.cluster.tool("scancel", "--signal=USR1", job)
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
-        self.assertIn("state saved; back into the queue", out.read_text())
+        self.assertIn("state saved; requeued", out.read_text())
         saved = max(steps(folder))
         self.assertEqual(checkpoints(folder), [f"step_{saved:08d}"])
         self.start_again(job)
