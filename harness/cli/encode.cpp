@@ -111,7 +111,7 @@ class Encoder {
       weights_ = std::move(exact);
     } else {
       weights_ = device.allocate(elements * size_bytes(io));
-      backend_.ops->cast({.from = from, .to = View(weights_.data(), io, {elements})});
+      backend_.ops->run(Cast{.from = from, .to = View(weights_.data(), io, {elements})});
     }
     backend_.stream->wait_on_host();
     const View flat(weights_.data(), io, {elements});
@@ -151,7 +151,7 @@ class Encoder {
     if (live.dtype != DType::kF32) {
       widened = device.allocate(elements * size_bytes(DType::kF32));
       const View to(widened.data(), DType::kF32, {elements});
-      backend_.ops->cast({.from = live, .to = to});
+      backend_.ops->run(Cast{.from = live, .to = to});
       live = to;
     }
     device.copy(*backend_.stream, values.data(), live.data, elements * size_bytes(DType::kF32));

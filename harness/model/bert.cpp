@@ -183,13 +183,13 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
     s.parts.device->copy(*s.parts.stream, s.on_device.random.data, &s.seed, sizeof(seed));
   }
   uint64_t* words = static_cast<uint64_t*>(s.on_device.random.data);
-  s.parts.ops->fill(
-      {.values = View(words + 1, DType::kI64, {1}), .value = static_cast<double>(micro_step)});
+  s.parts.ops->run(
+      Fill{.values = View(words + 1, DType::kI64, {1}), .value = static_cast<double>(micro_step)});
 }
 
 void Bert::begin_step() {
   State& s = *state_;
-  if (s.fresh_gradients.has_data()) s.parts.ops->fill({.values = s.fresh_gradients});
+  if (s.fresh_gradients.has_data()) s.parts.ops->run(Fill{.values = s.fresh_gradients});
   s.fresh_gradients = View();
   s.accumulate = Accumulate::kNo;
   reset_stats();
@@ -198,7 +198,7 @@ void Bert::begin_step() {
 void Bert::reset_stats() {
   const View words(state_->on_device.stats.data, DType::kI64,
                    {static_cast<int64_t>(sizeof(LossStats) / sizeof(int64_t))});
-  state_->parts.ops->fill({.values = words});  // the bits of 0 and 0.0 are the same
+  state_->parts.ops->run(Fill{.values = words});  // the bits of 0 and 0.0 are the same
 }
 
 void Bert::upload(const HostBatch& batch) {
@@ -221,16 +221,16 @@ void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
   Ops& ops = *s.parts.ops;
   const View masked_count = s.heads.denominators.rows(0, 1);
   const View seqs_count = s.heads.denominators.rows(1, 1);
-  ops.fill({.values = masked_count, .value = static_cast<double>(mean.masked)});
-  ops.fill({.values = seqs_count, .value = static_cast<double>(mean.seqs)});
-  ops.gradient_scale({.denominator = masked_count,
-                      .state = optimizer_state,
-                      .target = s.heads.mlm_scale,
-                      .numerator = mean.numerator});
-  ops.gradient_scale({.denominator = seqs_count,
-                      .state = optimizer_state,
-                      .target = s.heads.nsp_scale,
-                      .numerator = mean.numerator * mean.nsp_weight});
+  ops.run(Fill{.values = masked_count, .value = static_cast<double>(mean.masked)});
+  ops.run(Fill{.values = seqs_count, .value = static_cast<double>(mean.seqs)});
+  ops.run(GradientScale{.denominator = masked_count,
+                        .state = optimizer_state,
+                        .target = s.heads.mlm_scale,
+                        .numerator = mean.numerator});
+  ops.run(GradientScale{.denominator = seqs_count,
+                        .state = optimizer_state,
+                        .target = s.heads.nsp_scale,
+                        .numerator = mean.numerator * mean.nsp_weight});
   s.encode(Mode::kTrain);
   heads_loss(ops, s.head_call(), s.loss_sums(), true);
 }
@@ -252,7 +252,7 @@ void Bert::backward(const GradientsFinal& gradients_final) {
     // The word table has the decoder's gradient by now; what embeddings alone add to is small.
     const EmbeddingParams& g = s.gradients.embedding;
     for (const View& gradient : {g.position_table, g.segment_table, g.ln_gamma, g.ln_beta}) {
-      ops.fill({.values = gradient});
+      ops.run(Fill{.values = gradient});
     }
   }
   embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.scratch.d_hidden);

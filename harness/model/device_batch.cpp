@@ -65,7 +65,7 @@ DeviceBatch BatchUploader::upload(const HostBatch& batch, const Bert::Parts& par
 
   const auto fill_padding = [&parts](const View& indices, int64_t live) {
     if (!indices.has_data() || indices.extent(0) == live) return;
-    parts.ops->fill({.values = indices.rows(live, indices.extent(0) - live), .value = -1});
+    parts.ops->run(Fill{.values = indices.rows(live, indices.extent(0) - live), .value = -1});
   };
   fill_padding(device.masked_positions, batch.num_masked);
   fill_padding(device.masked_labels, batch.num_masked);

@@ -121,8 +121,8 @@ Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
 }
 
 void Optimizer::Impl::clear_moments_and_state() {
-  parts.ops->fill({.values = shard_f32(m_buffer)});
-  parts.ops->fill({.values = shard_f32(v_buffer)});
+  parts.ops->run(Fill{.values = shard_f32(m_buffer)});
+  parts.ops->run(Fill{.values = shard_f32(v_buffer)});
   const LambState fresh{.loss_scale = settings.initial_loss_scale};
   parts.device->copy(*parts.stream, state_buffer.data(), &fresh, sizeof(fresh));
   parts.stream->wait_on_host();
@@ -132,12 +132,12 @@ void Optimizer::Impl::clear_moments_and_state() {
 // reduction is a plain sum. Published codes clip the mean g_r of each rank to max before they
 // average over W ranks; for the part that is a limit of max / W.
 void Optimizer::Impl::clip_local_gradient() {
-  parts.ops->sum_of_squares({.values = gradients(), .result = sum_of_squares()});
-  parts.ops->clip_local(
-      {.gradient = gradients(),
-       .gradient_sum_of_squares = sum_of_squares(),
-       .state = state(),
-       .max_gradient_norm = settings.max_gradient_norm / parts.collectives->size()});
+  parts.ops->run(SumOfSquares{.values = gradients(), .result = sum_of_squares()});
+  parts.ops->run(
+      ClipLocal{.gradient = gradients(),
+                .gradient_sum_of_squares = sum_of_squares(),
+                .state = state(),
+                .max_gradient_norm = settings.max_gradient_norm / parts.collectives->size()});
 }
 
 void Optimizer::Impl::all_reduce(const View& values) {
@@ -194,39 +194,39 @@ void Optimizer::Impl::await_weights(int64_t end_element) {
 
 void Optimizer::Impl::prepare() {
   const bool clips_here = settings.clip == ClipPoint::kAfterReduction;
-  parts.ops->lamb_prepare({.state = state(),
-                           .gradient_sum_of_squares = sum_of_squares(),
-                           .schedule = settings.schedule,
-                           .loss_scale = settings.loss_scale,
-                           .beta_1 = config.beta_1,
-                           .beta_2 = config.beta_2,
-                           .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0});
+  parts.ops->run(LambPrepare{.state = state(),
+                             .gradient_sum_of_squares = sum_of_squares(),
+                             .schedule = settings.schedule,
+                             .loss_scale = settings.loss_scale,
+                             .beta_1 = config.beta_1,
+                             .beta_2 = config.beta_2,
+                             .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0});
 }
 
 void Optimizer::Impl::advance_moments() {
-  parts.ops->lamb_moments({.gradient = gradient_shard(),
-                           .weight = shard_f32(master_buffer),
-                           .m = shard_f32(m_buffer),
-                           .v = shard_f32(v_buffer),
-                           .update = shard_f32(update_buffer),
-                           .norms = norms(),
-                           .state = state(),
-                           .segments = plan.segments,
-                           .beta_1 = config.beta_1,
-                           .beta_2 = config.beta_2,
-                           .epsilon = config.epsilon,
-                           .weight_decay = config.weight_decay});
+  parts.ops->run(LambMoments{.gradient = gradient_shard(),
+                             .weight = shard_f32(master_buffer),
+                             .m = shard_f32(m_buffer),
+                             .v = shard_f32(v_buffer),
+                             .update = shard_f32(update_buffer),
+                             .norms = norms(),
+                             .state = state(),
+                             .segments = plan.segments,
+                             .beta_1 = config.beta_1,
+                             .beta_2 = config.beta_2,
+                             .epsilon = config.epsilon,
+                             .weight_decay = config.weight_decay});
 }
 
 void Optimizer::Impl::apply(const View& master, const View& update, const View& model_weights,
                             std::span<const LambSegment> segments) {
-  parts.ops->lamb_apply({.weight = master,
-                         .model_weight = model_weights,
-                         .update = update,
-                         .norms = norms(),
-                         .state = state(),
-                         .segments = segments,
-                         .trust_ratio = config.trust_ratio});
+  parts.ops->run(LambApply{.weight = master,
+                           .model_weight = model_weights,
+                           .update = update,
+                           .norms = norms(),
+                           .state = state(),
+                           .segments = segments,
+                           .trust_ratio = config.trust_ratio});
 }
 
 /// The weights of a bucket travel while those of the next ones are computed.
@@ -268,7 +268,7 @@ View Optimizer::v() const { return impl_->shard_f32(impl_->v_buffer); }
 
 void Optimizer::set_weights(const float* flat) {
   impl_->clear_moments_and_state();
-  impl_->parts.ops->fill({.values = master()});
+  impl_->parts.ops->run(Fill{.values = master()});
   for (const ShardRange& range : shard_ranges()) {
     const int64_t live = std::min(range.elements, impl_->table_elements - range.flat_begin);
     if (live <= 0) continue;  // padding
@@ -282,8 +282,8 @@ void Optimizer::set_weights(const float* flat) {
 void Optimizer::publish_master() {
   impl_->await_weights(impl_->plan.flat_elements);  // they are still being written until then
   for (const Bucket& bucket : impl_->plan.buckets) {
-    impl_->parts.ops->cast({.from = impl_->slice_of(master(), bucket),
-                            .to = impl_->own_slot_of(impl_->weights(), bucket)});
+    impl_->parts.ops->run(Cast{.from = impl_->slice_of(master(), bucket),
+                               .to = impl_->own_slot_of(impl_->weights(), bucket)});
   }
   impl_->gather_all_buckets();
 }
@@ -298,8 +298,8 @@ void Optimizer::reduce_gradients() {
   impl_->reduce_buckets(0);
   impl_->unreduced_buckets = impl_->plan.buckets.size();
   order(impl_->parts.collectives->stream(), *impl_->parts.stream, *impl_->communicated);
-  impl_->parts.ops->sum_of_squares(
-      {.values = impl_->gradient_shard(), .result = impl_->sum_of_squares()});
+  impl_->parts.ops->run(
+      SumOfSquares{.values = impl_->gradient_shard(), .result = impl_->sum_of_squares()});
   impl_->all_reduce(impl_->sum_of_squares());
 }
 

@@ -13,8 +13,8 @@ double sum_of_squares(const Session& session, const View& values) {
   Stream& stream = *session.backend.stream;
   const Buffer on_device = device.allocate(sizeof(double));
   const Buffer pinned = device.allocate_pinned(sizeof(double));
-  session.backend.ops->sum_of_squares(
-      {.values = values, .result = View(on_device.data(), DType::kF64, {1})});
+  session.backend.ops->run(
+      SumOfSquares{.values = values, .result = View(on_device.data(), DType::kF64, {1})});
   device.copy(stream, pinned.data(), on_device.data(), sizeof(double));
   stream.wait_on_host();
   return *static_cast<const double*>(pinned.data());

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <deque>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,57 +34,15 @@ class TimedOps final : public Ops {
   std::vector<OperationTime> take_totals();
 
  private:
-  struct Work {
-    std::string name;
-    double flops = 0;
-    double bytes = 0;
-  };
   struct Span {
-    Work work;
+    OperationTime cost;  // of one call, without its time
     std::unique_ptr<Event> begin;
     std::unique_ptr<Event> end;
   };
 
-  template <class Call>
-  void time(Work work, const Call& call) {
-    std::unique_ptr<Event> begin = record();
-    call();
-    spans_.push_back({.work = std::move(work), .begin = std::move(begin), .end = record()});
-    collect();
-  }
+  void enqueue(AnyArgs any) override;
   std::unique_ptr<Event> record();
   void collect();
-
-  void do_run(const EmbeddingFwd& args) override;
-  void do_run(const EmbeddingBwd& args) override;
-  void do_run(const LinearFwd& args) override;
-  void do_run(const LinearBwdData& args) override;
-  void do_run(const LinearBwdWeight& args) override;
-  void do_run(const ActivationBwd& args) override;
-  void do_run(const AttentionFwd& args) override;
-  void do_run(const AttentionBwd& args) override;
-  void do_run(const ResidualLnFwd& args) override;
-  void do_run(const ResidualLnBwd& args) override;
-  void do_run(const LayerNormFwd& args) override;
-  void do_run(const LayerNormBwd& args) override;
-  void do_run(const SoftmaxFwd& args) override;
-  void do_run(const SoftmaxBwd& args) override;
-  void do_run(const GatherRows& args) override;
-  void do_run(const ScatterAddRows& args) override;
-  void do_run(const CrossEntropy& args) override;
-  void do_run(const SumOfSquares& args) override;
-  void do_run(const ClipLocal& args) override;
-  void do_run(const LambPrepare& args) override;
-  void do_run(const LambMoments& args) override;
-  void do_run(const LambApply& args) override;
-  void do_run(const Cast& args) override;
-  void do_run(const Fill& args) override;
-  void do_run(const Scale& args) override;
-  void do_run(const GradientScale& args) override;
-  void do_run(const PreluFwd& args) override;
-  void do_run(const PreluBwd& args) override;
-  void do_run(const BatchNormReluFwd& args) override;
-  void do_run(const BatchNormReluBwd& args) override;
 
   std::unique_ptr<Ops> inner_;
   Device& device_;

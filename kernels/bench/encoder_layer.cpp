@@ -154,122 +154,122 @@ EncoderLayer::EncoderLayer(int threads)
 
 void EncoderLayer::linear_forward() {
   for (const Product& p : products_) {
-    ops_->linear_fwd({.x = p.x,
-                      .weight = p.weight,
-                      .bias = p.bias,
-                      .y = p.y,
-                      .pre_activation = p.pre_activation,
-                      .activation = p.activation});
+    ops_->run(LinearFwd{.x = p.x,
+                        .weight = p.weight,
+                        .bias = p.bias,
+                        .y = p.y,
+                        .pre_activation = p.pre_activation,
+                        .activation = p.activation});
   }
 }
 
 void EncoderLayer::linear_backward() {
   for (const Product& p : products_) {
-    ops_->linear_bwd_weight({.dy = p.dy, .x = p.x, .dweight = p.dweight, .dbias = p.dbias});
+    ops_->run(LinearBwdWeight{.dy = p.dy, .x = p.x, .dweight = p.dweight, .dbias = p.dbias});
     // The product after the GELU takes the GELU's gradient along, as in the model.
     const bool after_gelu = p.x.extent(1) == Shape::kFeedForward;
-    ops_->linear_bwd_data({.dy = p.dy,
-                           .weight = p.weight,
-                           .saved = after_gelu ? products_[2].pre_activation : kNoView,
-                           .dx = p.dx,
-                           .activation = after_gelu ? Activation::kGeluTanh : Activation::kNone});
+    ops_->run(LinearBwdData{.dy = p.dy,
+                            .weight = p.weight,
+                            .saved = after_gelu ? products_[2].pre_activation : kNoView,
+                            .dx = p.dx,
+                            .activation = after_gelu ? Activation::kGeluTanh : Activation::kNone});
   }
 }
 
 void EncoderLayer::attention_forward() {
-  ops_->attention_fwd({.qkv = qkv_,
-                       .cu_seqlens = cu_seqlens_,
-                       .out = context_,
-                       .lse = lse_,
-                       .mask = attention_mask_,
-                       .groups = groups_,
-                       .dropout = dropout(1),
-                       .max_seq_tokens = Shape::kSeqTokens,
-                       .scale = 1.0f / std::sqrt(static_cast<float>(Shape::kHeadSize))});
+  ops_->run(AttentionFwd{.qkv = qkv_,
+                         .cu_seqlens = cu_seqlens_,
+                         .out = context_,
+                         .lse = lse_,
+                         .mask = attention_mask_,
+                         .groups = groups_,
+                         .dropout = dropout(1),
+                         .max_seq_tokens = Shape::kSeqTokens,
+                         .scale = 1.0f / std::sqrt(static_cast<float>(Shape::kHeadSize))});
 }
 
 void EncoderLayer::attention_backward() {
-  ops_->attention_bwd({.dout = d_context_,
-                       .qkv = qkv_,
-                       .out = context_,
-                       .lse = lse_,
-                       .mask = attention_mask_,
-                       .cu_seqlens = cu_seqlens_,
-                       .dqkv = d_qkv_,
-                       .dbias = kNoView,
-                       .groups = groups_,
-                       .dropout = dropout(1),
-                       .max_seq_tokens = Shape::kSeqTokens,
-                       .scale = 1.0f / std::sqrt(static_cast<float>(Shape::kHeadSize))});
+  ops_->run(AttentionBwd{.dout = d_context_,
+                         .qkv = qkv_,
+                         .out = context_,
+                         .lse = lse_,
+                         .mask = attention_mask_,
+                         .cu_seqlens = cu_seqlens_,
+                         .dqkv = d_qkv_,
+                         .dbias = kNoView,
+                         .groups = groups_,
+                         .dropout = dropout(1),
+                         .max_seq_tokens = Shape::kSeqTokens,
+                         .scale = 1.0f / std::sqrt(static_cast<float>(Shape::kHeadSize))});
 }
 
 void EncoderLayer::residual_ln_forward() {
   for (const Norm& norm : norms_) {
-    ops_->residual_ln_fwd({.x = branch_,
-                           .bias = branch_bias_,
-                           .residual = hidden_,
-                           .gamma = norm.gamma,
-                           .beta = norm.beta,
-                           .sum = norm.sum,
-                           .y = norm.y,
-                           .mean = norm.mean,
-                           .rstd = norm.rstd,
-                           .mask = norm.mask,
-                           .dropout = dropout(2)});
+    ops_->run(ResidualLnFwd{.x = branch_,
+                            .bias = branch_bias_,
+                            .residual = hidden_,
+                            .gamma = norm.gamma,
+                            .beta = norm.beta,
+                            .sum = norm.sum,
+                            .y = norm.y,
+                            .mean = norm.mean,
+                            .rstd = norm.rstd,
+                            .mask = norm.mask,
+                            .dropout = dropout(2)});
   }
 }
 
 void EncoderLayer::residual_ln_backward() {
   for (const Norm& norm : norms_) {
-    ops_->residual_ln_bwd({.dy = hidden_,
-                           .sum = norm.sum,
-                           .mean = norm.mean,
-                           .rstd = norm.rstd,
-                           .mask = norm.mask,
-                           .gamma = norm.gamma,
-                           .dresidual = d_hidden_,
-                           .dx = d_branch_,
-                           .dgamma = norm.dgamma,
-                           .dbeta = norm.dbeta,
-                           .dbias = d_branch_bias_,
-                           .dropout = dropout(2)});
+    ops_->run(ResidualLnBwd{.dy = hidden_,
+                            .sum = norm.sum,
+                            .mean = norm.mean,
+                            .rstd = norm.rstd,
+                            .mask = norm.mask,
+                            .gamma = norm.gamma,
+                            .dresidual = d_hidden_,
+                            .dx = d_branch_,
+                            .dgamma = norm.dgamma,
+                            .dbeta = norm.dbeta,
+                            .dbias = d_branch_bias_,
+                            .dropout = dropout(2)});
   }
 }
 
 void EncoderLayer::embedding_forward() {
-  ops_->embedding_fwd({.word_ids = word_ids_,
-                       .position_ids = position_ids_,
-                       .segment_ids = segment_ids_,
-                       .word_table = word_table_,
-                       .position_table = position_table_,
-                       .segment_table = segment_table_,
-                       .gamma = embedding_norm_.gamma,
-                       .beta = embedding_norm_.beta,
-                       .sum = embedding_norm_.sum,
-                       .y = embedding_norm_.y,
-                       .mean = embedding_norm_.mean,
-                       .rstd = embedding_norm_.rstd,
-                       .mask = embedding_norm_.mask,
-                       .dropout = dropout(3)});
+  ops_->run(EmbeddingFwd{.word_ids = word_ids_,
+                         .position_ids = position_ids_,
+                         .segment_ids = segment_ids_,
+                         .word_table = word_table_,
+                         .position_table = position_table_,
+                         .segment_table = segment_table_,
+                         .gamma = embedding_norm_.gamma,
+                         .beta = embedding_norm_.beta,
+                         .sum = embedding_norm_.sum,
+                         .y = embedding_norm_.y,
+                         .mean = embedding_norm_.mean,
+                         .rstd = embedding_norm_.rstd,
+                         .mask = embedding_norm_.mask,
+                         .dropout = dropout(3)});
 }
 
 void EncoderLayer::embedding_backward() {
-  ops_->embedding_bwd({.dy = hidden_,
-                       .word_ids = word_ids_,
-                       .position_ids = position_ids_,
-                       .segment_ids = segment_ids_,
-                       .rows_by_word = kNoView,
-                       .sum = embedding_norm_.sum,
-                       .mean = embedding_norm_.mean,
-                       .rstd = embedding_norm_.rstd,
-                       .mask = embedding_norm_.mask,
-                       .gamma = embedding_norm_.gamma,
-                       .dword_table = d_word_table_,
-                       .dposition_table = d_position_table_,
-                       .dsegment_table = d_segment_table_,
-                       .dgamma = embedding_norm_.dgamma,
-                       .dbeta = embedding_norm_.dbeta,
-                       .dropout = dropout(3)});
+  ops_->run(EmbeddingBwd{.dy = hidden_,
+                         .word_ids = word_ids_,
+                         .position_ids = position_ids_,
+                         .segment_ids = segment_ids_,
+                         .rows_by_word = kNoView,
+                         .sum = embedding_norm_.sum,
+                         .mean = embedding_norm_.mean,
+                         .rstd = embedding_norm_.rstd,
+                         .mask = embedding_norm_.mask,
+                         .gamma = embedding_norm_.gamma,
+                         .dword_table = d_word_table_,
+                         .dposition_table = d_position_table_,
+                         .dsegment_table = d_segment_table_,
+                         .dgamma = embedding_norm_.dgamma,
+                         .dbeta = embedding_norm_.dbeta,
+                         .dropout = dropout(3)});
 }
 
 void EncoderLayer::restore_logits() {
@@ -277,34 +277,34 @@ void EncoderLayer::restore_logits() {
 }
 
 void EncoderLayer::cross_entropy() {
-  ops_->cross_entropy({.logits = logits_,
-                       .labels = labels_,
-                       .gradient_scale = gradient_scale_,
-                       .loss_sum = loss_sum_,
-                       .correct = correct_,
-                       .rows_counted = rows_counted_,
-                       .classes = Shape::kVocab});
+  ops_->run(CrossEntropy{.logits = logits_,
+                         .labels = labels_,
+                         .gradient_scale = gradient_scale_,
+                         .loss_sum = loss_sum_,
+                         .correct = correct_,
+                         .rows_counted = rows_counted_,
+                         .classes = Shape::kVocab});
 }
 
 void EncoderLayer::lamb() {
-  ops_->sum_of_squares({.values = gradient_, .result = sum_of_squares_});
-  ops_->lamb_prepare({.state = state_,
-                      .gradient_sum_of_squares = sum_of_squares_,
-                      .schedule = {.base = 1e-3, .total_steps = int64_t{1} << 40}});
-  ops_->lamb_moments({.gradient = gradient_,
-                      .weight = weight_,
-                      .m = m_,
-                      .v = v_,
+  ops_->run(SumOfSquares{.values = gradient_, .result = sum_of_squares_});
+  ops_->run(LambPrepare{.state = state_,
+                        .gradient_sum_of_squares = sum_of_squares_,
+                        .schedule = {.base = 1e-3, .total_steps = int64_t{1} << 40}});
+  ops_->run(LambMoments{.gradient = gradient_,
+                        .weight = weight_,
+                        .m = m_,
+                        .v = v_,
+                        .update = update_,
+                        .norms = norm_table_,
+                        .state = state_,
+                        .segments = segments_});
+  ops_->run(LambApply{.weight = weight_,
+                      .model_weight = model_weight_,
                       .update = update_,
                       .norms = norm_table_,
                       .state = state_,
                       .segments = segments_});
-  ops_->lamb_apply({.weight = weight_,
-                    .model_weight = model_weight_,
-                    .update = update_,
-                    .norms = norm_table_,
-                    .state = state_,
-                    .segments = segments_});
 }
 
 }  // namespace bertha

@@ -15,8 +15,8 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
        .tensors = {hidden.matrix("source", 1, 0),
                    ids("indices", batch.masked_positions, part.masked), picked.result("picked", 2)},
        .call = [](const OpCall& c) {
-         c.ops.gather_rows(
-             {.source = c.tensors[0], .indices = c.tensors[1], .picked = c.tensors[2]});
+         c.ops.run(
+             GatherRows{.source = c.tensors[0], .indices = c.tensors[1], .picked = c.tensors[2]});
        }});
   BenchTensor target = hidden.result("target", 0);
   target.scale = 1;
@@ -25,18 +25,18 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                    .tensors = {picked.matrix("rows", 1, 3),
                                ids("indices", batch.masked_positions, part.masked), target},
                    .call = [](const OpCall& c) {
-                     c.ops.scatter_add_rows(
-                         {.rows = c.tensors[0], .indices = c.tensors[1], .target = c.tensors[2]});
+                     c.ops.run(ScatterAddRows{
+                         .rows = c.tensors[0], .indices = c.tensors[1], .target = c.tensors[2]});
                    }});
   cases.push_back(
       {.operation = "activation_bwd",
        .shape = concat(picked.text(), ", gelu"),
        .tensors = {picked.matrix("dy", 1, 1), picked.matrix("saved", 4, 1), picked.result("dx", 1)},
        .call = [](const OpCall& c) {
-         c.ops.activation_bwd({.dy = c.tensors[0],
-                               .saved = c.tensors[1],
-                               .dx = c.tensors[2],
-                               .activation = Activation::kGeluTanh});
+         c.ops.run(ActivationBwd{.dy = c.tensors[0],
+                                 .saved = c.tensors[1],
+                                 .dx = c.tensors[2],
+                                 .activation = Activation::kGeluTanh});
        }});
   BenchTensor in_place = logits.matrix("logits", 4, 2);
   in_place.is_result = true;
@@ -55,13 +55,13 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                                scalar_sum("correct", DType::kI64),
                                scalar_sum("rows_counted", DType::kI64)},
                    .call = [classes = m.classes](const OpCall& c) {
-                     c.ops.cross_entropy({.logits = c.tensors[0],
-                                          .labels = c.tensors[1],
-                                          .gradient_scale = c.tensors[2],
-                                          .loss_sum = c.tensors[3],
-                                          .correct = c.tensors[4],
-                                          .rows_counted = c.tensors[5],
-                                          .classes = classes});
+                     c.ops.run(CrossEntropy{.logits = c.tensors[0],
+                                            .labels = c.tensors[1],
+                                            .gradient_scale = c.tensors[2],
+                                            .loss_sum = c.tensors[3],
+                                            .correct = c.tensors[4],
+                                            .rows_counted = c.tensors[5],
+                                            .classes = classes});
                    }});
 }
 

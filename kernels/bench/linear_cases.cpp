@@ -77,12 +77,12 @@ OpCase linear_fwd(const Layer& l) {
                          .terms = l.inputs}},
             .call =
                 [l, gelu](const OpCall& c) {
-                  c.ops.linear_fwd({.x = c.tensors[0],
-                                    .weight = c.tensors[1],
-                                    .bias = l.bias ? c.tensors[2] : View(),
-                                    .y = c.tensors[3],
-                                    .pre_activation = gelu ? c.tensors[4] : View(),
-                                    .activation = l.activation});
+                  c.ops.run(LinearFwd{.x = c.tensors[0],
+                                      .weight = c.tensors[1],
+                                      .bias = l.bias ? c.tensors[2] : View(),
+                                      .y = c.tensors[3],
+                                      .pre_activation = gelu ? c.tensors[4] : View(),
+                                      .activation = l.activation});
                 },
             .flops = flops_of(l)};
   if (gelu) {
@@ -130,14 +130,14 @@ OpCase linear_bwd_data(const Layer& l) {
                 .terms = l.checked}},
           .call =
               [l, saved](const OpCall& c) {
-                c.ops.linear_bwd_data({.dy = c.tensors[0],
-                                       .weight = c.tensors[1],
-                                       .saved = saved ? c.tensors[3] : View(),
-                                       .dx = c.tensors[2],
-                                       .dbias_below = l.bias_below ? c.tensors[4] : View(),
-                                       .activation = l.below,
-                                       .accumulate = l.adds_dx,
-                                       .accumulate_dbias = kAdd});
+                c.ops.run(LinearBwdData{.dy = c.tensors[0],
+                                        .weight = c.tensors[1],
+                                        .saved = saved ? c.tensors[3] : View(),
+                                        .dx = c.tensors[2],
+                                        .dbias_below = l.bias_below ? c.tensors[4] : View(),
+                                        .activation = l.below,
+                                        .accumulate = l.adds_dx,
+                                        .accumulate_dbias = kAdd});
               },
           .flops = flops_of(l)};
 }
@@ -170,11 +170,11 @@ OpCase linear_bwd_weight(const Layer& l) {
                        .terms = l.checked}},
           .call =
               [l](const OpCall& c) {
-                c.ops.linear_bwd_weight({.dy = c.tensors[0],
-                                         .x = c.tensors[1],
-                                         .dweight = c.tensors[2],
-                                         .dbias = l.bias_gradient ? c.tensors[3] : View(),
-                                         .accumulate = kAdd});
+                c.ops.run(LinearBwdWeight{.dy = c.tensors[0],
+                                          .x = c.tensors[1],
+                                          .dweight = c.tensors[2],
+                                          .dbias = l.bias_gradient ? c.tensors[3] : View(),
+                                          .accumulate = kAdd});
               },
           .flops = flops_of(l)};
 }

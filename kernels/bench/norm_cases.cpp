@@ -8,18 +8,18 @@ namespace bertha {
 
 void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
   const auto forward = [=](const OpCall& c) {
-    c.ops.residual_ln_fwd(
-        {.x = c.tensors[0],
-         .bias = c.tensors[1],
-         .residual = c.tensors[2],
-         .gamma = c.tensors[3],
-         .beta = c.tensors[4],
-         .sum = c.tensors[5],
-         .y = c.tensors[6],
-         .mean = c.tensors[7],
-         .rstd = c.tensors[8],
-         .mask = c.tensors[9],
-         .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4}});
+    c.ops.run(
+        ResidualLnFwd{.x = c.tensors[0],
+                      .bias = c.tensors[1],
+                      .residual = c.tensors[2],
+                      .gamma = c.tensors[3],
+                      .beta = c.tensors[4],
+                      .sum = c.tensors[5],
+                      .y = c.tensors[6],
+                      .mean = c.tensors[7],
+                      .rstd = c.tensors[8],
+                      .mask = c.tensors[9],
+                      .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4}});
   };
   const std::vector<BenchTensor> tensors{r.matrix("x", 1, 1),
                                          r.vector("bias", 1),
@@ -41,20 +41,20 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
             .tensors = tensors,
             .call =
                 [=](const OpCall& c) {
-                  c.ops.residual_ln_bwd(
-                      {.dy = c.tensors[11],
-                       .sum = c.tensors[5],
-                       .mean = c.tensors[7],
-                       .rstd = c.tensors[8],
-                       .mask = c.tensors[9],
-                       .gamma = c.tensors[3],
-                       .dresidual = c.tensors[12],
-                       .dx = c.tensors[13],
-                       .dgamma = c.tensors[14],
-                       .dbeta = c.tensors[15],
-                       .dbias = c.tensors[16],
-                       .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4},
-                       .accumulate = kAdd});
+                  c.ops.run(ResidualLnBwd{
+                      .dy = c.tensors[11],
+                      .sum = c.tensors[5],
+                      .mean = c.tensors[7],
+                      .rstd = c.tensors[8],
+                      .mask = c.tensors[9],
+                      .gamma = c.tensors[3],
+                      .dresidual = c.tensors[12],
+                      .dx = c.tensors[13],
+                      .dgamma = c.tensors[14],
+                      .dbeta = c.tensors[15],
+                      .dbias = c.tensors[16],
+                      .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4},
+                      .accumulate = kAdd});
                 },
             .prepare = forward};
   for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
@@ -68,12 +68,12 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
 
 void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
   const auto forward = [](const OpCall& c) {
-    c.ops.layer_norm_fwd({.x = c.tensors[0],
-                          .gamma = c.tensors[1],
-                          .beta = c.tensors[2],
-                          .y = c.tensors[3],
-                          .mean = c.tensors[4],
-                          .rstd = c.tensors[5]});
+    c.ops.run(LayerNormFwd{.x = c.tensors[0],
+                           .gamma = c.tensors[1],
+                           .beta = c.tensors[2],
+                           .y = c.tensors[3],
+                           .mean = c.tensors[4],
+                           .rstd = c.tensors[5]});
   };
   const std::vector<BenchTensor> tensors{r.matrix("x", 1, 1), r.vector("gamma", 1),
                                          r.vector("beta", 1), r.result("y", 1),
@@ -85,15 +85,15 @@ void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
             .tensors = tensors,
             .call =
                 [](const OpCall& c) {
-                  c.ops.layer_norm_bwd({.dy = c.tensors[6],
-                                        .x = c.tensors[0],
-                                        .mean = c.tensors[4],
-                                        .rstd = c.tensors[5],
-                                        .gamma = c.tensors[1],
-                                        .dx = c.tensors[7],
-                                        .dgamma = c.tensors[8],
-                                        .dbeta = c.tensors[9],
-                                        .accumulate = kAdd});
+                  c.ops.run(LayerNormBwd{.dy = c.tensors[6],
+                                         .x = c.tensors[0],
+                                         .mean = c.tensors[4],
+                                         .rstd = c.tensors[5],
+                                         .gamma = c.tensors[1],
+                                         .dx = c.tensors[7],
+                                         .dgamma = c.tensors[8],
+                                         .dbeta = c.tensors[9],
+                                         .accumulate = kAdd});
                 },
             .prepare = forward};
   for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
@@ -114,14 +114,14 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
     return {.random = c.tensors[4], .probability = dropout, .site = 6};
   };
   const auto forward = [=](const OpCall& c) {
-    c.ops.softmax_fwd({.x = c.tensors[0],
-                       .bias = View(),
-                       .mask = View(),
-                       .y = c.tensors[1],
-                       .dropped = c.tensors[2],
-                       .kept_mask = c.tensors[3],
-                       .kind = kind,
-                       .dropout = drop(c)});
+    c.ops.run(SoftmaxFwd{.x = c.tensors[0],
+                         .bias = View(),
+                         .mask = View(),
+                         .y = c.tensors[1],
+                         .dropped = c.tensors[2],
+                         .kept_mask = c.tensors[3],
+                         .kind = kind,
+                         .dropout = drop(c)});
   };
   BenchTensor dropped = r.result("dropped", dropout > 0 ? 1 : 0);
   dropped.is_result = dropout > 0;
@@ -137,12 +137,12 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
             .tensors = tensors,
             .call =
                 [=](const OpCall& c) {
-                  c.ops.softmax_bwd({.dy = c.tensors[5],
-                                     .y = c.tensors[1],
-                                     .kept_mask = c.tensors[3],
-                                     .dx = c.tensors[6],
-                                     .kind = kind,
-                                     .dropout = drop(c)});
+                  c.ops.run(SoftmaxBwd{.dy = c.tensors[5],
+                                       .y = c.tensors[1],
+                                       .kept_mask = c.tensors[3],
+                                       .dx = c.tensors[6],
+                                       .kind = kind,
+                                       .dropout = drop(c)});
                 },
             .prepare = forward};
   for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
@@ -174,20 +174,21 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
     return {.name = name, .extents = {rows, m.hidden}, .scale = 1};
   };
   const auto forward = [=](const OpCall& c) {
-    c.ops.embedding_fwd({.word_ids = c.tensors[0],
-                         .position_ids = c.tensors[1],
-                         .segment_ids = c.tensors[2],
-                         .word_table = c.tensors[3],
-                         .position_table = c.tensors[4],
-                         .segment_table = c.tensors[5],
-                         .gamma = c.tensors[6],
-                         .beta = c.tensors[7],
-                         .sum = c.tensors[8],
-                         .y = c.tensors[9],
-                         .mean = c.tensors[10],
-                         .rstd = c.tensors[11],
-                         .mask = c.tensors[12],
-                         .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5}});
+    c.ops.run(
+        EmbeddingFwd{.word_ids = c.tensors[0],
+                     .position_ids = c.tensors[1],
+                     .segment_ids = c.tensors[2],
+                     .word_table = c.tensors[3],
+                     .position_table = c.tensors[4],
+                     .segment_table = c.tensors[5],
+                     .gamma = c.tensors[6],
+                     .beta = c.tensors[7],
+                     .sum = c.tensors[8],
+                     .y = c.tensors[9],
+                     .mean = c.tensors[10],
+                     .rstd = c.tensors[11],
+                     .mask = c.tensors[12],
+                     .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5}});
   };
   const std::vector<BenchTensor> tensors{ids("word_ids", batch.word_ids, part.tokens),
                                          ids("position_ids", batch.position_ids, part.tokens),
@@ -213,24 +214,24 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
               .tensors = tensors,
               .call =
                   [=](const OpCall& c) {
-                    c.ops.embedding_bwd(
-                        {.dy = c.tensors[14],
-                         .word_ids = c.tensors[0],
-                         .position_ids = c.tensors[1],
-                         .segment_ids = c.tensors[2],
-                         .rows_by_word = sorted ? c.tensors[15] : View(),
-                         .sum = c.tensors[8],
-                         .mean = c.tensors[10],
-                         .rstd = c.tensors[11],
-                         .mask = c.tensors[12],
-                         .gamma = c.tensors[6],
-                         .dword_table = c.tensors[3],
-                         .dposition_table = c.tensors[4],
-                         .dsegment_table = c.tensors[5],
-                         .dgamma = c.tensors[16],
-                         .dbeta = c.tensors[17],
-                         .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5},
-                         .accumulate = kAdd});
+                    c.ops.run(EmbeddingBwd{
+                        .dy = c.tensors[14],
+                        .word_ids = c.tensors[0],
+                        .position_ids = c.tensors[1],
+                        .segment_ids = c.tensors[2],
+                        .rows_by_word = sorted ? c.tensors[15] : View(),
+                        .sum = c.tensors[8],
+                        .mean = c.tensors[10],
+                        .rstd = c.tensors[11],
+                        .mask = c.tensors[12],
+                        .gamma = c.tensors[6],
+                        .dword_table = c.tensors[3],
+                        .dposition_table = c.tensors[4],
+                        .dsegment_table = c.tensors[5],
+                        .dgamma = c.tensors[16],
+                        .dbeta = c.tensors[17],
+                        .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5},
+                        .accumulate = kAdd});
                   },
               .prepare = forward};
     for (BenchTensor& tensor : op.tensors) tensor.is_result = false;

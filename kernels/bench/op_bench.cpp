@@ -99,8 +99,8 @@ OpBench::OpBench(const Parts& parts)
   }
   parts_.device->copy(*parts_.stream, pool_f32_.data(), values, pool_f32_.bytes());
   parts_.stream->wait_on_host();
-  parts_.ops->cast({.from = View(pool_f32_.data(), DType::kF32, {kPoolElements}),
-                    .to = View(pool_io_.data(), parts_.io, {kPoolElements})});
+  parts_.ops->run(Cast{.from = View(pool_f32_.data(), DType::kF32, {kPoolElements}),
+                       .to = View(pool_io_.data(), parts_.io, {kPoolElements})});
 
   // A stream that is behind the host has to be kept busy while launches are enqueued.
   busy_ = parts_.device->allocate(kBusyBytes);
@@ -142,7 +142,7 @@ void OpBench::fill(const BenchTensor& tensor, const View& view, int64_t number) 
     from = 0;
   }
   if (tensor.scale != 1) {
-    parts_.ops->scale({.values = view.reshaped({view.elements()}), .factor = tensor.scale});
+    parts_.ops->run(Scale{.values = view.reshaped({view.elements()}), .factor = tensor.scale});
   }
 }
 
@@ -173,8 +173,8 @@ void OpBench::empty_beyond(const OpCase& op, const Set& set) {
     const View& all = set.views[i];
     const View beyond = all.rows(tensor.checked[0], all.extent(0) - tensor.checked[0]);
     if (beyond.elements() == 0) continue;
-    parts_.ops->fill({.values = beyond.reshaped({beyond.elements()}),
-                      .value = tensor.dtype == DType::kI32 && !tensor.io ? -1.0 : 0.0});
+    parts_.ops->run(Fill{.values = beyond.reshaped({beyond.elements()}),
+                         .value = tensor.dtype == DType::kI32 && !tensor.io ? -1.0 : 0.0});
   }
 }
 
@@ -364,11 +364,11 @@ double OpBench::product_roof(double flops, int64_t launches) {
                   {.name = "y", .extents = {side, side}, .checked = {16, side}}},
       .call =
           [](const OpCall& c) {
-            c.ops.linear_fwd({.x = c.tensors[0],
-                              .weight = c.tensors[1],
-                              .bias = View(),
-                              .y = c.tensors[2],
-                              .pre_activation = View()});
+            c.ops.run(LinearFwd{.x = c.tensors[0],
+                                .weight = c.tensors[1],
+                                .bias = View(),
+                                .y = c.tensors[2],
+                                .pre_activation = View()});
           },
       .flops = 2.0 * static_cast<double>(side * side * side)};
   const double us = median(run(product, launches).times_us);

@@ -63,20 +63,20 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
                    .shape = shape,
                    .tensors = {values, sum},
                    .call = [](const OpCall& c) {
-                     c.ops.sum_of_squares({.values = c.tensors[0], .result = c.tensors[1]});
+                     c.ops.run(SumOfSquares{.values = c.tensors[0], .result = c.tensors[1]});
                    }});
   const auto spans = [segments](Extent extent) {
     return std::span(segments).first(extent == Extent::kFull ? 4 : 2);
   };
   const auto moments = [spans](const OpCall& c) {
-    c.ops.lamb_moments({.gradient = c.tensors[0],
-                        .weight = c.tensors[1],
-                        .m = c.tensors[2],
-                        .v = c.tensors[3],
-                        .update = c.tensors[4],
-                        .norms = c.tensors[5],
-                        .state = c.tensors[6],
-                        .segments = spans(c.extent)});
+    c.ops.run(LambMoments{.gradient = c.tensors[0],
+                          .weight = c.tensors[1],
+                          .m = c.tensors[2],
+                          .v = c.tensors[3],
+                          .update = c.tensors[4],
+                          .norms = c.tensors[5],
+                          .state = c.tensors[6],
+                          .segments = spans(c.extent)});
   };
   cases.push_back({.operation = "lamb_moments",
                    .shape = shape,
@@ -93,12 +93,12 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
                    .tensors = {flat("weight", 0.05, 2, true), flat_io("model_weight", 0, 1, true),
                                flat("update", 1, 1, false), norms_in, state_tensor},
                    .call = [spans](const OpCall& c) {
-                     c.ops.lamb_apply({.weight = c.tensors[0],
-                                       .model_weight = c.tensors[1],
-                                       .update = c.tensors[2],
-                                       .norms = c.tensors[3],
-                                       .state = c.tensors[4],
-                                       .segments = spans(c.extent)});
+                     c.ops.run(LambApply{.weight = c.tensors[0],
+                                         .model_weight = c.tensors[1],
+                                         .update = c.tensors[2],
+                                         .norms = c.tensors[3],
+                                         .state = c.tensors[4],
+                                         .segments = spans(c.extent)});
                    }});
 }
 

@@ -93,18 +93,19 @@ void add_prelu(const Images& images, std::vector<OpCase>& cases) {
                    .shape = images.text(),
                    .tensors = {images.input("x", 1), slope, images.result("y", 1)},
                    .call = [](const OpCall& c) {
-                     c.ops.prelu_fwd({.x = c.tensors[0], .slope = c.tensors[1], .y = c.tensors[2]});
+                     c.ops.run(
+                         PreluFwd{.x = c.tensors[0], .slope = c.tensors[1], .y = c.tensors[2]});
                    }});
   cases.push_back({.operation = "prelu_bwd",
                    .shape = images.text(),
                    .tensors = {images.input("dy", 1), images.input("x", 1), slope,
                                images.result("dx", 1), images.channel_sum("dslope", true)},
                    .call = [](const OpCall& c) {
-                     c.ops.prelu_bwd({.dy = c.tensors[0],
-                                      .x = c.tensors[1],
-                                      .slope = c.tensors[2],
-                                      .dx = c.tensors[3],
-                                      .dslope = c.tensors[4]});
+                     c.ops.run(PreluBwd{.dy = c.tensors[0],
+                                        .x = c.tensors[1],
+                                        .slope = c.tensors[2],
+                                        .dx = c.tensors[3],
+                                        .dslope = c.tensors[4]});
                    }});
 }
 
@@ -136,7 +137,7 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.ops.batch_norm_relu_fwd({.x = c.tensors[0],
+                     c.ops.run(BatchNormReluFwd{.x = c.tensors[0],
                                                 .addend = add ? c.tensors[9] : View(),
                                                 .gamma = c.tensors[1],
                                                 .beta = c.tensors[2],
@@ -163,7 +164,7 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.ops.batch_norm_relu_bwd({.dy = c.tensors[0],
+                     c.ops.run(BatchNormReluBwd{.dy = c.tensors[0],
                                                 .x = c.tensors[1],
                                                 .mask = c.tensors[2],
                                                 .mean = c.tensors[3],

@@ -9,6 +9,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {
@@ -257,6 +258,7 @@ void clear_padding(const View& rows, const View& cu_seqlens) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const AttentionFwd& args) {
   require_f32("attention_fwd", "qkv", args.qkv);
   const Layout layout(args.qkv, args.cu_seqlens);
@@ -271,6 +273,7 @@ void run_cpu(WorkerPool& pool, const AttentionFwd& args) {
   }
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
   require_f32("attention_bwd", "qkv", args.qkv);
   const Layout layout(args.qkv, args.cu_seqlens);

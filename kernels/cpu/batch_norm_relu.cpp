@@ -4,6 +4,7 @@
 #include "kernels/cpu/channel_runs.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/batch_norm_relu.h"
 
 namespace bertha {
 namespace {
@@ -74,6 +75,7 @@ bool bit_at(const uint8_t* mask, int64_t i) { return (mask[i / 8] >> (i % 8) & 1
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const BatchNormReluFwd& args) {
   require_f32("batch_norm_relu_fwd", "x", args.x);
   const ChannelsShape shape = channels_shape(args.x);
@@ -98,6 +100,7 @@ void run_cpu(WorkerPool& pool, const BatchNormReluFwd& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const BatchNormReluBwd& args) {
   require_f32("batch_norm_relu_bwd", "dy", args.dy);
   const ChannelsShape shape = channels_shape(args.dy);

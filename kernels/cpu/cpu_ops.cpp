@@ -9,36 +9,9 @@ class CpuOps final : public Ops {
   explicit CpuOps(WorkerPool& pool) : pool_(pool) {}
 
  private:
-  void do_run(const EmbeddingFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const EmbeddingBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const LinearFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const LinearBwdData& args) override { run_cpu(pool_, args); }
-  void do_run(const LinearBwdWeight& args) override { run_cpu(pool_, args); }
-  void do_run(const ActivationBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const AttentionFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const AttentionBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const ResidualLnFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const ResidualLnBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const LayerNormFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const LayerNormBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const SoftmaxFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const SoftmaxBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const GatherRows& args) override { run_cpu(pool_, args); }
-  void do_run(const ScatterAddRows& args) override { run_cpu(pool_, args); }
-  void do_run(const CrossEntropy& args) override { run_cpu(pool_, args); }
-  void do_run(const SumOfSquares& args) override { run_cpu(pool_, args); }
-  void do_run(const ClipLocal& args) override { run_cpu(pool_, args); }
-  void do_run(const LambPrepare& args) override { run_cpu(pool_, args); }
-  void do_run(const LambMoments& args) override { run_cpu(pool_, args); }
-  void do_run(const LambApply& args) override { run_cpu(pool_, args); }
-  void do_run(const Cast& args) override { run_cpu(pool_, args); }
-  void do_run(const Fill& args) override { run_cpu(pool_, args); }
-  void do_run(const Scale& args) override { run_cpu(pool_, args); }
-  void do_run(const GradientScale& args) override { run_cpu(pool_, args); }
-  void do_run(const PreluFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const PreluBwd& args) override { run_cpu(pool_, args); }
-  void do_run(const BatchNormReluFwd& args) override { run_cpu(pool_, args); }
-  void do_run(const BatchNormReluBwd& args) override { run_cpu(pool_, args); }
+  void enqueue(AnyArgs any) override {
+    std::visit([&](const auto* args) { run_cpu(pool_, *args); }, any);
+  }
 
   WorkerPool& pool_;
 };

@@ -6,6 +6,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/ops/cross_entropy.h"
 
 namespace bertha {
 namespace {
@@ -56,6 +57,7 @@ void write_gradient_row(float* logits, float top, double sum, int32_t label,
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const CrossEntropy& args) {
   require_f32("cross_entropy", "logits", args.logits);
   const int64_t rows = args.logits.extent(0);

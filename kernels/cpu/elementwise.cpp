@@ -3,6 +3,8 @@
 
 #include "kernels/cpu/element_types.h"
 #include "kernels/cpu/operations.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/lamb.h"
 
 namespace bertha {
 namespace {
@@ -30,6 +32,7 @@ void fill_elements(WorkerPool& pool, const Fill& args) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const Cast& args) {
   with_floating_type(args.from.dtype, [&](auto from) {
     with_floating_type(args.to.dtype,
@@ -37,6 +40,7 @@ void run_cpu(WorkerPool& pool, const Cast& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const Fill& args) {
   if (args.values.dtype == DType::kI64) return fill_elements<int64_t>(pool, args);
   if (args.values.dtype == DType::kI32) return fill_elements<int32_t>(pool, args);
@@ -44,6 +48,7 @@ void run_cpu(WorkerPool& pool, const Fill& args) {
                      [&](auto element) { fill_elements<decltype(element)>(pool, args); });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const Scale& args) {
   with_floating_type(args.values.dtype, [&](auto element) {
     using T = decltype(element);
@@ -56,6 +61,7 @@ void run_cpu(WorkerPool& pool, const Scale& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool&, const GradientScale& args) {
   double loss_scale = 1.0;
   if (args.state.has_data()) {

@@ -7,6 +7,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/row_norm.h"
+#include "kernels/ops/embedding.h"
 
 namespace bertha {
 namespace {
@@ -58,6 +59,7 @@ void add_rows_by_id(WorkerPool& pool, const char* field, const View& ids, const 
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const EmbeddingFwd& args) {
   require_f32("embedding_fwd", "y", args.y);
   const int64_t hidden = args.y.extent(1);
@@ -85,6 +87,7 @@ void run_cpu(WorkerPool& pool, const EmbeddingFwd& args) {
       });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const EmbeddingBwd& args) {
   require_f32("embedding_bwd", "dy", args.dy);
   const int64_t tokens = args.dy.extent(0);

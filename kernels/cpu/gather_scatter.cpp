@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/gather_scatter.h"
 
 namespace bertha {
 namespace {
@@ -17,6 +18,7 @@ int64_t checked_index(const View& indices, int64_t row, int64_t rows) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const GatherRows& args) {
   require_f32("gather_rows", "source", args.source);
   const int64_t columns = args.source.extent(1);
@@ -34,6 +36,7 @@ void run_cpu(WorkerPool& pool, const GatherRows& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const ScatterAddRows& args) {
   require_f32("scatter_add_rows", "rows", args.rows);
   const int64_t columns = args.rows.extent(1);

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
@@ -77,6 +78,7 @@ void copy_piece(const LambApply& args, const Piece& piece) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool&, const LambPrepare& args) {
   prepare_update(state_of(args.state), *args.gradient_sum_of_squares.as<double>(),
                  LambPrepareRules{.schedule = args.schedule,
@@ -86,6 +88,7 @@ void run_cpu(WorkerPool&, const LambPrepare& args) {
                                   .max_gradient_norm = args.max_gradient_norm});
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const ClipLocal& args) {
   require_f32("clip_local", "gradient", args.gradient);
   const double sum = *args.gradient_sum_of_squares.as<double>();
@@ -99,6 +102,7 @@ void run_cpu(WorkerPool& pool, const ClipLocal& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const LambMoments& args) {
   require_f32("lamb_moments", "gradient", args.gradient);
   double* norms = args.norms.as<double>();
@@ -118,6 +122,7 @@ void run_cpu(WorkerPool& pool, const LambMoments& args) {
   }
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const LambApply& args) {
   require_f32("lamb_apply", "model_weight", args.model_weight);
   const double* norms = args.norms.as<double>();

@@ -1,3 +1,4 @@
+#include "kernels/ops/layer_norm.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
@@ -43,12 +44,14 @@ void run_backward(WorkerPool& pool, const LayerNormBwd& args) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const LayerNormFwd& args) {
   if (args.x.dtype == DType::kF64) return run_forward<double>(pool, args);
   require_f32("layer_norm_fwd", "x", args.x);
   run_forward<float>(pool, args);
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const LayerNormBwd& args) {
   if (args.dy.dtype == DType::kF64) return run_backward<double>(pool, args);
   require_f32("layer_norm_bwd", "dy", args.dy);

@@ -6,6 +6,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {
@@ -56,6 +57,7 @@ void differentiate(Activation activation, const float* dy, const float* saved, i
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   require_f32("linear_fwd", "x", args.x);
   const int64_t inputs = args.x.extent(1);
@@ -83,6 +85,7 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
   require_f32("linear_bwd_data", "dy", args.dy);
   const int64_t outputs = args.dy.extent(1);
@@ -109,6 +112,7 @@ void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
   }
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const LinearBwdWeight& args) {
   require_f32("linear_bwd_weight", "dy", args.dy);
   const int64_t outputs = args.dy.extent(1);
@@ -129,6 +133,7 @@ void run_cpu(WorkerPool& pool, const LinearBwdWeight& args) {
   if (args.dbias.has_data()) sum_columns(pool, args.dy, args.accumulate, args.dbias);
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const ActivationBwd& args) {
   require_f32("activation_bwd", "dy", args.dy);
   const float* dy = args.dy.as<float>();

@@ -3,9 +3,11 @@
 #include "kernels/cpu/channel_runs.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/prelu.h"
 
 namespace bertha {
 
+template <>
 void run_cpu(WorkerPool& pool, const PreluFwd& args) {
   require_f32("prelu_fwd", "x", args.x);
   const float* x = args.x.as<float>();
@@ -16,6 +18,7 @@ void run_cpu(WorkerPool& pool, const PreluFwd& args) {
   });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const PreluBwd& args) {
   require_f32("prelu_bwd", "dy", args.dy);
   const ChannelsShape shape = channels_shape(args.dy);

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/reductions.h"
 
 namespace bertha {
 namespace {
@@ -19,6 +20,7 @@ double sum_of_squares(const float* values, int64_t count) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const SumOfSquares& args) {
   require_f32("sum_of_squares", "values", args.values);
   const float* values = args.values.as<float>();

@@ -1,3 +1,4 @@
+#include "kernels/ops/residual_ln.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/dropout_rows.h"
 #include "kernels/cpu/operations.h"
@@ -6,6 +7,7 @@
 
 namespace bertha {
 
+template <>
 void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
   require_f32("residual_ln_fwd", "x", args.x);
   const int64_t hidden = args.x.extent(1);
@@ -26,6 +28,7 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
                    });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const ResidualLnBwd& args) {
   require_f32("residual_ln_bwd", "dy", args.dy);
   const int64_t hidden = args.dy.extent(1);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/element_types.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/ops/row_broadcast.h"
+#include "kernels/ops/softmax.h"
 
 namespace bertha {
 namespace {
@@ -152,10 +153,12 @@ void run_backward(WorkerPool& pool, const SoftmaxBwd& args) {
 
 }  // namespace
 
+template <>
 void run_cpu(WorkerPool& pool, const SoftmaxFwd& args) {
   with_floating_type(args.x.dtype, [&](auto tag) { run_forward<decltype(tag)>(pool, args); });
 }
 
+template <>
 void run_cpu(WorkerPool& pool, const SoftmaxBwd& args) {
   with_floating_type(args.dy.dtype, [&](auto tag) { run_backward<decltype(tag)>(pool, args); });
 }

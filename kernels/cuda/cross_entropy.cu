@@ -19,6 +19,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/cross_entropy.h"
 
 namespace bertha {
 namespace {
@@ -225,6 +226,7 @@ void launch(CudaContext& context, const CrossEntropy& args, RowResult* results) 
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const CrossEntropy& args) {
   const int64_t rows = args.logits.extent(0);
   if (rows == 0) return;

@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {
@@ -104,6 +105,7 @@ void fill(CudaContext& context, const View& values, T value) {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const Cast& args) {
   const int64_t count = args.from.elements();
   if (count == 0) return;
@@ -121,6 +123,7 @@ void run_cuda(CudaContext& context, const Cast& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const Fill& args) {
   if (args.values.elements() == 0) return;
   switch (args.values.dtype) {
@@ -148,6 +151,7 @@ void run_cuda(CudaContext& context, const Fill& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const Scale& args) {
   const int64_t count = args.values.elements();
   if (count == 0) return;
@@ -159,6 +163,7 @@ void run_cuda(CudaContext& context, const Scale& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const GradientScale& args) {
   gradient_scale_kernel<<<1, 1, 0, context.stream>>>(args.denominator.as<int64_t>(),
                                                      static_cast<const LambState*>(args.state.data),

@@ -10,6 +10,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/gather_scatter.h"
 
 namespace bertha {
 namespace {
@@ -86,6 +87,7 @@ unsigned grid_for(const CudaContext& context, int64_t rows) {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const GatherRows& args) {
   const int64_t rows = args.picked.extent(0);
   if (args.picked.elements() == 0) return;
@@ -101,6 +103,7 @@ void run_cuda(CudaContext& context, const GatherRows& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const ScatterAddRows& args) {
   const int64_t rows = args.rows.extent(0);
   if (args.rows.elements() == 0) return;

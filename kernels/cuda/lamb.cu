@@ -16,6 +16,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
@@ -245,6 +246,7 @@ int pack_of(std::initializer_list<View> views) {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const LambPrepare& args) {
   prepare_kernel<<<1, 1, 0, context.stream>>>(static_cast<LambState*>(args.state.data),
                                               args.gradient_sum_of_squares.as<double>(),
@@ -256,6 +258,7 @@ void run_cuda(CudaContext& context, const LambPrepare& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const ClipLocal& args) {
   const int64_t count = args.gradient.elements();
   if (count == 0) return;
@@ -270,6 +273,7 @@ void run_cuda(CudaContext& context, const ClipLocal& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const LambMoments& args) {
   const int64_t tensors = args.norms.extent(0);
   if (tensors == 0) return;
@@ -297,6 +301,7 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
+template <>
 void run_cuda(CudaContext& context, const LambApply& args) {
   const LambChunkTable table = context.lamb_chunks.table_of(args.segments, args.norms.extent(0));
   if (table.chunks_count == 0) return;

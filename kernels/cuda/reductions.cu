@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/reductions.h"
 
 namespace bertha {
 namespace {
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(kThreads) sum_of_squares_kernel(SumJob<T> job)
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const SumOfSquares& args) {
   const int64_t count = args.values.elements();
   dispatch_io(args.values.dtype, [&](auto tag) {

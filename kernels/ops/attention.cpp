@@ -70,7 +70,7 @@ void check_shared(const ArgumentCheck& check, const Shared& args) {
 }  // namespace
 
 void validate(const AttentionFwd& args) {
-  const ArgumentCheck check("attention_fwd");
+  const ArgumentCheck check(AttentionFwd::kName);
   check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
                        args.max_seq_tokens, args.scale});
   check.view("out", args.out, args.qkv.dtype,
@@ -78,7 +78,7 @@ void validate(const AttentionFwd& args) {
 }
 
 void validate(const AttentionBwd& args) {
-  const ArgumentCheck check("attention_bwd");
+  const ArgumentCheck check(AttentionBwd::kName);
   check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
                        args.max_seq_tokens, args.scale});
   const DType io = args.qkv.dtype;

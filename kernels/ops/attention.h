@@ -21,6 +21,7 @@ namespace bertha {
 ///           sequence with NaN or infinities may spoil its neighbours; rows behind the last do not.
 /// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
 struct AttentionFwd {
+  static constexpr const char* kName = "attention_fwd";
   View qkv;         // io  [T, 3, A, D]
   View cu_seqlens;  // i32 [B + 1]
   View out;         // io  [T, A, D]  out
@@ -37,6 +38,7 @@ struct AttentionFwd {
 /// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv as
 ///           it is stored, rounded; without data it is left out.
 struct AttentionBwd {
+  static constexpr const char* kName = "attention_bwd";
   View dout;        // io  [T, A, D]
   View qkv;         // io  [T, 3, A, D]
   View out;         // io  [T, A, D]

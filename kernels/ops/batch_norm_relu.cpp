@@ -5,7 +5,7 @@
 namespace bertha {
 
 void validate(const BatchNormReluFwd& args) {
-  const ArgumentCheck check("batch_norm_relu_fwd");
+  const ArgumentCheck check(BatchNormReluFwd::kName);
   const ChannelsShape shape = check_channels(check, "x", args.x);
   const std::initializer_list<int64_t> like_x{shape.outer, shape.channels, shape.inner};
   check.optional_view("addend", args.addend, shape.io, like_x);
@@ -32,7 +32,7 @@ void validate(const BatchNormReluFwd& args) {
 }
 
 void validate(const BatchNormReluBwd& args) {
-  const ArgumentCheck check("batch_norm_relu_bwd");
+  const ArgumentCheck check(BatchNormReluBwd::kName);
   const ChannelsShape shape = check_channels(check, "dy", args.dy);
   const std::initializer_list<int64_t> like_dy{shape.outer, shape.channels, shape.inner};
   check.view("x", args.x, shape.io, like_dy);

@@ -27,6 +27,7 @@ enum class NormStatistics : uint8_t { kBatch, kRunning };
 /// Needs     any extents, zero included; 16-byte accesses where addresses allow them.
 /// Source    Ioffe, Szegedy 2015, algorithm 1; conventions of torch.nn.BatchNorm2d and torch.relu.
 struct BatchNormReluFwd {
+  static constexpr const char* kName = "batch_norm_relu_fwd";
   View x;             // io  [N, C, S]
   View addend;        // io  [N, C, S]  or no data: nothing is added
   View gamma;         // f32 [C]
@@ -52,6 +53,7 @@ struct BatchNormReluFwd {
 ///           `accumulate` says. M == 0 still writes dgamma and dbeta.
 /// Exact     deterministic; sums in two levels of fixed order, in f32 (CPU: f64).
 struct BatchNormReluBwd {
+  static constexpr const char* kName = "batch_norm_relu_bwd";
   View dy;       // io  [N, C, S]
   View x;        // io  [N, C, S]
   View mask;     // u8  [ceil(N * C * S / 8)]

@@ -5,7 +5,7 @@
 namespace bertha {
 
 void validate(const CrossEntropy& args) {
-  const ArgumentCheck check("cross_entropy");
+  const ArgumentCheck check(CrossEntropy::kName);
   check.rank("logits", args.logits, 2);
   check.io("logits", args.logits);
   const int64_t rows = args.logits.extent(0);

@@ -13,6 +13,7 @@ namespace bertha {
 ///           [C, V)) when write_gradient; loss_sum, correct and rows_counted always add.
 /// Exact     argmax ties go to the lowest id; columns [C, V) take no part.
 struct CrossEntropy {
+  static constexpr const char* kName = "cross_entropy";
   View logits;          // io  [M, V]  in; out: gradient
   View labels;          // i32 [M]     in [-1, C); -1 = padding row
   View gradient_scale;  // f32 [1]     device: loss scale / denominator of the mean

@@ -18,7 +18,7 @@ void check_data(const ArgumentCheck& check, const char* field, const View& view)
 }  // namespace
 
 void validate(const Cast& args) {
-  const ArgumentCheck check("cast");
+  const ArgumentCheck check(Cast::kName);
   check_floating(check, "from", args.from);
   check_floating(check, "to", args.to);
   if (args.from.elements() != args.to.elements()) {
@@ -30,7 +30,7 @@ void validate(const Cast& args) {
 }
 
 void validate(const Fill& args) {
-  const ArgumentCheck check("fill");
+  const ArgumentCheck check(Fill::kName);
   if (args.values.dtype == DType::kU64 || args.values.dtype == DType::kU8) {
     check.refuse("values", "is ", name(args.values.dtype),
                  ", want f64, f32, f16, bf16, i64 or i32");
@@ -39,13 +39,13 @@ void validate(const Fill& args) {
 }
 
 void validate(const Scale& args) {
-  const ArgumentCheck check("scale");
+  const ArgumentCheck check(Scale::kName);
   check_floating(check, "values", args.values);
   check_data(check, "values", args.values);
 }
 
 void validate(const GradientScale& args) {
-  const ArgumentCheck check("gradient_scale");
+  const ArgumentCheck check(GradientScale::kName);
   check.view("denominator", args.denominator, DType::kI64, {1});
   check.optional_view("state", args.state, DType::kU8, {int64_t{sizeof(LambState)}});
   check.view("target", args.target, DType::kF32, {1});

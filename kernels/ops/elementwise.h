@@ -6,18 +6,21 @@ namespace bertha {
 
 /// to[i] = from[i], rounded to nearest even when narrowing. Dtypes f32, f16, bf16, f64.
 struct Cast {
+  static constexpr const char* kName = "cast";
   View from;  // any [n]
   View to;    // any [n]  out
 };
 
 /// values[i] = value. Dtypes f64, f32, f16, bf16, i64, i32.
 struct Fill {
+  static constexpr const char* kName = "fill";
   View values;  // any [n]  out
   double value = 0.0;
 };
 
 /// values[i] *= factor. Dtypes f32, f16, bf16, f64.
 struct Scale {
+  static constexpr const char* kName = "scale";
   View values;  // io [n]  in, out
   double factor = 1.0;
 };
@@ -25,6 +28,7 @@ struct Scale {
 /// target[0] = numerator / max(1, denominator[0]) * loss_scale of the state: the gradient scale of
 /// a loss mean, computed where the counts live.
 struct GradientScale {
+  static constexpr const char* kName = "gradient_scale";
   View denominator;  // i64 [1]  rows in the mean, over all ranks and micro-batches
   View state;        // u8  [sizeof(LambState)]; without data the loss scale is 1
   View target;       // f32 [1]  out

@@ -22,7 +22,7 @@ void check_ids(const ArgumentCheck& check, const Args& args, const RowsShape& sh
 }  // namespace
 
 void validate(const EmbeddingFwd& args) {
-  const ArgumentCheck check("embedding_fwd");
+  const ArgumentCheck check(EmbeddingFwd::kName);
   const RowsShape shape = check_hidden_rows(check, "y", args.y);
   check_ids(check, args, shape);
   check_table(check, "word_table", args.word_table, shape);
@@ -35,7 +35,7 @@ void validate(const EmbeddingFwd& args) {
 }
 
 void validate(const EmbeddingBwd& args) {
-  const ArgumentCheck check("embedding_bwd");
+  const ArgumentCheck check(EmbeddingBwd::kName);
   const RowsShape shape = check_hidden_rows(check, "dy", args.dy);
   check_ids(check, args, shape);
   check.optional_view("rows_by_word", args.rows_by_word, DType::kI32, {shape.rows});

@@ -14,6 +14,7 @@ namespace bertha {
 /// Needs     ids inside their tables (checked where data enters, not here); H % 8 == 0.
 /// Source    Devlin et al. 2018, section 3; dropout after LayerNorm as in the published code.
 struct EmbeddingFwd {
+  static constexpr const char* kName = "embedding_fwd";
   View word_ids;        // i32 [T]
   View position_ids;    // i32 [T]
   View segment_ids;     // i32 [T]
@@ -39,6 +40,7 @@ struct EmbeddingFwd {
 ///           larger than a batch); gamma and beta gradients as `accumulate` says. Rows of dy at
 ///           and beyond the live token count must be zero; they then add nothing.
 struct EmbeddingBwd {
+  static constexpr const char* kName = "embedding_bwd";
   View dy;               // io  [T, H]
   View word_ids;         // i32 [T]
   View position_ids;     // i32 [T]

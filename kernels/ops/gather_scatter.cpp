@@ -5,7 +5,7 @@
 namespace bertha {
 
 void validate(const GatherRows& args) {
-  const ArgumentCheck check("gather_rows");
+  const ArgumentCheck check(GatherRows::kName);
   check.rank("source", args.source, 2);
   check.rank("picked", args.picked, 2);
   check.io("source", args.source);
@@ -17,7 +17,7 @@ void validate(const GatherRows& args) {
 }
 
 void validate(const ScatterAddRows& args) {
-  const ArgumentCheck check("scatter_add_rows");
+  const ArgumentCheck check(ScatterAddRows::kName);
   check.rank("rows", args.rows, 2);
   check.rank("target", args.target, 2);
   check.io("rows", args.rows);

@@ -9,6 +9,7 @@ namespace bertha {
 /// Letters   T = source rows, M = picked rows, H = columns.
 /// Writes    overwrites picked.
 struct GatherRows {
+  static constexpr const char* kName = "gather_rows";
   View source;   // io  [T, H]
   View indices;  // i32 [M]  in [-1, T)
   View picked;   // io  [M, H]  out
@@ -19,6 +20,7 @@ struct GatherRows {
 ///
 /// Writes    adds to target.
 struct ScatterAddRows {
+  static constexpr const char* kName = "scatter_add_rows";
   View rows;     // io  [M, H]
   View indices;  // i32 [M]
   View target;   // io  [T, H]  adds

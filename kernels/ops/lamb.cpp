@@ -42,7 +42,7 @@ void check_segments(const ArgumentCheck& check, std::span<const LambSegment> seg
 }  // namespace
 
 void validate(const LambPrepare& args) {
-  const ArgumentCheck check("lamb_prepare");
+  const ArgumentCheck check(LambPrepare::kName);
   check_state(check, args.state);
   check.view("gradient_sum_of_squares", args.gradient_sum_of_squares, DType::kF64, {1});
   check_beta(check, "beta_1", args.beta_1);
@@ -58,7 +58,7 @@ void validate(const LambPrepare& args) {
 }
 
 void validate(const ClipLocal& args) {
-  const ArgumentCheck check("clip_local");
+  const ArgumentCheck check(ClipLocal::kName);
   check.io("gradient", args.gradient);
   check.view("gradient", args.gradient, args.gradient.dtype, {args.gradient.elements()});
   check.view("gradient_sum_of_squares", args.gradient_sum_of_squares, DType::kF64, {1});
@@ -67,7 +67,7 @@ void validate(const ClipLocal& args) {
 }
 
 void validate(const LambMoments& args) {
-  const ArgumentCheck check("lamb_moments");
+  const ArgumentCheck check(LambMoments::kName);
   const int64_t elements = args.gradient.elements();
   check.io("gradient", args.gradient);
   check.view("gradient", args.gradient, args.gradient.dtype, {elements});
@@ -85,7 +85,7 @@ void validate(const LambMoments& args) {
 }
 
 void validate(const LambApply& args) {
-  const ArgumentCheck check("lamb_apply");
+  const ArgumentCheck check(LambApply::kName);
   const int64_t elements = args.weight.elements();
   check.view("weight", args.weight, DType::kF32, {elements});
   check.io("model_weight", args.model_weight);

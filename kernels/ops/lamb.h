@@ -54,6 +54,7 @@ struct LossScalePolicy {
 /// finite skips: counters and loss scale change, successful_steps does not.
 /// Writes    state.
 struct LambPrepare {
+  static constexpr const char* kName = "lamb_prepare";
   View state;                    // u8  [sizeof(LambState)]
   View gradient_sum_of_squares;  // f64 [1]  of the scaled, reduced gradient
   LrSchedule schedule;
@@ -67,6 +68,7 @@ struct LambPrepare {
 /// a norm that is not finite leaves it as it is, so that infinities reach every rank.
 /// Writes    gradient in place.
 struct ClipLocal {
+  static constexpr const char* kName = "clip_local";
   View gradient;                 // io  [P]
   View gradient_sum_of_squares;  // f64 [1]  of this rank's scaled gradient
   View state;                    // u8  [sizeof(LambState)]
@@ -94,6 +96,7 @@ struct LambSegment {
 ///           stays as it is.
 /// Source    You et al. 2020 (LAMB), algorithm 2, eps outside the root, bias correction.
 struct LambMoments {
+  static constexpr const char* kName = "lamb_moments";
   View gradient;  // io  [N]
   View weight;    // f32 [N]  master weights
   View m;         // f32 [N]  in, out
@@ -114,6 +117,7 @@ struct LambMoments {
 ///
 /// Writes    weight, model_weight; with state.skip model_weight = weight, weight unchanged.
 struct LambApply {
+  static constexpr const char* kName = "lamb_apply";
   View weight;        // f32 [N]  in, out
   View model_weight;  // io  [N]  out
   View update;        // f32 [N]

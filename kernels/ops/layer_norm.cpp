@@ -17,7 +17,7 @@ void check_saved(const ArgumentCheck& check, const Args& args, const RowsShape& 
 }  // namespace
 
 void validate(const LayerNormFwd& args) {
-  const ArgumentCheck check("layer_norm_fwd");
+  const ArgumentCheck check(LayerNormFwd::kName);
   const RowsShape shape = check_rows(check, "x", args.x);
   check.view("y", args.y, shape.io, {shape.rows, shape.columns});
   check_saved(check, args, shape);
@@ -32,7 +32,7 @@ void validate(const LayerNormFwd& args) {
 }
 
 void validate(const LayerNormBwd& args) {
-  const ArgumentCheck check("layer_norm_bwd");
+  const ArgumentCheck check(LayerNormBwd::kName);
   const RowsShape shape = check_rows(check, "dy", args.dy);
   check.view("x", args.x, shape.io, {shape.rows, shape.columns});
   check.view("dx", args.dx, shape.io, {shape.rows, shape.columns});

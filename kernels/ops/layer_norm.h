@@ -13,6 +13,7 @@ namespace bertha {
 /// Needs     C >= 1; R == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016.
 struct LayerNormFwd {
+  static constexpr const char* kName = "layer_norm_fwd";
   View x;      // io  [R, C]
   View gamma;  // io  [C]     without data: 1
   View beta;   // io  [C]     without data: 0
@@ -26,6 +27,7 @@ struct LayerNormFwd {
 
 /// Writes    overwrites dx (may be dy's memory); dgamma and dbeta as `accumulate` says.
 struct LayerNormBwd {
+  static constexpr const char* kName = "layer_norm_bwd";
   View dy;      // io  [R, C]
   View x;       // io  [R, C]
   View mean;    // stat [R]

@@ -17,7 +17,7 @@ void check_saved(const ArgumentCheck& check, const View& saved, Activation activ
 }  // namespace
 
 void validate(const LinearFwd& args) {
-  const ArgumentCheck check("linear_fwd");
+  const ArgumentCheck check(LinearFwd::kName);
   check.rank("x", args.x, 2);
   check.rank("weight", args.weight, 2);
   check.io("x", args.x);
@@ -40,7 +40,7 @@ void validate(const LinearFwd& args) {
 }
 
 void validate(const LinearBwdData& args) {
-  const ArgumentCheck check("linear_bwd_data");
+  const ArgumentCheck check(LinearBwdData::kName);
   check.rank("dy", args.dy, 2);
   check.rank("weight", args.weight, 2);
   check.io("dy", args.dy);
@@ -61,7 +61,7 @@ void validate(const LinearBwdData& args) {
 }
 
 void validate(const LinearBwdWeight& args) {
-  const ArgumentCheck check("linear_bwd_weight");
+  const ArgumentCheck check(LinearBwdWeight::kName);
   check.rank("dy", args.dy, 2);
   check.rank("x", args.x, 2);
   check.io("dy", args.dy);
@@ -78,7 +78,7 @@ void validate(const LinearBwdWeight& args) {
 }
 
 void validate(const ActivationBwd& args) {
-  const ArgumentCheck check("activation_bwd");
+  const ArgumentCheck check(ActivationBwd::kName);
   check.rank("dy", args.dy, 2);
   check.io("dy", args.dy);
   const DType io = args.dy.dtype;

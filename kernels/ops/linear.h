@@ -22,6 +22,7 @@ constexpr bool keeps_pre_activation(Activation activation) {
 ///           pre_activation no data; backward of kTanh needs y only.
 /// Needs     T == 0 is a no-op. bias without data means no bias.
 struct LinearFwd {
+  static constexpr const char* kName = "linear_fwd";
   View x;               // io [T, K]
   View weight;          // io [N, K]
   View bias;            // io [N]
@@ -38,6 +39,7 @@ struct LinearFwd {
 ///           dbias_below as `accumulate_dbias` says; without data it is left out. It sums what dx
 ///           holds in the end, rounded to io.
 struct LinearBwdData {
+  static constexpr const char* kName = "linear_bwd_data";
   View dy;      // io [T, N]
   View weight;  // io [N, K]
   View saved;   // io [T, K]  GELUs: the pre-activation below; kTanh: its output; kNone: no data
@@ -52,6 +54,7 @@ struct LinearBwdData {
 ///
 /// Writes    both as `accumulate` says; dbias without data is left out.
 struct LinearBwdWeight {
+  static constexpr const char* kName = "linear_bwd_weight";
   View dy;       // io [T, N]
   View x;        // io [T, K]
   View dweight;  // io [N, K]  out
@@ -62,6 +65,7 @@ struct LinearBwdWeight {
 /// dx = dy elementwise-times activation'(saved), where no product follows to fuse it into.
 /// dx may be dy.
 struct ActivationBwd {
+  static constexpr const char* kName = "activation_bwd";
   View dy;     // io [T, N]
   View saved;  // io [T, N]  GELUs: pre-activation; kTanh: output
   View dx;     // io [T, N]  out

@@ -5,14 +5,14 @@
 namespace bertha {
 
 void validate(const PreluFwd& args) {
-  const ArgumentCheck check("prelu_fwd");
+  const ArgumentCheck check(PreluFwd::kName);
   const ChannelsShape shape = check_channels(check, "x", args.x);
   check.view("slope", args.slope, shape.io, {shape.channels});
   check.view("y", args.y, shape.io, {shape.outer, shape.channels, shape.inner});
 }
 
 void validate(const PreluBwd& args) {
-  const ArgumentCheck check("prelu_bwd");
+  const ArgumentCheck check(PreluBwd::kName);
   const ChannelsShape shape = check_channels(check, "dy", args.dy);
   check.view("x", args.x, shape.io, {shape.outer, shape.channels, shape.inner});
   check.view("slope", args.slope, shape.io, {shape.channels});

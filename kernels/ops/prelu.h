@@ -16,6 +16,7 @@ namespace bertha {
 /// Needs     any extents, zero included; 16-byte accesses where addresses allow them.
 /// Source    He, Zhang, Ren, Sun 2015, eq. 1; corner cases as torch.nn.functional.prelu.
 struct PreluFwd {
+  static constexpr const char* kName = "prelu_fwd";
   View x;      // io  [N, C, S]
   View slope;  // io  [C]
   View y;      // io  [N, C, S]  out
@@ -27,6 +28,7 @@ struct PreluFwd {
 /// Exact     deterministic: dslope is summed in two levels of fixed order, in f32 (CPU: f64). An
 ///           element with x == 0 adds dy * 0 to dslope, and one with x NaN adds NaN.
 struct PreluBwd {
+  static constexpr const char* kName = "prelu_bwd";
   View dy;      // io  [N, C, S]
   View x;       // io  [N, C, S]
   View slope;   // io  [C]

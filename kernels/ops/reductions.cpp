@@ -5,7 +5,7 @@
 namespace bertha {
 
 void validate(const SumOfSquares& args) {
-  const ArgumentCheck check("sum_of_squares");
+  const ArgumentCheck check(SumOfSquares::kName);
   check.io("values", args.values);
   check.view("values", args.values, args.values.dtype, {args.values.elements()});
   check.view("result", args.result, DType::kF64, {1});

@@ -10,6 +10,7 @@ namespace bertha {
 /// Dtypes    values f32, f16, bf16.
 /// Exact     deterministic.
 struct SumOfSquares {
+  static constexpr const char* kName = "sum_of_squares";
   View values;  // io  [P]
   View result;  // f64 [1]  out
   Accumulate accumulate = Accumulate::kNo;

@@ -5,7 +5,7 @@
 namespace bertha {
 
 void validate(const ResidualLnFwd& args) {
-  const ArgumentCheck check("residual_ln_fwd");
+  const ArgumentCheck check(ResidualLnFwd::kName);
   const RowsShape shape = check_hidden_rows(check, "x", args.x);
   check.view("bias", args.bias, shape.io, {shape.columns});
   check.view("residual", args.residual, shape.io, {shape.rows, shape.columns});
@@ -17,7 +17,7 @@ void validate(const ResidualLnFwd& args) {
 }
 
 void validate(const ResidualLnBwd& args) {
-  const ArgumentCheck check("residual_ln_bwd");
+  const ArgumentCheck check(ResidualLnBwd::kName);
   const RowsShape shape = check_hidden_rows(check, "dy", args.dy);
   check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
   check.view("dresidual", args.dresidual, shape.io, {shape.rows, shape.columns});

@@ -14,6 +14,7 @@ namespace bertha {
 /// Needs     H % 8 == 0; T == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
 struct ResidualLnFwd {
+  static constexpr const char* kName = "residual_ln_fwd";
   View x;         // io  [T, H]  sub-layer output before its bias
   View bias;      // io  [H]
   View residual;  // io  [T, H]  input of the sub-layer
@@ -33,6 +34,7 @@ struct ResidualLnFwd {
 /// Writes    overwrites dresidual and dx; dgamma, dbeta, dbias as `accumulate` says.
 ///           dresidual may be dy's memory.
 struct ResidualLnBwd {
+  static constexpr const char* kName = "residual_ln_bwd";
   View dy;         // io  [T, H]
   View sum;        // io  [T, H]
   View mean;       // f32 [T]

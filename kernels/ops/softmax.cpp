@@ -43,7 +43,7 @@ void check_dropout(const ArgumentCheck& check, const Args& args, const View& x) 
 }  // namespace
 
 void validate(const SoftmaxFwd& args) {
-  const ArgumentCheck check("softmax_fwd");
+  const ArgumentCheck check(SoftmaxFwd::kName);
   check_x(check, "x", args.x);
   check.same("y", args.y, args.x.dtype, args.x);
   check_broadcast(check, "bias", args.bias, args.x.dtype, args.x);
@@ -57,7 +57,7 @@ void validate(const SoftmaxFwd& args) {
 }
 
 void validate(const SoftmaxBwd& args) {
-  const ArgumentCheck check("softmax_bwd");
+  const ArgumentCheck check(SoftmaxBwd::kName);
   check_x(check, "dy", args.dy);
   check.same("y", args.y, args.dy.dtype, args.dy);
   check.same("dx", args.dx, args.dy.dtype, args.dy);

@@ -23,6 +23,7 @@ enum class SoftmaxKind : uint8_t { kSoftmax, kLogSoftmax };
 ///           not masked makes its whole row NaN.
 /// Needs     1 <= rank of x <= 4; C >= 1; R == 0 is a no-op. y or dropped may be x's memory.
 struct SoftmaxFwd {
+  static constexpr const char* kName = "softmax_fwd";
   View x;          // io [.., C]
   View bias;       // io [.., C], axes may be 1   without data: none
   View mask;       // u8 [.., C], axes may be 1   without data: nothing is masked
@@ -42,6 +43,7 @@ struct SoftmaxFwd {
 ///           that is masked has a gradient. The gradient by bias is dx / scale, summed by the
 ///           caller over the axes that it was broadcast to.
 struct SoftmaxBwd {
+  static constexpr const char* kName = "softmax_bwd";
   View dy;         // io [.., C]
   View y;          // io [.., C]  of forward, not `dropped`
   View kept_mask;  // u8 [R, W / 8]  not read at probability 0

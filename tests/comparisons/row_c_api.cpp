@@ -89,13 +89,13 @@ void bertha_rows_close(BerthaRows* handle) { delete handle; }
 const char* bertha_rows_softmax_fwd(BerthaRows* handle, void* x, void* y, int64_t rows,
                                     int64_t columns, int64_t is_log) {
   return sentence_of(*handle, [&] {
-    handle->ops->softmax_fwd({.x = io(x, rows, columns),
-                              .bias = View(),
-                              .mask = View(),
-                              .y = io(y, rows, columns),
-                              .dropped = View(),
-                              .kept_mask = View(),
-                              .kind = kind(is_log)});
+    handle->ops->run(bertha::SoftmaxFwd{.x = io(x, rows, columns),
+                                        .bias = View(),
+                                        .mask = View(),
+                                        .y = io(y, rows, columns),
+                                        .dropped = View(),
+                                        .kept_mask = View(),
+                                        .kind = kind(is_log)});
   });
 }
 
@@ -103,11 +103,11 @@ const char* bertha_rows_softmax_fwd(BerthaRows* handle, void* x, void* y, int64_
 const char* bertha_rows_softmax_bwd(BerthaRows* handle, void* dy, void* y, void* dx, int64_t rows,
                                     int64_t columns, int64_t is_log) {
   return sentence_of(*handle, [&] {
-    handle->ops->softmax_bwd({.dy = io(dy, rows, columns),
-                              .y = io(y, rows, columns),
-                              .kept_mask = View(),
-                              .dx = io(dx, rows, columns),
-                              .kind = kind(is_log)});
+    handle->ops->run(bertha::SoftmaxBwd{.dy = io(dy, rows, columns),
+                                        .y = io(y, rows, columns),
+                                        .kept_mask = View(),
+                                        .dx = io(dx, rows, columns),
+                                        .kind = kind(is_log)});
   });
 }
 
@@ -116,13 +116,13 @@ const char* bertha_rows_layer_norm_fwd(BerthaRows* handle, void* x, void* gamma,
                                        void* y, void* mean, void* rstd, int64_t rows,
                                        int64_t columns, float epsilon) {
   return sentence_of(*handle, [&] {
-    handle->ops->layer_norm_fwd({.x = io(x, rows, columns),
-                                 .gamma = io(gamma, columns),
-                                 .beta = io(beta, columns),
-                                 .y = io(y, rows, columns),
-                                 .mean = f32(mean, rows),
-                                 .rstd = f32(rstd, rows),
-                                 .epsilon = epsilon});
+    handle->ops->run(bertha::LayerNormFwd{.x = io(x, rows, columns),
+                                          .gamma = io(gamma, columns),
+                                          .beta = io(beta, columns),
+                                          .y = io(y, rows, columns),
+                                          .mean = f32(mean, rows),
+                                          .rstd = f32(rstd, rows),
+                                          .epsilon = epsilon});
   });
 }
 
@@ -131,14 +131,14 @@ const char* bertha_rows_layer_norm_bwd(BerthaRows* handle, void* dy, void* x, vo
                                        void* rstd, void* gamma, void* dx, void* dgamma, void* dbeta,
                                        int64_t rows, int64_t columns) {
   return sentence_of(*handle, [&] {
-    handle->ops->layer_norm_bwd({.dy = io(dy, rows, columns),
-                                 .x = io(x, rows, columns),
-                                 .mean = f32(mean, rows),
-                                 .rstd = f32(rstd, rows),
-                                 .gamma = io(gamma, columns),
-                                 .dx = io(dx, rows, columns),
-                                 .dgamma = io(dgamma, columns),
-                                 .dbeta = io(dbeta, columns)});
+    handle->ops->run(bertha::LayerNormBwd{.dy = io(dy, rows, columns),
+                                          .x = io(x, rows, columns),
+                                          .mean = f32(mean, rows),
+                                          .rstd = f32(rstd, rows),
+                                          .gamma = io(gamma, columns),
+                                          .dx = io(dx, rows, columns),
+                                          .dgamma = io(dgamma, columns),
+                                          .dbeta = io(dbeta, columns)});
   });
 }
 
@@ -147,7 +147,8 @@ const char* bertha_rows_prelu_fwd(BerthaRows* handle, void* x, void* slope, void
                                   int64_t channels, int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
   return sentence_of(*handle, [&] {
-    handle->ops->prelu_fwd({.x = images.io(x), .slope = io(slope, channels), .y = images.io(y)});
+    handle->ops->run(
+        bertha::PreluFwd{.x = images.io(x), .slope = io(slope, channels), .y = images.io(y)});
   });
 }
 
@@ -157,11 +158,11 @@ const char* bertha_rows_prelu_bwd(BerthaRows* handle, void* dy, void* x, void* s
                                   int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
   return sentence_of(*handle, [&] {
-    handle->ops->prelu_bwd({.dy = images.io(dy),
-                            .x = images.io(x),
-                            .slope = io(slope, channels),
-                            .dx = images.io(dx),
-                            .dslope = io(dslope, channels)});
+    handle->ops->run(bertha::PreluBwd{.dy = images.io(dy),
+                                      .x = images.io(x),
+                                      .slope = io(slope, channels),
+                                      .dx = images.io(dx),
+                                      .dslope = io(dslope, channels)});
   });
 }
 
@@ -174,17 +175,18 @@ const char* bertha_rows_batch_norm_relu_fwd(BerthaRows* handle, void* x, void* a
                                             float epsilon) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
   return sentence_of(*handle, [&] {
-    handle->ops->batch_norm_relu_fwd({.x = images.io(x),
-                                      .addend = addend != nullptr ? images.io(addend) : View(),
-                                      .gamma = f32(gamma, channels),
-                                      .beta = f32(beta, channels),
-                                      .running_mean = f32(running_mean, channels),
-                                      .running_var = f32(running_var, channels),
-                                      .y = images.io(y),
-                                      .mask = images.bits(mask),
-                                      .mean = f32(mean, channels),
-                                      .rstd = f32(rstd, channels),
-                                      .epsilon = epsilon});
+    handle->ops->run(
+        bertha::BatchNormReluFwd{.x = images.io(x),
+                                 .addend = addend != nullptr ? images.io(addend) : View(),
+                                 .gamma = f32(gamma, channels),
+                                 .beta = f32(beta, channels),
+                                 .running_mean = f32(running_mean, channels),
+                                 .running_var = f32(running_var, channels),
+                                 .y = images.io(y),
+                                 .mask = images.bits(mask),
+                                 .mean = f32(mean, channels),
+                                 .rstd = f32(rstd, channels),
+                                 .epsilon = epsilon});
   });
 }
 
@@ -196,16 +198,17 @@ const char* bertha_rows_batch_norm_relu_bwd(BerthaRows* handle, void* dy, void* 
                                             int64_t channels, int64_t neighbors) {
   const Images images{.outer = outer, .channels = channels, .neighbors = neighbors};
   return sentence_of(*handle, [&] {
-    handle->ops->batch_norm_relu_bwd({.dy = images.io(dy),
-                                      .x = images.io(x),
-                                      .mask = images.bits(mask),
-                                      .mean = f32(mean, channels),
-                                      .rstd = f32(rstd, channels),
-                                      .gamma = f32(gamma, channels),
-                                      .dx = images.io(dx),
-                                      .daddend = daddend != nullptr ? images.io(daddend) : View(),
-                                      .dgamma = f32(dgamma, channels),
-                                      .dbeta = f32(dbeta, channels)});
+    handle->ops->run(
+        bertha::BatchNormReluBwd{.dy = images.io(dy),
+                                 .x = images.io(x),
+                                 .mask = images.bits(mask),
+                                 .mean = f32(mean, channels),
+                                 .rstd = f32(rstd, channels),
+                                 .gamma = f32(gamma, channels),
+                                 .dx = images.io(dx),
+                                 .daddend = daddend != nullptr ? images.io(daddend) : View(),
+                                 .dgamma = f32(dgamma, channels),
+                                 .dbeta = f32(dbeta, channels)});
   });
 }
 

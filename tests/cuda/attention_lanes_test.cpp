@@ -38,15 +38,15 @@ TEST(CudaAttentionLanes, HaveASpanForEveryGroupWithTokensTheLongestFirst) {
   const std::vector<LaneSpan> spans =
       time_attention_lanes(*gpu().device, *gpu().stream, [&](Ops& ops) {
         ++calls;
-        ops.attention_fwd({.qkv = qkv.view(),
-                           .cu_seqlens = starts.view(),
-                           .out = out.view(),
-                           .lse = lse.view(),
-                           .mask = mask.view(),
-                           .groups = batch.groups,
-                           .dropout = {},
-                           .max_seq_tokens = kMaskWidth,
-                           .scale = 0.125f});
+        ops.run(AttentionFwd{.qkv = qkv.view(),
+                             .cu_seqlens = starts.view(),
+                             .out = out.view(),
+                             .lse = lse.view(),
+                             .mask = mask.view(),
+                             .groups = batch.groups,
+                             .dropout = {},
+                             .max_seq_tokens = kMaskWidth,
+                             .scale = 0.125f});
       });
   EXPECT_GT(calls, 1);
   ASSERT_EQ(spans.size(), 2u);

@@ -57,28 +57,28 @@ Results run(const TestBackend& backend, const Case& c, const Inputs& inputs,
                           HostTensor<uint8_t>({c.tokens(), c.heads, c.max_seq_tokens / 8}, 0x5A));
   const std::vector<SequenceGroup> groups = groups_of(c);
   const Dropout dropout{.random = state.view(), .probability = c.probability, .site = kSite};
-  backend.ops->attention_fwd({.qkv = qkv.view(),
-                              .cu_seqlens = starts.view(),
-                              .out = out.view(),
-                              .lse = lse.view(),
-                              .mask = mask.view(),
-                              .groups = groups,
-                              .dropout = dropout,
-                              .max_seq_tokens = c.max_seq_tokens,
-                              .scale = static_cast<float>(c.scale())});
-  backend.ops->attention_bwd({.dout = dout.view(),
-                              .qkv = qkv.view(),
-                              .out = out.view(),
-                              .lse = lse.view(),
-                              .mask = mask.view(),
-                              .cu_seqlens = starts.view(),
-                              .dqkv = dqkv.view(),
-                              .dbias = wants_dbias ? dbias.view() : View(),
-                              .groups = groups,
-                              .dropout = dropout,
-                              .max_seq_tokens = c.max_seq_tokens,
-                              .scale = static_cast<float>(c.scale()),
-                              .accumulate = c.accumulate});
+  backend.ops->run(AttentionFwd{.qkv = qkv.view(),
+                                .cu_seqlens = starts.view(),
+                                .out = out.view(),
+                                .lse = lse.view(),
+                                .mask = mask.view(),
+                                .groups = groups,
+                                .dropout = dropout,
+                                .max_seq_tokens = c.max_seq_tokens,
+                                .scale = static_cast<float>(c.scale())});
+  backend.ops->run(AttentionBwd{.dout = dout.view(),
+                                .qkv = qkv.view(),
+                                .out = out.view(),
+                                .lse = lse.view(),
+                                .mask = mask.view(),
+                                .cu_seqlens = starts.view(),
+                                .dqkv = dqkv.view(),
+                                .dbias = wants_dbias ? dbias.view() : View(),
+                                .groups = groups,
+                                .dropout = dropout,
+                                .max_seq_tokens = c.max_seq_tokens,
+                                .scale = static_cast<float>(c.scale()),
+                                .accumulate = c.accumulate});
   return {out.floats(), lse.floats(), mask.values<uint8_t>(), dqkv.floats(), dbias.floats()};
 }
 

@@ -66,7 +66,7 @@ Outputs run(const TestBackend& backend, DType io, const Inputs& in) {
   const DeviceTensor rstd = channel_values(garbage_tensor({e.channels}));
   const DeviceTensor mask(backend, HostTensor<uint8_t>({bit_bytes(e.elements())}, 0xA5));
   const DeviceTensor y(backend, io, garbage_like(e), offset);
-  backend.ops->batch_norm_relu_fwd({.x = x.view(),
+  backend.ops->run(BatchNormReluFwd{.x = x.view(),
                                     .addend = in.has_addend ? addend.view() : View(),
                                     .gamma = gamma.view(),
                                     .beta = beta.view(),
@@ -83,7 +83,7 @@ Outputs run(const TestBackend& backend, DType io, const Inputs& in) {
   const DeviceTensor daddend(backend, io, garbage_like(e), offset);
   const DeviceTensor dgamma = channel_values(HostTensor<float>({e.channels}, 1.0f));
   const DeviceTensor dbeta = channel_values(HostTensor<float>({e.channels}, 1.0f));
-  backend.ops->batch_norm_relu_bwd({.dy = dy.view(),
+  backend.ops->run(BatchNormReluBwd{.dy = dy.view(),
                                     .x = x.view(),
                                     .mask = mask.view(),
                                     .mean = mean.view(),

@@ -60,14 +60,14 @@ struct Case {
     const DeviceTensor loss_sum(gpu(), HostTensor<double>({1}, 2.0));
     const DeviceTensor correct(gpu(), HostTensor<int64_t>({1}, 3));
     const DeviceTensor rows_counted(gpu(), HostTensor<int64_t>({1}, 5));
-    gpu().ops->cross_entropy({.logits = logits_on.view(),
-                              .labels = labels_on.view(),
-                              .gradient_scale = scale_on.view(),
-                              .loss_sum = loss_sum.view(),
-                              .correct = correct.view(),
-                              .rows_counted = rows_counted.view(),
-                              .classes = shape.classes,
-                              .write_gradient = write_gradient});
+    gpu().ops->run(CrossEntropy{.logits = logits_on.view(),
+                                .labels = labels_on.view(),
+                                .gradient_scale = scale_on.view(),
+                                .loss_sum = loss_sum.view(),
+                                .correct = correct.view(),
+                                .rows_counted = rows_counted.view(),
+                                .classes = shape.classes,
+                                .write_gradient = write_gradient});
     return {logits_on.floats(), loss_sum.values<double>()[0] - 2.0,
             correct.values<int64_t>()[0] - 3, rows_counted.values<int64_t>()[0] - 5};
   }

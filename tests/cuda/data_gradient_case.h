@@ -13,12 +13,12 @@ inline HostTensor<float> data_gradient(const TestBackend& backend, const Case& c
   const DeviceTensor weight(backend, dtype, c.weight);
   const DeviceTensor at(backend, dtype, saved);
   const DeviceTensor dx(backend, dtype, before);
-  backend.ops->linear_bwd_data({.dy = dy.view(),
-                                .weight = weight.view(),
-                                .saved = activation == Activation::kNone ? View() : at.view(),
-                                .dx = dx.view(),
-                                .activation = activation,
-                                .accumulate = accumulate});
+  backend.ops->run(LinearBwdData{.dy = dy.view(),
+                                 .weight = weight.view(),
+                                 .saved = activation == Activation::kNone ? View() : at.view(),
+                                 .dx = dx.view(),
+                                 .activation = activation,
+                                 .accumulate = accumulate});
   return dx.floats();
 }
 
@@ -63,13 +63,13 @@ inline DataAndBias data_and_bias_gradient(const TestBackend& backend, const Case
   const DeviceTensor at(backend, c.dtype, saved);
   const DeviceTensor dx(backend, c.dtype, c.inputs());
   const DeviceTensor dbias(backend, c.dtype, before);
-  backend.ops->linear_bwd_data({.dy = dy.view(),
-                                .weight = weight.view(),
-                                .saved = activation == Activation::kNone ? View() : at.view(),
-                                .dx = dx.view(),
-                                .dbias_below = dbias.view(),
-                                .activation = activation,
-                                .accumulate_dbias = accumulate});
+  backend.ops->run(LinearBwdData{.dy = dy.view(),
+                                 .weight = weight.view(),
+                                 .saved = activation == Activation::kNone ? View() : at.view(),
+                                 .dx = dx.view(),
+                                 .dbias_below = dbias.view(),
+                                 .activation = activation,
+                                 .accumulate_dbias = accumulate});
   return {.dx = dx.floats(), .dbias = dbias.floats()};
 }
 

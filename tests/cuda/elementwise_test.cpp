@@ -32,7 +32,7 @@ TEST(CudaElementwise, CastRoundsAsTheCpuDoes) {
         const HostTensor<float> values = rounded_to(from, wild_values(count));
         const DeviceTensor in(gpu(), from, values);
         const DeviceTensor out(gpu(), to, garbage_tensor({count}));
-        gpu().ops->cast({.from = in.view(), .to = out.view()});
+        gpu().ops->run(Cast{.from = in.view(), .to = out.view()});
         EXPECT_EQ(out.floats().values, rounded_to(to, values).values)
             << name(from) << " to " << name(to) << ", " << count;
       }
@@ -44,7 +44,7 @@ TEST(CudaElementwise, CastAtAnOddElementIsTheSame) {
   const HostTensor<float> values = wild_values(100);
   const DeviceTensor in(gpu(), DType::kF32, values);
   const DeviceTensor out(gpu(), DType::kBF16, HostTensor<float>({100}, 5.0f));
-  gpu().ops->cast({.from = in.view().rows(1, 37), .to = out.view().rows(3, 37)});
+  gpu().ops->run(Cast{.from = in.view().rows(1, 37), .to = out.view().rows(3, 37)});
   HostTensor<float> want({100}, 5.0f);
   const HostTensor<float> rounded = rounded_to(DType::kBF16, values);
   for (int64_t i = 0; i < 37; ++i) want[3 + i] = rounded[1 + i];
@@ -55,12 +55,12 @@ TEST(CudaElementwise, FillAndScale) {
   for (const int64_t count : kCounts) {
     for (const DType dtype : kIoTypes) {
       const DeviceTensor tensor(gpu(), dtype, garbage_tensor({count}));
-      gpu().ops->fill({.values = tensor.view(), .value = 1.5});
-      gpu().ops->scale({.values = tensor.view(), .factor = -0.25});
+      gpu().ops->run(Fill{.values = tensor.view(), .value = 1.5});
+      gpu().ops->run(Scale{.values = tensor.view(), .factor = -0.25});
       EXPECT_EQ(tensor.floats().values, HostTensor<float>({count}, -0.375f).values);
     }
     const DeviceTensor integers(gpu(), HostTensor<int64_t>({count}, 3));
-    gpu().ops->fill({.values = integers.view(), .value = -1e15});
+    gpu().ops->run(Fill{.values = integers.view(), .value = -1e15});
     EXPECT_EQ(integers.values<int64_t>().values, HostTensor<int64_t>({count}, -1e15).values);
   }
 }
@@ -73,10 +73,10 @@ TEST(CudaElementwise, GradientScaleReadsCountAndLossScale) {
   for (const auto& [rows, want] : {std::pair<int64_t, float>{4, 3.0f}, {0, 12.0f}}) {
     const DeviceTensor denominator(gpu(), HostTensor<int64_t>({1}, rows));
     const DeviceTensor target(gpu(), DType::kF32, garbage_tensor({1}));
-    gpu().ops->gradient_scale({.denominator = denominator.view(),
-                               .state = on_device.view(),
-                               .target = target.view(),
-                               .numerator = 1.5});
+    gpu().ops->run(GradientScale{.denominator = denominator.view(),
+                                 .state = on_device.view(),
+                                 .target = target.view(),
+                                 .numerator = 1.5});
     EXPECT_EQ(target.floats()[0], want);
   }
 }

@@ -87,21 +87,21 @@ struct Case {
     const DeviceTensor position_table_on(backend, io, position_table);
     const DeviceTensor segment_table_on(backend, io, segment_table);
     const DeviceTensor beta_on(backend, io, beta);
-    backend.ops->embedding_fwd({.word_ids = word_ids.view(),
-                                .position_ids = position_ids.view(),
-                                .segment_ids = segment_ids_on.view(),
-                                .word_table = word_table_on.view(),
-                                .position_table = position_table_on.view(),
-                                .segment_table = segment_table_on.view(),
-                                .gamma = gamma_on.view(),
-                                .beta = beta_on.view(),
-                                .sum = sum.view(),
-                                .y = y.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .mask = mask_view(),
-                                .dropout = dropout_args(),
-                                .epsilon = kEpsilon});
+    backend.ops->run(EmbeddingFwd{.word_ids = word_ids.view(),
+                                  .position_ids = position_ids.view(),
+                                  .segment_ids = segment_ids_on.view(),
+                                  .word_table = word_table_on.view(),
+                                  .position_table = position_table_on.view(),
+                                  .segment_table = segment_table_on.view(),
+                                  .gamma = gamma_on.view(),
+                                  .beta = beta_on.view(),
+                                  .sum = sum.view(),
+                                  .y = y.view(),
+                                  .mean = mean.view(),
+                                  .rstd = rstd.view(),
+                                  .mask = mask_view(),
+                                  .dropout = dropout_args(),
+                                  .epsilon = kEpsilon});
     backend.wait();
   }
 
@@ -116,23 +116,23 @@ struct Case {
     const DeviceTensor dsegments(backend, io, HostTensor<float>({segments, hidden}, 0.5f));
     const DeviceTensor dgamma(backend, io, garbage_tensor({hidden}));
     const DeviceTensor dbeta(backend, io, garbage_tensor({hidden}));
-    backend.ops->embedding_bwd({.dy = dy_on.view(),
-                                .word_ids = word_ids.view(),
-                                .position_ids = position_ids.view(),
-                                .segment_ids = segment_ids_on.view(),
-                                .rows_by_word = with_order ? rows_by_word.view() : View(),
-                                .sum = sum.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .mask = mask_view(),
-                                .gamma = gamma_on.view(),
-                                .dword_table = dwords.view(),
-                                .dposition_table = dpositions.view(),
-                                .dsegment_table = dsegments.view(),
-                                .dgamma = dgamma.view(),
-                                .dbeta = dbeta.view(),
-                                .dropout = dropout_args(),
-                                .accumulate = Accumulate::kNo});
+    backend.ops->run(EmbeddingBwd{.dy = dy_on.view(),
+                                  .word_ids = word_ids.view(),
+                                  .position_ids = position_ids.view(),
+                                  .segment_ids = segment_ids_on.view(),
+                                  .rows_by_word = with_order ? rows_by_word.view() : View(),
+                                  .sum = sum.view(),
+                                  .mean = mean.view(),
+                                  .rstd = rstd.view(),
+                                  .mask = mask_view(),
+                                  .gamma = gamma_on.view(),
+                                  .dword_table = dwords.view(),
+                                  .dposition_table = dpositions.view(),
+                                  .dsegment_table = dsegments.view(),
+                                  .dgamma = dgamma.view(),
+                                  .dbeta = dbeta.view(),
+                                  .dropout = dropout_args(),
+                                  .accumulate = Accumulate::kNo});
     return {dwords.floats(), dpositions.floats(), dsegments.floats(), dgamma.floats(),
             dbeta.floats()};
   }

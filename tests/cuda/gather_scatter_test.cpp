@@ -32,8 +32,8 @@ TEST(CudaRows, GatherCopiesAndZeroesPadding) {
       const DeviceTensor source_on(gpu(), io, source);
       const DeviceTensor indices_on(gpu(), indices);
       const DeviceTensor picked(gpu(), io, garbage_tensor({count, columns}));
-      gpu().ops->gather_rows(
-          {.source = source_on.view(), .indices = indices_on.view(), .picked = picked.view()});
+      gpu().ops->run(GatherRows{
+          .source = source_on.view(), .indices = indices_on.view(), .picked = picked.view()});
       HostTensor<float> want({count, columns});
       for (int64_t i = 0; i < count * columns; ++i) {
         const int64_t row = indices[i / columns];
@@ -53,8 +53,8 @@ TEST(CudaRows, ScatterAddsWithOneRounding) {
       const DeviceTensor rows_on(gpu(), io, rows);
       const DeviceTensor indices_on(gpu(), indices);
       const DeviceTensor target(gpu(), io, before);
-      gpu().ops->scatter_add_rows(
-          {.rows = rows_on.view(), .indices = indices_on.view(), .target = target.view()});
+      gpu().ops->run(ScatterAddRows{
+          .rows = rows_on.view(), .indices = indices_on.view(), .target = target.view()});
       HostTensor<float> want = before;
       for (int64_t i = 0; i < count * columns; ++i) {
         const int64_t row = indices[i / columns];
@@ -74,9 +74,9 @@ TEST(CudaRows, RowsThatBeginAnywhereAreTheSame) {
   indices.values = {4, 0};
   const DeviceTensor indices_on(gpu(), indices);
   const DeviceTensor picked(gpu(), DType::kBF16, HostTensor<float>({3, 15}, 5.0f));
-  gpu().ops->gather_rows({.source = source_on.view().rows(1, 8),
-                          .indices = indices_on.view(),
-                          .picked = picked.view().rows(1, 2)});
+  gpu().ops->run(GatherRows{.source = source_on.view().rows(1, 8),
+                            .indices = indices_on.view(),
+                            .picked = picked.view().rows(1, 2)});
   const HostTensor<float> got = picked.floats();
   for (int64_t i = 0; i < 15; ++i) {
     EXPECT_EQ(got[i], 5.0f);

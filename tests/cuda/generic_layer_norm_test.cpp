@@ -64,15 +64,15 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   const DeviceTensor mean_on(gpu(), statistic, garbage_tensor({rows}));
   const DeviceTensor rstd_on(gpu(), statistic, garbage_tensor({rows}));
   const bool has_beta = variant.has_parameters && variant.has_beta;
-  gpu().ops->layer_norm_fwd({.x = x_on.view(),
-                             .gamma = variant.has_parameters ? gamma_on.view() : View(),
-                             .beta = has_beta ? beta_on.view() : View(),
-                             .y = y_on.view(),
-                             .mean = mean_on.view(),
-                             .rstd = rstd_on.view(),
-                             .epsilon = kEpsilon,
-                             .residual = variant.has_residual ? residual_on.view() : View(),
-                             .sum = variant.has_residual ? sum_on.view() : View()});
+  gpu().ops->run(LayerNormFwd{.x = x_on.view(),
+                              .gamma = variant.has_parameters ? gamma_on.view() : View(),
+                              .beta = has_beta ? beta_on.view() : View(),
+                              .y = y_on.view(),
+                              .mean = mean_on.view(),
+                              .rstd = rstd_on.view(),
+                              .epsilon = kEpsilon,
+                              .residual = variant.has_residual ? residual_on.view() : View(),
+                              .sum = variant.has_residual ? sum_on.view() : View()});
 
   // The reference normalizes the sum as it was stored.
   HostTensor<double> x_at = wide(x), gamma_at = wide(gamma), beta_at = wide(beta);
@@ -85,13 +85,13 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
     x_at.values = sum_on.numbers();
     expect_near(x_at.values, want, rounding(io) + unit, "sum " + what);
   }
-  cpu().ops->layer_norm_fwd({.x = x_at.view(),
-                             .gamma = variant.has_parameters ? gamma_at.view() : View(),
-                             .beta = has_beta ? beta_at.view() : View(),
-                             .y = y_at.view(),
-                             .mean = mean_at.view(),
-                             .rstd = rstd_at.view(),
-                             .epsilon = kEpsilon});
+  cpu().ops->run(LayerNormFwd{.x = x_at.view(),
+                              .gamma = variant.has_parameters ? gamma_at.view() : View(),
+                              .beta = has_beta ? beta_at.view() : View(),
+                              .y = y_at.view(),
+                              .mean = mean_at.view(),
+                              .rstd = rstd_at.view(),
+                              .epsilon = kEpsilon});
   // Largest terms of y: 2 * 4 * 2 + 2. Where the mean is 1e4, its second part keeps what matters.
   const double chain = tolerance::device_row_statistics(unit, io == DType::kF64, columns);
   expect_near(y_on.numbers(), y_at.values, rounding(io) + 18 * chain, "y " + what);
@@ -101,27 +101,27 @@ void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& 
   const HostTensor<float> before = rounded_to(io, random_tensor({columns}, 6));
   const DeviceTensor dx_on = rows_on_gpu(dy);  // in dy's memory
   const DeviceTensor dgamma_on = parameters_on_gpu(before), dbeta_on = parameters_on_gpu(before);
-  gpu().ops->layer_norm_bwd({.dy = dx_on.view(),
-                             .x = variant.has_residual ? sum_on.view() : x_on.view(),
-                             .mean = mean_on.view(),
-                             .rstd = rstd_on.view(),
-                             .gamma = variant.has_parameters ? gamma_on.view() : View(),
-                             .dx = dx_on.view(),
-                             .dgamma = variant.has_parameters ? dgamma_on.view() : View(),
-                             .dbeta = variant.has_parameters ? dbeta_on.view() : View(),
-                             .accumulate = Accumulate::kYes});
+  gpu().ops->run(LayerNormBwd{.dy = dx_on.view(),
+                              .x = variant.has_residual ? sum_on.view() : x_on.view(),
+                              .mean = mean_on.view(),
+                              .rstd = rstd_on.view(),
+                              .gamma = variant.has_parameters ? gamma_on.view() : View(),
+                              .dx = dx_on.view(),
+                              .dgamma = variant.has_parameters ? dgamma_on.view() : View(),
+                              .dbeta = variant.has_parameters ? dbeta_on.view() : View(),
+                              .accumulate = Accumulate::kYes});
   mean_at.values = mean_on.numbers();
   rstd_at.values = rstd_on.numbers();
   dgamma_at.values = dbeta_at.values = before.doubles();
-  cpu().ops->layer_norm_bwd({.dy = dy_at.view(),
-                             .x = x_at.view(),
-                             .mean = mean_at.view(),
-                             .rstd = rstd_at.view(),
-                             .gamma = variant.has_parameters ? gamma_at.view() : View(),
-                             .dx = dx_at.view(),
-                             .dgamma = variant.has_parameters ? dgamma_at.view() : View(),
-                             .dbeta = variant.has_parameters ? dbeta_at.view() : View(),
-                             .accumulate = Accumulate::kYes});
+  cpu().ops->run(LayerNormBwd{.dy = dy_at.view(),
+                              .x = x_at.view(),
+                              .mean = mean_at.view(),
+                              .rstd = rstd_at.view(),
+                              .gamma = variant.has_parameters ? gamma_at.view() : View(),
+                              .dx = dx_at.view(),
+                              .dgamma = variant.has_parameters ? dgamma_at.view() : View(),
+                              .dbeta = variant.has_parameters ? dbeta_at.view() : View(),
+                              .accumulate = Accumulate::kYes});
   expect_near(dx_on.numbers(), dx_at.values, rounding(io) + 10 * 16 * chain, "dx " + what);
   if (!variant.has_parameters) return;
   // Terms of up to 8, each with the error of a gradient's chain: independent errors of the rows.

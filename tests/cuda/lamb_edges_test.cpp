@@ -35,7 +35,7 @@ TEST(CudaLamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   LambMoments moments = on_gpu.moments_args();
   moments.weight_decay = 0.5;
   for (int i = 0; i < 2; ++i) {
-    gpu().ops->lamb_moments(moments);
+    gpu().ops->run(moments);
     EXPECT_EQ(on_gpu.read_norms(), (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
   }
 }
@@ -43,8 +43,8 @@ TEST(CudaLamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
 TEST(CudaLamb, ARankWithoutElementsContributesZeroNorms) {
   const Shard shard(0, 700);
   const GpuShard on_gpu(shard, DType::kF16);
-  gpu().ops->lamb_moments(on_gpu.moments_args());
-  gpu().ops->lamb_apply(on_gpu.apply_args());
+  gpu().ops->run(on_gpu.moments_args());
+  gpu().ops->run(on_gpu.apply_args());
   EXPECT_EQ(on_gpu.read_norms(), std::vector<double>(1400, 0.0));
 }
 
@@ -59,7 +59,7 @@ TEST(CudaLamb, SegmentsOfOneTensorNeedNotBeNeighbours) {
   const GpuShard on_gpu(shard, DType::kBF16);
   LambMoments moments = on_gpu.moments_args();
   moments.weight_decay = 1.0;
-  gpu().ops->lamb_moments(moments);
+  gpu().ops->run(moments);
   EXPECT_EQ(on_gpu.read_norms(), (std::vector<double>{80'000, 80'000, 40'000, 40'000}));
 }
 
@@ -69,7 +69,7 @@ TEST(CudaLamb, TheTrustRatioNeedsDecayAndBothNorms) {
     const GpuShard on_gpu(shard, DType::kF32);
     LambApply apply = on_gpu.apply_args();
     apply.trust_ratio = c.is_on;
-    gpu().ops->lamb_apply(apply);
+    gpu().ops->run(apply);
     EXPECT_FLOAT_EQ(on_gpu.read_weight()[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(on_gpu.read_model_weight(), on_gpu.read_weight());
   }
@@ -87,14 +87,14 @@ TEST(CudaClipLocal, RoundsOnceAndStartsAtAnyElement) {
           shard.sum = 2500.0;
           shard.state.loss_scale = 10.0f;  // the norm is 5
           const GpuShard on_gpu(shard, io, pad);
-          gpu().ops->clip_local({.gradient = on_gpu.gradient(),
-                                 .gradient_sum_of_squares = on_gpu.sum(),
-                                 .state = on_gpu.state(),
-                                 .max_gradient_norm = limit});
-          cpu().ops->clip_local({.gradient = Shard::of(shard.gradient),
-                                 .gradient_sum_of_squares = shard.sum_view(),
-                                 .state = shard.state_view(),
-                                 .max_gradient_norm = limit});
+          gpu().ops->run(ClipLocal{.gradient = on_gpu.gradient(),
+                                   .gradient_sum_of_squares = on_gpu.sum(),
+                                   .state = on_gpu.state(),
+                                   .max_gradient_norm = limit});
+          cpu().ops->run(ClipLocal{.gradient = Shard::of(shard.gradient),
+                                   .gradient_sum_of_squares = shard.sum_view(),
+                                   .state = shard.state_view(),
+                                   .max_gradient_norm = limit});
           EXPECT_EQ(on_gpu.read_gradient(), rounded_to(io, tensor_of(shard.gradient)).values)
               << name(io) << " " << count << " " << pad << " " << limit;
         }
@@ -109,9 +109,9 @@ TEST(CudaClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
   shard.gradient = {kInfinity, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
   const GpuShard on_gpu(shard, DType::kF32);
-  gpu().ops->clip_local({.gradient = on_gpu.gradient(),
-                         .gradient_sum_of_squares = on_gpu.sum(),
-                         .state = on_gpu.state()});
+  gpu().ops->run(ClipLocal{.gradient = on_gpu.gradient(),
+                           .gradient_sum_of_squares = on_gpu.sum(),
+                           .state = on_gpu.state()});
   EXPECT_EQ(on_gpu.read_gradient(), (std::vector<float>{kInfinity, 40.0f}));
 }
 

@@ -33,16 +33,16 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, Clip clip) 
   moments.epsilon = 1e-3;
   moments.weight_decay = 0.05;
   if (clip == Clip::kBefore) {
-    ops.sum_of_squares({.values = gradient, .result = prepare.gradient_sum_of_squares});
-    ops.clip_local({.gradient = gradient,
-                    .gradient_sum_of_squares = prepare.gradient_sum_of_squares,
-                    .state = prepare.state,
-                    .max_gradient_norm = kMaxNorm});
+    ops.run(SumOfSquares{.values = gradient, .result = prepare.gradient_sum_of_squares});
+    ops.run(ClipLocal{.gradient = gradient,
+                      .gradient_sum_of_squares = prepare.gradient_sum_of_squares,
+                      .state = prepare.state,
+                      .max_gradient_norm = kMaxNorm});
   }
-  ops.sum_of_squares({.values = gradient, .result = prepare.gradient_sum_of_squares});
-  ops.lamb_prepare(prepare);
-  ops.lamb_moments(moments);
-  ops.lamb_apply(shard.apply_args());
+  ops.run(SumOfSquares{.values = gradient, .result = prepare.gradient_sum_of_squares});
+  ops.run(prepare);
+  ops.run(moments);
+  ops.run(shard.apply_args());
 }
 
 /// A Shard seen through constant access, as GpuShard is.
@@ -193,7 +193,7 @@ TEST(CudaLamb, TheModelCopyFollowsTheMastersOfASkippedStep) {
   Shard shard = marked_shard();
   shard.state.skip = 1;
   const GpuShard on_gpu(shard, DType::kBF16);
-  gpu().ops->lamb_apply(on_gpu.apply_args());
+  gpu().ops->run(on_gpu.apply_args());
   EXPECT_EQ(on_gpu.read_weight(), shard.weight);
   expect_rounded_copy(on_gpu);
 }

@@ -28,13 +28,13 @@ TEST(CudaLayerNorm, ForwardAndBackwardMatchTheDefinition) {
       const DeviceTensor y(gpu(), io, garbage_tensor({rows, columns}));
       const DeviceTensor mean(gpu(), DType::kF32, garbage_tensor({rows}));
       const DeviceTensor rstd(gpu(), DType::kF32, garbage_tensor({rows}));
-      gpu().ops->layer_norm_fwd({.x = x_on.view(),
-                                 .gamma = gamma_on.view(),
-                                 .beta = beta_on.view(),
-                                 .y = y.view(),
-                                 .mean = mean.view(),
-                                 .rstd = rstd.view(),
-                                 .epsilon = kEpsilon});
+      gpu().ops->run(LayerNormFwd{.x = x_on.view(),
+                                  .gamma = gamma_on.view(),
+                                  .beta = beta_on.view(),
+                                  .y = y.view(),
+                                  .mean = mean.view(),
+                                  .rstd = rstd.view(),
+                                  .epsilon = kEpsilon});
       const NaiveNormInput input{x.doubles(),     rows,           columns,
                                  gamma.doubles(), beta.doubles(), static_cast<double>(kEpsilon)};
       const NaiveNorm want = naive_layer_norm(input);
@@ -53,15 +53,15 @@ TEST(CudaLayerNorm, ForwardAndBackwardMatchTheDefinition) {
                                 Accumulate accumulate) {
         const DeviceTensor dy_on(gpu(), io, dy);
         const bool in_place = to.data == dx.view().data;
-        gpu().ops->layer_norm_bwd({.dy = in_place ? to : dy_on.view(),
-                                   .x = x_on.view(),
-                                   .mean = mean.view(),
-                                   .rstd = rstd.view(),
-                                   .gamma = gamma_on.view(),
-                                   .dx = to,
-                                   .dgamma = gamma_sum,
-                                   .dbeta = beta_sum,
-                                   .accumulate = accumulate});
+        gpu().ops->run(LayerNormBwd{.dy = in_place ? to : dy_on.view(),
+                                    .x = x_on.view(),
+                                    .mean = mean.view(),
+                                    .rstd = rstd.view(),
+                                    .gamma = gamma_on.view(),
+                                    .dx = to,
+                                    .dgamma = gamma_sum,
+                                    .dbeta = beta_sum,
+                                    .accumulate = accumulate});
         gpu().wait();
       };
       const DeviceTensor dx_apart(gpu(), io, garbage_tensor({rows, columns}));

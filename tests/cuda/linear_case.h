@@ -72,12 +72,12 @@ inline Forward forward(const TestBackend& backend, const Case& c, DType dtype, b
   const DeviceTensor bias(backend, dtype, c.bias);
   const DeviceTensor y(backend, dtype, c.outputs());
   const DeviceTensor z(backend, dtype, c.outputs());
-  backend.ops->linear_fwd({.x = x.view(),
-                           .weight = weight.view(),
-                           .bias = with_bias ? bias.view() : View(),
-                           .y = y.view(),
-                           .pre_activation = keeps_pre_activation(activation) ? z.view() : View(),
-                           .activation = activation});
+  backend.ops->run(LinearFwd{.x = x.view(),
+                             .weight = weight.view(),
+                             .bias = with_bias ? bias.view() : View(),
+                             .y = y.view(),
+                             .pre_activation = keeps_pre_activation(activation) ? z.view() : View(),
+                             .activation = activation});
   return {.y = y.floats(), .z = z.floats()};
 }
 

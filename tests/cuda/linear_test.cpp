@@ -88,11 +88,11 @@ ParameterGradients weight_gradient(const TestBackend& backend, const Case& c, DT
   const DeviceTensor x(backend, dtype, c.x);
   const DeviceTensor dweight(backend, dtype, before.weight);
   const DeviceTensor dbias(backend, dtype, before.bias);
-  backend.ops->linear_bwd_weight({.dy = dy.view(),
-                                  .x = x.view(),
-                                  .dweight = dweight.view(),
-                                  .dbias = with_bias ? dbias.view() : View(),
-                                  .accumulate = accumulate});
+  backend.ops->run(LinearBwdWeight{.dy = dy.view(),
+                                   .x = x.view(),
+                                   .dweight = dweight.view(),
+                                   .dbias = with_bias ? dbias.view() : View(),
+                                   .accumulate = accumulate});
   return {.weight = dweight.floats(), .bias = dbias.floats()};
 }
 
@@ -164,10 +164,10 @@ TEST(CudaLinear, ActivationGradientMatchesTheReference) {
           const DeviceTensor dy(backend, type, c.dy);
           const DeviceTensor at(backend, type, saved);
           const DeviceTensor dx(backend, type, c.outputs());
-          backend.ops->activation_bwd({.dy = dy.view(),
-                                       .saved = at.view(),
-                                       .dx = in_place ? dy.view() : dx.view(),
-                                       .activation = activation});
+          backend.ops->run(ActivationBwd{.dy = dy.view(),
+                                         .saved = at.view(),
+                                         .dx = in_place ? dy.view() : dx.view(),
+                                         .activation = activation});
           return in_place ? dy.floats() : dx.floats();
         };
         const HostTensor<float> want = run(cpu(), DType::kF32, false);
@@ -188,10 +188,10 @@ TEST(CudaLinear, ActivationGradientAtNanIsNan) {
   for (const DType dtype : kIoTypes) {
     const DeviceTensor dy(gpu(), dtype, HostTensor<float>({3, 8}, 1.0f));
     const DeviceTensor saved(gpu(), dtype, garbage_tensor({3, 8}));
-    gpu().ops->activation_bwd({.dy = dy.view(),
-                               .saved = saved.view(),
-                               .dx = dy.view(),
-                               .activation = Activation::kGeluTanh});
+    gpu().ops->run(ActivationBwd{.dy = dy.view(),
+                                 .saved = saved.view(),
+                                 .dx = dy.view(),
+                                 .activation = Activation::kGeluTanh});
     for (const float value : dy.floats().values) EXPECT_TRUE(std::isnan(value)) << name(dtype);
   }
 }
@@ -218,12 +218,12 @@ TEST(CudaLinear, OperandsMayBeginAtAnyElement) {
         return tensor.view().rows(1, kRows * kOutputs).reshaped({kRows, kOutputs});
       };
       const bool gelu = keeps_pre_activation(activation);
-      gpu().ops->linear_fwd({.x = x.view().rows(1, kRows),
-                             .weight = weight.view().rows(1, kOutputs),
-                             .bias = bias.view().rows(1, kOutputs),
-                             .y = at_one(y),
-                             .pre_activation = gelu ? at_one(z) : View(),
-                             .activation = activation});
+      gpu().ops->run(LinearFwd{.x = x.view().rows(1, kRows),
+                               .weight = weight.view().rows(1, kOutputs),
+                               .bias = bias.view().rows(1, kOutputs),
+                               .y = at_one(y),
+                               .pre_activation = gelu ? at_one(z) : View(),
+                               .activation = activation});
       const HostTensor<float> got = y.floats();
       EXPECT_EQ(got[0], 5.0f);
       // The same numbers through aligned operands: another algorithm, the same value.

@@ -16,7 +16,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 double run(const View& values, Accumulate accumulate = Accumulate::kNo, double before = 17.0) {
   const DeviceTensor result(gpu(), HostTensor<double>({1}, before));
-  gpu().ops->sum_of_squares({.values = values, .result = result.view(), .accumulate = accumulate});
+  gpu().ops->run(SumOfSquares{.values = values, .result = result.view(), .accumulate = accumulate});
   return result.values<double>()[0];
 }
 

@@ -47,18 +47,18 @@ struct Case {
     const DeviceTensor residual_on(gpu(), io, residual);
     const DeviceTensor gamma_on(gpu(), io, gamma);
     const DeviceTensor beta_on(gpu(), io, beta);
-    gpu().ops->residual_ln_fwd({.x = x_on.view(),
-                                .bias = bias_on.view(),
-                                .residual = residual_on.view(),
-                                .gamma = gamma_on.view(),
-                                .beta = beta_on.view(),
-                                .sum = sum.view(),
-                                .y = y.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .mask = mask_view(),
-                                .dropout = dropout_args(),
-                                .epsilon = kEpsilon});
+    gpu().ops->run(ResidualLnFwd{.x = x_on.view(),
+                                 .bias = bias_on.view(),
+                                 .residual = residual_on.view(),
+                                 .gamma = gamma_on.view(),
+                                 .beta = beta_on.view(),
+                                 .sum = sum.view(),
+                                 .y = y.view(),
+                                 .mean = mean.view(),
+                                 .rstd = rstd.view(),
+                                 .mask = mask_view(),
+                                 .dropout = dropout_args(),
+                                 .epsilon = kEpsilon});
     gpu().wait();
   }
 
@@ -71,19 +71,19 @@ struct Case {
     const DeviceTensor dgamma(gpu(), io, before);
     const DeviceTensor dbeta(gpu(), io, before);
     const DeviceTensor dbias(gpu(), io, before);
-    gpu().ops->residual_ln_bwd({.dy = dresidual.view(),
-                                .sum = sum.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .mask = mask_view(),
-                                .gamma = gamma_on.view(),
-                                .dresidual = dresidual.view(),
-                                .dx = dx.view(),
-                                .dgamma = dgamma.view(),
-                                .dbeta = dbeta.view(),
-                                .dbias = dbias.view(),
-                                .dropout = dropout_args(),
-                                .accumulate = accumulate});
+    gpu().ops->run(ResidualLnBwd{.dy = dresidual.view(),
+                                 .sum = sum.view(),
+                                 .mean = mean.view(),
+                                 .rstd = rstd.view(),
+                                 .mask = mask_view(),
+                                 .gamma = gamma_on.view(),
+                                 .dresidual = dresidual.view(),
+                                 .dx = dx.view(),
+                                 .dgamma = dgamma.view(),
+                                 .dbeta = dbeta.view(),
+                                 .dbias = dbias.view(),
+                                 .dropout = dropout_args(),
+                                 .accumulate = accumulate});
     return {dgamma.floats(), dbeta.floats(), dbias.floats()};
   }
 

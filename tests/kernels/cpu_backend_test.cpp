@@ -85,7 +85,7 @@ TEST(CpuOps, RunAtOnceOnTheDevicesThreads) {
   const std::unique_ptr<Stream> stream = device->make_stream();
   const std::unique_ptr<Ops> ops = make_cpu_ops(*device, *stream);
   HostTensor<float> values({33});
-  ops->fill({.values = values.view(), .value = 2.5});
+  ops->run(Fill{.values = values.view(), .value = 2.5});
   EXPECT_EQ(values.values, std::vector<float>(33, 2.5f));
   HostTensor<float> copied({33});
   device->copy(*stream, copied.values.data(), values.values.data(), 33 * 4);
@@ -96,7 +96,7 @@ TEST(CpuOps, ValidateBeforeTheyRun) {
   const std::unique_ptr<Device> device = make_cpu_device(1);
   const std::unique_ptr<Stream> stream = device->make_stream();
   const std::unique_ptr<Ops> ops = make_cpu_ops(*device, *stream);
-  EXPECT_THROW(ops->fill({.values = View(nullptr, DType::kF32, {4})}), Error);
+  EXPECT_THROW(ops->run(Fill{.values = View(nullptr, DType::kF32, {4})}), Error);
 }
 
 TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
@@ -107,9 +107,9 @@ TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
   uint16_t source[2] = {0, 0};
   uint16_t picked[2] = {0, 0};
   try {
-    ops->gather_rows({.source = View(source, DType::kBF16, {1, 2}),
-                      .indices = indices.view(),
-                      .picked = View(picked, DType::kBF16, {1, 2})});
+    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
+                        .indices = indices.view(),
+                        .picked = View(picked, DType::kBF16, {1, 2})});
     FAIL() << "bf16 was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);

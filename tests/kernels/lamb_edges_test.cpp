@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
 
 namespace bertha::testing {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
+#include "kernels/ops/lamb.h"
 #include "kernels/ops/reductions.h"
 #include "tests/kernels/lamb_shard.h"
 #include "tests/support/tolerance.h"

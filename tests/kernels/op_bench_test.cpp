@@ -31,9 +31,9 @@ OpCase tripled(std::function<void(const OpCall&)> wrong) {
           {{.name = "x", .extents = {100, 8}, .checked = {30, 8}, .scale = 2, .passes = 1},
            {.name = "y", .extents = {100, 8}, .checked = {30, 8}, .passes = 3, .is_result = true}},
       .call = [wrong = std::move(wrong)](const OpCall& c) {
-        c.ops.cast({.from = c.tensors[0].reshaped({c.tensors[0].elements()}),
-                    .to = c.tensors[1].reshaped({c.tensors[1].elements()})});
-        c.ops.scale({.values = c.tensors[1].reshaped({c.tensors[1].elements()}), .factor = 3});
+        c.ops.run(Cast{.from = c.tensors[0].reshaped({c.tensors[0].elements()}),
+                       .to = c.tensors[1].reshaped({c.tensors[1].elements()})});
+        c.ops.run(Scale{.values = c.tensors[1].reshaped({c.tensors[1].elements()}), .factor = 3});
         if (c.extent == Extent::kFull) wrong(c);
       }};
 }
@@ -76,8 +76,8 @@ TEST_F(OpBenchTest, HalfPrecisionMayRoundAndNothingMore) {
     EXPECT_EQ(right.bytes, 4.0 * 100 * 8 * 2);
     const double allowed = 8 * rounding_unit(io);
     const OpCase wrong = tripled([&](const OpCall& c) {
-      c.ops.scale(
-          {.values = c.tensors[1].reshaped({c.tensors[1].elements()}), .factor = 1 + 2 * allowed});
+      c.ops.run(Scale{.values = c.tensors[1].reshaped({c.tensors[1].elements()}),
+                      .factor = 1 + 2 * allowed});
     });
     EXPECT_GT(bench.run(wrong, 1).error, 1) << name(io);
   }

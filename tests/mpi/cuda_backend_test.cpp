@@ -36,7 +36,7 @@ TEST(CudaBackend, ComputesOnTheGpuAndAddsUpOverRanks) {
   const Buffer buffer = backend.device->allocate(100 * int64_t{sizeof(float)});
   const View values(buffer.data(), DType::kF32, {100});
   const std::unique_ptr<Event> computed = backend.device->make_event();
-  backend.ops->fill({.values = values, .value = 1.0 + world.rank()});
+  backend.ops->run(Fill{.values = values, .value = 1.0 + world.rank()});
   backend.stream->record(*computed);
   backend.collectives->stream().wait_for(*computed);
   backend.collectives->all_reduce_sum(values);

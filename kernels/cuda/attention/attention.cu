@@ -19,6 +19,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {
@@ -154,6 +155,7 @@ bool mma_attention_has(DType dtype, int head_size) {
          (head_size == 32 || head_size == 64 || head_size == 128);
 }
 
+template <>
 void run_cuda(CudaContext& context, const AttentionFwd& args) {
   if (args.qkv.elements() == 0) return;
   AttentionFwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
@@ -184,6 +186,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
       });
 }
 
+template <>
 void run_cuda(CudaContext& context, const AttentionBwd& args) {
   if (args.qkv.elements() == 0) {  // sums of nothing
     if (args.dbias.has_data() && args.accumulate == Accumulate::kNo) {

@@ -24,6 +24,7 @@
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/batch_norm_relu.h"
 
 namespace bertha {
 namespace {
@@ -325,6 +326,7 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelE
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const BatchNormReluFwd& args) {
   const ChannelExtents extents = channel_extents(args.x);
   if (extents.elements() == 0) return;
@@ -332,6 +334,7 @@ void run_cuda(CudaContext& context, const BatchNormReluFwd& args) {
               [&](auto tag) { forward<typename decltype(tag)::Type>(context, args, extents); });
 }
 
+template <>
 void run_cuda(CudaContext& context, const BatchNormReluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;

@@ -15,6 +15,7 @@
 #include "kernels/cuda/channels/prelu_tiles.cuh"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/prelu.h"
 
 namespace bertha {
 namespace {
@@ -146,6 +147,7 @@ struct BackwardTile {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const PreluFwd& args) {
   const ChannelExtents extents = channel_extents(args.x);
   if (extents.elements() == 0) return;
@@ -162,6 +164,7 @@ void run_cuda(CudaContext& context, const PreluFwd& args) {
   });
 }
 
+template <>
 void run_cuda(CudaContext& context, const PreluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;

@@ -21,6 +21,7 @@
 #include "kernels/cuda/embedding/row_pipeline.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/embedding.h"
 
 namespace bertha {
 namespace {
@@ -315,6 +316,7 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
   const int64_t rows = args.y.extent(0);
   const int64_t columns = args.y.extent(1);
@@ -344,6 +346,7 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
   });
 }
 
+template <>
 void run_cuda(CudaContext& context, const EmbeddingBwd& args) {
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

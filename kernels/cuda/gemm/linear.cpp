@@ -26,6 +26,7 @@
 // Exact     where a half-precision gradient is added to (dx, dweight), the library rounds the
 //           product and then the sum: round(round(product) + old), element for element.
 
+#include "kernels/ops/linear.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
@@ -121,6 +122,7 @@ GemmKey gemm_key(const GemmShape& shape, int sm_count) {
           .sm_count = sm_count};
 }
 
+template <>
 void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
@@ -202,6 +204,7 @@ void add_nothing(const CudaContext& context, Accumulate accumulate, const View& 
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const LinearBwdData& args) {
   if (args.dy.extent(0) == 0) {
     add_nothing(context, args.accumulate_dbias, args.dbias_below);
@@ -214,6 +217,7 @@ void run_cuda(CudaContext& context, const LinearBwdData& args) {
   }
 }
 
+template <>
 void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
   if (args.dy.extent(0) == 0) {
     add_nothing(context, args.accumulate, args.dweight);
@@ -233,6 +237,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
   if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
 }
 
+template <>
 void run_cuda(CudaContext& context, const ActivationBwd& args) {
   if (args.dy.elements() > 0) multiply_by_slope(context, args);
 }

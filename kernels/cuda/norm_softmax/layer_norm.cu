@@ -35,6 +35,7 @@
 #include "kernels/cuda/norm_softmax/norm_wide_forward.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/layer_norm.h"
 
 namespace bertha {
 namespace {
@@ -273,6 +274,7 @@ void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack)
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
@@ -313,6 +315,7 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   });
 }
 
+template <>
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
   const int64_t columns = args.dy.extent(1);
   const uintptr_t bits = address_bits({&args.dy, &args.x, &args.dx});

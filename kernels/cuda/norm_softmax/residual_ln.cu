@@ -30,6 +30,7 @@
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/residual_ln.h"
 
 namespace bertha {
 namespace {
@@ -205,6 +206,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
@@ -233,6 +235,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
   });
 }
 
+template <>
 void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);

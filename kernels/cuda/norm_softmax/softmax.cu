@@ -19,6 +19,7 @@
 #include "kernels/cuda/norm_softmax/wide_softmax.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/row_broadcast.h"
+#include "kernels/ops/softmax.h"
 
 namespace bertha {
 namespace {
@@ -412,6 +413,7 @@ void check_mask_alignment(const View& mask, const Dropout& dropout) {
 
 }  // namespace
 
+template <>
 void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
   const int64_t columns = args.x.extent(args.x.rank - 1);
   const int64_t rows = args.x.elements() / columns;
@@ -449,6 +451,7 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
   });
 }
 
+template <>
 void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
   const int64_t columns = args.dy.extent(args.dy.rank - 1);
   const int64_t rows = args.dy.elements() / columns;

@@ -126,8 +126,8 @@ TEST(TimedOps, WaitForNothingAndUseEventsAgain) {
   TimedOps timed(make_cpu_ops(*cpu, *cpu_stream), device, stream);
   float value = 0;
   const Fill fill{.values = View(&value, DType::kF32, {1}), .value = 2};
-  timed.fill(fill);
-  timed.fill(fill);
+  timed.run(fill);
+  timed.run(fill);
   EXPECT_TRUE(timed.take_totals().empty());
   EXPECT_EQ(device.events_made, 4);
   for (PendingEvent* event : stream.recorded) event->done = true;
@@ -137,7 +137,7 @@ TEST(TimedOps, WaitForNothingAndUseEventsAgain) {
   EXPECT_EQ(times.front().calls, 2);
   EXPECT_EQ(times.front().ms, 3.0);
   EXPECT_EQ(times.front().bytes, 8.0);
-  timed.fill(fill);
+  timed.run(fill);
   EXPECT_EQ(device.events_made, 4);
 }
 

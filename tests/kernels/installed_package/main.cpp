@@ -12,11 +12,11 @@ int main() {
   std::vector<float> weight = {10.0f, 100.0f};
   float bias = 5.0f;
   float y = 0.0f;
-  ops->linear_fwd({.x = bertha::View(x.data(), bertha::DType::kF32, {1, 2}),
-                   .weight = bertha::View(weight.data(), bertha::DType::kF32, {1, 2}),
-                   .bias = bertha::View(&bias, bertha::DType::kF32, {1}),
-                   .y = bertha::View(&y, bertha::DType::kF32, {1, 1}),
-                   .pre_activation = bertha::View()});
+  ops->run(bertha::LinearFwd{.x = bertha::View(x.data(), bertha::DType::kF32, {1, 2}),
+                             .weight = bertha::View(weight.data(), bertha::DType::kF32, {1, 2}),
+                             .bias = bertha::View(&bias, bertha::DType::kF32, {1}),
+                             .y = bertha::View(&y, bertha::DType::kF32, {1, 1}),
+                             .pre_activation = bertha::View()});
   std::printf("y = %g, want 325\n", static_cast<double>(y));
   return y == 325.0f ? 0 : 1;
 }

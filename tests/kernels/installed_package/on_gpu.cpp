@@ -53,18 +53,18 @@ int main() {
     const std::unique_ptr<Stream> mine = borrow_cuda_stream(stream);
     const std::unique_ptr<Ops> ops = make_cuda_ops(*device, *mine, {});
     const View input(x, DType::kF32, {kRows, kColumns});
-    ops->softmax_fwd({.x = input,
-                      .bias = View(),
-                      .mask = View(),
-                      .y = View(shares, DType::kF32, {kRows, kColumns}),
-                      .dropped = View(),
-                      .kept_mask = View()});
-    ops->layer_norm_fwd({.x = input,
-                         .gamma = View(),
-                         .beta = View(),
-                         .y = View(normal, DType::kF32, {kRows, kColumns}),
-                         .mean = View(mean, DType::kF32, {kRows}),
-                         .rstd = View(rstd, DType::kF32, {kRows})});
+    ops->run(SoftmaxFwd{.x = input,
+                        .bias = View(),
+                        .mask = View(),
+                        .y = View(shares, DType::kF32, {kRows, kColumns}),
+                        .dropped = View(),
+                        .kept_mask = View()});
+    ops->run(LayerNormFwd{.x = input,
+                          .gamma = View(),
+                          .beta = View(),
+                          .y = View(normal, DType::kF32, {kRows, kColumns}),
+                          .mean = View(mean, DType::kF32, {kRows}),
+                          .rstd = View(rstd, DType::kF32, {kRows})});
   }
 
   check(cudaMemcpyAsync(host.data(), shares, bytes, cudaMemcpyDeviceToHost, stream));
