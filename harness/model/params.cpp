@@ -74,8 +74,8 @@ class TableBuilder {
   }
 
   void add_layer_norm(const std::string& name, int64_t width, ParamClass gain, int64_t layer = -1) {
-    add(name + ".gain", {width}, gain, layer);
-    add(name + ".bias", {width}, ParamClass::kLnBias, layer);
+    add(name + ".gamma", {width}, gain, layer);
+    add(name + ".beta", {width}, ParamClass::kLnBias, layer);
   }
 
   /// What is added from here on is the next part.

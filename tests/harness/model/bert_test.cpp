@@ -51,7 +51,7 @@ void randomize(TinyModel& model) {
   std::normal_distribution<float> normal(0.0f, 0.3f);
   for (const ParamInfo& param : model.table.params) {
     for (int64_t i = 0; i < param.elements; ++i) {
-      const bool is_gain = param.name.ends_with(".gain");
+      const bool is_gain = param.name.ends_with(".gamma");
       model.weights[static_cast<size_t>(param.offset + i)] =
           (is_gain ? 1.0f : 0.0f) + normal(random);
     }
