@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
 inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
 inline constexpr int kColumnSumLoads = 8;   // of a thread at once
 
-/// One column per lane of a warp, the blocks dealt to the warps: few loads behind each other.
+/// One column per lane of a warp, the blocks distributed over the warps: few loads behind each other.
 template <class T, int kQuantities>
 __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
     finish_column_sums_kernel(const Compute<T>* partial, int64_t blocks, int64_t columns,

@@ -97,7 +97,7 @@ struct RowTeam {
   /// Neighbouring batches to neighbouring blocks instead of to the teams of a block: in the last
   /// turn, which not all teams have, all blocks have about as many. The teams of a block then take
   /// different numbers of turns.
-  __device__ void deal_to_blocks() {
+  __device__ void interleave_blocks() {
     first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
   }
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
@@ -110,7 +110,7 @@ struct RowTeam {
     return rows - first < kRows ? static_cast<int>(rows - first) : kRows;
   }
   /// Whether the block's first team has rows in the turn of this team's batch at `first`: teams
-  /// that meet at the end take as many turns as each other.
+  /// that synchronise at the end take as many turns as each other.
   __device__ bool block_has(int64_t first, int64_t rows) const {
     return first - team * kRows < rows;
   }
@@ -161,7 +161,7 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
   }
 }
 
-/// Batches of neighbouring rows on their way. Each thread copies its own vectors asynchronously into
+/// Batches of neighbouring rows in flight. Each thread copies its own vectors asynchronously into
 /// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
 /// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
 /// row, and what is read of a row beyond it is anything. Backward, this is faster than bulk copies.
@@ -172,7 +172,7 @@ class RowRing {
   static constexpr int kRows = Shape::kRows;
 
   __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
-                       const T* const (&from)[kTensors])
+                     const T* const (&from)[kTensors])
       : slots_(reinterpret_cast<T*>(shared) +
                team.team * (kStages * kTensors * kRows * team.columns)) {
 #pragma unroll
@@ -272,8 +272,8 @@ __device__ __forceinline__ float warp_sums(float (&values)[kCount], int lane) {
   return sum;
 }
 
-/// Shared memory in which the warps of a block's teams meet; two halves, so that one barrier per
-/// exchange is enough: nobody can be two exchanges ahead of a reader.
+/// Shared memory through which the warps of a block's teams exchange sums; two buffers, so that one
+/// barrier per exchange is enough: nobody can be two exchanges ahead of a reader.
 template <class Shape, int kCount>
 struct alignas(16) TeamExchange {
   float values[2][Shape::kTeams][Shape::kMostWarps][kCount];
@@ -291,15 +291,15 @@ __device__ __forceinline__ void team_sums(const RowTeam<Shape>& team, float (&va
 #pragma unroll
     for (int i = 0; i < kCount; ++i) values[i] = scale * __shfl_sync(kFullWarp, sum, i * kLanes);
   } else {
-    float(&meeting)[Shape::kMostWarps][kCount] = exchange.values[turn % 2][team.team];
-    if (team.lane % kLanes == 0) meeting[team.warp][team.lane / kLanes] = sum;
+    float(&parts)[Shape::kMostWarps][kCount] = exchange.values[turn % 2][team.team];
+    if (team.lane % kLanes == 0) parts[team.warp][team.lane / kLanes] = sum;
     team.sync();
     // Each lane adds up one of the values, and hands it round.
     const int mine = team.lane % kCount;
-    float total = meeting[0][mine];
+    float total = parts[0][mine];
 #pragma unroll
     for (int warp = 1; warp < (Shape::kFixed ? Shape::kWarps : team.warps); ++warp) {
-      total += meeting[warp][mine];
+      total += parts[warp][mine];
     }
     total *= scale;
 #pragma unroll

@@ -19,8 +19,8 @@ inline constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   static constexpr int kBytes = N * static_cast<int>(sizeof(T));
-  using Word = std::conditional_t<
-      kBytes % 4 == 0, uint32_t, std::conditional_t<kBytes % 2 == 0, uint16_t, uint8_t>>;
+  using Word = std::conditional_t<kBytes % 4 == 0, uint32_t,
+                                  std::conditional_t<kBytes % 2 == 0, uint16_t, uint8_t>>;
   static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
   union {
     Word word[kWords];
@@ -68,6 +68,15 @@ __device__ __forceinline__ Vec<T, N> to_vec(const float (&values)[N]) {
     }
   }
   return vec;
+}
+
+/// a + b, rounded to T.
+template <class T, int N>
+__device__ __forceinline__ Vec<T, N> sum_of(const Vec<T, N>& a, const Vec<T, N>& b) {
+  float sums[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) sums[i] = element(a, i) + element(b, i);
+  return to_vec<T>(sums);
 }
 
 /// Hides the origin of the words from the compiler: it then unpacks them again instead of keeping
@@ -121,15 +130,20 @@ __device__ __forceinline__ Vec<T, kVecSize> load_vec_streaming(const T* from) {
   return vec;
 }
 
-/// From global memory without allocation in L1; T of 16 bits.
+/// From global memory without allocation in L1.
 template <class T>
 __device__ __forceinline__ Vec<T, kVecSize> load_vec_no_allocate(const T* from) {
-  static_assert(sizeof(T) == 2);
-  Vec<T, kVecSize> vec;
-  asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(vec.word[0]), "=r"(vec.word[1]), "=r"(vec.word[2]), "=r"(vec.word[3])
-               : "l"(from)
-               : "memory");
+  using V = Vec<T, kVecSize>;
+  V vec;
+#pragma unroll
+  for (int i = 0; i < V::kBytes / 16; ++i) {
+    uint4 words;
+    asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(from + i * kVec16<T>)
+                 : "memory");
+    set_words(vec, i, words);
+  }
   return vec;
 }
 
@@ -162,14 +176,17 @@ __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& 
   }
 }
 
-/// To global memory in one store that is evicted first (st.global.cs); T of 16 bits. Ordered behind
-/// what the thread has read before: `to` may be among it.
+/// To global memory in stores of 16 bytes that are evicted first (st.global.cs). Ordered behind what
+/// the thread has read before: `to` may be among it.
 template <class T>
 __device__ __forceinline__ void store_vec_streaming(T* to, const Vec<T, kVecSize>& vec) {
-  static_assert(sizeof(T) == 2);
-  asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(vec.word[0]),
-               "r"(vec.word[1]), "r"(vec.word[2]), "r"(vec.word[3])
-               : "memory");
+#pragma unroll
+  for (int i = 0; i < Vec<T, kVecSize>::kBytes / 16; ++i) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + i * kVec16<T>),
+                 "r"(vec.word[4 * i]), "r"(vec.word[4 * i + 1]), "r"(vec.word[4 * i + 2]),
+                 "r"(vec.word[4 * i + 3])
+                 : "memory");
+  }
 }
 
 /// To shared memory, in one store of 16 bytes too; T of 16 bits.

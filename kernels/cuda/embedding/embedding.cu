@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
       row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
                        sums[1]);
     }
-    row_sums.meet(team, exchange, turn);
+    row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {

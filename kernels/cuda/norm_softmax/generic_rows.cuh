@@ -2,60 +2,51 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/norm_softmax/row_packs.cuh"
 
 namespace bertha {
 
-// The skeleton of operations on rows of any width: softmax and LayerNorm of what no other file of the
-// room takes. The width chooses where a row stays between its passes:
+// Operations on rows of any width, type and address: softmax and LayerNorm where no faster kernel
+// fits. The width chooses where a row stays between its passes:
 //   in registers      of a warp or a power of two of its lanes, one or two rows at a time;
-//   in shared memory  of a block, in its own type: as it lies in memory, so that neighbours in a
-//                     warp read neighbouring words and meet no bank twice;
+//   in shared memory  of a block, in its own type: neighbours in a warp read neighbouring words, so
+//                     that there are no bank conflicts;
 //   nowhere           the block reads it again for each pass.
 //
 // An operation is a value that the kernel gets as its argument:
 //   Element, kInputs       its rows: kInputs matrices [rows, columns] of one type
 //   inputs                 where they begin
-//   values(raw, row, column, v)   one pack of every input as numbers v[kInputs][N]: its Load
+//   values(raw, row, column, v)   one Vec of every input as numbers v[kInputs][N]
 //   kDrops, drops(), draw(row, word, words)   with for_packs_with_bits only: whether it draws
 //                          dropout while storing, 32 decisions at a time, `words` for a row
-//   kShifts                whether values() looks at raw alone, so that packs may begin before the
-//                          row: where rows begin between the 16-byte words of memory
-//   run(row_or_rows)       its passes, in terms of for_packs and reduce below
+//   run(rows)              its passes, in terms of for_packs and reduce below
 //
-// Deterministic: every order of summation follows from the width alone.
+// Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
+// kernels/measured/rows.md.
 
-// Boundaries between the three, and sizes of blocks; measured with softmax on an H200 where a
-// figure stands (f16, 49,152 rows).
-inline constexpr int kFewElements = 8;  // of a thread, for two rows at a time
-// Of a thread, for one row: all the columns of one warp. 1,024 columns in registers 53.7 us
-// forward, in shared memory 62.3; 2,048 columns 125 (of 64 elements), in shared memory 116.
-inline constexpr int kManyElements = 32;
+inline constexpr int kFewElements = 8;    // of a thread, for two rows at a time
+inline constexpr int kManyElements = 32;  // of a thread, for one row
 inline constexpr int kRegisterThreads = 128;
 inline constexpr int kRegisterBlocks = 64;  // of an SM, in a few waves
 inline constexpr int kMostBlockThreads = 512;
-// Of a block, before it gets more threads: each row costs every thread the same, and fewer of them
-// wait for each other. 2,048 columns with 2, 4, 8, 16 packs: 126, 121, 116, 116 us.
+// Of a thread, before a block gets more of them: each row costs every thread the same.
 inline constexpr int kPacksPerThread = 8;
 inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
 inline constexpr int64_t kMostRowBlocks = int64_t{1} << 30;
 
 /// rows.for_packs, with the pack's dropout decisions in the low bits of `bits`:
-/// work(r, column, v, lanes, bits).
+/// work(r, column, v, bits).
 template <class Operation, class Rows, class Work>
 __device__ __forceinline__ void for_packs_with_bits(const Operation& operation, Rows& rows,
                                                     const Work& work) {
   if constexpr (Operation::kDrops) {
     if (operation.drops()) return rows.for_drawn_packs(work);
   }
-  rows.for_packs(
-      [&](int r, int64_t column, auto& v, auto lanes) { work(r, column, v, lanes, ~0u); });
+  rows.for_packs([&](int r, int64_t column, auto& v) { work(r, column, v, ~0u); });
 }
 
 /// kRowCount rows in the registers of `lanes` threads, kElements columns each, in packs of N.
@@ -68,7 +59,7 @@ class RegisterRows {
   static constexpr int kPackElements = N;
   static constexpr int kRows = kRowCount;
   static constexpr int kPacks = kElements / N;
-  static constexpr bool kHeld = true;  // what a pass changes in v, the next one sees
+  static constexpr bool kInRegisters = true;  // what a pass changes in v, the next one sees
 
   __device__ RegisterRows(const Operation& operation, int64_t rows, int64_t columns, int lanes)
       : operation_(operation),
@@ -92,8 +83,7 @@ class RegisterRows {
         if (!has_row(r) || column_of(p) >= columns_) continue;
 #pragma unroll
         for (int k = 0; k < kInputs; ++k) {
-          const T* from = operation_.inputs[k] + row(r) * columns_ + column_of(p);
-          raw[r][p][k] = *reinterpret_cast<const Vec<T, N>*>(from);
+          raw[r][p][k] = load_vec<N>(operation_.inputs[k] + row(r) * columns_ + column_of(p));
         }
       }
     }
@@ -113,16 +103,14 @@ class RegisterRows {
   /// Whether this thread stores what a row has once.
   __device__ bool is_first() const { return lane_ == 0; }
 
-  /// work(r, column, v, lanes) for the thread's packs, with Number v[kInputs][N].
+  /// work(r, column, v) for the thread's packs, with Number v[kInputs][N].
   template <class Work>
   __device__ void for_packs(const Work& work) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        if (has_row(r) && column_of(p) < columns_) {
-          work(r, column_of(p), values_[r][p], WholePack{});
-        }
+        if (has_row(r) && column_of(p) < columns_) work(r, column_of(p), values_[r][p]);
       }
     }
   }
@@ -146,7 +134,7 @@ class RegisterRows {
       for (int p = 0; p < kPacks; ++p) {
         const int column = column_of(p);
         const uint32_t bits = __shfl_sync(kFullWarp, drawn, column / 32, lanes_) >> (column % 32);
-        if (has_row(r) && column < columns_) work(r, column, values_[r][p], WholePack{}, bits);
+        if (has_row(r) && column < columns_) work(r, column, values_[r][p], bits);
       }
     }
   }
@@ -164,44 +152,29 @@ class RegisterRows {
   Number values_[kRows][kPacks][kInputs][N];
 };
 
-/// What the threads of a block tell each other.
-template <class Number>
-struct BlockExchange {
-  static constexpr int kMostQuantities = 2;
-  Number parts[2][kMostQuantities][kMostBlockThreads / kWarpThreads];
-  uint32_t drawn[kMostBlockThreads];
-};
-
-/// Elements of a row of one input in the cache: whole words of 16 bytes.
-template <class T, bool kShifted>
-__host__ __device__ constexpr int64_t row_cache_columns(int64_t columns) {
-  constexpr int64_t kWord = kVec16<T>;
-  return (columns + kWord - 1) / kWord * kWord + (kShifted ? kWord : 0);
-}
-
 /// One row of a block, in shared memory or nowhere. A thread has the same columns in every pass:
 /// what it keeps is its own and needs no barrier.
-///
-/// kShifted: packs lie at 16-byte words of memory, the first and last of a row reach beyond it.
-template <class Operation, int N, bool kCached, bool kShifted>
-class BlockRow {
+template <class Operation, int N, bool kCached>
+class SharedRow {
  public:
   using T = typename Operation::Element;
   using Number = Compute<T>;
   static constexpr int kInputs = Operation::kInputs;
   static constexpr int kPackElements = N;
   static constexpr int kRows = 1;
-  static constexpr bool kHeld = false;
+  static constexpr bool kInRegisters = false;
+  struct Shared {
+    WarpExchange<Number, 2, kMostBlockThreads / kWarpThreads> exchange;
+    uint32_t drawn[kMostBlockThreads];
+  };
 
-  __device__ BlockRow(const Operation& operation, int64_t rows, int64_t columns, int64_t row,
-                      T* cache, BlockExchange<Number>& exchange, int& turn)
+  __device__ SharedRow(const Operation& operation, int64_t columns, int64_t row, T* cache,
+                       Shared& shared, int& turn)
       : operation_(operation),
         columns_(columns),
         row_(row),
-        left_((rows - row) * columns),
-        shift_(kShifted ? static_cast<int>(row * columns % N) : 0),
         cache_(cache),
-        exchange_(exchange),
+        shared_(shared),
         turn_(turn) {
     if constexpr (kCached) fill_cache();
   }
@@ -217,50 +190,25 @@ class BlockRow {
     for (int64_t column = first_column(); column < columns_; column += stride()) {
       Number v[kInputs][N];
       read(column, v);
-      if constexpr (kShifted) {
-        if (column < 0 || column + N > columns_) {
-          const int64_t left = columns_ - column;
-          work(0, column, v,
-               PartPack{column < 0 ? shift_ : 0, left < N ? static_cast<int>(left) : N});
-          continue;
-        }
-      }
-      work(0, column, v, WholePack{});
+      work(0, column, v);
     }
   }
 
-  /// Over the block, the result in every thread. Two places take turns, so that one barrier is
-  /// enough: whoever writes a place has passed the barrier behind its last readers.
   template <int K, class Combine>
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
-    static_assert(K <= BlockExchange<Number>::kMostQuantities);
-    const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
-    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    auto& parts = exchange_.parts[turn_];
+    block_reduce(values, combine, shared_.exchange, turn_);
     turn_ ^= 1;
-    reduce_lanes(values, kWarpThreads, combine);
-    if (threadIdx.x % kWarpThreads == 0) {
-#pragma unroll
-      for (int k = 0; k < K; ++k) parts[k][warp] = values[k];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
-      values[k] = parts[k][0];
-      for (int other = 1; other < warps; ++other) values[k] = combine(values[k], parts[k][other]);
-    }
   }
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
   /// N, so that a thread's columns are those of the other passes.
   template <class Work>
   __device__ void for_drawn_packs(const Work& work) {
-    static_assert(!kShifted, "words of decisions begin with the row");
     const int64_t words = (columns_ + 31) / 32;
     for (int64_t first = 0; first < words; first += blockDim.x) {
       __syncthreads();  // the words before have been read
       if (first + threadIdx.x < words) {
-        exchange_.drawn[threadIdx.x] = operation_.draw(row_, first + threadIdx.x, words);
+        shared_.drawn[threadIdx.x] = operation_.draw(row_, first + threadIdx.x, words);
       }
       __syncthreads();
       const int64_t begin = first * 32;
@@ -270,23 +218,19 @@ class BlockRow {
         const int within = static_cast<int>(column - begin);
         Number v[kInputs][N];
         read(column, v);
-        work(0, column, v, WholePack{}, exchange_.drawn[within / 32] >> (within % 32));
+        work(0, column, v, shared_.drawn[within / 32] >> (within % 32));
       }
     }
   }
 
  private:
-  __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N - shift_; }
+  __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N; }
   __device__ int64_t stride() const { return static_cast<int64_t>(blockDim.x) * N; }
-
   __device__ const T* global(int input) const { return operation_.inputs[input] + row_ * columns_; }
-
-  __device__ T* cached(int input) const {
-    return cache_ + input * row_cache_columns<T, kShifted>(columns_) + shift_;
-  }
+  __device__ T* cached(int input) const { return cache_ + input * cache_columns(columns_); }
 
   __device__ void fill_cache() {
-    constexpr int kBytes = N * static_cast<int>(sizeof(T));
+    constexpr int kBytes = Vec<T, N>::kBytes;
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
       T* own = cached(k);
@@ -294,11 +238,7 @@ class BlockRow {
 #pragma unroll 4
       for (int64_t column = first_column(); column < columns_; column += stride()) {
         if constexpr (kBytes >= 4) {
-          if (!kShifted || column + N <= left_) {
-            __pipeline_memcpy_async(own + column, from + column, kBytes);
-          } else {  // the matrix ends within the pack
-            for (int64_t last = column; last < left_; ++last) own[last] = from[last];
-          }
+          __pipeline_memcpy_async(own + column, from + column, kBytes);
         } else {
           own[column] = from[column];
         }
@@ -312,26 +252,23 @@ class BlockRow {
     Vec<T, N> raw[kInputs];
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
-      const T* from = kCached ? cached(k) : global(k);
-      if (kCached || !kShifted || column + N <= left_) {
-        raw[k] = *reinterpret_cast<const Vec<T, N>*>(from + column);
-      } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          if (column + i < left_) raw[k].elem[i] = from[column + i];
-        }
-      }
+      raw[k] = load_vec<N>((kCached ? cached(k) : global(k)) + column);
     }
     operation_.values(raw, row_, column, v);
   }
 
+ public:
+  /// Elements of an input in the cache: whole words of 16 bytes.
+  __host__ __device__ static constexpr int64_t cache_columns(int64_t columns) {
+    return (columns + kVec16<T> - 1) / kVec16<T> * kVec16<T>;
+  }
+
+ private:
   const Operation& operation_;
   int64_t columns_;
   int64_t row_;
-  int64_t left_;  // elements of the matrix from the row on
-  int shift_;     // of the first pack before the row, in elements
   T* cache_;
-  BlockExchange<Number>& exchange_;
+  Shared& shared_;
   int& turn_;
 };
 
@@ -348,16 +285,15 @@ __global__ void __launch_bounds__(kRegisterThreads)
   }
 }
 
-template <class Operation, int N, bool kCached, bool kShifted>
+template <class Operation, int N, bool kCached>
 __global__ void __launch_bounds__(kMostBlockThreads)
-    block_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns) {
-  using T = typename Operation::Element;
+    shared_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns) {
+  using Row = SharedRow<Operation, N, kCached>;
   extern __shared__ uint4 cache[];
-  __shared__ BlockExchange<Compute<T>> exchange;
+  __shared__ typename Row::Shared shared;
   int turn = 0;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    BlockRow<Operation, N, kCached, kShifted> part(operation, rows, columns, row,
-                                                   reinterpret_cast<T*>(cache), exchange, turn);
+    Row part(operation, columns, row, reinterpret_cast<typename Row::T*>(cache), shared, turn);
     operation.run(part);
   }
 }
@@ -376,45 +312,23 @@ void launch_register_rows(const CudaContext& context, const Operation& operation
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-template <int N, bool kShifted = false, class Operation>
-void launch_block_rows(const CudaContext& context, const Operation& operation, int64_t rows,
-                       int64_t columns) {
-  using T = typename Operation::Element;
-  const int64_t cache_bytes = row_cache_columns<T, kShifted>(columns) * Operation::kInputs *
-                              static_cast<int64_t>(sizeof(T));
+template <int N, class Operation>
+void launch_shared_rows(const CudaContext& context, const Operation& operation, int64_t rows,
+                        int64_t columns) {
+  using Row = SharedRow<Operation, N, true>;
+  const int64_t bytes = Row::cache_columns(columns) * Operation::kInputs *
+                        static_cast<int64_t>(sizeof(typename Operation::Element));
   const unsigned blocks = blocks_for(rows, 1, kMostRowBlocks);
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kPacksPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
-  if (cache_bytes <= kMostRowCacheBytes) {
-    const auto kernel = &block_row_kernel<Operation, N, true, kShifted>;
-    allow_shared_bytes(kernel, cache_bytes);
-    kernel<<<blocks, threads, static_cast<size_t>(cache_bytes), context.stream>>>(operation, rows,
-                                                                                  columns);
-  } else {
-    block_row_kernel<Operation, N, false, kShifted>
-        <<<blocks, threads, 0, context.stream>>>(operation, rows, columns);
-  }
+  const bool is_cached = bytes <= kMostRowCacheBytes;
+  const auto kernel =
+      is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
+  if (is_cached) allow_shared_bytes(kernel, bytes);
+  kernel<<<blocks, threads, is_cached ? static_cast<size_t>(bytes) : 0, context.stream>>>(
+      operation, rows, columns);
   BERTHA_CUDA_CHECK(cudaGetLastError());
-}
-
-/// Of a thread: f64 has half the registers, and single elements cost an address each.
-template <class T, int N>
-inline constexpr int kMostElements = sizeof(T) == 8 || N == 1 ? kFewElements : kManyElements;
-
-/// Rows in registers, where they fit.
-template <int N, class Operation>
-void launch_packs(const CudaContext& context, const Operation& operation, int64_t rows,
-                  int64_t columns) {
-  if (columns <= kFewElements * kWarpThreads) {
-    return launch_register_rows<N, kFewElements, 2>(context, operation, rows, columns);
-  }
-  if constexpr (kMostElements<typename Operation::Element, N> == kManyElements) {
-    if (columns <= kManyElements * kWarpThreads) {
-      return launch_register_rows<N, kManyElements, 1>(context, operation, rows, columns);
-    }
-  }
-  launch_block_rows<N>(context, operation, rows, columns);
 }
 
 /// work(std::integral_constant<int, N>) with the widest packs that the width and `address_bits` (of
@@ -431,24 +345,24 @@ void with_pack(int64_t columns, uintptr_t address_bits, const Work& work) {
   work(std::integral_constant<int, 1>{});
 }
 
-/// Runs the operation on all rows, in packs as wide as the width and `address_bits` (of every
-/// pointer that is read in packs, or-ed) allow. Rows that begin between 16-byte words are shifted,
-/// where the operation can be, but for narrow ones, and wide ones that go in words of 4 bytes.
+/// Runs the operation on all rows, in packs as wide as with_pack allows.
 template <class Operation>
 void launch_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                  int64_t columns, uintptr_t address_bits) {
   using T = typename Operation::Element;
   if (rows == 0) return;
-  if constexpr (Operation::kShifts) {
-    constexpr int kWide = kVec16<T>;
-    const bool has_words = sizeof(T) == 2 && columns % 2 == 0;
-    if (columns % kWide != 0 && address_bits % 16 == 0 && columns > kFewElements * kWarpThreads &&
-        (columns <= kManyElements * kWarpThreads || !has_words)) {
-      return launch_block_rows<kWide, true>(context, operation, rows, columns);
-    }
-  }
   with_pack<T>(columns, address_bits, [&](auto pack) {
-    launch_packs<decltype(pack)::value>(context, operation, rows, columns);
+    constexpr int N = decltype(pack)::value;
+    if (columns <= kFewElements * kWarpThreads) {
+      return launch_register_rows<N, kFewElements, 2>(context, operation, rows, columns);
+    }
+    // Where registers hold them: f64 takes two, and single elements an address each.
+    if constexpr (sizeof(T) < 8 && (N > 1 || Operation::kInputs == 1)) {
+      if (columns <= kManyElements * kWarpThreads) {
+        return launch_register_rows<N, kManyElements, 1>(context, operation, rows, columns);
+      }
+    }
+    launch_shared_rows<N>(context, operation, rows, columns);
   });
 }
 

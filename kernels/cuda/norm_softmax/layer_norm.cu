@@ -1,38 +1,26 @@
-// Stand-alone LayerNorm, forward and backward.
+// Stand-alone LayerNorm, forward (with or without a residual) and backward.
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, backward 3 U. Ten files know how rows are passed over; who takes which is what was fastest
-// where they were compared (kernels/measured/rows.md):
+// 2 U, backward 3 U. Which kernel takes which rows is what was fastest (kernels/measured/rows.md):
 //
-//   norm_narrow_forward.cuh    forward of 16-bit rows of whole octets up to 1,024 columns
-//   norm_leaving_forward.cuh   forward of those up to 16,384
-//   norm_chunk_forward.cuh     forward of 16-bit rows of 17 to 1,088 that begin between 16-byte words
-//   norm_wide_forward.cuh      forward of those from 8,193 to 33,785 that do, and of whole octets from
-//                              16,392 to there
-//   held_rows.cuh    forward, other 16-bit rows of more than 256 columns: from 1,089 to 8,192 between
-//                    16-byte words, or where a matrix or a parameter does not begin with such a word
-//                    (to 32,768, of single elements to 10,240); backward, those of more than 256
-//                    columns that begin between words
-//   norm_gradient_stream.cuh   backward of 16-bit rows of whole octets from 4,096 columns on, and of
-//                    even widths from 8,194 on
-//   norm_gradient_batches.cuh  backward of 16-bit rows of odd widths from 257 to 543
-//   row_team.cuh     backward of other 16-bit rows of whole octets from 256 columns on
-//   norm_rows.cuh    other rows that a warp can hold; wider ones up to a block forward (not 16-bit ones
-//                    of whole words), up to a cluster of blocks backward
-//   generic_rows.cuh what is left, with a kernel of its own for the column sums
-//
-// Forward with a residual takes the last two alone.
+//   forward, rows of a multiple of 8 columns at 16-byte aligned addresses
+//     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns
+//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192)
+//     layernorm_fwd_persistent.cuh      16 bits, without a residual, up to 33,792
+//   backward, the same rows of 16 bits
+//     the team kernel below             from 256 columns
+//     layernorm_bwd_stream.cuh          from 4,096
+//   all else
+//     layernorm_bwd_registers.cuh       backward up to what a cluster of blocks holds
+//     layernorm_generic.cuh             forward; backward of wider rows
 
 #include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/norm_softmax/norm_block_rows.cuh"
-#include "kernels/cuda/norm_softmax/norm_chunk_forward.cuh"
-#include "kernels/cuda/norm_softmax/norm_forward_rows.cuh"
-#include "kernels/cuda/norm_softmax/norm_gradient_batches.cuh"
-#include "kernels/cuda/norm_softmax/norm_gradient_rows.cuh"
-#include "kernels/cuda/norm_softmax/norm_gradient_stream.cuh"
-#include "kernels/cuda/norm_softmax/norm_leaving_forward.cuh"
-#include "kernels/cuda/norm_softmax/norm_narrow_forward.cuh"
-#include "kernels/cuda/norm_softmax/norm_wide_forward.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_bwd_registers.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_bwd_stream.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_fwd_block_per_row.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_fwd_persistent.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_fwd_warp_per_row.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_generic.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/layer_norm.h"
@@ -40,28 +28,15 @@
 namespace bertha {
 namespace {
 
-// Threads of a block, of which an SM holds one, rows of a batch and batches, as in
-// residual_ln.cu.
+// Threads of a block, of which an SM holds one, rows of a batch and batches, as in residual_ln.cu.
 constexpr int kThreads = 512;
 constexpr int kBackwardRows = 2;
 constexpr int kStages = 3;
 
-template <class T>
-struct BackwardPointers {
-  const T* dy;
-  const T* x;
-  const float* mean;
-  const float* rstd;
-  const T* gamma;
-  T* dx;
-  float* partial;  // f32 [blocks, 2, columns]: dgamma, dbeta
-};
-
-// --- rows of octets --------------------------------------------------------------------------
-
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    team_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns) {
+    layernorm_bwd_team_kernel(NormBackward<typename Shape::Element> p, int64_t rows,
+                              int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
   extern __shared__ uint4 slots[];
@@ -90,7 +65,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       to_floats(ring.read(team, 0, r), dy);
       row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
     });
-    row_sums.meet(team, exchange, turn);
+    row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
     T* const dx_at = p.dx + team.at(first);
     for_rows<kRows>(left, [&](int r) {
@@ -108,33 +83,39 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 
 // --- launchers ----------------------------------------------------------------------------------
 
-/// Whether a team can take these rows: 16-bit, of whole octets, and with all parameters.
-bool fits_team(int64_t columns, std::initializer_list<const View*> views) {
-  bool is_there = true;
-  for (const View* view : views) is_there = is_there && view->has_data();
-  return is_there && size_bytes(views.begin()[0]->dtype) == 2 && columns % kVecSize == 0 &&
-         columns >= kWarpColumns && columns <= kMostTeamColumns && address_bits(views) % 16 == 0;
+/// Whether rows go in vectors of 8 elements: their width, and the addresses of all views.
+bool has_vectors(int64_t columns, std::initializer_list<const View*> views) {
+  return columns % kVecSize == 0 && address_bits(views) % 16 == 0;
 }
 
-template <class T>
-BackwardPointers<T> pointers_of(const LayerNormBwd& args, float* partial) {
-  return {.dy = elements<T>(args.dy),
-          .x = elements<T>(args.x),
-          .mean = elements<float>(args.mean),
-          .rstd = elements<float>(args.rstd),
-          .gamma = elements<T>(args.gamma),
-          .dx = elements<T>(args.dx),
-          .partial = partial};
+/// Runs the kernel of aligned rows of this width, if there is one.
+template <bool kHasResidual, class T>
+bool run_aligned_forward(CudaContext& context, const NormForward<T>& norm, int64_t rows,
+                         int64_t columns) {
+  if (columns <= kMostWarpRowColumns) {
+    launch_layernorm_fwd_warp_per_row<kHasResidual>(context, norm, rows, columns);
+    return true;
+  }
+  if (columns <= kMostBlockRowNormColumns<T>) {
+    launch_layernorm_fwd_block_per_row<kHasResidual>(context, norm, rows, columns);
+    return true;
+  }
+  if constexpr (sizeof(T) == 2 && !kHasResidual) {
+    if (columns <= kMostPersistentColumns) {
+      launch_layernorm_fwd_persistent(context, norm, rows, columns);
+      return true;
+    }
+  }
+  return false;
 }
 
-/// Room for the parts of dgamma and dbeta that `blocks` blocks leave.
-template <class Number = float>
-Number* take_partial(CudaContext& context, unsigned blocks, int64_t columns) {
-  const int64_t bytes = column_sum_bytes<Number>(blocks, columns, 2);
-  return static_cast<Number*>(context.scratch.take(bytes));
+/// Allocates the parts of dgamma and dbeta that `teams` of blocks leave.
+template <class Number>
+Number* take_partial(CudaContext& context, unsigned teams, int64_t columns) {
+  return static_cast<Number*>(context.scratch.take(column_sum_bytes<Number>(teams, columns, 2)));
 }
 
-/// Adds those parts up, where dgamma or dbeta is asked for.
+/// Adds the parts of dgamma and dbeta up, where dgamma or dbeta is asked for.
 template <class T>
 void finish_parameters(const CudaContext& context, const LayerNormBwd& args,
                        const Compute<T>* partial, unsigned blocks) {
@@ -146,130 +127,15 @@ void finish_parameters(const CudaContext& context, const LayerNormBwd& args,
 }
 
 template <class T>
-void run_generic_forward(const CudaContext& context, const LayerNormFwd& args) {
-  const int64_t rows = args.x.extent(0);
-  const int64_t columns = args.x.extent(1);
-  const View unread;
-  const View& sum = args.residual.has_data() ? args.sum : unread;
-  const uintptr_t bits =
-      address_bits({&args.x, &args.residual, &args.gamma, &args.beta, &sum, &args.y});
-  const NormRows<T> norm{.x = elements<T>(args.x),
-                         .residual = optional_elements<T>(args.residual),
-                         .gamma = optional_elements<T>(args.gamma),
-                         .beta = optional_elements<T>(args.beta),
-                         .sum = optional_elements<T>(sum),
-                         .y = elements<T>(args.y),
-                         .mean = elements<Compute<T>>(args.mean),
-                         .rstd = elements<Compute<T>>(args.rstd),
-                         .epsilon = static_cast<Compute<T>>(args.epsilon)};
-  with_pack<T>(columns, bits, [&](auto pack) {
-    constexpr int N = decltype(pack)::value;
-    const bool has_words = sizeof(T) == 2 && N == kVec16<T>;
-    if (!is_narrow_row<T>(columns) && (has_words || columns > kMostForwardColumns<T>)) {
-      launch_norm_block_forward(context, norm, rows, columns, bits);
-    } else if (norm.residual != nullptr) {
-      launch_norm_forward<T, N, true>(context, norm, rows, columns);
-    } else {
-      launch_norm_forward<T, N, false>(context, norm, rows, columns);
-    }
-  });
-}
-
-template <class T>
-void run_generic_backward(CudaContext& context, const LayerNormBwd& args) {
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
-  const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});
-  const NormGradient<T> norm{.dy = elements<T>(args.dy),
-                             .x = elements<T>(args.x),
-                             .gamma = optional_elements<T>(args.gamma),
-                             .mean = elements<Compute<T>>(args.mean),
-                             .rstd = elements<Compute<T>>(args.rstd),
-                             .dx = elements<T>(args.dx),
-                             .partial = nullptr};
-  Compute<T>* partial = nullptr;
-  unsigned teams = 0;
-  const auto take = [&](unsigned count) {
-    teams = count;
-    return partial = take_partial<Compute<T>>(context, count, columns);
-  };
-  with_pack<T>(columns, bits, [&](auto pack) {
-    constexpr int N = decltype(pack)::value;
-    if (rows == 0) return;
-    if (columns > kMostGradientColumns<T, N>) {
-      return run_two_passes<T, N>(context, norm, rows, columns, take);
-    }
-    launch_norm_gradient<T, N>(context, norm, rows, columns, take);
-  });
-  finish_parameters<T>(context, args, partial, teams);
-}
-
-template <class T>
-void run_by_teams(CudaContext& context, const LayerNormBwd& args) {
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
+void run_by_teams(CudaContext& context, NormBackward<T> norm, int64_t rows, int64_t columns,
+                  const auto& take) {
   dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
     const unsigned blocks = team_blocks<Shape>(rows, columns, context.sm_count, 1);
-    float* const partial = take_partial(context, blocks, columns);
-    launch_ring_teams<Shape, 2, kStages>(context.stream, team_bwd_kernel<Shape>, blocks, columns,
-                                         pointers_of<T>(args, partial), rows, columns);
-    finish_parameters<T>(context, args, partial, blocks);
+    norm.partial = take(blocks);
+    launch_ring_teams<Shape, 2, kStages>(context.stream, layernorm_bwd_team_kernel<Shape>, blocks,
+                                         columns, norm, rows, columns);
   });
-}
-
-/// Whether rows of 16 bits are held or streamed: wider ones than a warp's lanes hold elsewhere.
-bool holds_forward(int64_t columns, int pack) {
-  return columns > 256 && columns <= most_held_columns(pack);
-}
-constexpr int64_t kMostHeldPairs = 512 * 16;
-bool holds_backward(int64_t columns, int pack, uintptr_t bits) {
-  if (pack == 8) return columns >= 4096 && columns <= kMostStreamColumns<8>;
-  if (pack == 2 && bits % 16 == 0) return columns > 256 && columns <= kMostStreamColumns<2>;
-  return columns > 256 && columns <= (pack == 2 ? kMostHeldPairs : 512 * 20);
-}
-
-template <class T>
-void run_held_backward(CudaContext& context, const LayerNormBwd& args, int pack) {
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
-  const HeldNormGradient<T> norm{.inputs = {elements<T>(args.dy), elements<T>(args.x)},
-                                 .output = elements<T>(args.dx),
-                                 .gamma = optional_elements<T>(args.gamma),
-                                 .mean = elements<float>(args.mean),
-                                 .rstd = elements<float>(args.rstd),
-                                 .partial = nullptr};
-  float* partial = nullptr;
-  unsigned blocks = 0;
-  const auto take = [&](unsigned count) {
-    blocks = count;
-    return partial = take_partial(context, count, columns);
-  };
-  const auto with_blocks = [&](HeldNormGradient<T>& with, unsigned count) {
-    with.partial = take(count);
-  };
-  const int64_t shared = 2 * static_cast<int64_t>(sizeof(float)) * columns;
-  if (pack == 8) {
-    launch_norm_gradient_stream<8>(context, norm, rows, columns, take);
-  } else if (pack == 2 && columns > kMostHeldPairs) {
-    launch_norm_gradient_stream<2>(context, norm, rows, columns, take);
-  } else if (pack == 2 && columns <= 1024) {  // a warp a row
-    launch_held_rows<2, 16, Ahead::kNowhere, 128, 3>(context, norm, rows, columns, shared,
-                                                     with_blocks);
-  } else if (pack == 2) {
-    launch_held_rows<2, 8, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
-                                                    with_blocks);
-  } else if (has_gradient_batches(columns) &&
-             address_bits({&args.dy, &args.x, &args.dx}) % 16 == 0) {
-    launch_norm_gradient_batches(context, norm, rows, columns, take);
-  } else if (columns <= 544) {
-    launch_held_rows<1, 17, Ahead::kNowhere, 128, 4>(context, norm, rows, columns, shared,
-                                                     with_blocks);
-  } else {
-    launch_held_rows<1, 20, Ahead::kNowhere, 512, 1>(context, norm, rows, columns, shared,
-                                                     with_blocks);
-  }
-  finish_parameters<T>(context, args, partial, blocks);
 }
 
 }  // namespace
@@ -279,62 +145,76 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   if (rows == 0) return;
-  const uintptr_t bits = address_bits({&args.x, &args.y});
-  const int pack = held_pack(columns, bits);
-  const bool is_plain = size_bytes(args.x.dtype) == 2 && !args.residual.has_data();
-  const bool has_octets = pack == kVecSize && columns <= kMostLeavingNormColumns &&
-                          address_bits({&args.gamma, &args.beta}) % 16 == 0;
-  const bool has_chunks = pack < kVecSize && bits % 16 == 0 && has_norm_chunks(columns);
-  const bool is_wide = bits % 16 == 0 && is_wide_norm(columns) &&
-                       (pack < kVecSize || columns > kMostLeavingNormColumns);
-  if (is_plain && (has_octets || has_chunks || is_wide || holds_forward(columns, pack))) {
-    return dispatch_16bit(args.x.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      const PlainNorm<T> norm{.x = elements<T>(args.x),
+  const bool has_residual = args.residual.has_data();
+  const View unread;
+  const View& sum = has_residual ? args.sum : unread;
+  const auto views = {&args.x, &args.residual, &args.gamma, &args.beta, &sum, &args.y};
+  dispatch_floating(args.x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const NormForward<T> norm{.x = elements<T>(args.x),
+                              .residual = optional_elements<T>(args.residual),
                               .gamma = optional_elements<T>(args.gamma),
                               .beta = optional_elements<T>(args.beta),
+                              .sum = optional_elements<T>(sum),
                               .y = elements<T>(args.y),
-                              .mean = elements<float>(args.mean),
-                              .rstd = elements<float>(args.rstd),
-                              .epsilon = args.epsilon};
-      if (has_octets && columns <= kMostNarrowColumns) {
-        launch_norm_narrow_forward(context, norm, rows, columns);
-      } else if (has_octets) {
-        launch_norm_leaving_forward(context, norm, rows, columns);
-      } else if (has_chunks) {
-        launch_norm_chunk_forward(context, norm, rows, columns);
-      } else if (is_wide) {
-        launch_norm_wide_forward(context, norm, rows, columns);
-      } else {
-        launch_held_norm(context, norm, rows, columns, pack);
+                              .mean = elements<Compute<T>>(args.mean),
+                              .rstd = elements<Compute<T>>(args.rstd),
+                              .epsilon = static_cast<Compute<T>>(args.epsilon)};
+    if constexpr (sizeof(T) <= 4) {
+      if (has_vectors(columns, views) &&
+          (has_residual ? run_aligned_forward<true>(context, norm, rows, columns)
+                        : run_aligned_forward<false>(context, norm, rows, columns))) {
+        return;
       }
-    });
-  }
-  dispatch_floating(args.x.dtype, [&](auto tag) {
-    run_generic_forward<typename decltype(tag)::Type>(context, args);
+    }
+    launch_layernorm_fwd_generic(context, norm, rows, columns, address_bits(views));
   });
 }
 
 template <>
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
+  const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  const uintptr_t bits = address_bits({&args.dy, &args.x, &args.dx});
-  const int pack = held_pack(columns, bits);
-  if (args.dy.extent(0) > 0 && size_bytes(args.dy.dtype) == 2 &&
-      holds_backward(columns, pack, bits)) {
-    return dispatch_16bit(args.dy.dtype, [&](auto tag) {
-      run_held_backward<typename decltype(tag)::Type>(context, args, pack);
-    });
-  }
-  if (args.dy.extent(0) > 0 &&
-      fits_team(args.dy.extent(1), {&args.dy, &args.x, &args.gamma, &args.dx})) {
-    dispatch_16bit(args.dy.dtype,
-                   [&](auto tag) { run_by_teams<typename decltype(tag)::Type>(context, args); });
-  } else {
-    dispatch_floating(args.dy.dtype, [&](auto tag) {
-      run_generic_backward<typename decltype(tag)::Type>(context, args);
-    });
-  }
+  dispatch_floating(args.dy.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const NormBackward<T> norm{.dy = elements<T>(args.dy),
+                               .x = elements<T>(args.x),
+                               .gamma = optional_elements<T>(args.gamma),
+                               .mean = elements<Compute<T>>(args.mean),
+                               .rstd = elements<Compute<T>>(args.rstd),
+                               .dx = elements<T>(args.dx),
+                               .partial = nullptr};
+    Compute<T>* partial = nullptr;
+    unsigned teams = 0;
+    const auto take = [&](unsigned count) {
+      teams = count;
+      return partial = take_partial<Compute<T>>(context, count, columns);
+    };
+    const auto run = [&] {
+      if (rows == 0) return;
+      if constexpr (sizeof(T) == 2) {
+        if (columns >= kLeastStreamColumns && columns <= kMostStreamColumns &&
+            has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
+          return launch_layernorm_bwd_stream(context, norm, rows, columns, take);
+        }
+        if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
+            has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
+          return run_by_teams(context, norm, rows, columns, take);
+        }
+      }
+      const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});
+      with_pack<T>(columns, bits, [&](auto pack) {
+        constexpr int N = decltype(pack)::value;
+        if (columns <= kMostRegisterColumns<T, N>) {
+          launch_layernorm_bwd_registers<N>(context, norm, rows, columns, take);
+        } else {
+          launch_layernorm_bwd_generic<N>(context, norm, rows, columns, take);
+        }
+      });
+    };
+    run();
+    finish_parameters<T>(context, args, partial, teams);
+  });
 }
 
 }  // namespace bertha

@@ -4,25 +4,10 @@
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
 // the sum and the bits and writes dresidual and dx, 4.06 U.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-22, by a small program that enqueues launches as `bertha
-// bench kernels` does: operands in no cache, medians of 60, the kernels before in the same run;
-// backward with the kernel that finishes the column sums. A plain copy of as many bytes takes 51.7
-// us, one of two tensors side by side by blocks that leave 52.7 to 55.4.
-//   p      forward us   before   backward us   before
-//   0.1    55.5         60.4     59.6          62.6
-//   0      54.1
-// Forward, blocks that stay do not come below 59: a row a warp in bulk copies 59.3, written in
-// bulk too 60.0, rows of a block next to each other 61.5. Blocks that leave: a row a warp 56.3,
-// 256 threads 56.9, two batches behind each other 57.2, read past the caches 58.4, two teams that
-// wait at barriers of their own 61.7 (each block takes 16 barriers then).
-// Backward, batches dealt to the blocks instead of to their teams: 1; four batches on their way
-// instead of three, and all sums of a block at once: 0.9. The blocks still end between 46.7 and
-// 51.2 us, the finishing kernel takes 2.3, and as much where all blocks meet at a counter instead.
-// Also tried: 384 threads 61.5, 256 of them 67.8, 640 and 768 61.5 to 64; five batches on their
-// way 61.3; batches of one row 67.9, of four 65.7; a row a warp, bulk copies 61.2, written in bulk
-// too 62.3; two warps a row 60.0 to 63; what was read first to leave the L2 cache 65.3. In a step,
-// rows from the last one on, which the product before may have left in the L2 cache: no
-// difference, forward neither.
+// Forward, a one-shot grid of blocks as small as a team: 55.5 us on an H200 with dropout, where a
+// plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in flight
+// in shared memory, and a second kernel that adds up the blocks' column sums: 59.6 us. What else was
+// tried: kernels/measured/rows.md.
 
 #include <algorithm>
 
@@ -44,10 +29,10 @@ constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 
                                             Shape::kMostThreads,
                                         1);
 // Backward, an SM holds one block: half as many teams as registers have room for leave
-// fewer partial sums behind, and fewer rows on their way at once.
+// fewer partial sums behind, and fewer rows in flight at once.
 constexpr int kBackwardThreads = 512;
 constexpr int kBackwardRows = 2;
-/// Batches of rows on their way or at work; more of f32 shared memory does not hold.
+/// Batches of rows in flight or at work; more of f32 shared memory does not hold.
 template <class T>
 constexpr int kBackwardStages = sizeof(T) == 2 ? 4 : 3;
 
@@ -65,7 +50,7 @@ struct ForwardPointers {
   uint8_t* mask;
 };
 
-/// A batch of rows a team, and no second one: its place goes to the next block.
+/// A batch of rows per team; the grid is one-shot.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows,
@@ -112,7 +97,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     to_floats(rounded, sum[r]);  // statistics of what backward will read
   });
 
-  // On their way while the team meets.
+  // In flight during the reduction of the team.
   const Vec<T, kVecSize> gamma = parameter(p.gamma);
   const Vec<T, kVecSize> beta = parameter(p.beta);
   RowStatistics statistics[kRows];
@@ -152,7 +137,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   wait_for_kernel_before();
   RowTeam<Shape> team(columns);
-  team.deal_to_blocks();
+  team.interleave_blocks();
   const T* const streams[2] = {p.dy, p.sum};
   RowRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
@@ -176,7 +161,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       to_floats(ring.read(team, 0, r), dy);
       row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
     });
-    row_sums.meet(team, exchange, turn);
+    row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
     T* const dresidual_at = p.dresidual + team.at(first);
     T* const dx_at = p.dx + team.at(first);
@@ -200,7 +185,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     ring.advance();
   }
   begin_next_kernel();
-  // Over the rows, of which no more are on their way.
+  // In the memory of the rows, of which no more are in flight.
   store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
 }
 

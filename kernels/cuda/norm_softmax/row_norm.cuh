@@ -16,8 +16,8 @@ struct RowStatistics {
 /// Mean and rstd of the team's rows, in every thread; stored at mean[first ..), rstd[first ..).
 /// Threads outside hold zeros.
 ///
-/// Exact     two-pass inside each warp; the warps' sums of squares then meet by the rule of Chan,
-///           Golub and LeVeque (1979), which is as exact as a second pass and needs one barrier.
+/// Exact     two-pass inside each warp; the warps' sums of squares are then combined as by
+///           Chan, Golub and LeVeque (1979): as exact as a second pass, with one barrier.
 template <class Shape>
 __device__ __forceinline__ void row_statistics(
     const RowTeam<Shape>& team, const float (&values)[Shape::kRows][kVecSize], float epsilon,
@@ -62,24 +62,24 @@ __device__ __forceinline__ void row_statistics(
     own_lane = team.lane % kLanes == 0 ? team.lane / kLanes : kWarpThreads;
     own_step = kLanes;
   } else {
-    float(&meeting)[Shape::kMostWarps][2 * kRows] = exchange.values[turn % 2][team.team];
+    float(&parts)[Shape::kMostWarps][2 * kRows] = exchange.values[turn % 2][team.team];
     if (team.lane % kLanes == 0) {
-      meeting[team.warp][team.lane / kLanes] = sum;
-      meeting[team.warp][kRows + team.lane / kLanes] = sum_of_squares;
+      parts[team.warp][team.lane / kLanes] = sum;
+      parts[team.warp][kRows + team.lane / kLanes] = sum_of_squares;
     }
     team.sync();
     const int row = team.lane % kRows;
     const int warps = Shape::kFixed ? Shape::kWarps : team.warps;
     float total = 0.0f;
 #pragma unroll
-    for (int warp = 0; warp < warps; ++warp) total += meeting[warp][row];
+    for (int warp = 0; warp < warps; ++warp) total += parts[warp][row];
     own.mean = total * team.per_column();
     float variance = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < warps; ++warp) {
       const float count = columns_of(warp);
-      const float difference = meeting[warp][row] / count - own.mean;
-      variance += fmaf(count * difference, difference, meeting[warp][kRows + row]);
+      const float difference = parts[warp][row] / count - own.mean;
+      variance += fmaf(count * difference, difference, parts[warp][kRows + row]);
     }
     own.rstd = rsqrtf(variance * team.per_column() + epsilon);
     own_lane = team.lane;
@@ -123,12 +123,12 @@ struct NormGradientSums {
     values[2 * r + 1] = sum_gn;
   }
 
-  __device__ __forceinline__ void meet(const RowTeam<Shape>& team,
-                                       TeamExchange<Shape, 2 * kRows>& exchange, int turn) {
+  __device__ __forceinline__ void reduce(const RowTeam<Shape>& team,
+                                         TeamExchange<Shape, 2 * kRows>& exchange, int turn) {
     team_sums(team, values, exchange, turn, team.per_column());
   }
 
-  /// After `meet`.
+  /// After `reduce`.
   __device__ __forceinline__ void gradient(int r, const float (&dy)[kVecSize],
                                            const Vec<T, kVecSize>& x, const Vec<T, kVecSize>& gamma,
                                            RowStatistics row, float (&dx)[kVecSize]) const {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
                                           uint32_t (&kept)[Shape::kRows]) {
   constexpr int kRows = Shape::kRows;
   constexpr int kGroups = kWarpColumns / kDropoutGroup;  // of a warp in a row
-  constexpr int kOctets = kDropoutGroup / kVecSize;      // of a group
+  constexpr int kVecs = kDropoutGroup / kVecSize;        // of a group
   if constexpr (Shape::kFixed) {
     constexpr int kBatches = kWarpThreads / (kRows * kGroups);
     const int batch = turn % kBatches;
@@ -170,19 +170,18 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int from = (batch * kRows + r) * kGroups + team.lane / kOctets;
-      kept[r] = __shfl_sync(kFullWarp, drawn, from) >> (team.lane % kOctets * kVecSize);
+      const int from = (batch * kRows + r) * kGroups + team.lane / kVecs;
+      kept[r] = __shfl_sync(kFullWarp, drawn, from) >> (team.lane % kVecs * kVecSize);
     }
   } else {
-    // Groups may begin in one row and end in the next: each octet's thread draws for itself.
+    // Groups may begin in one row and end in the next: each thread draws for itself.
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (!team.inside || first_row + r >= rows) continue;
-      const int64_t octet = team.at(first_row + r) / kVecSize;
-      const uint32_t word =
-          drawn_bits(seed, step, dropout.site, octet / kOctets, dropout.threshold);
-      kept[r] = word >> (octet % kOctets * kVecSize);
-      mask[octet] = static_cast<uint8_t>(kept[r]);
+      const int64_t vec = team.at(first_row + r) / kVecSize;
+      const uint32_t word = drawn_bits(seed, step, dropout.site, vec / kVecs, dropout.threshold);
+      kept[r] = word >> (vec % kVecs * kVecSize);
+      mask[vec] = static_cast<uint8_t>(kept[r]);
     }
   }
 }

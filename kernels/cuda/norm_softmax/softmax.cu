@@ -1,22 +1,19 @@
 // Softmax and log-softmax, forward and backward.
 //
-// Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
-// 2 U, with dropout 3 U and a bit per element; backward 3 U. At 3,686 x 30,522 bf16 a row stays in
-// 61 KiB of shared memory (backward 122 KiB), so that it crosses the memory bus once: 105 us
-// forward, 158 us backward. What is fused is in the Load and the Store of rows of
-// generic_rows.cuh. Plain 16-bit rows are those of narrow_rows.cuh, or where they begin between the
-// 16-byte words of memory of chunk_rows.cuh; wide ones those of leaving_rows.cuh, or in shared
-// memory of bulk_rows.cuh.
+// Plain rows of 16 bits stay in the registers of a warp (up to 1,024 columns) or of a block (8,192),
+// or in shared memory (TMA); see softmax_rows.cuh. All others, and everything fused (scale, bias,
+// mask, dropout), is done by generic_rows.cuh with the Load and the Store below. Both read memory once:
+// at 3,686 x 30,522 bf16 a row takes 61 KiB of shared memory, backward 122 KiB.
 //
-// Measured: kernels/measured/rows.md.
+// Bound by memory: 49,152 x 4,096 f16 take 199 us forward and 279 us backward on an H200, as a copy
+// of as many bytes (kernels/measured/rows.md).
 
 #include "kernels/cuda/common/dropout.cuh"
-#include "kernels/cuda/norm_softmax/bulk_rows.cuh"
-#include "kernels/cuda/norm_softmax/chunk_rows.cuh"
+#include "kernels/cuda/norm_softmax/block_per_row.cuh"
 #include "kernels/cuda/norm_softmax/generic_rows.cuh"
-#include "kernels/cuda/norm_softmax/leaving_rows.cuh"
-#include "kernels/cuda/norm_softmax/narrow_softmax.cuh"
-#include "kernels/cuda/norm_softmax/wide_softmax.cuh"
+#include "kernels/cuda/norm_softmax/softmax_rows.cuh"
+#include "kernels/cuda/norm_softmax/tma_row.cuh"
+#include "kernels/cuda/norm_softmax/warp_per_row.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/row_broadcast.h"
 #include "kernels/ops/softmax.h"
@@ -24,22 +21,11 @@
 namespace bertha {
 namespace {
 
-// --- Load: one pack of the row as numbers --------------------------------------------------------
-
-/// x as it is.
-template <class T>
-struct DirectLoad {
-  static constexpr bool kShifts = true;
-  template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[1], int64_t, int64_t, Compute<T> (&v)[1][N]) const {
-    to_compute(raw[0], v[0]);
-  }
-};
+// --- Load and Store: one Vec of a row ---------------------------------------------------------
 
 /// scale * x + bias where the mask is not zero, minus infinity elsewhere.
 template <class T>
-struct FusedLoad {
-  static constexpr bool kShifts = false;
+struct ScoresLoad {
   const T* bias;        // null: none
   const uint8_t* mask;  // null: none
   RowBroadcast bias_rows;
@@ -71,7 +57,7 @@ struct FusedLoad {
   __device__ static Vec<E, N> pack_of(const E* operand, const RowBroadcast& rows, int64_t row,
                                       int64_t column) {
     const E* from = operand + rows.row_offset(row);
-    if (rows.column_stride != 0) return *reinterpret_cast<const Vec<E, N>*>(from + column);
+    if (rows.column_stride != 0) return load_vec<N>(from + column);
     Vec<E, N> same;
 #pragma unroll
     for (int i = 0; i < N; ++i) same.elem[i] = from[0];
@@ -79,31 +65,20 @@ struct FusedLoad {
   }
 };
 
-/// dy and y as they are.
-template <class T>
-struct DirectGradientLoad {
-  static constexpr bool kShifts = true;
-  template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[2], int64_t, int64_t, Compute<T> (&v)[2][N]) const {
-    to_compute(raw[0], v[0]);
-    to_compute(raw[1], v[1]);
-  }
-};
-
 /// dy back through the dropout, by the saved bits; y as it is.
 template <class T>
-struct DropoutGradientLoad {
-  static constexpr bool kShifts = false;
-  const uint32_t* mask;  // [rows, words]
+struct GradientLoad {
+  const uint32_t* mask;  // [rows, words]; null: no dropout
   int64_t words;
   Compute<T> keep_factor;
 
   template <int N>
   __device__ void values(const Vec<T, N> (&raw)[2], int64_t row, int64_t column,
                          Compute<T> (&v)[2][N]) const {
-    const uint32_t bits = mask[row * words + column / 32] >> (column % 32);
     to_compute(raw[0], v[0]);
     to_compute(raw[1], v[1]);
+    if (mask == nullptr) return;
+    const uint32_t bits = mask[row * words + column / 32] >> (column % 32);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       v[0][i] = ((bits >> i) & 1u) != 0 ? v[0][i] * keep_factor : Compute<T>(0);
@@ -111,30 +86,14 @@ struct DropoutGradientLoad {
   }
 };
 
-// --- Store: one pack of the result
-// ----------------------------------------------------------------
-
+/// y, and with dropout y through it; the decisions are drawn here and saved as bits.
 template <class T>
-struct DirectStore {
-  static constexpr bool kDrops = false;
-  T* y;
-
-  template <int N, class Lanes>
-  __device__ void write(int64_t at, const Compute<T> (&values)[N], Lanes lanes, uint32_t) const {
-    store_lanes(y + at, values, lanes);
-  }
-};
-
-/// y, and y through a dropout that is drawn here and saved as bits.
-template <class T>
-struct DropoutStore {
-  static constexpr bool kDrops = true;
+struct ResultStore {
   T* y;
   T* dropped;
   uint32_t* mask;  // [rows, words]
   DeviceDropout dropout;
 
-  __device__ bool drops() const { return dropout.active(); }
   __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
     const int64_t group = row * words + word;
     const uint32_t bits =
@@ -142,10 +101,10 @@ struct DropoutStore {
     mask[group] = bits;
     return bits;
   }
-  template <int N, class Lanes>
-  __device__ void write(int64_t at, const Compute<T> (&values)[N], Lanes, uint32_t bits) const {
+  template <int N>
+  __device__ void write(int64_t at, const Compute<T> (&values)[N], uint32_t bits) const {
     store_compute(y + at, values);
-    if (!drops()) return;
+    if (!dropout.active()) return;
     Compute<T> kept[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -156,26 +115,24 @@ struct DropoutStore {
   }
 };
 
-// --- the operations
-// -------------------------------------------------------------------------------
+// --- generic rows --------------------------------------------------------------------------------
 
-template <class T, SoftmaxKind kKind, class Load, class Store>
-struct SoftmaxForward {
+template <class T, SoftmaxKind kKind>
+struct GenericSoftmax {
   using Element = T;
   static constexpr int kInputs = 1;
-  static constexpr bool kDrops = Store::kDrops;
-  static constexpr bool kShifts = Load::kShifts;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  static constexpr bool kDrops = !kIsLog;
   const T* inputs[kInputs];
-  Load load;
-  Store store;
+  ScoresLoad<T> load;
+  ResultStore<T> store;
 
   template <int N>
   __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
                          Compute<T> (&v)[1][N]) const {
     load.values(raw, row, column, v);
   }
-  __device__ bool drops() const { return store.drops(); }
+  __device__ bool drops() const { return store.dropout.active(); }
   __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
     return store.draw(row, word, words);
   }
@@ -189,28 +146,25 @@ struct SoftmaxForward {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) top[r] = minus_infinity<Number>();
     // NaN loses here; it comes back with the sum.
-    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
+    rows.for_packs([&](int r, int64_t, auto& v) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (lanes.has(i)) top[r] = Larger()(top[r], v[0][i]);
-      }
+      for (int i = 0; i < N; ++i) top[r] = Larger()(top[r], v[0][i]);
     });
     rows.reduce(top, Larger());
 
-    // A row of minus infinities is shifted by nothing, and its sum is 0.
+    // From a row of minus infinities nothing is subtracted, and its sum is 0.
     Number sum[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       sum[r] = 0;
       if (top[r] == minus_infinity<Number>()) top[r] = 0;
     }
-    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
+    rows.for_packs([&](int r, int64_t, auto& v) {
       Number pack_sum = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        if (!lanes.has(i)) continue;
-        const Number e = exponential<T>(v[0][i] - top[r]);
-        if constexpr (Rows::kHeld && !kIsLog) v[0][i] = e;
+        const Number e = softmax_exp<T>(v[0][i] - top[r]);
+        if constexpr (Rows::kInRegisters && !kIsLog) v[0][i] = e;
         pack_sum += e;
       }
       sum[r] += pack_sum;
@@ -220,32 +174,30 @@ struct SoftmaxForward {
     Number rest[kRows];  // 1 / sum, or log(sum)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      rest[r] = sum[r] == Number(0) ? Number(0) : (kIsLog ? logarithm(sum[r]) : Number(1) / sum[r]);
+      rest[r] = sum[r] == Number(0) ? Number(0) : (kIsLog ? log(sum[r]) : Number(1) / sum[r]);
     }
-    for_packs_with_bits(
-        *this, rows, [&](int r, int64_t column, auto& v, auto lanes, uint32_t bits) {
-          Number y[N];
+    for_packs_with_bits(*this, rows, [&](int r, int64_t column, auto& v, uint32_t bits) {
+      Number y[N];
 #pragma unroll
-          for (int i = 0; i < N; ++i) {
-            if constexpr (kIsLog) {
-              y[i] = v[0][i] - top[r] - rest[r];
-            } else {
-              y[i] = (Rows::kHeld ? v[0][i] : exponential<T>(v[0][i] - top[r])) * rest[r];
-            }
-          }
-          store.write(rows.row(r) * rows.columns() + column, y, lanes, bits);
-        });
+      for (int i = 0; i < N; ++i) {
+        if constexpr (kIsLog) {
+          y[i] = v[0][i] - top[r] - rest[r];
+        } else {
+          y[i] = (Rows::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - top[r])) * rest[r];
+        }
+      }
+      store.write(rows.row(r) * rows.columns() + column, y, bits);
+    });
   }
 };
 
-template <class T, SoftmaxKind kKind, class Load>
-struct SoftmaxBackward {
+template <class T, SoftmaxKind kKind>
+struct GenericSoftmaxGradient {
   using Element = T;
   static constexpr int kInputs = 2;  // dy, y
-  static constexpr bool kShifts = Load::kShifts;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   const T* inputs[kInputs];
-  Load load;
+  GradientLoad<T> load;
   T* dx;
   Compute<T> scale;
 
@@ -260,124 +212,61 @@ struct SoftmaxBackward {
     using Number = Compute<T>;
     constexpr int N = Rows::kPackElements;
     Number sum[Rows::kRows] = {};
-    rows.for_packs([&](int r, int64_t, auto& v, auto lanes) {
+    rows.for_packs([&](int r, int64_t, auto& v) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (!lanes.has(i)) continue;
-        if constexpr (kIsLog) {
-          if (v[1][i] != minus_infinity<Number>()) sum[r] += v[0][i];
-        } else {
-          sum[r] += v[0][i] * v[1][i];
-        }
-      }
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[r], v[0][i], v[1][i]);
     });
     rows.reduce(sum, Add());
-    rows.for_packs([&](int r, int64_t column, auto& v, auto lanes) {
+    rows.for_packs([&](int r, int64_t column, auto& v) {
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        gradient[i] = gradient_of<T, kIsLog>(v[0][i], v[1][i], sum[r], scale);
+        gradient[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[r], scale);
       }
-      store_lanes(dx + rows.row(r) * rows.columns() + column, gradient, lanes);
+      store_compute(dx + rows.row(r) * rows.columns() + column, gradient);
     });
   }
 };
 
 // --- launchers ----------------------------------------------------------------------------------
 
-/// Runs an operation of narrow_softmax.cuh, where there is one for the width; address_bits as in
-/// generic_rows.cuh.
-template <class Operation>
-bool run_narrow(const CudaContext& context, const Operation& operation, int64_t rows,
-                int64_t columns, uintptr_t address_bits) {
-  constexpr bool kHasTwo = Operation::kInputs == 2;
-  if (columns % 8 == 0 && address_bits % 16 == 0 && columns <= 1024) {
-    if (columns <= 256) {
-      launch_narrow_rows<4, 8, 1>(context, operation, rows, columns);
-    } else if (columns <= 512) {
-      launch_narrow_rows<32, 8, 2>(context, operation, rows, columns);
-    } else {
-      launch_narrow_rows<32, 8, 4, 64>(context, operation, rows, columns);
-    }
-    return true;
-  }
-  if (columns % 4 == 0 && address_bits % 8 == 0 && columns <= 512) {
-    if (kHasTwo && columns <= 256) {
-      launch_narrow_rows<4, 4, 2>(context, operation, rows, columns);
-    } else {
-      launch_narrow_rows<4, 4, 4>(context, operation, rows, columns);
-    }
-    return true;
-  }
-  if (address_bits % 16 == 0 && columns <= most_chunk_columns(Operation::kInputs)) {
-    run_chunks(context, operation, rows, columns);
-    return true;
-  }
-  return false;
-}
-
 /// Whether addresses differ by whole words of 16 bytes.
 bool share_words(const void* a, const void* b) {
   return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
 }
 
-/// Rows of whole 16-byte words of an operation of wide_softmax.cuh in the registers of a block, where
-/// they fit.
+/// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and addresses;
+/// address_bits as in generic_rows.cuh.
 template <class Operation>
-bool run_leaving(const CudaContext& context, const Operation& operation, int64_t rows,
-                 int64_t columns, uintptr_t address_bits) {
+bool run_plain(const CudaContext& context, const Operation& operation, int64_t rows,
+               int64_t columns, uintptr_t address_bits) {
   constexpr bool kHasOne = Operation::kInputs == 1;
-  if (columns % 8 != 0 || address_bits % 16 != 0 || columns > int64_t{512} * 8 * 2) return false;
-  if (!kHasOne && columns <= 4096) {
-    launch_leaving_rows<1, 512, 4>(context, operation, rows, columns);
-  } else {
-    launch_leaving_rows<2, 512, kHasOne ? 4 : 1>(context, operation, rows, columns);
-  }
-  return true;
-}
-
-/// Wide rows of such an operation in shared memory, where they fit.
-template <class Operation>
-bool run_bulk(const CudaContext& context, const Operation& operation, int64_t rows,
-              int64_t columns) {
-  if (columns <= kFewElements * kWarpThreads || bulk_bytes<Operation>(columns) > kMostRowCacheBytes)
+  const bool has_vectors = columns % kVecSize == 0 && address_bits % 16 == 0;
+  if (has_vectors && columns <= 256) {
+    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 512) {
+    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
+  } else if (columns % 4 == 0 && address_bits % 8 == 0 && columns <= 512) {
+    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
+  } else if (has_vectors && !kHasOne && columns <= 4096) {
+    launch_block_per_row<1, 512, 4>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 8192) {
+    launch_block_per_row<2, 512, kHasOne ? 4 : 1>(context, operation, rows, columns);
+  } else if (columns <= kFewElements * kWarpThreads ||
+             tma_row_bytes<Operation>(columns) > kMostRowCacheBytes ||
+             !share_words(operation.inputs[0], operation.output) ||
+             !share_words(operation.inputs[0], operation.inputs[Operation::kInputs - 1])) {
     return false;
-  if (columns <= 2048) {
-    launch_bulk_rows<64, 16>(context, operation, rows, columns);
+  } else if (columns <= 2048) {
+    launch_tma_row<64, 16>(context, operation, rows, columns);
   } else if (columns <= 8192) {
-    launch_bulk_rows<128, 8>(context, operation, rows, columns);
+    launch_tma_row<128, 8>(context, operation, rows, columns);
   } else {
-    launch_bulk_rows<512, 3>(context, operation, rows, columns);
+    launch_tma_row<512, 3>(context, operation, rows, columns);
   }
   return true;
-}
-
-/// Plain rows of 16 bits.
-template <class T, SoftmaxKind kKind>
-bool run_plain_forward(const CudaContext& context, const T* x, T* y, int64_t rows, int64_t columns,
-                       uintptr_t address_bits) {
-  if (run_narrow(context, NarrowSoftmax<T, kKind>{{x}, y}, rows, columns, address_bits))
-    return true;
-  const WideSoftmax<T, kKind> wide{{x}, y};
-  if (run_leaving(context, wide, rows, columns, address_bits)) return true;
-  return share_words(x, y) && run_bulk(context, wide, rows, columns);
-}
-
-template <class T>
-struct GradientInputs {
-  const T* dy;
-  const T* y;
-};
-
-template <class T, SoftmaxKind kKind>
-bool run_plain_backward(const CudaContext& context, const GradientInputs<T>& in, T* dx, float scale,
-                        int64_t rows, int64_t columns, uintptr_t address_bits) {
-  const NarrowSoftmaxGradient<T, kKind> narrow{{in.dy, in.y}, dx, scale};
-  if (run_narrow(context, narrow, rows, columns, address_bits)) return true;
-  const WideSoftmaxGradient<T, kKind> wide{{in.dy, in.y}, dx, scale};
-  if (run_leaving(context, wide, rows, columns, address_bits)) return true;
-  return share_words(in.dy, in.y) && share_words(in.dy, dx) &&
-         run_bulk(context, wide, rows, columns);
 }
 
 RowBroadcast broadcast_of(const View& operand, const View& x) {
@@ -385,7 +274,7 @@ RowBroadcast broadcast_of(const View& operand, const View& x) {
 }
 
 template <class T>
-FusedLoad<T> fused_load(const SoftmaxFwd& args) {
+ScoresLoad<T> scores_load(const SoftmaxFwd& args) {
   return {.bias = optional_elements<T>(args.bias),
           .mask = optional_elements<uint8_t>(args.mask),
           .bias_rows = broadcast_of(args.bias, args.x),
@@ -394,11 +283,11 @@ FusedLoad<T> fused_load(const SoftmaxFwd& args) {
 }
 
 template <class T>
-DropoutStore<T> dropout_store(const SoftmaxFwd& args) {
-  DropoutStore<T> store{.y = elements<T>(args.y),
-                        .dropped = nullptr,
-                        .mask = nullptr,
-                        .dropout = device_dropout(args.dropout)};
+ResultStore<T> result_store(const SoftmaxFwd& args) {
+  ResultStore<T> store{.y = elements<T>(args.y),
+                       .dropped = nullptr,
+                       .mask = nullptr,
+                       .dropout = device_dropout(args.dropout)};
   if (!store.dropout.active()) return store;
   store.dropped = elements<T>(args.dropped);
   store.mask = static_cast<uint32_t*>(args.kept_mask.data);
@@ -411,6 +300,16 @@ void check_mask_alignment(const View& mask, const Dropout& dropout) {
                " begins at an address that is no multiple of 4 bytes");
 }
 
+/// work(std::integral_constant<SoftmaxKind, kind>).
+template <class Work>
+void dispatch_kind(SoftmaxKind kind, const Work& work) {
+  if (kind == SoftmaxKind::kLogSoftmax) {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kLogSoftmax>{});
+  } else {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kSoftmax>{});
+  }
+}
+
 }  // namespace
 
 template <>
@@ -419,35 +318,22 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
   const int64_t rows = args.x.elements() / columns;
   if (rows == 0) return;
   check_mask_alignment(args.kept_mask, args.dropout);
-  const bool is_log = args.kind == SoftmaxKind::kLogSoftmax;
   const bool is_plain = args.scale == 1.0f && !args.bias.has_data() && !args.mask.has_data() &&
                         args.dropout.probability == 0.0f;
   dispatch_floating(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    constexpr SoftmaxKind kSoft = SoftmaxKind::kSoftmax;
-    constexpr SoftmaxKind kLog = SoftmaxKind::kLogSoftmax;
     const View unread;
     const View& dropped = args.dropout.probability == 0.0f ? unread : args.dropped;
     const uintptr_t bits = address_bits({&args.x, &args.bias, &args.mask, &args.y, &dropped});
-    const auto launch = [&](const auto& operation) {
-      launch_rows(context, operation, rows, columns, bits);
-    };
     const T* x = elements<T>(args.x);
-    T* y = elements<T>(args.y);
-    if constexpr (sizeof(T) == 2) {
-      const auto run_plain = is_log ? &run_plain_forward<T, kLog> : &run_plain_forward<T, kSoft>;
-      if (is_plain && run_plain(context, x, y, rows, columns, bits)) return;
-    }
-    if (is_plain && is_log) {
-      launch(SoftmaxForward<T, kLog, DirectLoad<T>, DirectStore<T>>{{x}, {}, {y}});
-    } else if (is_plain) {
-      launch(SoftmaxForward<T, kSoft, DirectLoad<T>, DirectStore<T>>{{x}, {}, {y}});
-    } else if (is_log) {
-      launch(SoftmaxForward<T, kLog, FusedLoad<T>, DirectStore<T>>{{x}, fused_load<T>(args), {y}});
-    } else {
-      launch(SoftmaxForward<T, kSoft, FusedLoad<T>, DropoutStore<T>>{
-          {x}, fused_load<T>(args), dropout_store<T>(args)});
-    }
+    dispatch_kind(args.kind, [&](auto kind) {
+      if constexpr (sizeof(T) == 2) {
+        const PlainSoftmax<T, kind()> plain{{x}, elements<T>(args.y)};
+        if (is_plain && run_plain(context, plain, rows, columns, bits)) return;
+      }
+      const GenericSoftmax<T, kind()> generic{{x}, scores_load<T>(args), result_store<T>(args)};
+      launch_rows(context, generic, rows, columns, bits);
+    });
   });
 }
 
@@ -457,37 +343,26 @@ void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
   const int64_t rows = args.dy.elements() / columns;
   if (rows == 0) return;
   check_mask_alignment(args.kept_mask, args.dropout);
+  const bool drops = args.dropout.probability != 0.0f;
   dispatch_floating(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    constexpr SoftmaxKind kSoft = SoftmaxKind::kSoftmax;
-    constexpr SoftmaxKind kLog = SoftmaxKind::kLogSoftmax;
     const uintptr_t bits = address_bits({&args.dy, &args.y, &args.dx});
-    const auto launch = [&](const auto& operation) {
-      launch_rows(context, operation, rows, columns, bits);
-    };
     const T* dy = elements<T>(args.dy);
     const T* y = elements<T>(args.y);
     T* dx = elements<T>(args.dx);
-    const auto scale = static_cast<Compute<T>>(args.scale);
-    if constexpr (sizeof(T) == 2) {
-      const auto run_plain = args.kind == SoftmaxKind::kLogSoftmax ? &run_plain_backward<T, kLog>
-                                                                   : &run_plain_backward<T, kSoft>;
-      if (args.dropout.probability == 0.0f &&
-          run_plain(context, {dy, y}, dx, scale, rows, columns, bits)) {
-        return;
+    dispatch_kind(args.kind, [&](auto kind) {
+      if constexpr (sizeof(T) == 2) {
+        const PlainSoftmaxGradient<T, kind()> plain{{dy, y}, dx, args.scale};
+        if (!drops && run_plain(context, plain, rows, columns, bits)) return;
       }
-    }
-    if (args.kind == SoftmaxKind::kLogSoftmax) {
-      launch(SoftmaxBackward<T, kLog, DirectGradientLoad<T>>{{dy, y}, {}, dx, scale});
-    } else if (args.dropout.probability == 0.0f) {
-      launch(SoftmaxBackward<T, kSoft, DirectGradientLoad<T>>{{dy, y}, {}, dx, scale});
-    } else {
-      const DropoutGradientLoad<T> load{
-          .mask = static_cast<const uint32_t*>(args.kept_mask.data),
+      const GradientLoad<T> load{
+          .mask = drops ? static_cast<const uint32_t*>(args.kept_mask.data) : nullptr,
           .words = softmax_mask_columns(columns) / 32,
           .keep_factor = Compute<T>(device_dropout(args.dropout).keep_factor)};
-      launch(SoftmaxBackward<T, kSoft, DropoutGradientLoad<T>>{{dy, y}, load, dx, scale});
-    }
+      const GenericSoftmaxGradient<T, kind()> generic{
+          {dy, y}, load, dx, static_cast<Compute<T>>(args.scale)};
+      launch_rows(context, generic, rows, columns, bits);
+    });
   });
 }
 

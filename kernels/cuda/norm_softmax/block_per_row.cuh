@@ -1,0 +1,148 @@
+#pragma once
+
+#include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/norm_softmax/pair_max.cuh"
+
+namespace bertha {
+
+// One block per row, for rows of a multiple of 8 columns at 16-byte aligned addresses that are too
+// wide for a warp: the row stays in registers, as the words that it is in memory. The grid is
+// one-shot; while a block waits for memory the other blocks of the SM are at work.
+//
+// An operation is a value that the kernel gets as its argument:
+//   Element, kInputs, inputs   its rows: kInputs matrices [rows, columns]
+//   output                     where its result begins; may be an input
+//   padding()                  a 32-bit word of elements that changes no result, beyond the row
+//   run(row)                   its passes, in terms of BlockPerRow
+//
+// Deterministic: every order of summation follows from the width alone.
+
+/// A row of at most kThreads * 8 * kPackCount columns.
+template <class Operation, int kPackCount, int kThreads>
+class BlockPerRow {
+ public:
+  using T = typename Operation::Element;
+  static constexpr int kInputs = Operation::kInputs;
+  static constexpr int kPackElements = kVecSize;
+  static constexpr int kPacks = kPackCount;
+  static constexpr bool kInRegisters = true;
+  static constexpr bool kHasOneWarp = false;
+  static constexpr int kMostWarps = kThreads / kWarpThreads;
+  using Exchange = WarpExchange<float, 2, kMostWarps>;
+
+  __device__ BlockPerRow(const Operation& operation, int64_t row, int columns, Exchange& exchange)
+      : operation_(operation), at_(row * columns), columns_(columns), exchange_(exchange) {
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        fill_words(own_[k][p], operation.padding());
+        if (has(p)) own_[k][p] = load_vec(operation.inputs[k] + at_ + column_of(p));
+      }
+    }
+  }
+
+  /// work(p, v) for the thread's packs, with numbers v[kInputs][8]; beyond the row, of padding.
+  template <class Work>
+  __device__ __forceinline__ void for_packs(const Work& work) const {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      float v[kInputs][kVecSize];
+#pragma unroll
+      for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
+      work(p, v);
+    }
+  }
+  /// work(p) for the thread's packs.
+  template <class Work>
+  __device__ __forceinline__ void for_own_packs(const Work& work) const {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) work(p);
+  }
+  /// The largest of the thread's elements of the first input, of which NaN is none; T of 16 bits.
+  __device__ __forceinline__ float largest() const {
+    uint32_t most = minus_infinity_pair<T>();
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) most = larger_pair(own_[0][p], most);
+    return larger_of_pair<T>(most);
+  }
+  /// Adds the row of another matrix to the first input, rounded.
+  __device__ __forceinline__ void add(const T* matrix) {
+    Vec<T, kVecSize> other[kPacks] = {};
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (has(p)) other[p] = load_vec(matrix + at_ + column_of(p));
+    }
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) own_[0][p] = sum_of(own_[0][p], other[p]);
+  }
+  /// Between passes, where unpacking again is cheaper than the registers of the numbers.
+  __device__ __forceinline__ void keep_packed() {
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) bertha::keep_packed(own_[k][p]);
+    }
+  }
+  /// Whether pack p has columns of the row, and the first of them.
+  __device__ __forceinline__ bool has(int p) const { return column_of(p) < columns_; }
+  __device__ __forceinline__ int column_of(int p) const {
+    return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVecSize;
+  }
+  __device__ int columns() const { return columns_; }
+  /// From memory, the element of a matrix whose column is the lane of the thread.
+  __device__ __forceinline__ float element_of_lane(const T* matrix) const {
+    return to_float(matrix[at_ + threadIdx.x % kWarpThreads]);
+  }
+  /// The result of pack p, if the row has it.
+  __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
+    if (has(p)) store_vec(operation_.output + at_ + column_of(p), to_vec<T>(values));
+  }
+  /// Pack p of the first input, to another matrix.
+  __device__ __forceinline__ void store_input(int p, T* to) const {
+    store_vec(to + at_ + column_of(p), own_[0][p]);
+  }
+
+  /// Once each: see exchange_warps and block_reduce.
+  template <int K>
+  __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
+    exchange_warps(own, part, exchange_, 0, static_cast<int>(blockDim.x) / kWarpThreads,
+                   [] { __syncthreads(); });
+  }
+  template <int K, class Combine>
+  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
+    block_reduce(values, combine, exchange_);
+  }
+
+ private:
+  const Operation& operation_;
+  int64_t at_;
+  int columns_;
+  Exchange& exchange_;
+  Vec<T, kVecSize> own_[kInputs][kPacks];
+};
+
+template <class Operation, int kPacks, int kThreads, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    block_per_row_kernel(const __grid_constant__ Operation operation, int columns) {
+  using Row = BlockPerRow<Operation, kPacks, kThreads>;
+  __shared__ typename Row::Exchange exchange;
+  Row row(operation, blockIdx.x, columns, exchange);
+  operation.run(row);
+}
+
+/// With kThreads, or as many fewer as the columns need; kBlocks of an SM have registers.
+template <int kPacks, int kThreads, int kBlocks, class Operation>
+void launch_block_per_row(const CudaContext& context, const Operation& operation, int64_t rows,
+                          int64_t columns) {
+  const unsigned warps =
+      blocks_for(columns, kPacks * kVecSize * kWarpThreads, kThreads / kWarpThreads);
+  block_per_row_kernel<Operation, kPacks, kThreads, kBlocks>
+      <<<static_cast<unsigned>(rows), warps * kWarpThreads, 0, context.stream>>>(
+          operation, static_cast<int>(columns));
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha

@@ -1,0 +1,310 @@
+#pragma once
+
+#include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/cuda/tensor_core/cluster.cuh"
+
+namespace bertha {
+
+// LayerNorm backward of rows of a multiple of 8 columns from 4,096 to 65,536, 16 bits, at 16-byte
+// aligned addresses.
+//
+// A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column sums
+// take the registers, so that rows wait in a ring of shared memory, filled by bulk copies. Where the
+// registers of one block are too few, those of a cluster share a row.
+//
+// A row has two passes with a reduction between them. The warps do the first pass of the next row
+// before they wait for the reduction, so that its latency is hidden, also where it goes through the
+// shared memory of other SMs. A stage of the ring is free after the reduction of the second row
+// behind its own.
+//
+// Bound by memory: 49,152 x 8,192 f16 take 586 us on an H200, 97 % of a copy of as many bytes
+// (kernels/measured/rows.md).
+
+inline constexpr int kStreamStages = 6;
+inline constexpr int kFewStreamStages = 5;
+inline constexpr int kStreamThreads = 256;
+inline constexpr int kStreamPacks = 4;  // of a thread
+inline constexpr int kMostStreamCluster = 8;
+inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+inline constexpr int kMostStreamPart = kStreamThreads * kStreamPacks * kVecSize;  // of a block
+inline constexpr int64_t kLeastStreamColumns = 4096;
+inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
+
+/// Elements of one matrix in a stage: a row lies in it as far behind a line as in memory.
+__host__ __device__ constexpr int stream_slot(int part) {
+  return (part + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
+}
+
+struct StreamPlan {
+  int cluster;  // blocks of a row
+  int part;     // columns of a block
+  int stages;   // rows of the ring
+};
+
+/// The warps' sums; four turns, so that none is overwritten while it is read.
+struct StreamExchange {
+  static constexpr int kTurns = 4;
+  float2 parts[kTurns][kMostStreamCluster * kWarpThreads];
+  uint64_t full[kStreamStages];
+  uint64_t reduced[kTurns];
+};
+
+template <class T, bool kClusters>
+__global__ void __launch_bounds__(kStreamThreads, 1)
+    layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
+                                int64_t columns, StreamPlan plan) {
+  constexpr int kPacks = kStreamPacks;
+  constexpr int kHeldAfter = 2;  // rows that a stage is read behind its reduction
+  extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
+  __shared__ StreamExchange exchange;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarpThreads;
+  const int warp = thread / kWarpThreads;
+  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
+  const int cluster = kClusters ? plan.cluster : 1;
+  const int rank = kClusters ? static_cast<int>(blockIdx.x) % cluster : 0;
+  const int team = static_cast<int>(blockIdx.x) / cluster;
+  const int teams = static_cast<int>(gridDim.x) / cluster;
+  const int64_t begin = static_cast<int64_t>(rank) * plan.part;
+  const int own_columns =
+      static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
+  const int first_column = (warp * kPacks * kWarpThreads + lane) * kVecSize;
+  const auto offset = [](int k) { return k * (kWarpThreads * kVecSize); };
+  const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
+  T* const slots = reinterpret_cast<T*>(ring);
+  const int slot = stream_slot(plan.part);
+  // Where the block's part of a row begins in its slot.
+  const auto shift_of = [&](int64_t row) {
+    return static_cast<int>((row * columns + begin) % kCopyLineElements);
+  };
+  const auto full = [&](int stage) { return shared_address(&exchange.full[stage]); };
+  const auto reduced = [&](int turn) {
+    return shared_address(&exchange.reduced[turn % StreamExchange::kTurns]);
+  };
+
+  if (thread == 0) {
+    for (int s = 0; s < plan.stages; ++s) barrier_init(full(s), 1);
+    for (int turn = 0; turn < StreamExchange::kTurns; ++turn) {
+      barrier_init(reduced(turn), kClusters ? 1 : warps * kWarpThreads);
+    }
+    fence_barrier_init();
+  }
+  if constexpr (kClusters) {
+    cluster_barrier_of_lanes();
+  } else {
+    __syncthreads();
+  }
+  // One lane of the last warp, which has the fewest columns.
+  const bool sends = lane == 0 && warp == warps - 1;
+  const auto request = [&](int turn, int stage) {
+    const int64_t row = team + static_cast<int64_t>(turn) * teams;
+    if (row >= rows) return;
+    const int64_t from = row * columns + begin;
+    T* const to = slots + 2 * stage * slot + shift_of(row);
+    const uint32_t bytes = static_cast<uint32_t>(own_columns) * sizeof(T);
+    barrier_arrive_expecting(full(stage), 2 * bytes);
+    copy_bytes_async(shared_address(to), p.dy + from, bytes, full(stage));
+    copy_bytes_async(shared_address(to + slot), p.x + from, bytes, full(stage));
+  };
+  if (sends) {
+    for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
+  }
+
+  float gamma[kPacks][kVecSize];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+#pragma unroll
+    for (int i = 0; i < kVecSize; ++i) {
+      // Element by element: gamma may be misaligned.
+      const T* const from = p.gamma + begin + first_column + offset(k) + i;
+      gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
+    }
+  }
+  float dgamma[kPacks][kVecSize] = {};
+  float dbeta[kPacks][kVecSize] = {};
+  const float per_column = 1.0f / static_cast<float>(columns);
+  // work(k) for the thread's packs; without tests between them where a warp has all of its columns.
+  const bool has_all = (warp + 1) * (kPacks * kVecSize * kWarpThreads) <= own_columns;
+  const auto for_own = [&](const auto& work) {
+    if (has_all) {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) work(k);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+        if (has(k)) work(k);
+      }
+    }
+  };
+  const auto load = [&](int place, int k, float(&dy)[kVecSize], float(&x)[kVecSize]) {
+    const T* const at = slots + (place + offset(k));
+    to_floats(load_vec(at), dy);
+    to_floats(load_vec(at + slot), x);
+  };
+  struct Statistics {
+    float mean;
+    float rstd;
+  };
+  const auto statistics_of = [&](int64_t row) {
+    return row < rows ? Statistics{p.mean[row], p.rstd[row]} : Statistics{};
+  };
+
+  const int turns = static_cast<int>((rows - team + teams - 1) / teams);
+  Statistics next = statistics_of(team);
+  Statistics before = next;
+  int stage = 0;
+  int place_before = 0;
+  int shift = shift_of(team);
+  const int shift_step = static_cast<int>(teams * columns % kCopyLineElements);
+  T* to = p.dx + team * columns + begin + first_column;
+  const int64_t to_step = teams * columns;
+  int free_stage = 0;
+  uint32_t parity = 0;
+  for (int turn = 0; turn <= turns; ++turn) {
+    const Statistics row = next;
+    const int place = 2 * stage * slot + first_column + shift;
+    shift = (shift + shift_step) % kCopyLineElements;
+    if (turn < turns) {
+      next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
+      barrier_wait(full(stage), parity);
+      float sums[2] = {};  // of g = dy * gamma, and of g * normalized
+      for_own([&](int k) {
+        float dy[kVecSize];
+        float x[kVecSize];
+        load(place, k, dy, x);
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
+          sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
+          sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
+          dgamma[k][i] = fmaf(of_gamma, row.rstd, dgamma[k][i]);
+          dbeta[k][i] += dy[i];
+        }
+      });
+      sums[1] *= row.rstd;
+      reduce_lanes(sums, kWarpThreads, Add());
+      float2* const part = &exchange.parts[turn % StreamExchange::kTurns][rank * warps + warp];
+      if constexpr (kClusters) {
+        // Not by arrivals that release: those wait for the stores of dx.
+        if (sends) {
+          barrier_arrive_expecting(reduced(turn),
+                                   warps * cluster * static_cast<int>(sizeof(float2)));
+        }
+        if (lane < cluster) {
+          store_async(address_in_rank(shared_address(part), lane), make_float2(sums[0], sums[1]),
+                      address_in_rank(reduced(turn), lane));
+        }
+      } else {
+        if (lane == 0) *part = make_float2(sums[0], sums[1]);
+        barrier_arrive(reduced(turn));  // every lane: racecheck does not follow one for its warp
+      }
+      if (++stage == plan.stages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    if (turn > 0) {
+      const int old = turn - 1;
+      barrier_wait(reduced(old), static_cast<uint32_t>(old / StreamExchange::kTurns) & 1);
+      if (old >= kHeldAfter) {
+        if (sends) request(old - kHeldAfter + plan.stages, free_stage);
+        if (++free_stage == plan.stages) free_stage = 0;
+      }
+      float sums[2] = {};
+      for (int other = lane; other < cluster * warps; other += kWarpThreads) {
+        const float2 part = exchange.parts[old % StreamExchange::kTurns][other];
+        sums[0] += part.x;
+        sums[1] += part.y;
+      }
+      reduce_lanes(sums, kWarpThreads, Add());
+      // dx = rstd * (g - mean(g) - normalized * mean(g * normalized))
+      const float slope = -before.rstd * before.rstd * sums[1] * per_column;
+      const float constant = -fmaf(before.mean, slope, before.rstd * sums[0] * per_column);
+      for_own([&](int k) {
+        float dy[kVecSize];
+        float x[kVecSize];
+        load(place_before, k, dy, x);
+        float dx[kVecSize];
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
+        }
+        store_vec(to + offset(k), to_vec<T>(dx));
+      });
+      to += to_step;
+    }
+    before = row;
+    place_before = place;
+  }
+
+  float* const sums_to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    if (!has(k)) continue;
+    float* const own = sums_to + first_column + offset(k);
+#pragma unroll
+    for (int i = 0; i < kVecSize; ++i) {
+      own[i] = dgamma[k][i];
+      own[columns + i] = dbeta[k][i];
+    }
+  }
+  if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
+}
+
+/// There is at least one row; columns are a multiple of 8, at most kMostStreamColumns.
+/// take_partial(teams) allocates as many partial sums.
+template <class T, class TakePartial>
+void launch_layernorm_bwd_stream(const CudaContext& context, NormBackward<T> p, int64_t rows,
+                                 int64_t columns, const TakePartial& take_partial) {
+  int cluster = 1;
+  while (columns > int64_t{cluster} * kMostStreamPart) cluster *= 2;
+  const auto kernel =
+      cluster == 1 ? &layernorm_bwd_stream_kernel<T, false> : &layernorm_bwd_stream_kernel<T, true>;
+  StreamPlan plan{.cluster = cluster,
+                  .part = static_cast<int>((columns / kVecSize + cluster - 1) / cluster * kVecSize),
+                  .stages = kStreamStages};
+  const unsigned threads =
+      kWarpThreads *
+      blocks_for(plan.part, kStreamPacks * kVecSize * kWarpThreads, kStreamThreads / kWarpThreads);
+  const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot(plan.part);
+  int blocks = 1;
+  BERTHA_CUDA_CHECK(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));
+  for (;; --blocks) {
+    plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
+    if (plan.stages >= kFewStreamStages || blocks == 1) break;
+  }
+  if (plan.stages > kStreamStages) plan.stages = kStreamStages;
+  const int64_t bytes = plan.stages * row_bytes;
+  allow_shared_bytes(kernel, bytes);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.stream = context.stream;
+  config.attrs = &attribute;
+  config.numAttrs = cluster > 1 ? 1 : 0;
+  int resident = 0;  // teams that run at once
+  if (cluster > 1) {
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel, &config));
+  } else {
+    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
+    resident *= context.sm_count;
+  }
+  const unsigned teams = blocks_for(rows, 1, resident);
+  config.gridDim = dim3(teams * static_cast<unsigned>(cluster));
+  p.partial = take_partial(teams);
+  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p, rows, columns, plan));
+}
+
+}  // namespace bertha

@@ -1,0 +1,194 @@
+#pragma once
+
+#include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/vec.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
+
+namespace bertha {
+
+// LayerNorm forward of rows of a multiple of 8 columns from 16,392 to 33,792, 16 bits, at 16-byte
+// aligned addresses.
+//
+// A persistent grid, so that gamma and beta stay in registers: read again for every row they would
+// come from L2 (1,767 us instead of 1,585 at 32,768 columns). A producer warp fills a ring of shared
+// memory with rows by bulk copies, two rows ahead, and writes the results, which replace x in the
+// ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are equally
+// fast at memory: with as many rows each, the first ends long before the last.
+//
+// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
+// (kernels/measured/rows.md).
+
+inline constexpr int kPersistentThreads = 352;  // of the consumers
+inline constexpr int kPersistentPacks = 12;     // of a thread
+inline constexpr int kPersistentStages = 3;
+inline constexpr int64_t kMostPersistentColumns =
+    int64_t{kPersistentThreads} * kPersistentPacks * kVecSize;
+
+/// Elements of a stage of the ring: a row lies in it as far behind a line as in memory, because bulk
+/// copies between different alignments are slow.
+__host__ __device__ constexpr int persistent_stage(int columns) {
+  return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
+    layernorm_fwd_persistent_kernel(NormForward<T> p, int64_t rows, int columns,
+                                    uint32_t* taken /* rows behind the first ones, zero */) {
+  constexpr int kStages = kPersistentStages;
+  constexpr int kPacks = kPersistentPacks;
+  constexpr int kSure = kPacks * 2 / 3;  // packs that a thread has at any width
+  extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
+  __shared__ uint64_t full_barriers[kStages];
+  __shared__ uint64_t done_barriers[kStages];
+  __shared__ int64_t row_of[kStages];  // negative: there are no more
+  __shared__ WarpExchange<float, 2, 16> exchange;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x) - kWarpThreads;  // of the consumers
+  const int lane = thread % kWarpThreads;
+  const auto full = [&](int stage) { return shared_address(&full_barriers[stage]); };
+  const auto done = [&](int stage) { return shared_address(&done_barriers[stage]); };
+  const auto place_of = [&](int stage, int64_t row) {
+    return reinterpret_cast<T*>(ring) + stage * persistent_stage(columns) +
+           row * columns % kCopyLineElements;
+  };
+  if (thread == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);
+      barrier_init(done(stage), threads);
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+
+  if (thread >= threads) {  // the producer warp
+    if (lane != 0) return;
+    const uint32_t bytes = static_cast<uint32_t>(columns) * sizeof(T);
+    const auto request = [&](int stage, int64_t row) {
+      row_of[stage] = row < rows ? row : -1;
+      if (row >= rows) {
+        barrier_arrive(full(stage));
+        return;
+      }
+      barrier_arrive_expecting(full(stage), bytes);
+      copy_bytes_async(shared_address(place_of(stage, row)), p.x + row * columns, bytes,
+                       full(stage));
+    };
+    // A row is taken one ahead of its use: the counter is far away.
+    const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
+    int64_t here[kStages];
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) {
+      here[stage] = blockIdx.x + static_cast<int64_t>(stage) * gridDim.x;
+      request(stage, here[stage]);
+    }
+    int64_t next = take();
+    for (uint32_t parity = 0;; parity ^= 1) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        if (here[stage] >= rows) return;
+        barrier_wait(done(stage), parity);
+        store_bytes_async(p.y + here[stage] * columns, shared_address(place_of(stage, here[stage])),
+                          bytes);
+        wait_for_stores();
+        here[stage] = next;
+        request(stage, next);
+        if (next < rows) next = take();
+      }
+    }
+  }
+
+  const auto column = [&](int k) { return (k * threads + thread) * kVecSize; };
+  const auto has = [&](int k) { return k < kSure || column(k) < columns; };
+  Vec<T, kVecSize> gamma[kPacks];
+  Vec<T, kVecSize> beta[kPacks];
+  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    gamma[k] = to_vec<T>(ones);
+    beta[k] = {};
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
+    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
+  }
+  const float per_column = 1.0f / static_cast<float>(columns);
+
+  int stage = 0;
+  uint32_t parity = 0;
+  for (int turn = 0;; ++turn) {
+    barrier_wait(full(stage), parity);
+    const int64_t row = row_of[stage];
+    if (row < 0) return;
+    T* const place = place_of(stage, row);
+    T* const own = place + thread * kVecSize;
+    // Around the mean of 32 elements of the whole row, see PivotedMoments.
+    const float pivot = warp_sum(to_float(place[lane * (columns / kWarpThreads)])) / kWarpThreads;
+    float sums[2] = {};  // of differences to it, and of their squares
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (!has(k)) continue;
+      const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float difference = element(x, i) - pivot;
+        sums[0] += difference;
+        sums[1] = fmaf(difference, difference, sums[1]);
+      }
+    }
+    block_reduce(sums, Add(), exchange, turn, threads / kWarpThreads,
+                 [threads] { barrier_of_threads(1, threads); });
+    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    if (thread == 0) {
+      p.mean[row] = pivot + moments.rest;
+      p.rstd[row] = moments.rstd;
+    }
+    const float shift = moments.shift();
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (!has(k)) continue;
+      const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
+      keep_packed(gamma[k]);
+      keep_packed(beta[k]);
+      float y[kVecSize];
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float normalized = fmaf(element(x, i) - pivot, moments.rstd, shift);
+        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+      }
+      store_vec_shared(own + k * threads * kVecSize, to_vec<T>(y));
+    }
+    fence_proxy_async();
+    barrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+/// There is at least one row; columns are a multiple of 8 above 16,384, at most
+/// kMostPersistentColumns.
+template <class T>
+void launch_layernorm_fwd_persistent(CudaContext& context, const NormForward<T>& p, int64_t rows,
+                                     int64_t columns) {
+  const auto kernel = &layernorm_fwd_persistent_kernel<T>;
+  const unsigned threads =
+      kWarpThreads *
+      (blocks_for(columns, kPersistentPacks * kVecSize * kWarpThreads, kWarpThreads) + 1);
+  const int64_t bytes =
+      int64_t{sizeof(T)} * kPersistentStages * persistent_stage(static_cast<int>(columns));
+  allow_shared_bytes(kernel, bytes);
+  int resident = 0;
+  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
+  const unsigned blocks = blocks_for(rows, 1, int64_t{resident} * context.sm_count);
+  auto* const taken = static_cast<uint32_t*>(context.scratch.take(sizeof(uint32_t)));
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, sizeof(uint32_t), context.stream));
+  kernel<<<blocks, threads, static_cast<size_t>(bytes), context.stream>>>(
+      p, rows, static_cast<int>(columns), taken);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha

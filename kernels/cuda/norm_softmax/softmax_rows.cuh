@@ -1,0 +1,209 @@
+#pragma once
+
+#include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/compute.cuh"
+#include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/ops/softmax.h"
+
+namespace bertha {
+
+// Softmax and log-softmax of plain 16-bit rows, on warp_per_row.cuh, block_per_row.cuh and
+// tma_row.cuh, and the arithmetic of all softmax rows.
+
+/// 2^x of the hardware, and 0 below 2^-126: four instructions less than a result that may be
+/// smaller, which is 0 in f16 and nothing beside a row's largest element in bf16.
+__device__ __forceinline__ float hardware_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+/// e^x. f32 takes the exact library function; for 16-bit results the hardware's 2^x is exact
+/// enough.
+template <class T>
+__device__ __forceinline__ Compute<T> softmax_exp(Compute<T> x) {
+  if constexpr (std::is_same_v<T, double>) {
+    return exp(x);
+  } else if constexpr (std::is_same_v<T, float>) {
+    return expf(x);
+  } else {
+    return hardware_exp2(x * kLog2E);
+  }
+}
+
+template <class Number>
+__device__ __forceinline__ Number minus_infinity() {
+  return -static_cast<Number>(INFINITY);
+}
+
+/// An element's part of the sum that dx of a row takes: y dy, for log-softmax dy.
+template <bool kIsLog, class Number>
+__device__ __forceinline__ void add_to_gradient_sum(Number& sum, Number dy, Number y) {
+  if constexpr (kIsLog) {
+    if (y != minus_infinity<Number>()) sum += dy;
+  } else {
+    sum = fma(dy, y, sum);
+  }
+}
+
+/// dx of an element.
+template <class T, bool kIsLog>
+__device__ __forceinline__ Compute<T> softmax_gradient(Compute<T> dy, Compute<T> y, Compute<T> sum,
+                                                       Compute<T> scale) {
+  if constexpr (kIsLog) {
+    const bool is_masked = y == minus_infinity<Compute<T>>();
+    return is_masked ? Compute<T>(0) : scale * (dy - softmax_exp<T>(y) * sum);
+  } else {
+    return scale * y * (dy - sum);
+  }
+}
+
+template <class T, SoftmaxKind kKind>
+struct PlainSoftmax {
+  using Element = T;
+  static constexpr int kInputs = 1;
+  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  const T* inputs[kInputs];
+  T* output;
+
+  __device__ static uint32_t padding() { return minus_infinity_pair<T>(); }
+
+  template <class Row>
+  __device__ __forceinline__ void run(Row& row) const {
+    if constexpr (Row::kHasOneWarp) {
+      run_warp(row);
+    } else {
+      run_block(row);
+    }
+  }
+
+ private:
+  /// Where all is minus infinity nothing is subtracted, and the sum is 0. NaN is no maximum; it comes
+  /// back with the sum.
+  template <class Row>
+  __device__ __forceinline__ void run_warp(Row& row) const {
+    constexpr int N = Row::kPackElements;
+    float kept[Row::kPacks][N];
+    float top[1] = {row.largest()};
+    row.reduce(top, Larger());
+    const float shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
+    float sum[1] = {};
+    row.for_packs([&](int p, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float difference = v[0][i] - shift;
+        const float e = softmax_exp<T>(difference);
+        kept[p][i] = kIsLog ? difference : e;
+        sum[0] += e;
+      }
+    });
+    row.reduce(sum, Add());
+    float rest = 0.0f;  // 1 / sum, or log(sum)
+    if (sum[0] != 0.0f) rest = kIsLog ? logf(sum[0]) : 1.0f / sum[0];
+    row.for_own_packs([&](int p) {
+      float y[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) y[i] = kIsLog ? kept[p][i] - rest : kept[p][i] * rest;
+      row.store(p, y);
+    });
+  }
+
+  /// Online: e^(x - top) of each warp's own top, rescaled behind the one exchange of tops and sums. A
+  /// thread without registers for its exponentials takes them again in the end.
+  template <class Row>
+  __device__ __forceinline__ void run_block(Row& row) const {
+    constexpr int N = Row::kPackElements;
+    constexpr bool kKeeps = Row::kInRegisters && !kIsLog;
+    float kept[kKeeps ? Row::kPacks : 1][N];
+    float top[1] = {row.largest()};
+    reduce_lanes(top, kWarpThreads, Larger());
+    const bool is_masked = top[0] == minus_infinity<float>();
+    const float shift = is_masked ? 0.0f : top[0];
+    float sum[1] = {};
+    if constexpr (!kKeeps) row.keep_packed();
+    row.for_packs([&](int p, auto& v) {
+      float pack_sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float e = softmax_exp<T>(v[0][i] - shift);
+        if constexpr (kKeeps) kept[p][i] = e;
+        pack_sum += e;
+      }
+      sum[0] += pack_sum;
+    });
+    reduce_lanes(sum, kWarpThreads, Add());
+    const float own[2] = {top[0], sum[0]};
+    float part[2] = {minus_infinity<float>(), 0.0f};
+    row.exchange(own, part);
+    top[0] = part[0];
+    reduce_lanes(top, Row::kMostWarps, Larger());
+    const float row_shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
+    sum[0] = part[0] == minus_infinity<float>() ? part[1]
+                                                : part[1] * softmax_exp<T>(part[0] - row_shift);
+    reduce_lanes(sum, Row::kMostWarps, Add());
+
+    if constexpr (kKeeps) {
+      // Where the warp is masked its own exponentials are 0, and must stay that.
+      const float smaller = is_masked ? 1.0f : softmax_exp<T>(shift - row_shift);
+      const float factor = sum[0] == 0.0f ? 0.0f : smaller / sum[0];
+      row.for_own_packs([&](int p) {
+        float y[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) y[i] = kept[p][i] * factor;
+        row.store(p, y);
+      });
+    } else {
+      row.keep_packed();
+      // The logarithm that is subtracted; where the row is masked, 2^(-infinity) is 0.
+      const float nothing = kIsLog ? 0.0f : -minus_infinity<float>();
+      const float less = sum[0] == 0.0f ? nothing : (kIsLog ? logf(sum[0]) : log2f(sum[0]));
+      row.for_packs([&](int p, auto& v) {
+        float y[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const float difference = v[0][i] - row_shift;
+          y[i] = kIsLog ? difference - less : hardware_exp2(fmaf(difference, kLog2E, -less));
+        }
+        row.store(p, y);
+      });
+    }
+  }
+};
+
+template <class T, SoftmaxKind kKind>
+struct PlainSoftmaxGradient {
+  using Element = T;
+  static constexpr int kInputs = 2;
+  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  const T* inputs[kInputs];  // dy, y
+  T* output;                 // dx, may be dy or y
+  float scale;
+
+  __device__ static uint32_t padding() { return 0; }
+
+  template <class Row>
+  __device__ __forceinline__ void run(Row& row) const {
+    constexpr int N = Row::kPackElements;
+    float sum[1] = {};
+    row.for_packs([&](int, auto& v) {
+      float pack_sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(pack_sum, v[0][i], v[1][i]);
+      sum[0] += pack_sum;
+    });
+    row.reduce(sum, Add());
+    row.keep_packed();
+    row.for_packs([&](int p, auto& v) {
+      float dx[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        dx[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
+      }
+      row.store(p, dx);
+    });
+  }
+};
+
+}  // namespace bertha

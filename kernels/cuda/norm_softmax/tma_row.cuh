@@ -1,0 +1,198 @@
+#pragma once
+
+#include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/cuda/tensor_core/barrier.cuh"
+
+namespace bertha {
+
+// One block per row of 16 bits in shared memory, for wide rows at any address; the grid is one-shot.
+// A bulk copy brings the row's whole 16-byte words; the elements before the first word and behind the
+// last are loaded one by one, and padded so that only stores need to test for them. Of operations
+// with one input the results leave by a bulk copy too; with two an SM has shared memory for one row
+// only, and stores of the threads are faster.
+//
+// A row lies in shared memory as far behind a 128-byte line as in global memory: other places cost a
+// fifth of the time. Operations are those of block_per_row.cuh, with TmaRow as the row.
+//
+// Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
+// (kernels/measured/rows.md). Deterministic: every order of summation follows from the width and
+// from where in a 16-byte word the row begins.
+
+/// Elements of an input in shared memory: whole lines for a row that begins anywhere in one.
+__host__ __device__ constexpr int64_t tma_row_slot(int64_t columns) {
+  return (columns + 2 * kCopyLineElements - 2) / kCopyLineElements * kCopyLineElements;
+}
+
+template <class Operation, int kThreads>
+class TmaRow {
+ public:
+  using T = typename Operation::Element;
+  static constexpr int kInputs = Operation::kInputs;
+  static constexpr int kPackElements = kVecSize;
+  static constexpr int kPacks = 1;  // in registers, at a time
+  static constexpr bool kInRegisters = false;
+  static constexpr bool kHasOneWarp = false;
+  static constexpr int kMostWarps = kThreads / kWarpThreads;
+  static constexpr bool kStoresInBulk = kInputs == 1;
+  struct Shared {
+    uint64_t loaded;
+    WarpExchange<float, 2, kMostWarps> exchange;
+  };
+
+  /// The addresses of all operands differ by multiples of 16 bytes.
+  __device__ TmaRow(const Operation& operation, int64_t row, int columns, uint4* cells,
+                    Shared& shared)
+      : operation_(operation),
+        slot_(static_cast<int>(tma_row_slot(columns))),
+        shared_(shared),
+        thread_(static_cast<int>(threadIdx.x)) {
+    const int64_t at = row * columns;
+    const auto address = reinterpret_cast<uintptr_t>(operation.inputs[0] + at);
+    first_ = static_cast<int>(address % 16 / sizeof(T));
+    cells_ = reinterpret_cast<T*>(cells) + address % kCopyLineBytes / 16 * kVecSize;
+    at_ = at - first_;
+    end_ = first_ + columns;
+    begin_whole_ = (first_ + kVecSize - 1) / kVecSize;
+    end_whole_ = end_ / kVecSize;
+    const uint32_t loaded = shared_address(&shared.loaded);
+    if (thread_ == 0) {
+      barrier_init(loaded, 1);
+      fence_barrier_init();
+      barrier_arrive_expecting(loaded, kInputs * whole_bytes());
+#pragma unroll
+      for (int k = 0; k < kInputs; ++k) {
+        copy_bytes_async(shared_address(cells_ + k * slot_ + begin_whole_ * kVecSize),
+                         operation.inputs[k] + at_ + begin_whole_ * kVecSize, whole_bytes(),
+                         loaded);
+      }
+    }
+    // The thread that works on a partial pack loads it.
+    load_edge(0);
+    load_edge((end_ - 1) / kVecSize);
+    __syncthreads();  // the barrier is initialised
+    barrier_wait(loaded, 0);
+  }
+
+  template <class Work>
+  __device__ __forceinline__ void for_packs(const Work& work) const {
+#pragma unroll 2
+    for (int p = thread_; p * kVecSize < end_; p += kThreads) {
+      float v[kInputs][kVecSize];
+#pragma unroll
+      for (int k = 0; k < kInputs; ++k) to_floats(load_vec(pack(k, p)), v[k]);
+      work(p, v);
+    }
+  }
+  template <class Work>
+  __device__ __forceinline__ void for_own_packs(const Work&) const {}
+  __device__ __forceinline__ float largest() const {
+    uint32_t most = minus_infinity_pair<T>();
+#pragma unroll 4
+    for (int p = thread_; p * kVecSize < end_; p += kThreads) {
+      most = larger_pair(load_vec(pack(0, p)), most);
+    }
+    return larger_of_pair<T>(most);
+  }
+  __device__ __forceinline__ void keep_packed() const {}
+
+  __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
+    const Vec<T, kVecSize> rounded = to_vec<T>(values);
+    T* const to = operation_.output + at_ + p * kVecSize;
+    if constexpr (kStoresInBulk) store_vec(pack(0, p), rounded);
+    if (is_whole(p)) {
+      if constexpr (!kStoresInBulk) store_vec(to, rounded);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kVecSize; ++i) {
+      if (has(p * kVecSize + i)) to[i] = from_float<T>(values[i]);
+    }
+  }
+
+  template <int K>
+  __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
+    exchange_warps(own, part, shared_.exchange, 0, kMostWarps, [] { __syncthreads(); });
+  }
+  template <int K, class Combine>
+  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
+    block_reduce(values, combine, shared_.exchange);
+  }
+
+  /// After the last pass.
+  __device__ __forceinline__ void finish() const {
+    if constexpr (kStoresInBulk) {
+      fence_proxy_async();
+      __syncthreads();
+      if (thread_ != 0) return;
+      store_bytes_async(operation_.output + at_ + begin_whole_ * kVecSize,
+                        shared_address(pack(0, begin_whole_)), whole_bytes());
+      wait_for_stores();
+    }
+  }
+
+ private:
+  __device__ bool has(int cell) const { return cell >= first_ && cell < end_; }
+  __device__ bool is_whole(int p) const { return p >= begin_whole_ && p < end_whole_; }
+  __device__ T* pack(int input, int p) const { return cells_ + input * slot_ + p * kVecSize; }
+  __device__ uint32_t whole_bytes() const {
+    return static_cast<uint32_t>((end_whole_ - begin_whole_) * 16);
+  }
+  __device__ __forceinline__ void load_edge(int p) const {
+    if (p % kThreads != thread_ || is_whole(p)) return;
+    Vec<T, 2> padding;
+    padding.word[0] = operation_.padding();
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const int cell = p * kVecSize + i;
+        cells_[k * slot_ + cell] = has(cell) ? operation_.inputs[k][at_ + cell] : padding.elem[0];
+      }
+    }
+  }
+
+  const Operation& operation_;
+  int64_t at_;  // of the first cell's element in the operands
+  T* cells_;    // of the first input; the others' follow
+  int slot_;    // cells of an input
+  Shared& shared_;
+  int thread_;
+  int first_;        // cell of the row
+  int end_;          // behind its last cell
+  int begin_whole_;  // the first pack of the row that is not partial
+  int end_whole_;    // behind the last
+};
+
+template <class Operation, int kThreads, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    tma_row_kernel(const __grid_constant__ Operation operation, int columns) {
+  using Row = TmaRow<Operation, kThreads>;
+  extern __shared__ __align__(kCopyLineBytes) uint4 cells[];
+  __shared__ typename Row::Shared shared;
+  Row row(operation, blockIdx.x, columns, cells, shared);
+  operation.run(row);
+  row.finish();
+}
+
+/// Shared memory of a row.
+template <class Operation>
+int64_t tma_row_bytes(int64_t columns) {
+  return tma_row_slot(columns) * 2 * Operation::kInputs;
+}
+
+template <int kThreads, int kBlocks, class Operation>
+void launch_tma_row(const CudaContext& context, const Operation& operation, int64_t rows,
+                    int64_t columns) {
+  const int64_t bytes = tma_row_bytes<Operation>(columns);
+  const auto kernel = &tma_row_kernel<Operation, kThreads, kBlocks>;
+  allow_shared_bytes(kernel, bytes);
+  kernel<<<static_cast<unsigned>(rows), kThreads, static_cast<size_t>(bytes), context.stream>>>(
+      operation, static_cast<int>(columns));
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace bertha
