@@ -25,9 +25,9 @@ void check_levels(std::string_view text) {
       if (++levels <= kMostJsonLevels) continue;
       const std::string_view before = text.substr(0, i);
       const size_t line_start = before.rfind('\n') + 1;  // 0 without one
-      throw JsonError(concat("line ", 1 + std::count(before.begin(), before.end(), '\n'),
-                             ", byte ", 1 + i - line_start, ": nested deeper than ",
-                             kMostJsonLevels, " levels"));
+      throw JsonError(concat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", byte ",
+                             1 + i - line_start, ": nested deeper than ", kMostJsonLevels,
+                             " levels"));
     } else if (letter == ']' || letter == '}') {
       --levels;
     }

@@ -59,10 +59,12 @@ Manifest from_json(const JsonField& root) {
   manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
                      .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
                      .vocab_size = limits["vocab_size"].integer(1, 32768)};
-  root["options"].for_each_key(
-      [&](const std::string& key, const JsonField& value) { manifest.options[key] = value.text(); });
-  root["counts"].for_each_key(
-      [&](const std::string& key, const JsonField& value) { manifest.counts[key] = value.count(); });
+  root["options"].for_each_key([&](const std::string& key, const JsonField& value) {
+    manifest.options[key] = value.text();
+  });
+  root["counts"].for_each_key([&](const std::string& key, const JsonField& value) {
+    manifest.counts[key] = value.count();
+  });
   root["sources"].for_each([&](const JsonField& source) {
     manifest.sources.push_back({.path = source["path"].text(),
                                 .bytes = source["bytes"].count(),

@@ -44,9 +44,8 @@ SafeTensor parse_tensor(const std::string& path, const std::string& name, const 
   SafeTensor tensor{.dtype = field["dtype"].text(), .shape = {}};
   field["shape"].for_each([&](const JsonField& extent) { tensor.shape.push_back(extent.count()); });
   std::vector<int64_t> offsets;
-  field["data_offsets"].for_each([&](const JsonField& offset) {
-    offsets.push_back(offset.count());
-  });
+  field["data_offsets"].for_each(
+      [&](const JsonField& offset) { offsets.push_back(offset.count()); });
   if (offsets.size() != 2) field["data_offsets"].wrong("two offsets");
   tensor.begin_byte = offsets[0];
   tensor.end_byte = offsets[1];

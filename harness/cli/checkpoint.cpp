@@ -56,7 +56,8 @@ void print_weights(const std::string& path, bool tensors) {
             << " tensors, " << bytes_text(bytes) << '\n';
   if (!tensors) return;
   for (const auto& [name, tensor] : header.tensors) {
-    std::cout << "  " << tensor.dtype << ' ' << printable(name) << ' ' << shape_text(tensor.shape) << '\n';
+    std::cout << "  " << tensor.dtype << ' ' << printable(name) << ' ' << shape_text(tensor.shape)
+              << '\n';
   }
 }
 

@@ -151,10 +151,11 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   CLI::App& plan = add_command(
       program, chosen,
       {.name = "plan",
-       .description = "Tells what a run would take: memory, FLOPs, steps, evaluations, and what is "
-                      "missing. Needs no GPU and no data. Exits with 6 when the run does not fit into "
-                      "--gpu-memory, and with 4 when a path that the configuration names cannot "
-                      "serve.",
+       .description =
+           "Tells what a run would take: memory, FLOPs, steps, evaluations, and what is "
+           "missing. Needs no GPU and no data. Exits with 6 when the run does not fit into "
+           "--gpu-memory, and with 4 when a path that the configuration names cannot "
+           "serve.",
        .examples = {"bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                     "bertha plan --config configs/mlperf_closed_8gpu_768.yaml --ranks 8 "
                     "--gpu-memory 141GB",

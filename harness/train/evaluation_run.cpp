@@ -32,9 +32,8 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
   const std::unique_ptr<Transport> transport = world.make_transport();
   const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
   board.enter(0, RunPhase::kEvaluate);
-  const EvalResult result =
-      evaluate(*session.model, batches, session.parts(), *session.backend.collectives,
-               [&board] { board.beat(); });
+  const EvalResult result = evaluate(*session.model, batches, session.parts(),
+                                     *session.backend.collectives, [&board] { board.beat(); });
   board.enter(0, RunPhase::kFinish);
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);

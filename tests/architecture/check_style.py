@@ -28,8 +28,9 @@ MEASURED = "kernels/measured/"
 MOST_HEADER_LINES = 30
 FORMAT_MAJOR = 14
 
-# Abbreviated and full hashes; digits and letters both, which spares numbers and words.
-HASH = re.compile(r"(?<![0-9A-Za-z_.\"'#-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])"
+# Abbreviated and full hashes; digits and letters both, which spares numbers and words. 0b1011 is a
+# number, and 0f3f800000 a float of PTX.
+HASH = re.compile(r"(?<![0-9A-Za-z_.\"'#-])(?!0[bf])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])"
                   r"(?:[0-9a-f]{7,12}|[0-9a-f]{40})(?![0-9A-Za-z_.\"'-])")
 
 
@@ -143,7 +144,7 @@ CLEAN = {
     ".clang-format": "BasedOnStyle: Google\n",
     "README.md": "# A title\n\nindoors, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
     "kernels/a.h": "#pragma once\n\n" + "// why\n" * MOST_HEADER_LINES + "\nint f();\n",
-    "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + "0123abc"[0]; }\n',
+    "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + 0b10110011 + "0123abc"[0]; }\n',
     "kernels/measured/a.md": "at 738783c\n",
     "launch/run": "#!/usr/bin/env bash\necho done\n",
     "tests/allowed.py": "octet = 8\n",

@@ -304,10 +304,9 @@ TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
       complaint(folder + "h5py_int32.hdf5"),
       HasSubstr("dataset input_ids holds variable-length int32, want variable-length int16"));
   const std::string refused = folder + "h5py_refused/";
-  EXPECT_THAT(
-      complaint(refused + "scaleoffset.hdf5"),
-      HasSubstr("dataset input_ids is stored with the filter scaleoffset, want none, gzip, "
-                "shuffle or fletcher32; rewrite the file with `h5repack -f NONE`"));
+  EXPECT_THAT(complaint(refused + "scaleoffset.hdf5"),
+              HasSubstr("dataset input_ids is stored with the filter scaleoffset, want none, gzip, "
+                        "shuffle or fletcher32; rewrite the file with `h5repack -f NONE`"));
   EXPECT_THAT(complaint(refused + "never_written.hdf5"),
               HasSubstr("dataset input_ids: its rows were never written"));
   EXPECT_THAT(complaint(refused + "lzf.hdf5"), HasSubstr("is stored with the filter lzf, want"));
@@ -329,8 +328,7 @@ TEST(BadShard, MoreRowsThanTheFileCanHoldAreRefusedBeforeTheyAreRead) {
   const std::string path =
       concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/a_million_million_rows.hdf5");
   EXPECT_THAT(complaint(path), HasSubstr("dataset input_ids states 1000000000000 rows"));
-  EXPECT_THAT(data_error_of([&] { inspect_shard(path); }),
-              HasSubstr(" bytes can hold at most "));
+  EXPECT_THAT(data_error_of([&] { inspect_shard(path); }), HasSubstr(" bytes can hold at most "));
 }
 
 TEST(BadShard, APipeIsRefusedAndNotWaitedFor) {

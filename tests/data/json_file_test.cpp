@@ -77,8 +77,9 @@ TEST(JsonField, RefusesWhatIsNoWholeNumberInRange) {
   }
   const nlohmann::json root = parse_json("[-1, 10, 9223372036854775807]");
   std::vector<int64_t> found;
-  JsonField(path, root).for_each(
-      [&](const JsonField& field) { found.push_back(field.integer(-1, INT64_MAX)); });
+  JsonField(path, root).for_each([&](const JsonField& field) {
+    found.push_back(field.integer(-1, INT64_MAX));
+  });
   EXPECT_EQ(found, (std::vector<int64_t>{-1, 10, INT64_MAX}));
 }
 

@@ -80,8 +80,10 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
     const char* to;
     const char* complaint;
   } cases[] = {
-      {"\"samples\": 40", "\"samples\": -40", "field shards[0].samples is -40, want a whole number from 0 to"},
-      {"\"samples\": 40", "\"samples\": 4.5", "field shards[0].samples is 4.5, want a whole number from 0 to"},
+      {"\"samples\": 40", "\"samples\": -40",
+       "field shards[0].samples is -40, want a whole number from 0 to"},
+      {"\"samples\": 40", "\"samples\": 4.5",
+       "field shards[0].samples is 4.5, want a whole number from 0 to"},
       {"\"samples\": 40", "\"sample\": 40", "field shards[0].samples is missing"},
       {"\"seed\": 18446744073709551615", "\"seed\": \"x\"",
        "field seed is \"x\", want an unsigned integer"},

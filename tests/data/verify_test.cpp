@@ -104,11 +104,10 @@ TEST_F(Verify, MissingAndExtraShardsAreFindings) {
 TEST_F(Verify, AShardOfAnotherHashIsNamedAndNotRead) {
   add("part_1.hdf5", ShardLayout::kVariableLength, example_samples(1100, 77));
   const auto found = findings();
-  EXPECT_THAT(found,
-              ElementsAre(StartsWith("part_1.hdf5: size in bytes is "),
-                          StartsWith("part_1.hdf5: XXH3 of the file is "),
-                          "manifest.json: counts.samples is 51, but the shards hold 44",
-                          StartsWith("manifest.json: token_length_histogram[")));
+  EXPECT_THAT(found, ElementsAre(StartsWith("part_1.hdf5: size in bytes is "),
+                                 StartsWith("part_1.hdf5: XXH3 of the file is "),
+                                 "manifest.json: counts.samples is 51, but the shards hold 44",
+                                 StartsWith("manifest.json: token_length_histogram[")));
 }
 
 TEST_F(Verify, TheSameTokensInTwoShardsAreAFindingInAnyLayout) {

@@ -34,10 +34,8 @@ const Beyond kBeyond[] = {
 
 /// A model with dropout of attention probabilities, of that width.
 AttentionCall dropout_of(int64_t max_seq_tokens) {
-  return {.io = DType::kF16,
-          .head_size = 64,
-          .max_seq_tokens = max_seq_tokens,
-          .has_dropout = true};
+  return {
+      .io = DType::kF16, .head_size = 64, .max_seq_tokens = max_seq_tokens, .has_dropout = true};
 }
 
 TEST(AttentionChoice, AutoIsPersistentWhereThatServes) {

@@ -142,7 +142,8 @@ TEST(OfficialFiles, ShuffledShardsHoldTheSamplesOfTheirLists) {
   }
   for (size_t shard = 0; shard < kParts.size(); ++shard) {
     std::vector<int64_t> places;
-    for (const auto& [from, row] : pairs_of(official(concat("shuffled/shard_list_0000", shard, ".lst")))) {
+    for (const auto& [from, row] :
+         pairs_of(official(concat("shuffled/shard_list_0000", shard, ".lst")))) {
       places.push_back(first_of_shard.at(static_cast<size_t>(from)) + row);
     }
     expect_same_contents(read_all(official("shuffled/" + kParts[shard] + ".hdf")), picked(places));

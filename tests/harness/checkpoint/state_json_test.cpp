@@ -47,18 +47,25 @@ TEST(StateJson, ReadsBackWhatWasWritten) {
 
 TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
   const nlohmann::json good = nlohmann::json::parse(to_json(example_state()));
-  const char* const counters[] = {"/step", "/samples_trained", "/next_eval",
-                                  "/data/global_batch_seqs", "/data/window_shards",
-                                  "/optimizer/successful_steps", "/optimizer/skipped_steps",
-                                  "/optimizer/skips_in_a_row", "/optimizer/steps_since_growth",
-                                  "/optimizer/skip", "/optimizer/gradient_norm_bits",
-                                  "/evals/0/step", "/evals/0/samples"};
+  const char* const counters[] = {"/step",
+                                  "/samples_trained",
+                                  "/next_eval",
+                                  "/data/global_batch_seqs",
+                                  "/data/window_shards",
+                                  "/optimizer/successful_steps",
+                                  "/optimizer/skipped_steps",
+                                  "/optimizer/skips_in_a_row",
+                                  "/optimizer/steps_since_growth",
+                                  "/optimizer/skip",
+                                  "/optimizer/gradient_norm_bits",
+                                  "/evals/0/step",
+                                  "/evals/0/samples"};
   for (const char* counter : counters) {
     const nlohmann::json::json_pointer place(counter);
-    for (const nlohmann::json& bad : {nlohmann::json(-1), nlohmann::json(3.99),
-                                      nlohmann::json(1e300), nlohmann::json(-1e12),
-                                      nlohmann::json(INT64_MAX), nlohmann::json(UINT64_MAX),
-                                      nlohmann::json("6"), nlohmann::json(nullptr)}) {
+    for (const nlohmann::json& bad :
+         {nlohmann::json(-1), nlohmann::json(3.99), nlohmann::json(1e300), nlohmann::json(-1e12),
+          nlohmann::json(INT64_MAX), nlohmann::json(UINT64_MAX), nlohmann::json("6"),
+          nlohmann::json(nullptr)}) {
       nlohmann::json bent = good;
       bent[place] = bad;
       EXPECT_THAT(refusal(bent), AllOf(HasSubstr("run/state.json: field "), HasSubstr("want")))

@@ -149,9 +149,9 @@ TEST(TfBundle, RefusesBlocksThatLieOutsideTheIndexOrAreLargerThanMemory) {
     for (; value >= 128; value >>= 7) bytes += static_cast<char>(value | 128);
     return bytes + static_cast<char>(value);
   };
-  for (const uint64_t size : {uint64_t{1} << 20, uint64_t{1} << 40, uint64_t{1} << 62,
-                              uint64_t{1} << 63, UINT64_MAX - 6, UINT64_MAX - 3, UINT64_MAX - 1,
-                              UINT64_MAX}) {
+  for (const uint64_t size :
+       {uint64_t{1} << 20, uint64_t{1} << 40, uint64_t{1} << 62, uint64_t{1} << 63, UINT64_MAX - 6,
+        UINT64_MAX - 3, UINT64_MAX - 1, UINT64_MAX}) {
     for (const uint64_t offset : {uint64_t{0}, uint64_t{1} << 40, UINT64_MAX - 2}) {
       std::string handles = varint(0) + varint(0) + varint(offset) + varint(size);
       handles.resize(40);

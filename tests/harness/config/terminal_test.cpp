@@ -8,7 +8,9 @@ namespace {
 TEST(Printable, ShowsControlCharactersThatWouldSteerATerminal) {
   EXPECT_EQ(printable("\x1b[31mred\x1b]0;title\a"), "\\x1b[31mred\\x1b]0;title\\x07");
   EXPECT_EQ(printable(std::string("a\0b\r\x7f", 5)), "a\\x00b\\x0d\\x7f");
-  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\x9b31m");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\x9b31m");
 }
 
 TEST(Printable, LeavesTextAsItIs) {
