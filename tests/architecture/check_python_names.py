@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that what Python files take from files beside them is there.
+"""Checks that every name that a Python file imports from a file in its folder exists.
 
-usage: check_python_names.py [--root DIR]   lists what is missing; exit 1 when anything is
-       check_python_names.py --self-test    plants what is missing and expects its report
+usage: check_python_names.py [--root DIR]   lists missing names; exit 1 when there are any
+       check_python_names.py --self-test    plants missing names and expects their report
 
-Comparisons that need a GPU or PyTorch do not run where the other tests do: a function that one of
-them imports could go unseen. Read are `from beside import name` and `beside.name` after
-`import beside`, where nothing else in the file has that name; a module that makes its names at run
-time would be reported wrongly, and there is none.
+Comparisons that need a GPU or PyTorch do not run with the other tests, so a broken import in them would
+go unnoticed. Checked are `from module import name` and `module.name` after `import module`, unless the
+file reuses the module's name for a variable. Names created at run time are not supported.
 """
 import argparse
 import ast
@@ -19,14 +18,14 @@ FOLDERS = ("kernels", "data", "harness", "launch", "tests")
 
 
 def names_of(tree):
-    """What a module has at its top level, in branches too."""
+    """Names defined at the top level of a module, inside branches too."""
     names = set()
     todo = list(tree.body)
     while todo:
         node = todo.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
-            continue  # what is inside has names of its own
+            continue  # names inside are local
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
                              ast.Lambda)):
             continue
@@ -61,7 +60,7 @@ def missing_in(path, tree, beside):
 
 
 def check(root):
-    """Sentences about all Python files under root, which there are some of."""
+    """Error messages for all Python files under root; one when there are none."""
     trees = {path: ast.parse(path.read_text(), str(path))
              for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))}
     if not trees:
@@ -105,7 +104,7 @@ def main():
     if arguments.self_test:
         return self_test()
     sentences = check(arguments.root)
-    print("\n".join(sentences) or "every name taken from a file beside is there")
+    print("\n".join(sentences) or "every imported name exists")
     sys.exit(1 if sentences else 0)
 
 

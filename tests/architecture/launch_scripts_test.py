@@ -1,4 +1,4 @@
-"""The shell scripts parse, explain themselves, refuse what they cannot do and pass on the rest.
+"""The shell scripts parse, print help, refuse invalid arguments and forward the rest.
 
 usage: launch_scripts_test.py SOURCE_DIR
 """

@@ -12,9 +12,9 @@ namespace bertha::testing {
 
 using GeluGemms = CudaOptions::GeluGemms;
 
-inline constexpr int kAllMultiprocessors = 0;
+inline constexpr int kAllSms = 0;
 /// So few that each gets several tiles in turn.
-inline constexpr int kFewMultiprocessors = 6;
+inline constexpr int kFewSms = 6;
 
 /// The GPU with that choice of kernels, made once per program.
 inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
@@ -27,7 +27,7 @@ inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
 }
 
 /// By default our own kernels take larger products only; here, all.
-inline const TestBackend& own_gelu(int sm_count = kAllMultiprocessors) {
+inline const TestBackend& own_gelu(int sm_count = kAllSms) {
   return gelu_gpu(GeluGemms::kOwn, sm_count);
 }
 

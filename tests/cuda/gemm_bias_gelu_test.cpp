@@ -9,7 +9,7 @@ constexpr Shape kGeluShapes[] = {{1, 64, 256},     {7, 256, 512},   {33, 128, 25
                                  {511, 1024, 512}, {2500, 64, 256}};
 
 TEST(CudaGemmBiasGelu, MatchesTheReference) {
-  for (const int sm_count : {kAllMultiprocessors, kFewMultiprocessors}) {
+  for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGeluShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
         expect_forward(Case(shape, dtype), true, Activation::kGeluTanh, own_gelu(sm_count));
@@ -37,7 +37,7 @@ TEST(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
     const Case c({2500, 256, 512}, dtype);
     const Forward first = forward(own_gelu(), c, dtype, true, Activation::kGeluTanh);
     for (int run = 0; run < 3; ++run) {
-      for (const int sm_count : {kAllMultiprocessors, kFewMultiprocessors}) {
+      for (const int sm_count : {kAllSms, kFewSms}) {
         const Forward again = forward(own_gelu(sm_count), c, dtype, true, Activation::kGeluTanh);
         EXPECT_EQ(again.y.values, first.y.values);
         EXPECT_EQ(again.z.values, first.z.values);
@@ -51,8 +51,7 @@ TEST(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
   for (const int64_t rows : {11 * 128, 11 * 128 + 1}) {
     const Case c({rows, 64, 256}, DType::kBF16);
     const auto run = [&](GeluGemms choice) {
-      return forward(gelu_gpu(choice, kFewMultiprocessors), c, c.dtype, true,
-                     Activation::kGeluTanh);
+      return forward(gelu_gpu(choice, kFewSms), c, c.dtype, true, Activation::kGeluTanh);
     };
     const Forward want = run(rows == 11 * 128 ? GeluGemms::kLibrary : GeluGemms::kOwn);
     EXPECT_EQ(run(GeluGemms::kAuto).y.values, want.y.values) << rows;

@@ -10,7 +10,7 @@ constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 384,
                                      {511, 256, 1024}, {2500, 256, 64}};
 
 TEST(CudaGemmDgeluDbias, MatchesTheReference) {
-  for (const int sm_count : {kAllMultiprocessors, kFewMultiprocessors}) {
+  for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGradientShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
         const Case c(shape, dtype);
@@ -57,13 +57,13 @@ TEST(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
       return data_and_bias_gradient(own_gelu(sm_count), c, saved, garbage_tensor({512}),
                                     Activation::kGeluTanh, Accumulate::kNo);
     };
-    const DataAndBias all = backward(kAllMultiprocessors);
-    const DataAndBias few = backward(kFewMultiprocessors);
+    const DataAndBias all = backward(kAllSms);
+    const DataAndBias few = backward(kFewSms);
     EXPECT_EQ(few.dx.values, all.dx.values);
     for (int run = 0; run < 3; ++run) {  // the sums' order depends on their number
-      EXPECT_EQ(backward(kAllMultiprocessors).dx.values, all.dx.values);
-      EXPECT_EQ(backward(kAllMultiprocessors).dbias.values, all.dbias.values);
-      EXPECT_EQ(backward(kFewMultiprocessors).dbias.values, few.dbias.values);
+      EXPECT_EQ(backward(kAllSms).dx.values, all.dx.values);
+      EXPECT_EQ(backward(kAllSms).dbias.values, all.dbias.values);
+      EXPECT_EQ(backward(kFewSms).dbias.values, few.dbias.values);
     }
   }
 }
@@ -74,8 +74,8 @@ TEST(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
     const Case c({rows, 128, 64}, DType::kBF16);
     const HostTensor<float> saved = rounded_to(c.dtype, random_tensor({rows, 128}, 5));
     const auto run = [&](GeluGemms choice) {
-      return data_and_bias_gradient(gelu_gpu(choice, kFewMultiprocessors), c, saved,
-                                    garbage_tensor({128}), Activation::kGeluTanh, Accumulate::kNo);
+      return data_and_bias_gradient(gelu_gpu(choice, kFewSms), c, saved, garbage_tensor({128}),
+                                    Activation::kGeluTanh, Accumulate::kNo);
     };
     const DataAndBias want = run(rows == 23 * 256 ? GeluGemms::kLibrary : GeluGemms::kOwn);
     EXPECT_EQ(run(GeluGemms::kAuto).dx.values, want.dx.values) << rows;

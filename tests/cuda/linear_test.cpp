@@ -359,7 +359,7 @@ TEST_F(CudaGemmTuning, WithoutItsFileTheLibraryChooses) {
   expect_forward(Case({64, 128, 256}, DType::kF16), true, Activation::kTanh, backend);
 }
 
-TEST_F(CudaGemmTuning, ProductsMayPlanForFewerMultiprocessors) {
+TEST_F(CudaGemmTuning, GemmsMayPlanForFewerSms) {
   const TestBackend backend = make_gpu({.gemm_sm_count = 100});
   for (const DType dtype : kIoTypes) {
     expect_forward(Case({511, 256, 384}, dtype), true, Activation::kGeluTanh, backend);
