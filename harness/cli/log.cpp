@@ -9,11 +9,12 @@
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/option_checks.h"
-#include "harness/report/curve_doctor.h"
+#include "harness/mlperf/curve_doctor.h"
+#include "harness/mlperf/log_check.h"
+#include "harness/mlperf/published_curves.h"
+#include "harness/mlperf/submission.h"
 #include "harness/report/metrics.h"
-#include "harness/report/mlperf_check.h"
 #include "harness/report/plots.h"
-#include "harness/report/submission.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -93,7 +94,7 @@ int run_plot(const PlotOptions& options) {
   const std::string beside = (fs::path(path).parent_path() / "plots").string();
   const std::string output = options.output.empty() ? beside : options.output;
   const Metrics metrics = read_metrics(path);
-  plot_metrics(metrics, output, options.published);
+  plot_metrics(metrics, output, published_band(metrics.run, options.published));
   std::cout << "written: " << output << "/*.svg\n" << curve_report(path, metrics);
   return 0;
 }

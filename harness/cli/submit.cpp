@@ -6,7 +6,7 @@
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
 #include "harness/cli/option_checks.h"
-#include "harness/report/submission_package.h"
+#include "harness/mlperf/submission_package.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "harness/config/config.h"
-#include "harness/report/reporter.h"
+#include "harness/report/run_records.h"
 
 namespace bertha {
 

@@ -154,13 +154,6 @@ RunIdentity run_identity(const Config& config, const RunFacts& facts) {
           .start_weights = config.checkpoint.init};
 }
 
-bool is_benchmark_run(const RunIdentity& run) {
-  // 336,226,108 with the vocabulary of the published checkpoint, and a few more with its padding.
-  constexpr int64_t kLeast = 336'000'000, kMost = 336'500'000;
-  constexpr double kLeastTarget = 0.70;
-  return run.parameters >= kLeast && run.parameters <= kMost && run.target_accuracy >= kLeastTarget;
-}
-
 Metrics read_metrics(const std::string& path) {
   Metrics metrics;
   int64_t records = 0;

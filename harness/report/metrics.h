@@ -8,7 +8,7 @@
 
 #include "harness/config/config.h"
 #include "harness/report/files.h"
-#include "harness/report/reporter.h"
+#include "harness/report/run_records.h"
 
 namespace bertha {
 
@@ -44,10 +44,6 @@ struct RunIdentity {
   std::string start_weights = {};  // checkpoint.init; "" = drawn at random
   double constant_answer_accuracy = 0;  // of the best constant answer on the evaluation set
 };
-
-/// Whether it is BERT-large trained to a target near the benchmark's, so that published runs
-/// compare.
-bool is_benchmark_run(const RunIdentity& run);
 
 /// What metrics.jsonl says, in step order, without what a resumed run did again.
 struct Metrics {

@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "harness/report/files.h"
-#include "harness/report/published_curves.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -72,7 +71,7 @@ LineChart accuracy_chart(const Metrics& metrics) {
   return chart;
 }
 
-LineChart published_chart(const Metrics& metrics) {
+LineChart published_chart(const Metrics& metrics, const ChartBand& published) {
   LineChart chart{.title = "Masked-token accuracy beside published runs",
                   .x_label = "samples",
                   .y_label = "accuracy (fraction)"};
@@ -83,12 +82,7 @@ LineChart published_chart(const Metrics& metrics) {
                           .last_text = four_decimals,
                           .x = XAxis::kSamples},
                          chart);
-  const PublishedCurves& published = published_curves_near(metrics.run.global_batch_seqs);
-  const AccuracyBand band = accuracy_band(published);
-  chart.band = ChartBand{.label = concat(published.name, ", batch ", published.batch_seqs),
-                         .x = band.samples,
-                         .low = band.low,
-                         .high = band.high};
+  chart.band = published;
   chart.target = target_line(metrics.run);
   return chart;
 }
@@ -115,7 +109,8 @@ LineChart learning_rate_chart(const Metrics& metrics) {
 
 }  // namespace
 
-void plot_metrics(const Metrics& metrics, const std::string& out_dir, PublishedBand published) {
+void plot_metrics(const Metrics& metrics, const std::string& out_dir,
+                  const std::optional<ChartBand>& published) {
   std::error_code error;
   std::filesystem::create_directories(out_dir, error);
   if (error) {
@@ -126,9 +121,9 @@ void plot_metrics(const Metrics& metrics, const std::string& out_dir, PublishedB
   write_text_file(out_dir + "/accuracy.svg", line_chart_svg(accuracy_chart(metrics)));
   write_text_file(out_dir + "/throughput.svg", line_chart_svg(throughput_chart(metrics)));
   write_text_file(out_dir + "/learning_rate.svg", line_chart_svg(learning_rate_chart(metrics)));
-  const bool comparable = published == PublishedBand::kAuto && is_benchmark_run(metrics.run);
-  if (published == PublishedBand::kAlways || comparable) {
-    write_text_file(out_dir + "/accuracy_by_samples.svg", line_chart_svg(published_chart(metrics)));
+  if (published) {
+    write_text_file(out_dir + "/accuracy_by_samples.svg",
+                    line_chart_svg(published_chart(metrics, *published)));
   }
 }
 

@@ -6,8 +6,8 @@
 #include "data/batch.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/model/dims.h"
-#include "harness/report/reporter.h"
 #include "harness/train/probe.h"
+#include "harness/train/reporter.h"
 #include "harness/train/timers.h"
 
 namespace bertha {

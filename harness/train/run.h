@@ -9,12 +9,12 @@
 #include "data/pipeline.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
-#include "harness/report/reporter.h"
 #include "harness/report/run_folder.h"
 #include "harness/train/eval_set.h"
 #include "harness/train/probe.h"
 #include "harness/train/profiled_steps.h"
 #include "harness/train/progress.h"
+#include "harness/train/reporter.h"
 #include "harness/train/session.h"
 #include "harness/train/timers.h"
 

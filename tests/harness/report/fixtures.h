@@ -12,7 +12,7 @@
 #include "data/text_file.h"
 #include "harness/config/config.h"
 #include "harness/report/files.h"
-#include "harness/report/reporter.h"
+#include "harness/report/run_records.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 

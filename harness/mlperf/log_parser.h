@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/mlperf_check.h"
+#include "harness/mlperf/log_check.h"
 
 namespace bertha {
 

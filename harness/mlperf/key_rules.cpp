@@ -1,4 +1,4 @@
-#include "harness/report/mlperf_rules.h"
+#include "harness/mlperf/key_rules.h"
 
 #include <algorithm>
 #include <cmath>

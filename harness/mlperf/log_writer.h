@@ -8,7 +8,7 @@
 
 #include "harness/config/config.h"
 #include "harness/report/files.h"
-#include "harness/report/reporter.h"
+#include "harness/report/run_records.h"
 
 namespace bertha {
 

@@ -1,4 +1,4 @@
-#include "harness/report/mlperf_log.h"
+#include "harness/mlperf/log_writer.h"
 
 #include <filesystem>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace {
 /// The path from the repository's root: the folder of the build machine is nobody's business, and
 /// the seed checker compares places between runs.
 std::string repository_path(std::string_view file) {
-  const size_t at = file.rfind("harness/report/");
+  const size_t at = file.rfind("harness/mlperf/");
   return std::string(at == std::string_view::npos ? file : file.substr(at));
 }
 

@@ -1,9 +1,9 @@
-#include "harness/report/mlperf_check.h"
+#include "harness/mlperf/log_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/report/mlperf_log.h"
+#include "harness/mlperf/log_writer.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
@@ -390,9 +390,10 @@ TEST(MlperfCheck, SomeEvaluationReachesTheTargetAndStaysBelowOne) {
     return with("eval_accuracy", record("eval_accuracy", accuracy, "{\"epoch_num\": 150080}"));
   };
   EXPECT_THAT(findings(evaluated("0.72")), IsEmpty());
-  EXPECT_THAT(findings(evaluated("0.7199")),
-              ElementsAre("0 error: eval_accuracy: no value in [0.720, 1) before run_stop, the best "
-                          "is 0.7199"));
+  EXPECT_THAT(
+      findings(evaluated("0.7199")),
+      ElementsAre("0 error: eval_accuracy: no value in [0.720, 1) before run_stop, the best "
+                  "is 0.7199"));
   EXPECT_THAT(findings(evaluated("1.0")), testing::SizeIs(1));
   EXPECT_THAT(findings(evaluated("0.31"), {.target_accuracy = 0.3}), IsEmpty());
   EXPECT_THAT(findings(evaluated("0.29"), {.target_accuracy = 0.3}), testing::SizeIs(1));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/mlperf_log.h"
+#include "harness/mlperf/log_writer.h"
 #include "kernels/base/error.h"
 
 int main(int count, char** words) {

@@ -1,4 +1,4 @@
-#include "harness/report/mlperf_parse.h"
+#include "harness/mlperf/log_parser.h"
 
 #include <optional>
 #include <sstream>

@@ -1,12 +1,13 @@
-#include "harness/report/reporter.h"
+#include "harness/train/reporter.h"
 
 #include <memory>
 #include <set>
 
+#include "harness/mlperf/curve_doctor.h"
+#include "harness/mlperf/log_writer.h"
+#include "harness/mlperf/published_curves.h"
 #include "harness/report/console.h"
-#include "harness/report/curve_doctor.h"
 #include "harness/report/metrics.h"
-#include "harness/report/mlperf_log.h"
 #include "harness/report/plots.h"
 #include "harness/report/tfevents.h"
 #include "kernels/base/error.h"
@@ -125,7 +126,8 @@ class FileReporter final : public Reporter {
     const bool open = metrics_ != nullptr;
     metrics_.reset();
     if (open && config_.log.plots) {
-      plot_metrics(read_metrics(run_dir_ + "/metrics.jsonl"), run_dir_ + "/plots");
+      const Metrics metrics = read_metrics(run_dir_ + "/metrics.jsonl");
+      plot_metrics(metrics, run_dir_ + "/plots", published_band(metrics.run, PublishedBand::kAuto));
     }
   }
 

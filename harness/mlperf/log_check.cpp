@@ -1,4 +1,4 @@
-#include "harness/report/mlperf_check.h"
+#include "harness/mlperf/log_check.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "data/text_file.h"
-#include "harness/report/eval_cadence.h"
-#include "harness/report/mlperf_parse.h"
-#include "harness/report/mlperf_rules.h"
+#include "harness/mlperf/eval_cadence.h"
+#include "harness/mlperf/key_rules.h"
+#include "harness/mlperf/log_parser.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/plural.h"

@@ -1,4 +1,4 @@
-#include "harness/report/reporter.h"
+#include "harness/train/reporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

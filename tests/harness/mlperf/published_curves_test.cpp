@@ -1,4 +1,4 @@
-#include "harness/report/published_curves.h"
+#include "harness/mlperf/published_curves.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,23 +39,23 @@ TEST(PublishedCurves, TheNearestBatchSizeIsTaken) {
 
 TEST(PublishedCurves, TheBandHoldsAllRunsAndEndedOnesKeepTheirAccuracy) {
   for (const PublishedCurves& curves : all_published_curves()) {
-    const AccuracyBand band = accuracy_band(curves);
-    ASSERT_EQ(band.low.size(), band.samples.size());
-    ASSERT_EQ(band.high.size(), band.samples.size());
+    const ChartBand band = accuracy_band(curves);
+    ASSERT_EQ(band.low.size(), band.x.size());
+    ASSERT_EQ(band.high.size(), band.x.size());
     EXPECT_EQ(band.low[0], kUntrainedAccuracy);
     for (const std::vector<double>& run : curves.runs) {
-      for (size_t i = 1; i < band.samples.size(); ++i) {
+      for (size_t i = 1; i < band.x.size(); ++i) {
         const double accuracy = run[std::min(i, run.size()) - 1];
         EXPECT_LE(band.low[i], accuracy);
         EXPECT_GE(band.high[i], accuracy);
       }
     }
   }
-  const AccuracyBand band = accuracy_band(published_curves_near(768));
-  EXPECT_EQ(band.samples[3], 450'000);
+  const ChartBand band = accuracy_band(published_curves_near(768));
+  EXPECT_EQ(band.x[3], 450'000);
   EXPECT_EQ(band.low[3], 0.4677);
   EXPECT_EQ(band.high[3], 0.5085);
-  EXPECT_EQ(band.samples.back(), 2'700'000);
+  EXPECT_EQ(band.x.back(), 2'700'000);
   EXPECT_EQ(band.low.back(), 0.7200);
 }
 
@@ -71,7 +71,8 @@ bool drawn(int64_t parameters, double target, PublishedBand published) {
     file.run(config, facts);
     file.eval(test::test_eval(335, 0.37));
   }
-  plot_metrics(read_metrics(folder.path("m")), folder.path("plots"), published);
+  const Metrics metrics = read_metrics(folder.path("m"));
+  plot_metrics(metrics, folder.path("plots"), published_band(metrics.run, published));
   return std::filesystem::exists(folder.path("plots/accuracy_by_samples.svg"));
 }
 
@@ -91,7 +92,8 @@ TEST(PublishedBand, TheChartHasSamplesBelowAndTheBandBehindTheRun) {
     file.run(test::test_config(), test::test_facts());
     file.eval(test::test_eval(335, 0.3731));
   }
-  plot_metrics(read_metrics(folder.path("m")), folder.path(), PublishedBand::kAlways);
+  const Metrics metrics = read_metrics(folder.path("m"));
+  plot_metrics(metrics, folder.path(), published_band(metrics.run, PublishedBand::kAlways));
   const std::string svg = read_text_file(folder.path("accuracy_by_samples.svg"));
   EXPECT_THAT(svg, testing::HasSubstr("eval 0.3731"));
   EXPECT_THAT(svg, testing::HasSubstr("Baidu v2.0, 8 A100, batch 448"));

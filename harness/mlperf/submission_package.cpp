@@ -1,4 +1,4 @@
-#include "harness/report/submission_package.h"
+#include "harness/mlperf/submission_package.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "data/text_file.h"
+#include "harness/mlperf/log_parser.h"
 #include "harness/report/files.h"
-#include "harness/report/mlperf_parse.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

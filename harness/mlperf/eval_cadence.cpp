@@ -1,9 +1,9 @@
-#include "harness/report/eval_cadence.h"
+#include "harness/mlperf/eval_cadence.h"
 
 #include <cmath>
 
 #include "harness/config/run_plan.h"
-#include "harness/report/mlperf_rules.h"
+#include "harness/mlperf/key_rules.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/report/mlperf_parse.h"
+#include "harness/mlperf/log_parser.h"
 
 namespace bertha {
 

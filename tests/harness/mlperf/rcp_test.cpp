@@ -1,4 +1,4 @@
-#include "harness/report/rcp.h"
+#include "harness/mlperf/rcp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

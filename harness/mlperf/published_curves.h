@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/report/metrics.h"
+#include "harness/report/svg_chart.h"
 
 namespace bertha {
 
@@ -23,13 +27,18 @@ const std::vector<PublishedCurves>& all_published_curves();
 /// The submission with the nearest batch size, as a ratio.
 const PublishedCurves& published_curves_near(int64_t batch_seqs);
 
-/// Between the worst and the best run at each number of samples. A run that has ended keeps its
-/// last accuracy.
-struct AccuracyBand {
-  std::vector<double> samples;
-  std::vector<double> low;   // as many as samples
-  std::vector<double> high;  // as many as samples
-};
-AccuracyBand accuracy_band(const PublishedCurves& curves);
+/// Accuracy over samples between the worst and the best run. A run that has ended keeps its last
+/// accuracy.
+ChartBand accuracy_band(const PublishedCurves& curves);
+
+/// Whether it is BERT-large trained to a target near the benchmark's, so that published runs
+/// compare.
+bool is_benchmark_run(const RunIdentity& run);
+
+/// Whether accuracy is drawn over the published runs; automatically when is_benchmark_run().
+enum class PublishedBand { kAuto, kAlways, kNever };
+
+/// The band to draw a run over: that of the nearest batch size, or none.
+std::optional<ChartBand> published_band(const RunIdentity& run, PublishedBand wanted);
 
 }  // namespace bertha

@@ -1,4 +1,4 @@
-#include "harness/report/submission.h"
+#include "harness/mlperf/submission.h"
 
 #include <algorithm>
 #include <iomanip>
@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "data/text_file.h"
-#include "harness/report/mlperf_parse.h"
-#include "harness/report/mlperf_rules.h"
+#include "harness/mlperf/key_rules.h"
+#include "harness/mlperf/log_parser.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

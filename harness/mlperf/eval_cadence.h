@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/mlperf_parse.h"
+#include "harness/mlperf/log_parser.h"
 
 namespace bertha {
 

@@ -1,4 +1,4 @@
-#include "harness/report/curve_doctor.h"
+#include "harness/mlperf/curve_doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/report/published_curves.h"
+#include "harness/mlperf/published_curves.h"
 
 namespace bertha {
 namespace {

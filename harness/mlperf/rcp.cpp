@@ -1,10 +1,10 @@
-#include "harness/report/rcp.h"
+#include "harness/mlperf/rcp.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "harness/report/reference_points.h"
+#include "harness/mlperf/reference_points.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/mlperf_check.h"
-#include "harness/report/rcp.h"
+#include "harness/mlperf/log_check.h"
+#include "harness/mlperf/rcp.h"
 
 namespace bertha {
 

@@ -1,4 +1,4 @@
-#include "harness/report/mlperf_log.h"
+#include "harness/mlperf/log_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(MlperfLog, ALineIsByteForByteWhatThePythonLibraryWrites) {
               testing::MatchesRegex(":::MLLOG \\{\"namespace\": \"\", \"time_ms\": 1715252859441, "
                                     "\"event_type\": \"POINT_IN_TIME\", \"key\": \"cache_clear\", "
                                     "\"value\": true, \"metadata\": \\{\"file\": "
-                                    "\"harness/report/mlperf_log.cpp\", \"lineno\": [0-9]+\\}\\}"));
+                                    "\"harness/mlperf/log_writer.cpp\", \"lineno\": [0-9]+\\}\\}"));
 }
 
 TEST(MlperfLog, CachesCountAsClearedOnlyWhenTheConfigSaysSo) {

@@ -1,8 +1,10 @@
-#include "harness/report/published_curves.h"
+#include "harness/mlperf/published_curves.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -74,10 +76,13 @@ const PublishedCurves& published_curves_near(int64_t batch_seqs) {
                            [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
-AccuracyBand accuracy_band(const PublishedCurves& curves) {
+ChartBand accuracy_band(const PublishedCurves& curves) {
   size_t longest = 0;
   for (const auto& run : curves.runs) longest = std::max(longest, run.size());
-  AccuracyBand band{{0}, {kUntrainedAccuracy}, {kUntrainedAccuracy}};
+  ChartBand band{.label = concat(curves.name, ", batch ", curves.batch_seqs),
+                 .x = {0},
+                 .low = {kUntrainedAccuracy},
+                 .high = {kUntrainedAccuracy}};
   for (size_t i = 0; i < longest; ++i) {
     double low = std::numeric_limits<double>::infinity();
     double high = 0;
@@ -86,12 +91,24 @@ AccuracyBand accuracy_band(const PublishedCurves& curves) {
       low = std::min(low, accuracy);
       high = std::max(high, accuracy);
     }
-    band.samples.push_back(static_cast<double>(kPublishedSamplesPerEval) *
-                           static_cast<double>(i + 1));
+    band.x.push_back(static_cast<double>(kPublishedSamplesPerEval) * static_cast<double>(i + 1));
     band.low.push_back(low);
     band.high.push_back(high);
   }
   return band;
+}
+
+bool is_benchmark_run(const RunIdentity& run) {
+  // 336,226,108 with the vocabulary of the published checkpoint, and a few more with its padding.
+  constexpr int64_t kLeast = 336'000'000, kMost = 336'500'000;
+  constexpr double kLeastTarget = 0.70;
+  return run.parameters >= kLeast && run.parameters <= kMost && run.target_accuracy >= kLeastTarget;
+}
+
+std::optional<ChartBand> published_band(const RunIdentity& run, PublishedBand wanted) {
+  const bool comparable = wanted == PublishedBand::kAuto && is_benchmark_run(run);
+  if (wanted != PublishedBand::kAlways && !comparable) return std::nullopt;
+  return accuracy_band(published_curves_near(run.global_batch_seqs));
 }
 
 }  // namespace bertha

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/submission.h"
-#include "harness/report/system_description.h"
+#include "harness/mlperf/submission.h"
+#include "harness/mlperf/system_description.h"
 
 namespace bertha {
 

@@ -1,9 +1,9 @@
-#include "harness/report/curve_doctor.h"
+#include "harness/mlperf/curve_doctor.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "harness/report/published_curves.h"
+#include "harness/mlperf/published_curves.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

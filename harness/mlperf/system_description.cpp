@@ -1,4 +1,4 @@
-#include "harness/report/system_description.h"
+#include "harness/mlperf/system_description.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

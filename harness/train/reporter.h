@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "harness/config/config.h"
+#include "harness/report/run_records.h"
+
+namespace bertha {
+
+/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events, MLLOG and SVG
+/// curves. Other ranks hold one that is silent. Call order is that of the benchmark's rules:
+/// init_start, init_stop, run_start, data_opened, steps and evals, run_stop, finish.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+  virtual void init_start() = 0;
+  virtual void init_stop(const RunFacts& facts) = 0;
+  virtual void run_start() = 0;
+  virtual void data_opened(const DataFacts& facts) = 0;
+  virtual void step(const StepRecord& record) = 0;
+  virtual void eval_start(int64_t samples) = 0;
+  virtual void eval_stop(const EvalRecord& record) = 0;
+  /// To console and metrics.jsonl: saved, resumed, ...
+  virtual void event(const std::string& text) = 0;
+  /// The same, as a warning.
+  virtual void warning(const std::string& text) = 0;
+  /// status: "success" or "aborted".
+  virtual void run_stop(const std::string& status, int64_t samples) = 0;
+  /// Writes the curves and closes all files.
+  virtual void finish() = 0;
+};
+
+/// `run_dir` exists. Rank 0 writes; `rank != 0` gives a silent one.
+std::unique_ptr<Reporter> make_reporter(const Config& config, const std::string& run_dir, int rank);
+
+}  // namespace bertha
