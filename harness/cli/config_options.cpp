@@ -116,7 +116,7 @@ LoadedConfig load_from_options(const CLI::App& command) {
                            .spelled = name + " " + value});
     }
   }
-  return load_config_spelled(files, overrides);
+  return load_config(files, overrides);
 }
 
 }  // namespace bertha

@@ -37,16 +37,16 @@ bool may_copy(const PlanRequest& request) {
 }
 
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
-                                   const BatchCapacity& capacity) {
+                                   const BatchRows& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
   const double bucket_mib = request.config.optimizer.bucket_mib;
   const ShardPlan shards =
       make_shard_plan(table, {.ranks = static_cast<int>(request.ranks),
                               .bucket_elements = bucket_elements(bucket_mib, request.io)});
   const int64_t multiple = request.on_gpu ? kGpuTokenMultiple : kCpuTokenMultiple;
-  const BatchCapacity rows{.tokens = round_up(capacity.tokens, multiple),
-                           .seqs = capacity.seqs,
-                           .masked = round_up(capacity.masked, multiple)};
+  const BatchRows rows{.tokens = round_up(capacity.tokens, multiple),
+                       .seqs = capacity.seqs,
+                       .masked = round_up(capacity.masked, multiple)};
   std::vector<MemoryClass> memory{
       {"weights", shards.flat_elements * io_bytes},
       {"gradients", shards.flat_elements * io_bytes},
@@ -118,9 +118,9 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   const ParamTable table = table_of(request.config);
   const DataConfig& data = request.config.data;
   const auto fits = [&](int64_t seqs) {
-    const BatchCapacity capacity{.tokens = seqs * data.max_seq_tokens,
-                                 .seqs = seqs,
-                                 .masked = seqs * data.max_masked_per_seq};
+    const BatchRows capacity{.tokens = seqs * data.max_seq_tokens,
+                             .seqs = seqs,
+                             .masked = seqs * data.max_masked_per_seq};
     return sum_of(memory_of(request, table, capacity)) <= memory_bytes;
   };
   const int64_t global = request.config.train.global_batch_seqs;

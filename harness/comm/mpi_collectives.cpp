@@ -1,7 +1,6 @@
 #include "harness/comm/mpi_collectives.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -18,26 +17,11 @@ constexpr int64_t kRoundBytes = int64_t{1} << 20;
 // Below this a vector goes to everybody whole: one round instead of two.
 constexpr int64_t kWholeBytes = int64_t{1} << 12;
 
-enum class Combine { kSum, kMax };
-
-/// The elements that one rank combines.
+/// The elements that one rank sums.
 struct Slice {
   int64_t begin = 0;
   int64_t count = 0;
 };
-
-template <class T>
-T larger(T a, T b) {
-  if (std::isnan(static_cast<double>(a))) return a;
-  return b <= a ? a : b;  // false when b is NaN, which then wins
-}
-
-template <class T>
-void combine_into(T* sum, const T* values, int64_t count, Combine rule) {
-  for (int64_t i = 0; i < count; ++i) {
-    sum[i] = rule == Combine::kSum ? sum[i] + values[i] : larger(sum[i], values[i]);
-  }
-}
 
 char* byte_address(const View& view, int64_t element) {
   return static_cast<char*>(view.data) + element * size_bytes(view.dtype);
@@ -62,13 +46,13 @@ class MpiCollectives final : public Collectives {
     const char* own = byte_address(full, own_slice(slices).begin);
     // In place at its own slot is safe: that slot is sent to nobody. Any other overlap is not.
     if (shard.data == own || !overlap(full, shard)) {
-      reduce(full, slices, shard, Combine::kSum);
+      reduce(full, slices, shard);
       return;
     }
     std::vector<char> result(static_cast<size_t>(shard.bytes()));
     View apart = shard;
     apart.data = result.data();
-    reduce(full, slices, apart, Combine::kSum);
+    reduce(full, slices, apart);
     copy_bytes(shard.data, result.data(), shard.bytes());
   }
 
@@ -79,23 +63,22 @@ class MpiCollectives final : public Collectives {
     gather(full, slices);
   }
 
-  void all_reduce_sum(const View& values) override { all_reduce(values, Combine::kSum); }
-  void all_reduce_max(const View& values) override { all_reduce(values, Combine::kMax); }
-
-  void broadcast(const View& values, int root) override {
-    BERTHA_CHECK(root >= 0 && root < size(), "root ", root, " of ", size(), " ranks");
-    for (int64_t begin = 0; begin < values.bytes(); begin += kBroadcastBytes) {
-      const int count = static_cast<int>(std::min(values.bytes() - begin, kBroadcastBytes));
-      MPI_Request request = MPI_REQUEST_NULL;
-      BERTHA_MPI_CHECK(MPI_Ibcast(static_cast<char*>(values.data) + begin, count, MPI_BYTE, root,
-                                  comm_.get(), &request));
-      comm_.wait_for(request, Patience::kLatency);
+  void all_reduce_sum(const View& values) override {
+    if (values.bytes() <= kWholeBytes) {
+      const std::vector<Slice> whole(static_cast<size_t>(size()), Slice{0, values.elements()});
+      reduce(values, whole, values);
+      return;
     }
+    const std::vector<Slice> slices = equal_slices(values.elements());
+    View own = values;
+    own.data = byte_address(values, own_slice(slices).begin);
+    own.rank = 1;
+    own.extents = {own_slice(slices).count};
+    reduce(values, slices, own);
+    gather(values, slices);
   }
 
  private:
-  static constexpr int64_t kBroadcastBytes = int64_t{1} << 30;  // MPI counts are int
-
   void check_shard(const View& full, const View& shard) const {
     BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == size() * shard.elements(), "full ",
                  full.shape_text(), ", shard ", shard.shape_text(), ", ", size(), " ranks");
@@ -114,40 +97,24 @@ class MpiCollectives final : public Collectives {
     return slices[static_cast<size_t>(rank())];
   }
 
-  void all_reduce(const View& values, Combine rule) {
-    if (values.bytes() <= kWholeBytes) {
-      const std::vector<Slice> whole(static_cast<size_t>(size()), Slice{0, values.elements()});
-      reduce(values, whole, values, rule);
-      return;
-    }
-    const std::vector<Slice> slices = equal_slices(values.elements());
-    View own = values;
-    own.data = byte_address(values, own_slice(slices).begin);
-    own.rank = 1;
-    own.extents = {own_slice(slices).count};
-    reduce(values, slices, own, rule);
-    gather(values, slices);
-  }
-
-  /// out = own slice, combined over ranks in rank order. Where out overlaps `values` it is either
-  /// the own slice itself, or everything when each rank combines everything.
-  void reduce(const View& values, const std::vector<Slice>& slices, const View& out, Combine rule) {
+  /// out = own slice, summed over ranks in rank order. Where out overlaps `values` it is either
+  /// the own slice itself, or everything when each rank sums everything.
+  void reduce(const View& values, const std::vector<Slice>& slices, const View& out) {
     switch (values.dtype) {
       case DType::kF64:
-        return reduce_as<double>(values, slices, out, rule);
+        return reduce_as<double>(values, slices, out);
       case DType::kF32:
-        return reduce_as<float>(values, slices, out, rule);
+        return reduce_as<float>(values, slices, out);
       case DType::kI64:
-        return reduce_as<int64_t>(values, slices, out, rule);
+        return reduce_as<int64_t>(values, slices, out);
       default:
-        fail(ExitCode::kEnvironment, "the ranks of the CPU backend combine f64, f32 and i64, not ",
+        fail(ExitCode::kEnvironment, "the ranks of the CPU backend sum f64, f32 and i64, not ",
              name(values.dtype), "; cast to f32 before");
     }
   }
 
   template <class T>
-  void reduce_as(const View& values, const std::vector<Slice>& slices, const View& out,
-                 Combine rule) {
+  void reduce_as(const View& values, const std::vector<Slice>& slices, const View& out) {
     const T* source = values.as<T>();
     const int64_t own_count = own_slice(slices).count;
     int64_t longest = 0;
@@ -171,7 +138,8 @@ class MpiCollectives final : public Collectives {
       }
       exchange.wait();
       for (int peer = 1; peer < size(); ++peer) {
-        combine_into(staging, staging + peer * round, own, rule);
+        const T* theirs = staging + peer * round;
+        for (int64_t i = 0; i < own; ++i) staging[i] += theirs[i];
       }
       copy_bytes(out.as<T>() + begin, staging, own * int64_t{sizeof(T)});
     }

@@ -10,7 +10,7 @@ namespace bertha {
 
 /// Collectives on host memory over a duplicate of `parent`. Each call returns when it is done.
 ///
-/// Dtypes    sums and maxima of f64, f32, i64; gathers and broadcasts of every dtype.
+/// Dtypes    sums of f64, f32, i64; gathers of every dtype.
 /// Exact     element = value of rank 0 + rank 1 + ..., in that order and in the view's dtype, so
 ///           every rank has the same bits, at every run. A NaN on any rank wins a maximum.
 /// Threads   one thread at a time; any other communicator may be in use meanwhile.

@@ -94,14 +94,11 @@ class NcclCollectives final : public Collectives {
         ncclAllGather(shard.data, full.data, bytes_of(shard), ncclUint8, comm_, native(*stream_)));
   }
 
-  void all_reduce_sum(const View& values) override { all_reduce(values, ncclSum); }
-  void all_reduce_max(const View& values) override { all_reduce(values, ncclMax); }
-
-  void broadcast(const View& values, int root) override {
-    BERTHA_CHECK(root >= 0 && root < size_, "root ", root, " of ", size_, " ranks");
+  void all_reduce_sum(const View& values) override {
+    const ncclDataType_t type = number_type(values);
     if (values.elements() == 0) return;
     check();
-    BERTHA_NCCL_CHECK(ncclBroadcast(values.data, values.data, bytes_of(values), ncclUint8, root,
+    BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, ncclSum,
                                     comm_, native(*stream_)));
   }
 
@@ -110,14 +107,6 @@ class NcclCollectives final : public Collectives {
     ncclResult_t status = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
     return asked == ncclSuccess ? status : asked;
-  }
-
-  void all_reduce(const View& values, ncclRedOp_t operation) {
-    const ncclDataType_t type = number_type(values);
-    if (values.elements() == 0) return;
-    check();
-    BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, operation,
-                                    comm_, native(*stream_)));
   }
 
   int rank_;

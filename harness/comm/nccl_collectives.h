@@ -19,7 +19,7 @@ struct NcclOptions {
 /// call enqueues and returns. Making and destroying them are collective calls; destroy them before
 /// `device`.
 ///
-/// Dtypes    sums and maxima of f64, f32, f16, bf16, i64; gathers and broadcasts of every dtype.
+/// Dtypes    sums of f64, f32, f16, bf16, i64; gathers of every dtype.
 /// In place  the shard at its own rank's slot, or apart from the full view; nothing between.
 /// Exact     every rank has the same bits; the order of a sum is NCCL's choice and the same at
 ///           every run on the same machines. f16 and bf16 sums may round at every addition. A NaN

@@ -41,14 +41,14 @@ NodeNews::NodeNews(const Communicator& world, const Communicator& node, RankBoar
   if (is_first()) {
     for (int peer = 1; peer < num_nodes; ++peer) {
       peers_.push_back({.rank = peer});
-      peers_.back().received.lines.resize(
+      peers_.back().received.standings.resize(
           static_cast<size_t>(node_sizes[static_cast<size_t>(peer)]));
-      peers_.back().sent.lines.resize(2);  // rank 0, and all together
+      peers_.back().sent.standings.resize(2);  // rank 0, and all together
     }
   } else {
     peers_.push_back({.rank = 0});
-    peers_.back().received.lines.resize(2);
-    peers_.back().sent.lines.resize(node_ranks_.size());
+    peers_.back().received.standings.resize(2);
+    peers_.back().sent.standings.resize(node_ranks_.size());
   }
 }
 
@@ -65,22 +65,22 @@ void NodeNews::exchange() {
 void NodeNews::start_send(Peer& peer) {
   Message& message = peer.sent;
   BERTHA_MPI_CHECK(MPI_Isend(
-      message.lines.data(), static_cast<int>(message.lines.size() * sizeof(RankBoard::Line)),
+      message.standings.data(), static_cast<int>(message.standings.size() * sizeof(Standing)),
       MPI_BYTE, peer.rank, is_first() ? kFromFirst : kToFirst, leaders_, &message.request));
 }
 
 void NodeNews::start_receive(Peer& peer) {
   Message& message = peer.received;
   BERTHA_MPI_CHECK(MPI_Irecv(
-      message.lines.data(), static_cast<int>(message.lines.size() * sizeof(RankBoard::Line)),
+      message.standings.data(), static_cast<int>(message.standings.size() * sizeof(Standing)),
       MPI_BYTE, peer.rank, is_first() ? kToFirst : kFromFirst, leaders_, &message.request));
 }
 
 void NodeNews::answer(Peer& peer) {
   if (!peer.received.is_under_way()) start_receive(peer);
   if (!is_done(peer.sent.request) || !is_done(peer.received.request)) return;
-  for (const RankBoard::Line& line : peer.received.lines) board_.post(line);
-  peer.sent.lines = {board_.line(board_.rank()), board_.all_together()};
+  for (const Standing& news : peer.received.standings) board_.post(news);
+  peer.sent.standings = {board_.standing(board_.rank()), board_.all_together()};
   start_send(peer);
   start_receive(peer);
 }
@@ -88,13 +88,13 @@ void NodeNews::answer(Peer& peer) {
 void NodeNews::ask(Peer& peer) {
   if (peer.received.is_under_way()) {
     if (!is_done(peer.received.request)) return;
-    for (const RankBoard::Line& line : peer.received.lines) board_.post(line);
+    for (const Standing& news : peer.received.standings) board_.post(news);
   }
   const auto now = std::chrono::steady_clock::now();
   if (now - asked_ < kInterval || !is_done(peer.sent.request)) return;
   asked_ = now;
-  peer.sent.lines.clear();
-  for (const int rank : node_ranks_) peer.sent.lines.push_back(board_.line(rank));
+  peer.sent.standings.clear();
+  for (const int rank : node_ranks_) peer.sent.standings.push_back(board_.standing(rank));
   start_receive(peer);
   start_send(peer);
 }

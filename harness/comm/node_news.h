@@ -30,7 +30,7 @@ class NodeNews {
  private:
   /// What goes to the first node and back.
   struct Message {
-    std::vector<RankBoard::Line> lines;
+    std::vector<Standing> standings;
     MPI_Request request = MPI_REQUEST_NULL;
     bool is_under_way() const { return request != MPI_REQUEST_NULL; }
   };

@@ -60,22 +60,26 @@ void RankBoard::enter(int64_t step, RunPhase phase) {
   move();
 }
 
+Standing RankBoard::standing(int rank) const {
+  const Slot& slot = slots_[static_cast<size_t>(rank)];
+  Standing standing{.rank = rank,
+                    .process = slot.process,
+                    .is_here = slot.is_here == own().is_here,
+                    .step = slot.step,
+                    .phase = static_cast<RunPhase>(slot.phase.load()),
+                    .moves = slot.moves,
+                    .background_moves = slot.background_moves,
+                    .beats = slot.beats,
+                    .ticks = slot.ticks};
+  std::memcpy(standing.host, slot.host, sizeof(standing.host));
+  return standing;
+}
+
 std::vector<Standing> RankBoard::read() const {
   std::vector<Standing> standings;
   for (int r = 0; r < size(); ++r) {
-    const Slot& slot = slots_[static_cast<size_t>(r)];
-    const int64_t process = slot.process;
-    if (process == 0) continue;
-    standings.push_back({.rank = r,
-                         .host = slot.host,
-                         .process = process,
-                         .is_here = slot.is_here == own().is_here,
-                         .step = slot.step,
-                         .phase = static_cast<RunPhase>(slot.phase.load()),
-                         .moves = slot.moves,
-                         .background_moves = slot.background_moves,
-                         .beats = slot.beats,
-                         .ticks = slot.ticks});
+    const Standing one = standing(r);
+    if (one.process != 0) standings.push_back(one);
   }
   return standings;
 }
@@ -86,41 +90,22 @@ int64_t RankBoard::progress() const {
   return sum;
 }
 
-RankBoard::Line RankBoard::line(int rank) const {
-  const Slot& slot = slots_[static_cast<size_t>(rank)];
-  Line line{};
-  line.rank = rank;
-  line.process = slot.process;
-  line.step = slot.step;
-  line.phase = slot.phase;
-  line.moves = slot.moves;
-  line.background_moves = slot.background_moves;
-  line.beats = slot.beats;
-  line.ticks = slot.ticks;
-  std::memcpy(line.host, slot.host, sizeof(line.host));
-  return line;
+Standing RankBoard::all_together() const {
+  return {.rank = size(), .process = 1, .beats = progress() - slots_.back().beats};
 }
 
-RankBoard::Line RankBoard::all_together() const {
-  Line line{};
-  line.rank = size();
-  line.process = 1;
-  line.beats = progress() - slots_.back().beats;
-  return line;
-}
-
-void RankBoard::post(const Line& line) {
-  BERTHA_CHECK(line.rank >= 0 && line.rank <= size(), "news of rank ", line.rank, " of ", size());
-  Slot& slot = slots_[static_cast<size_t>(line.rank)];
-  slot.step = line.step;
-  slot.phase = line.phase;
-  slot.moves = line.moves;
-  slot.background_moves = line.background_moves;
-  slot.beats = line.beats;
-  slot.ticks = line.ticks;
+void RankBoard::post(const Standing& news) {
+  BERTHA_CHECK(news.rank >= 0 && news.rank <= size(), "news of rank ", news.rank, " of ", size());
+  Slot& slot = slots_[static_cast<size_t>(news.rank)];
+  slot.step = news.step;
+  slot.phase = static_cast<int64_t>(news.phase);
+  slot.moves = news.moves;
+  slot.background_moves = news.background_moves;
+  slot.beats = news.beats;
+  slot.ticks = news.ticks;
   if (slot.process != 0) return;
-  std::memcpy(slot.host, line.host, sizeof(slot.host));
-  slot.process = line.process;
+  std::memcpy(slot.host, news.host, sizeof(slot.host));
+  slot.process = news.process;
 }
 
 }  // namespace bertha

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace bertha {
@@ -23,12 +22,12 @@ enum class RunPhase : int64_t {
 /// In words for a sentence: "evaluating".
 const char* name(RunPhase phase);
 
-/// Where one rank stands.
+/// Where one rank stands, also as the bytes that go to other nodes.
 struct Standing {
   int rank = 0;
-  std::string host;
-  int64_t process = 0;  // its id on that host
-  bool is_here = true;  // its process can be seen by whoever reads
+  char host[72] = "";
+  int64_t process = 0;  // its id on that host; 0 = it has not signed in
+  bool is_here = true;  // its process can be seen by the process that reads
   int64_t step = 0;
   RunPhase phase = RunPhase::kStart;
   // Phases begun, and collective calls entered and left, by the training thread. All ranks make the
@@ -49,13 +48,7 @@ class RankBoard {
     std::atomic<int64_t> process;  // 0 = nobody has signed in
     std::atomic<int64_t> is_here;  // the namespace of its process id; 0 = on another node
     std::atomic<int64_t> step, phase, moves, background_moves, beats, ticks;
-    char host[72];  // complete before `process` is set
-  };
-
-  /// A slot as it goes to other nodes.
-  struct Line {
-    int64_t rank, process, step, phase, moves, background_moves, beats, ticks;
-    char host[sizeof(Slot::host)];
+    char host[sizeof(Standing::host)];  // complete before `process` is set
   };
 
   /// Of one rank alone.
@@ -86,9 +79,9 @@ class RankBoard {
 
   /// News between nodes: what is here of one rank, the progress of all that are known here, and
   /// what has come from another node.
-  Line line(int rank) const;
-  Line all_together() const;
-  void post(const Line& line);
+  Standing standing(int rank) const;
+  Standing all_together() const;
+  void post(const Standing& news);
 
  private:
   void sign_in();

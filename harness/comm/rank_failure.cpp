@@ -47,17 +47,4 @@ void end_all_ranks(World& world, const std::exception_ptr& exception) {
   std::abort();  // never reached: compilers forget [[noreturn]] behind a virtual call
 }
 
-int run_rank(World& world, const std::function<int()>& work) {
-  std::exception_ptr exception;
-  try {
-    return work();
-  } catch (...) {
-    exception = std::current_exception();
-  }
-  if (world.size() > 1) end_all_ranks(world, exception);
-  const Failure failure = failure_of(exception);
-  log_line(LogLevel::kError, failure.what);
-  return static_cast<int>(failure.code);
-}
-
 }  // namespace bertha

@@ -117,7 +117,7 @@ Watchdog::~Watchdog() {
   changed_.notify_all();
   thread_.join();
   // It has come further than the others, and its silence is no sign of anything.
-  RankBoard::Line last = board_.line(board_.rank());
+  Standing last = board_.standing(board_.rank());
   last.ticks = kSignedOff;
   ++last.moves;
   board_.post(last);

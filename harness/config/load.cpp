@@ -265,19 +265,12 @@ LoadedConfig Loader::finish() {
 
 }  // namespace
 
-LoadedConfig load_config_spelled(const std::vector<std::string>& files,
-                                 const std::vector<Override>& overrides) {
+LoadedConfig load_config(const std::vector<std::string>& files,
+                         const std::vector<Override>& overrides) {
   Loader loader;
   for (const std::string& file : files) loader.load_file(file, "");
   for (const Override& given : overrides) loader.apply(given);
   return loader.finish();
-}
-
-LoadedConfig load_config(const std::vector<std::string>& files,
-                         const std::vector<std::string>& overrides) {
-  std::vector<Override> given;
-  for (const std::string& text : overrides) given.push_back({text, "--set " + text});
-  return load_config_spelled(files, given);
 }
 
 Config config_from_yaml(const std::string& text, const std::string& name) {

@@ -26,8 +26,7 @@ struct Override {
   std::string spelled;     // "--seed 1": how messages and origins name it
 };
 
-/// Built-in defaults, then the files in order, then the overrides ("train.seed=1", as
-/// given to --set); the later one wins.
+/// Built-in defaults, then the files in order, then the overrides; the later one wins.
 /// A file may name others under `include:` (a path or a list, relative to itself); its own values
 /// win over theirs.
 ///
@@ -35,10 +34,7 @@ struct Override {
 ///           file:line:column: key: what was found, what is wanted. Unknown and repeated keys are
 ///           mistakes, and an include that leads back to an open file.
 LoadedConfig load_config(const std::vector<std::string>& files,
-                         const std::vector<std::string>& overrides);
-/// The same, with overrides that name themselves (options that are short for --set).
-LoadedConfig load_config_spelled(const std::vector<std::string>& files,
-                                 const std::vector<Override>& overrides);
+                         const std::vector<Override>& overrides);
 
 /// What to_yaml() wrote, on another rank. Errors as above, with `name` for the file.
 Config config_from_yaml(const std::string& text, const std::string& name);

@@ -3,73 +3,101 @@
 namespace bertha {
 namespace {
 
-LayerActivations take_layer(Arena& arena, const Dims& d, int64_t tokens, DType io) {
-  return {.qkv = arena.take(io, {tokens, 3, d.A, d.D}),
-          .context = arena.take(io, {tokens, d.H}),
-          .lse = arena.take(DType::kF32, {d.A * tokens}),
-          .attention_mask = arena.take(DType::kU8, {tokens, d.A, d.S / 8}),
-          .projection_mask = arena.take(DType::kU8, {tokens, d.H / 8}),
-          .attention_sum = arena.take(io, {tokens, d.H}),
-          .attention_mean = arena.take(DType::kF32, {tokens}),
-          .attention_rstd = arena.take(DType::kF32, {tokens}),
-          .attention_y = arena.take(io, {tokens, d.H}),
-          .ff_pre = arena.take(io, {tokens, d.F}),
-          .ff_mid = arena.take(io, {tokens, d.F}),
-          .ff_mask = arena.take(DType::kU8, {tokens, d.H / 8}),
-          .ff_sum = arena.take(io, {tokens, d.H}),
-          .ff_mean = arena.take(DType::kF32, {tokens}),
-          .ff_rstd = arena.take(DType::kF32, {tokens}),
-          .y = arena.take(io, {tokens, d.H})};
+/// Takes buffers of `capacity` rows and views the first rows of each: [rows, columns...].
+class RowArena {
+ public:
+  RowArena(Arena& arena, int64_t capacity, int64_t rows)
+      : arena_(arena), capacity_(capacity), rows_(rows) {}
+
+  template <class... Columns>
+  View take(DType dtype, Columns... columns) const {
+    return arena_.take(dtype, {capacity_, columns...}).rows(0, rows_);
+  }
+
+ private:
+  Arena& arena_;
+  int64_t capacity_;
+  int64_t rows_;
+};
+
+struct RowArenas {
+  RowArena tokens;
+  RowArena seqs;
+  RowArena masked;
+};
+
+EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType io) {
+  return {.sum = tokens.take(io, d.H),
+          .mean = tokens.take(DType::kF32),
+          .rstd = tokens.take(DType::kF32),
+          .mask = tokens.take(DType::kU8, d.H / 8),
+          .y = tokens.take(io, d.H)};
 }
 
-HeadActivations take_heads(Arena& arena, const Dims& d, const BatchCapacity& capacity, DType io) {
-  const int64_t seqs = capacity.seqs;
-  const int64_t masked = capacity.masked;
-  return {.first = arena.take(io, {seqs, d.H}),
-          .pooled = arena.take(io, {seqs, d.H}),
-          .nsp_logits = arena.take(io, {seqs, 2}),
-          .picked = arena.take(io, {masked, d.H}),
-          .transform_pre = arena.take(io, {masked, d.H}),
-          .transform_mid = arena.take(io, {masked, d.H}),
-          .ln_mean = arena.take(DType::kF32, {masked}),
-          .ln_rstd = arena.take(DType::kF32, {masked}),
-          .ln_y = arena.take(io, {masked, d.H}),
-          .mlm_logits = arena.take(io, {masked, d.V}),
+LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io) {
+  LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
+                         .context = tokens.take(io, d.H),
+                         .lse = tokens.take(DType::kF32, d.A),
+                         .attention_mask = tokens.take(DType::kU8, d.A, d.S / 8),
+                         .projection_mask = tokens.take(DType::kU8, d.H / 8),
+                         .attention_sum = tokens.take(io, d.H),
+                         .attention_mean = tokens.take(DType::kF32),
+                         .attention_rstd = tokens.take(DType::kF32),
+                         .attention_y = tokens.take(io, d.H),
+                         .ff_pre = tokens.take(io, d.F),
+                         .ff_mid = tokens.take(io, d.F),
+                         .ff_mask = tokens.take(DType::kU8, d.H / 8),
+                         .ff_sum = tokens.take(io, d.H),
+                         .ff_mean = tokens.take(DType::kF32),
+                         .ff_rstd = tokens.take(DType::kF32),
+                         .y = tokens.take(io, d.H)};
+  layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
+  return layer;
+}
+
+HeadActivations take_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io) {
+  return {.first = rows.seqs.take(io, d.H),
+          .pooled = rows.seqs.take(io, d.H),
+          .nsp_logits = rows.seqs.take(io, 2),
+          .picked = rows.masked.take(io, d.H),
+          .transform_pre = rows.masked.take(io, d.H),
+          .transform_mid = rows.masked.take(io, d.H),
+          .ln_mean = rows.masked.take(DType::kF32),
+          .ln_rstd = rows.masked.take(DType::kF32),
+          .ln_y = rows.masked.take(io, d.H),
+          .mlm_logits = rows.masked.take(io, d.V),
           .nsp_scale = arena.take(DType::kF32, {1}),
           .mlm_scale = arena.take(DType::kF32, {1}),
           .denominators = arena.take(DType::kI64, {2})};
 }
 
-Scratch take_scratch(Arena& arena, const Dims& d, const BatchCapacity& capacity, DType io) {
-  const int64_t tokens = capacity.tokens;
-  return {.projected = arena.take(io, {tokens, d.H}),
-          .d_hidden = arena.take(io, {tokens, d.H}),
-          .d_branch = arena.take(io, {tokens, d.H}),
-          .d_context = arena.take(io, {tokens, d.H}),
-          .d_qkv = arena.take(io, {tokens, 3, d.A, d.D}),
-          .d_ff = arena.take(io, {tokens, d.F}),
-          .d_picked = arena.take(io, {capacity.masked, d.H}),
-          .d_transform = arena.take(io, {capacity.masked, d.H}),
-          .d_first = arena.take(io, {capacity.seqs, d.H}),
-          .d_pooled = arena.take(io, {capacity.seqs, d.H})};
+Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io) {
+  return {.projected = rows.tokens.take(io, d.H),
+          .d_hidden = rows.tokens.take(io, d.H),
+          .d_branch = rows.tokens.take(io, d.H),
+          .d_context = rows.tokens.take(io, d.H),
+          .d_qkv = rows.tokens.take(io, 3, d.A, d.D),
+          .d_ff = rows.tokens.take(io, d.F),
+          .d_picked = rows.masked.take(io, d.H),
+          .d_transform = rows.masked.take(io, d.H),
+          .d_first = rows.seqs.take(io, d.H),
+          .d_pooled = rows.seqs.take(io, d.H)};
 }
 
 }  // namespace
 
-Activations take_activations(Arena& arena, const Dims& dims, const BatchCapacity& capacity,
-                             DType io) {
-  const int64_t tokens = capacity.tokens;
+Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
+                             const BatchRows& rows, DType io) {
+  const RowArenas arenas{.tokens = {arena, capacity.tokens, rows.tokens},
+                         .seqs = {arena, capacity.seqs, rows.seqs},
+                         .masked = {arena, capacity.masked, rows.masked}};
   Activations all;
-  all.embedding = {.sum = arena.take(io, {tokens, dims.H}),
-                   .mean = arena.take(DType::kF32, {tokens}),
-                   .rstd = arena.take(DType::kF32, {tokens}),
-                   .mask = arena.take(DType::kU8, {tokens, dims.H / 8}),
-                   .y = arena.take(io, {tokens, dims.H})};
+  all.embedding = take_embedding(arenas.tokens, dims, io);
   for (int64_t layer = 0; layer < dims.L; ++layer) {
-    all.layers.push_back(take_layer(arena, dims, tokens, io));
+    all.layers.push_back(take_layer(arenas.tokens, dims, io));
   }
-  all.heads = take_heads(arena, dims, capacity, io);
-  all.scratch = take_scratch(arena, dims, capacity, io);
+  all.heads = take_heads(arena, arenas, dims, io);
+  all.scratch = take_scratch(arenas, dims, io);
   return all;
 }
 

@@ -3,17 +3,18 @@
 #include <vector>
 
 #include "harness/model/arena.h"
-#include "harness/model/bert.h"
+#include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
 
 namespace bertha {
 
-/// What one encoder layer keeps for its backward pass. T is the capacity in tokens; a step uses the
-/// first rows of each view.
+// A new activation is a member here and a line of activations.cpp; T, B and M are the rows in use.
+
+/// What one encoder layer keeps for its backward pass.
 struct LayerActivations {
   View qkv;              // io  [T, 3, A, D]
   View context;          // io  [T, H]     attention output before its projection
-  View lse;              // f32 [A * T]    reshaped to [A, rows in use]
+  View lse;              // f32 [A, T]
   View attention_mask;   // u8  [T, A, S / 8]  kept probabilities; S = P up to a multiple of 32
   View projection_mask;  // u8  [T, H / 8]     kept elements
   View attention_sum;    // io  [T, H]
@@ -67,7 +68,6 @@ struct Scratch {
   View d_pooled;     // io [B, H]
 };
 
-/// Every buffer of the model, allocated once for a capacity.
 struct Activations {
   EmbeddingActivations embedding;
   std::vector<LayerActivations> layers;
@@ -75,7 +75,9 @@ struct Activations {
   Scratch scratch;
 };
 
-Activations take_activations(Arena& arena, const Dims& dims, const BatchCapacity& capacity,
-                             DType io);
+/// Room for the rows of `capacity`, and views of the first of them: those of `rows`. Taking again
+/// from the start of the same memory views the same buffers with other rows.
+Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
+                             const BatchRows& rows, DType io);
 
 }  // namespace bertha

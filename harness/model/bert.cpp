@@ -5,8 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "harness/model/activations.h"
 #include "harness/model/bert_params.h"
-#include "harness/model/rows_in_use.h"
+#include "harness/model/device_batch.h"
 
 namespace bertha {
 namespace {
@@ -20,23 +21,22 @@ uint32_t site_of(int64_t layer, LayerSite place) {
   return static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(place);
 }
 
-BatchCapacity rounded(const BatchCapacity& capacity, int64_t multiple) {
+BatchRows rounded(const BatchRows& capacity, int64_t multiple) {
   return {.tokens = round_up(capacity.tokens, multiple),
           .seqs = capacity.seqs,
           .masked = round_up(capacity.masked, multiple)};
 }
 
-/// Everything the model holds on the device, in one arena.
+/// What the model holds in device memory beside its activations, behind them.
 struct DeviceState {
-  Activations activations;
   std::optional<BatchUploader> uploader;
   View random;  // u64 [2]  {seed, micro-step}
   View stats;   // u8  [sizeof(LossStats)]
 };
 
-DeviceState take_state(Arena& arena, const Dims& dims, const BatchCapacity& capacity, DType io) {
+DeviceState take_state(Arena& arena, const Dims& dims, const BatchRows& capacity, DType io) {
+  take_activations(arena, dims, capacity, capacity, io);
   DeviceState state;
-  state.activations = take_activations(arena, dims, capacity, io);
   state.uploader.emplace(arena, capacity);
   state.random = arena.take(DType::kU64, {2});
   state.stats = arena.take(DType::kU8, {static_cast<int64_t>(sizeof(LossStats))});
@@ -46,14 +46,16 @@ DeviceState take_state(Arena& arena, const Dims& dims, const BatchCapacity& capa
 }  // namespace
 
 struct Bert::State {
-  State(const ModelConfig& model, const ParamTable& param_table, const BatchCapacity& capacity,
-        Parts device_parts)
-      : config(model), dims(make_dims(model)), table(param_table), parts(device_parts) {
-    const BatchCapacity rows = rounded(capacity, parts.device->token_multiple());
-    Arena measure;
-    take_state(measure, dims, rows, parts.io);
-    arena.emplace(*parts.device, measure.used_bytes());
-    on_device = take_state(*arena, dims, rows, parts.io);
+  State(const ModelConfig& model, const ParamTable& param_table, const BatchRows& most,
+        ModelParts model_parts)
+      : config(model),
+        dims(make_dims(model)),
+        table(param_table),
+        capacity(rounded(most, model_parts.device->token_multiple())),
+        parts(model_parts),
+        memory(parts.device->allocate(activation_bytes_for(config, capacity, parts.io))) {
+    Arena arena(memory);
+    on_device = take_state(arena, dims, capacity, parts.io);
   }
 
   View stat(size_t byte_offset, DType dtype) const {
@@ -78,7 +80,7 @@ struct Bert::State {
   EmbeddingCall embedding_call(Mode mode) const {
     return {.weights = &weights.embedding,
             .gradients = &gradients.embedding,
-            .saved = &embedding,
+            .saved = &activations.embedding,
             .batch = &batch,
             .dropout = dropout(mode, config.hidden_dropout, 0),
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon)};
@@ -92,10 +94,10 @@ struct Bert::State {
     return {
         .weights = &weights.layers[i],
         .gradients = &gradients.layers[i],
-        .saved = &layers[i],
-        .scratch = &scratch,
+        .saved = &activations.layers[i],
+        .scratch = &activations.scratch,
         .batch = &batch,
-        .x = layer == 0 ? embedding.y : layers[i - 1].y,
+        .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
         .settings = {.attention_dropout = at(config.attention_dropout, LayerSite::kProbabilities),
                      .projection_dropout = at(config.hidden_dropout, LayerSite::kProjection),
                      .ff_dropout = at(config.hidden_dropout, LayerSite::kFeedForward),
@@ -108,10 +110,10 @@ struct Bert::State {
   HeadCall head_call() const {
     return {.weights = &weights.heads,
             .gradients = &gradients.heads,
-            .saved = &heads,
-            .scratch = &scratch,
+            .saved = &activations.heads,
+            .scratch = &activations.scratch,
             .batch = &batch,
-            .hidden = layers.back().y,
+            .hidden = activations.layers.back().y,
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
             .gelu = gelu_of(config),
             .classes = config.padded_vocab_in_softmax ? dims.V : dims.C,
@@ -142,8 +144,9 @@ struct Bert::State {
   ModelConfig config;
   Dims dims;
   ParamTable table;
-  Parts parts;
-  std::optional<Arena> arena;
+  BatchRows capacity;
+  ModelParts parts;
+  Buffer memory;
   DeviceState on_device;
   BertParams weights;
   BertParams gradients;
@@ -154,16 +157,13 @@ struct Bert::State {
   WeightsNeeded weights_needed;
   uint64_t seed = 0;
 
-  // The micro-batch in work, and the buffers cut to it.
+  // The micro-batch in work, and its rows of the buffers.
   DeviceBatch batch;
-  EmbeddingActivations embedding;
-  std::vector<LayerActivations> layers;
-  HeadActivations heads;
-  Scratch scratch;
+  Activations activations;
 };
 
-Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchCapacity& capacity,
-           Parts parts)
+Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& capacity,
+           ModelParts parts)
     : state_(std::make_unique<State>(config, table, capacity, parts)) {}
 
 Bert::~Bert() = default;
@@ -204,32 +204,27 @@ void Bert::reset_stats() {
 void Bert::upload(const HostBatch& batch) {
   State& s = *state_;
   s.batch = s.on_device.uploader->upload(batch, s.parts);
-  const RowsInUse rows{.tokens = s.batch.word_ids.extent(0),
+  const BatchRows rows{.tokens = s.batch.word_ids.extent(0),
                        .seqs = batch.num_seqs,
                        .masked = s.batch.masked_labels.extent(0)};
-  s.embedding = cut(s.on_device.activations.embedding, rows);
-  s.layers.clear();
-  for (const LayerActivations& layer : s.on_device.activations.layers) {
-    s.layers.push_back(cut(layer, rows));
-  }
-  s.heads = cut(s.on_device.activations.heads, rows);
-  s.scratch = cut(s.on_device.activations.scratch, rows);
+  Arena arena(s.memory);
+  s.activations = take_activations(arena, s.dims, s.capacity, rows, s.parts.io);
 }
 
 void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
   State& s = *state_;
   Ops& ops = *s.parts.ops;
-  const View masked_count = s.heads.denominators.rows(0, 1);
-  const View seqs_count = s.heads.denominators.rows(1, 1);
+  const View masked_count = s.activations.heads.denominators.rows(0, 1);
+  const View seqs_count = s.activations.heads.denominators.rows(1, 1);
   ops.run(Fill{.values = masked_count, .value = static_cast<double>(mean.masked)});
   ops.run(Fill{.values = seqs_count, .value = static_cast<double>(mean.seqs)});
   ops.run(GradientScale{.denominator = masked_count,
                         .state = optimizer_state,
-                        .target = s.heads.mlm_scale,
+                        .target = s.activations.heads.mlm_scale,
                         .numerator = mean.numerator});
   ops.run(GradientScale{.denominator = seqs_count,
                         .state = optimizer_state,
-                        .target = s.heads.nsp_scale,
+                        .target = s.activations.heads.nsp_scale,
                         .numerator = mean.numerator * mean.nsp_weight});
   s.encode(Mode::kTrain);
   heads_loss(ops, s.head_call(), s.loss_sums(), true);
@@ -255,7 +250,7 @@ void Bert::backward(const GradientsFinal& gradients_final) {
       ops.run(Fill{.values = gradient});
     }
   }
-  embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.scratch.d_hidden);
+  embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.activations.scratch.d_hidden);
   s.accumulate = Accumulate::kYes;
   are_final(0);
 }
@@ -268,21 +263,19 @@ void Bert::forward_eval() {
 
 Bert::Outputs Bert::outputs() const {
   const State& s = *state_;
-  return {.hidden = s.layers.back().y,
-          .pooled = s.heads.pooled,
-          .nsp_logits = s.heads.nsp_logits,
-          .mlm_logits = s.heads.mlm_logits};
+  return {.hidden = s.activations.layers.back().y,
+          .pooled = s.activations.heads.pooled,
+          .nsp_logits = s.activations.heads.nsp_logits,
+          .mlm_logits = s.activations.heads.mlm_logits};
 }
 
 View Bert::stats() const { return state_->on_device.stats; }
-
-int64_t Bert::activation_bytes() const { return state_->arena->used_bytes(); }
 
 Activation gelu_of(const ModelConfig& config) {
   return config.gelu == "erf" ? Activation::kGelu : Activation::kGeluTanh;
 }
 
-int64_t activation_bytes_for(const ModelConfig& config, const BatchCapacity& capacity, DType io) {
+int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io) {
   Arena measure;
   take_state(measure, make_dims(config), capacity, io);
   return measure.used_bytes();

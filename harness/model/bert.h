@@ -4,19 +4,12 @@
 #include <memory>
 
 #include "data/batch.h"
+#include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
+#include "harness/model/model_parts.h"
 #include "harness/model/params.h"
-#include "kernels/device.h"
-#include "kernels/ops.h"
 
 namespace bertha {
-
-/// The largest micro-batch that fits; every activation buffer is allocated once for it.
-struct BatchCapacity {
-  int64_t tokens = 0;  // rounded up to device.token_multiple() inside
-  int64_t seqs = 0;
-  int64_t masked = 0;
-};
 
 /// How the loss mean is formed; counts live on the device.
 struct LossMean {
@@ -51,15 +44,8 @@ using GradientsFinal = std::function<void(int64_t from_element)>;
 /// Threads   one.
 class Bert {
  public:
-  struct Parts {
-    Device* device = nullptr;
-    Stream* stream = nullptr;  // the one that ops is bound to
-    Ops* ops = nullptr;
-    DType io = DType::kF32;  // weights, activations and gradients
-  };
-
-  Bert(const ModelConfig& config, const ParamTable& table, const BatchCapacity& capacity,
-       Parts parts);
+  Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& capacity,
+       ModelParts parts);
   ~Bert();
 
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
@@ -97,18 +83,16 @@ class Bert {
 
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;
-  /// Bytes of device memory held for activations.
-  int64_t activation_bytes() const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-/// That which model.gelu names.
+/// The activation that model.gelu names.
 Activation gelu_of(const ModelConfig& config);
 
-/// The same figure as activation_bytes() without allocating anything: for `bertha plan`.
-int64_t activation_bytes_for(const ModelConfig& config, const BatchCapacity& capacity, DType io);
+/// Bytes of device memory that a model of this capacity allocates, for `bertha plan`.
+int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io);
 
 }  // namespace bertha

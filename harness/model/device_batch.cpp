@@ -6,7 +6,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-BatchUploader::BatchUploader(Arena& arena, const BatchCapacity& capacity) {
+BatchUploader::BatchUploader(Arena& arena, const BatchRows& capacity) {
   const auto take = [&arena](int64_t count) { return arena.take(DType::kI32, {count}); };
   for (Slot& slot : slots_) {
     slot.buffers.word_ids = take(capacity.tokens);
@@ -20,7 +20,7 @@ BatchUploader::BatchUploader(Arena& arena, const BatchCapacity& capacity) {
   }
 }
 
-DeviceBatch BatchUploader::upload(const HostBatch& batch, const Bert::Parts& parts) {
+DeviceBatch BatchUploader::upload(const HostBatch& batch, const ModelParts& parts) {
   if (copies_ == nullptr) copies_ = parts.device->make_stream();
   // All work on the other slot has been enqueued by now.
   Slot& previous = slots_[(next_slot_ + kSlots - 1) % kSlots];

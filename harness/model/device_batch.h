@@ -9,7 +9,8 @@
 
 #include "data/batch.h"
 #include "harness/model/arena.h"
-#include "harness/model/bert.h"
+#include "harness/model/batch_rows.h"
+#include "harness/model/model_parts.h"
 
 namespace bertha {
 
@@ -32,12 +33,12 @@ struct DeviceBatch {
 /// of a micro-batch runs while the one before it is computed.
 class BatchUploader {
  public:
-  BatchUploader(Arena& arena, const BatchCapacity& capacity);
+  BatchUploader(Arena& arena, const BatchRows& capacity);
 
   /// Enqueues one copy per field and keeps the host memory until the copies are done. Work enqueued
   /// on parts.stream afterwards sees the batch; the views stay valid until the second upload from
   /// now. Error(kInternal) when the batch exceeds the capacity.
-  DeviceBatch upload(const HostBatch& batch, const Bert::Parts& parts);
+  DeviceBatch upload(const HostBatch& batch, const ModelParts& parts);
 
  private:
   static constexpr size_t kSlots = 2;

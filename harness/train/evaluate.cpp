@@ -11,7 +11,7 @@ double ratio(double numerator, int64_t denominator) {
 
 }  // namespace
 
-void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectives& collectives) {
+void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives) {
   // Doubles first, counts after: two reductions over the halves of the block.
   static_assert(offsetof(LossStats, mlm_correct) == 2 * sizeof(double) &&
                 sizeof(LossStats) == 2 * sizeof(double) + 4 * sizeof(int64_t));
@@ -23,7 +23,7 @@ void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectiv
   collectives.all_reduce_sum(View(block + offsetof(LossStats, mlm_correct), DType::kI64, {4}));
 }
 
-EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Bert::Parts& parts,
+EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const ModelParts& parts,
                     Collectives& collectives, const std::function<void()>& after_batch) {
   const ProfilerRange range(*parts.device, "evaluation");
   model.reset_stats();

@@ -19,11 +19,11 @@ struct EvalResult {
 };
 
 /// Enqueues the sum of the model's LossStats over ranks, in place, on the stream of `collectives`.
-void sum_stats_over_ranks(const Bert& model, const Bert::Parts& parts, Collectives& collectives);
+void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives);
 
 /// This rank's batches through the model without dropout; the result is that of all ranks. Calls
 /// `after_batch` when each has been handed to the device.
-EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Bert::Parts& parts,
+EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const ModelParts& parts,
                     Collectives& collectives, const std::function<void()>& after_batch = {});
 
 }  // namespace bertha

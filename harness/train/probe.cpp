@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-StepProbe::StepProbe(const Bert::Parts& parts, Collectives& collectives)
+StepProbe::StepProbe(const ModelParts& parts, Collectives& collectives)
     : parts_(parts),
       collectives_(collectives),
       pinned_(parts.device->allocate_pinned(static_cast<int64_t>(sizeof(StepScalars)))) {}

@@ -19,7 +19,7 @@ struct StepScalars {
 /// capture() enqueues the reduction and the copies, poll() hands them over once they have arrived.
 class StepProbe {
  public:
-  StepProbe(const Bert::Parts& parts, Collectives& collectives);
+  StepProbe(const ModelParts& parts, Collectives& collectives);
 
   /// All ranks call it after the same step, with the previous capture taken or dropped.
   void capture(const Bert& model, const Optimizer& optimizer);
@@ -31,7 +31,7 @@ class StepProbe {
  private:
   StepScalars take();
 
-  Bert::Parts parts_;
+  ModelParts parts_;
   Collectives& collectives_;
   Buffer pinned_;
   std::unique_ptr<Event> arrived_;

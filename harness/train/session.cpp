@@ -101,7 +101,7 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {
   return (config.train.global_batch_seqs + slots - 1) / slots;
 }
 
-BatchCapacity batch_capacity(const Config& config, int64_t num_ranks) {
+BatchRows batch_capacity(const Config& config, int64_t num_ranks) {
   const int64_t seqs = std::max(micro_batch_seqs(config, num_ranks), config.eval.batch_seqs);
   return {.tokens = seqs * config.data.max_seq_tokens,
           .seqs = seqs,

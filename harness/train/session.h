@@ -17,8 +17,8 @@
 namespace bertha {
 
 struct SessionOptions {
-  std::optional<BatchCapacity> capacity = {};  // of the model; default: batch_capacity()
-  bool time_operations = false;                // each one, see Session::timed_ops
+  std::optional<BatchRows> capacity = {};  // of the model; default: batch_capacity()
+  bool time_operations = false;            // each one, see Session::timed_ops
 };
 
 /// One rank's model, optimizer and backend, wired together and sized for the configured batches.
@@ -26,7 +26,7 @@ struct SessionOptions {
 struct Session {
   Session(const Config& run_config, World& run_world, const SessionOptions& options = {});
 
-  Bert::Parts parts() const {
+  ModelParts parts() const {
     return {.device = backend.device.get(),
             .stream = backend.stream.get(),
             .ops = backend.ops.get(),
@@ -62,7 +62,7 @@ FirstWeights first_weights(const Config& config, const ParamTable& table, const 
 /// Sequences of the largest micro-batch of a rank.
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
 /// Rows for the largest training or evaluation micro-batch.
-BatchCapacity batch_capacity(const Config& config, int64_t num_ranks);
+BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 
 /// A word of data.exchange_padding.
 ExchangePadding parse_exchange(const std::string& word);

@@ -62,8 +62,8 @@ BenchBatch make_bench_batch(const SyntheticSteps& steps, const SyntheticPlan& pl
 
 /// Room for the largest micro-batch of any rank, where the number of tokens is given and that of
 /// sequences follows.
-BatchCapacity capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
-  BatchCapacity most{.tokens = steps.tokens_per_micro_batch};
+BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
+  BatchRows most{.tokens = steps.tokens_per_micro_batch};
   for (const SyntheticPlan& plan : plans) {
     for (const std::vector<SyntheticSequence>& bin : plan.bins) {
       int64_t masked = 0;

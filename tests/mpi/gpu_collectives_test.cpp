@@ -253,32 +253,13 @@ TEST_P(GpuCollectivesTest, SumsOfSixteenBitsAreRoundedAlikeAtEveryRun) {
   }
 }
 
-TEST_P(GpuCollectivesTest, AllReduceGivesTheExactSumAndTheLargest) {
+TEST_P(GpuCollectivesTest, AllReduceGivesTheExactSum) {
   for (const DType dtype : kNumbers) {
     for (const int64_t count : kShardSizes) {
       SCOPED_TRACE(concat(name(dtype), " ", count));
       const OnGpu sum(dtype, values_of(rank(), count));
       collectives().all_reduce_sum(sum.view);
       EXPECT_TRUE(sum.bytes() == encoded(dtype, sum_of(size(), count)));
-
-      std::vector<double> largest = values_of(0, count);
-      for (int r = 1; r < size(); ++r) {
-        const std::vector<double> theirs = values_of(r, count);
-        for (size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], theirs[i]);
-      }
-      const OnGpu max(dtype, values_of(rank(), count));
-      collectives().all_reduce_max(max.view);
-      EXPECT_TRUE(max.bytes() == encoded(dtype, largest));
-    }
-  }
-}
-
-TEST_P(GpuCollectivesTest, BroadcastCopiesTheRootsBytes) {
-  for (int root = 0; root < size(); ++root) {
-    for (const int64_t count : kShardSizes) {
-      const OnGpu values(DType::kF16, values_of(rank(), count));
-      collectives().broadcast(values.view, root);
-      EXPECT_TRUE(values.bytes() == encoded(DType::kF16, values_of(root, count)));
     }
   }
 }
@@ -302,9 +283,7 @@ TEST_P(GpuCollectivesTest, RefusesWhatItCannotAddUpOrPlace) {
   View words = values.view;
   words.dtype = DType::kI32;
   EXPECT_THROW(collectives().all_reduce_sum(words), Error);
-  EXPECT_THROW(collectives().all_reduce_max(words), Error);
   EXPECT_THROW(collectives().reduce_scatter_sum(values.view, values.view.rows(0, 3)), Error);
-  EXPECT_THROW(collectives().broadcast(values.view, size()), Error);
   if (size() > 1) {
     const View other = values.view.rows((rank() + 1) % size() * 4, 4);
     EXPECT_THROW(collectives().reduce_scatter_sum(values.view, other), Error);

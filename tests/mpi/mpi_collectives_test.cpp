@@ -158,42 +158,6 @@ TEST_F(MpiCollectivesTest, ExactlySummableValuesGiveTheExactSum) {
   }
 }
 
-TEST_F(MpiCollectivesTest, AllReduceMaxFindsTheLargestOfAnyRank) {
-  for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{5000}}) {
-    std::vector<double> reals(static_cast<size_t>(count));
-    std::vector<int64_t> integers(static_cast<size_t>(count));
-    for (size_t i = 0; i < reals.size(); ++i) {
-      const int owner = static_cast<int>(i) % size();
-      reals[i] = owner == rank() ? -0.5 - static_cast<double>(i) : -1e300;
-      integers[i] = owner == rank() ? (int64_t{1} << 60) + static_cast<int64_t>(i) : -1;
-    }
-    collectives().all_reduce_max(view_of(reals));
-    collectives().all_reduce_max(view_of(integers));
-    for (size_t i = 0; i < reals.size(); ++i) {
-      ASSERT_EQ(reals[i], -0.5 - static_cast<double>(i));
-      ASSERT_EQ(integers[i], (int64_t{1} << 60) + static_cast<int64_t>(i));
-    }
-  }
-}
-
-TEST_F(MpiCollectivesTest, OneNanOnAnyRankWinsTheMaximum) {
-  for (int owner = 0; owner < size(); ++owner) {
-    std::vector<double> value{rank() == owner ? std::numeric_limits<double>::quiet_NaN() : 1.0};
-    collectives().all_reduce_max(view_of(value));
-    EXPECT_TRUE(std::isnan(value[0])) << "NaN on rank " << owner;
-  }
-}
-
-TEST_F(MpiCollectivesTest, BroadcastCopiesTheRootsBytes) {
-  for (int root = 0; root < size(); ++root) {
-    for (const int64_t count : kShardSizes) {
-      std::vector<float> values = values_of<float>(rank(), count);
-      collectives().broadcast(view_of(values), root);
-      EXPECT_TRUE(same_bits(values, values_of<float>(root, count))) << root << " " << count;
-    }
-  }
-}
-
 TEST_F(MpiCollectivesTest, SumOfHalvesIsRefused) {
   std::vector<uint8_t> bytes(8);
   EXPECT_THROW(collectives().all_reduce_sum(View(bytes.data(), DType::kF16, {4})), Error);

@@ -45,7 +45,7 @@ TEST(NodeNews, TheFirstNodeLearnsWhereAllStandAndTheOthersWhereItStands) {
     EXPECT_EQ(standing.step, 100 + standing.rank);
     EXPECT_EQ(standing.phase, RunPhase::kSave);
     EXPECT_EQ(standing.is_here, standing.rank == rank);
-    EXPECT_FALSE(standing.host.empty());
+    EXPECT_STRNE(standing.host, "");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/watchdog.h"
 #include "harness/comm/world.h"
+#include "kernels/base/failure.h"
 
 namespace bertha {
 namespace {
@@ -49,12 +50,15 @@ int fail_as_told(World& world, const std::string& how) {
 }  // namespace bertha
 
 int main(int argc, char** argv) {
+  const std::unique_ptr<bertha::World> world = bertha::make_world();
+  std::exception_ptr exception;
   try {
-    const std::unique_ptr<bertha::World> world = bertha::make_world();
-    return bertha::run_rank(
-        *world, [&] { return bertha::fail_as_told(*world, argc > 1 ? argv[1] : "nothing"); });
-  } catch (const bertha::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return static_cast<int>(error.code);
+    return bertha::fail_as_told(*world, argc > 1 ? argv[1] : "nothing");
+  } catch (...) {
+    exception = std::current_exception();
   }
+  if (world->size() > 1) bertha::end_all_ranks(*world, exception);
+  const bertha::Failure failure = bertha::failure_of(exception);
+  std::fprintf(stderr, "error: %s\n", failure.what.c_str());
+  return static_cast<int>(failure.code);
 }

@@ -13,8 +13,6 @@
 namespace bertha::testing {
 namespace {
 
-enum class Combine { kSum, kMax };
-
 /// What the ranks share: a board of pointers, read between two meetings.
 struct Board {
   explicit Board(int ranks) : views(static_cast<size_t>(ranks)), meeting(ranks) {}
@@ -30,12 +28,11 @@ struct Board {
 };
 
 template <class T>
-void combine(T* out, const Board& board, int64_t begin, int64_t count, Combine rule) {
+void sum_over_ranks(T* out, const Board& board, int64_t begin, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     T value = board.views[0].as<T>()[begin + i];
     for (size_t r = 1; r < board.views.size(); ++r) {
-      const T other = board.views[r].as<T>()[begin + i];
-      value = rule == Combine::kMax ? std::max(value, other) : value + other;
+      value += board.views[r].as<T>()[begin + i];
     }
     out[i] = value;
   }
@@ -52,7 +49,7 @@ class ThreadCollectives final : public Collectives {
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
     BERTHA_CHECK(full.elements() == size() * shard.elements(), full.shape_text());
-    reduce(full, rank_ * shard.elements(), shard, Combine::kSum);
+    reduce(full, rank_ * shard.elements(), shard);
   }
 
   void all_gather(const View& shard, const View& full) override {
@@ -67,15 +64,7 @@ class ThreadCollectives final : public Collectives {
     std::memcpy(full.data, gathered.data(), gathered.size());
   }
 
-  void all_reduce_sum(const View& values) override { reduce(values, 0, values, Combine::kSum); }
-  void all_reduce_max(const View& values) override { reduce(values, 0, values, Combine::kMax); }
-
-  void broadcast(const View& values, int root) override {
-    post(values);
-    const View& from = board_.views[static_cast<size_t>(root)];
-    if (rank_ != root) std::memcpy(values.data, from.data, static_cast<size_t>(from.bytes()));
-    board_.meet();
-  }
+  void all_reduce_sum(const View& values) override { reduce(values, 0, values); }
 
  private:
   void post(const View& view) {
@@ -83,14 +72,14 @@ class ThreadCollectives final : public Collectives {
     board_.meet();
   }
 
-  void reduce(const View& mine, int64_t begin, const View& out, Combine rule) {
+  void reduce(const View& mine, int64_t begin, const View& out) {
     switch (mine.dtype) {
       case DType::kF64:
-        return reduce_as<double>(mine, begin, out, rule);
+        return reduce_as<double>(mine, begin, out);
       case DType::kF32:
-        return reduce_as<float>(mine, begin, out, rule);
+        return reduce_as<float>(mine, begin, out);
       case DType::kI64:
-        return reduce_as<int64_t>(mine, begin, out, rule);
+        return reduce_as<int64_t>(mine, begin, out);
       default:
         BERTHA_CHECK(false, "no sum of ", name(mine.dtype));
     }
@@ -98,10 +87,10 @@ class ThreadCollectives final : public Collectives {
 
   // The result leaves only after everybody has read: it may lie in what others read.
   template <class T>
-  void reduce_as(const View& mine, int64_t begin, const View& out, Combine rule) {
+  void reduce_as(const View& mine, int64_t begin, const View& out) {
     std::vector<T> result(static_cast<size_t>(out.elements()));
     post(mine);
-    combine(result.data(), board_, begin, out.elements(), rule);
+    sum_over_ranks(result.data(), board_, begin, out.elements());
     board_.meet();
     std::copy(result.begin(), result.end(), out.as<T>());
   }

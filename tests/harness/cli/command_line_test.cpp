@@ -4,9 +4,9 @@
 #include <iterator>
 #include <sstream>
 
-#include "harness/config/load.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
@@ -215,7 +215,7 @@ TEST(CommandLine, TheLastWordWinsAndOriginsNameIt) {
 TEST(CommandLine, ConfigShowPlainLoadsBackEqual) {
   const TempFolder folder;
   const Ran ran = run_bertha_program({"config", "show", "--plain", "--seed", "9"});
-  const Config config = load_config({folder.write("a.yaml", ran.out)}, {}).config;
+  const Config config = test::load_settings({folder.write("a.yaml", ran.out)}).config;
   EXPECT_EQ(config.train.seed, 9);
   EXPECT_EQ(to_yaml(config), ran.out);
 }

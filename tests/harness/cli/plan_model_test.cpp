@@ -4,16 +4,16 @@
 
 #include <numeric>
 
-#include "harness/config/load.h"
 #include "harness/model/bert.h"
 #include "harness/model/flops.h"
 #include "kernels/base/error.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
 
 Config shape(const std::string& name) {
-  return load_config({std::string(BERTHA_SOURCE_DIR) + "/configs/models/" + name + ".yaml"}, {})
+  return test::load_settings({std::string(BERTHA_SOURCE_DIR) + "/configs/models/" + name + ".yaml"})
       .config;
 }
 

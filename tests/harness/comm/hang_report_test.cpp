@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,14 @@ using ::testing::StartsWith;
 constexpr double kStill_s = 60;
 
 Watched rank(int number, int64_t moves, RunPhase phase = RunPhase::kTrain, double unheard_s = 0) {
-  return {.standing = {.rank = number,
-                       .host = number < 2 ? "node1" : "node2",
-                       .process = 100 + number,
-                       .step = 7,
-                       .phase = phase,
-                       .moves = moves},
-          .unheard_s = unheard_s};
+  Watched watched{.standing = {.rank = number,
+                               .process = 100 + number,
+                               .step = 7,
+                               .phase = phase,
+                               .moves = moves},
+                  .unheard_s = unheard_s};
+  std::strcpy(watched.standing.host, number < 2 ? "node1" : "node2");
+  return watched;
 }
 
 TEST(HangReport, ARankThatIsNotHeardOfIsNamedWhereverItStands) {

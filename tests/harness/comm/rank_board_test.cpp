@@ -56,7 +56,7 @@ TEST(RankBoard, NewsOfAnotherNodeAreReadButTheirProcessIsNotHere) {
   sender.enter(8, RunPhase::kSave);
   std::vector<RankBoard::Slot> here(3);
   RankBoard receiver(here, 0);
-  receiver.post(sender.line(1));
+  receiver.post(sender.standing(1));
   const std::vector<Standing> standings = receiver.read();
   ASSERT_EQ(standings.size(), 2u);
   EXPECT_EQ(standings[1].step, 8);

@@ -4,15 +4,15 @@
 
 #include <filesystem>
 
-#include "harness/config/load.h"
 #include "kernels/base/error.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
 
 std::string contradiction(const std::vector<std::string>& overrides, int world_size = 1) {
   try {
-    check_config(load_config({}, overrides).config, world_size);
+    check_config(test::load_settings({}, overrides).config, world_size);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);
     return error.what();
@@ -26,7 +26,7 @@ TEST(CheckConfig, DefaultsFitEightRanks) {
 }
 
 std::vector<std::string> remarks(const std::vector<std::string>& overrides) {
-  return config_remarks(load_config({}, overrides).config);
+  return config_remarks(test::load_settings({}, overrides).config);
 }
 
 TEST(ConfigRemarks, AWarmUpBeyondTheLastStepIsRemarked) {
@@ -120,7 +120,7 @@ TEST(ShippedConfigs, AllLoadAndFitTheirRanks) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
     ++found;
-    const Config config = load_config({entry.path().string()}, {}).config;
+    const Config config = test::load_settings({entry.path().string()}).config;
     const bool eight = entry.path().filename().string().find("8gpu") != std::string::npos;
     EXPECT_NO_THROW(check_config(config, eight ? 8 : 2)) << entry.path();
   }

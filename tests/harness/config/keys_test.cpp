@@ -9,9 +9,9 @@
 #include <set>
 #include <sstream>
 
-#include "harness/config/load.h"
 #include "harness/config/nearest_word.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
@@ -79,7 +79,7 @@ TEST(ConfigKeys, EveryRowHasASentenceAndADefaultInsideItsBounds) {
     EXPECT_EQ(key.doc.back(), '.') << key.path;
     std::string text = value_text(key, Config{});
     if (type_name(key) == "text") text = text.substr(1, text.size() - 2);
-    EXPECT_NO_THROW(load_config({}, {std::string(key.path) + "=" + text})) << key.path;
+    EXPECT_NO_THROW(test::load_settings({}, {std::string(key.path) + "=" + text})) << key.path;
   }
 }
 
@@ -90,18 +90,18 @@ TEST(ConfigKeys, ToYamlLoadsBackEqual) {
         key.path == "optimizer.initial_loss_scale" ? "1.25" : other_value(key);
     overrides.push_back(std::string(key.path) + "=" + value);
   }
-  const Config config = load_config({}, overrides).config;
+  const Config config = test::load_settings({}, overrides).config;
   for (const Key& key : config_keys()) {
     EXPECT_NE(value_text(key, config), value_text(key, Config{})) << key.path;
   }
   const TempFolder folder;
-  const LoadedConfig again = load_config({folder.write("all.yaml", to_yaml(config))}, {});
+  const LoadedConfig again = test::load_settings({folder.write("all.yaml", to_yaml(config))});
   for (const Key& key : config_keys()) {
     EXPECT_EQ(value_text(key, again.config), value_text(key, config)) << key.path;
     EXPECT_EQ(again.origins.at(std::string(key.path)).kind, Origin::Kind::kFile) << key.path;
   }
   const LoadedConfig annotated =
-      load_config({folder.write("annotated.yaml", to_yaml_with_origins(again))}, {});
+      test::load_settings({folder.write("annotated.yaml", to_yaml_with_origins(again))});
   EXPECT_EQ(to_yaml(annotated.config), to_yaml(config)) << "comments change nothing";
 }
 
@@ -110,7 +110,7 @@ TEST(ConfigKeys, NumbersKeepEveryBit) {
     Config config;
     config.optimizer.beta_1 = value;
     const TempFolder folder;
-    const Config again = load_config({folder.write("a.yaml", to_yaml(config))}, {}).config;
+    const Config again = test::load_settings({folder.write("a.yaml", to_yaml(config))}).config;
     EXPECT_EQ(again.optimizer.beta_1, value);
   }
 }

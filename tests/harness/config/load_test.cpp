@@ -1,4 +1,3 @@
-#include "harness/config/load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 std::string error_of(const TempFolder& folder, const std::vector<std::string>& files,
                      const std::vector<std::string>& overrides = {}) {
   try {
-    load_config(files, overrides);
+    test::load_settings(files, overrides);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);
     std::string text = error.what();
@@ -42,7 +42,7 @@ std::string error_of_set(const std::string& assignment) {
 }
 
 TEST(LoadConfig, WithoutFilesGivesTheDefaults) {
-  const LoadedConfig loaded = load_config({}, {});
+  const LoadedConfig loaded = test::load_settings({});
   EXPECT_EQ(to_yaml(loaded.config), to_yaml(Config{}));
   EXPECT_EQ(loaded.origins.size(), config_keys().size());
   EXPECT_EQ(loaded.origins.at("train.seed").kind, Origin::Kind::kDefault);
@@ -56,7 +56,7 @@ TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
                                         "  target_accuracy: 0.5\n"
                                         "data: {verify_manifest: no, order: published}\n"
                                         "log.run_name: trial\n");
-  const LoadedConfig loaded = load_config({file}, {"train.max_steps=12"});
+  const LoadedConfig loaded = test::load_settings({file}, {"train.max_steps=12"});
   EXPECT_EQ(loaded.config.train.seed, 7);
   EXPECT_EQ(loaded.config.train.target_accuracy, 0.5);
   EXPECT_EQ(loaded.config.train.max_steps, 12);
@@ -71,7 +71,7 @@ TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
 
 TEST(LoadConfig, CountsTakeSuffixesAndMinutesTakeHours) {
   const Config config =
-      load_config({}, {"train.max_samples=1.5M", "eval.every_samples=64k", "eval.max_samples=2Ki",
+      test::load_settings({}, {"train.max_samples=1.5M", "eval.every_samples=64k", "eval.max_samples=2Ki",
                        "train.max_steps=1e3", "train.time_limit_minutes=1.5h",
                        "optimizer.start_warmup_step=-200k", "train.seed=999999999999999"})
           .config;
@@ -89,7 +89,7 @@ TEST(LoadConfig, LaterFilesAndOverridesWin) {
   const std::string a = folder.write("a.yaml", "train: {seed: 1, max_steps: 1}\n");
   const std::string b = folder.write("b.yaml", "train: {seed: 2}\n");
   const Config config =
-      load_config({a, b}, {"train.log_every_steps=3", "train.log_every_steps=4"}).config;
+      test::load_settings({a, b}, {"train.log_every_steps=3", "train.log_every_steps=4"}).config;
   EXPECT_EQ(config.train.seed, 2);
   EXPECT_EQ(config.train.max_steps, 1);
   EXPECT_EQ(config.train.log_every_steps, 4);
@@ -101,7 +101,7 @@ TEST(LoadConfig, AnIncludeIsRelativeToItsFileAndWeakerThanIt) {
   folder.write("parts/data.yaml", "include: model.yaml\ndata: {window_shards: 9}\n");
   const std::string file =
       folder.write("run.yaml", "model: {layers: 5}\ninclude: [parts/data.yaml]\n");
-  const LoadedConfig loaded = load_config({file}, {});
+  const LoadedConfig loaded = test::load_settings({file});
   EXPECT_EQ(loaded.config.model.layers, 5);
   EXPECT_EQ(loaded.config.model.hidden, 64);
   EXPECT_EQ(loaded.config.data.window_shards, 9);
@@ -113,7 +113,7 @@ TEST(LoadConfig, AFileIncludedTwiceIsNoCycle) {
   folder.write("base.yaml", "model: {layers: 3}\n");
   folder.write("b.yaml", "include: base.yaml\n");
   const std::string file = folder.write("run.yaml", "include: [base.yaml, b.yaml]\n");
-  EXPECT_EQ(load_config({file}, {}).config.model.layers, 3);
+  EXPECT_EQ(test::load_settings({file}).config.model.layers, 3);
 }
 
 TEST(LoadConfig, RefusesIncludesThatLeadBack) {

@@ -71,7 +71,7 @@ inline HostBatch make_batch(const std::vector<TinySequence>& sequences) {
 /// A model with its flat buffers on the CPU backend.
 class TinyModel {
  public:
-  TinyModel(const ModelConfig& config, const BatchCapacity& capacity, int threads = 1)
+  TinyModel(const ModelConfig& config, const BatchRows& capacity, int threads = 1)
       : dims(make_dims(config)),
         table(make_param_table(dims, DecayRule::kReference)),
         weights(static_cast<size_t>(table.elements), 0.0f),

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/config/load.h"
 #include "tests/harness/optim/optimizer_runs.h"
+#include "tests/support/load_settings.h"
 
 namespace bertha {
 namespace {
@@ -136,7 +136,7 @@ TEST(ShardPlan, EveryElementOfEveryTensorIsInExactlyOneSegmentOfItsNormRow) {
 TEST(ShardPlan, BertLargeHasSixBucketsThatBackwardPassesAndOneForTheEmbeddings) {
   const std::string large = std::string(BERTHA_SOURCE_DIR) + "/configs/models/large.yaml";
   const ParamTable table =
-      make_param_table(make_dims(load_config({large}, {}).config.model), DecayRule::kReference);
+      make_param_table(make_dims(test::load_settings({large}).config.model), DecayRule::kReference);
   const int64_t bucket = bucket_elements(100, DType::kBF16);
   EXPECT_EQ(bucket, 50 << 20);
   const ShardPlan plan = make_shard_plan(table, {.ranks = 8, .bucket_elements = bucket});

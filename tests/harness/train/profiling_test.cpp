@@ -46,7 +46,7 @@ TEST(ProfilerRanges, NameStepPhasesAndLayers) {
     config.layers = 2;
     TrainingRig rig(device, collectives, config);
     RecordingDevice recorder(device);
-    Bert::Parts parts = rig.parts();
+    ModelParts parts = rig.parts();
     parts.device = &recorder;
     Bert model(config, rig.table, {.tokens = 128, .seqs = 16, .masked = 64}, parts);
     model.bind(rig.optimizer.weights(), rig.optimizer.gradients());

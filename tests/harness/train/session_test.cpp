@@ -39,7 +39,7 @@ TEST(BatchCapacity, HoldsTheLargestShareOfTheBatchAndTheEvaluationBatch) {
   config.eval.batch_seqs = 4;
   EXPECT_EQ(micro_batch_seqs(config, 1), 25);
   EXPECT_EQ(micro_batch_seqs(config, 4), 7);  // 50 over 8 places, rounded up
-  const BatchCapacity capacity = batch_capacity(config, 4);
+  const BatchRows capacity = batch_capacity(config, 4);
   EXPECT_EQ(capacity.seqs, 7);
   EXPECT_EQ(capacity.tokens, 7 * 32);
   EXPECT_EQ(capacity.masked, 7 * 5);

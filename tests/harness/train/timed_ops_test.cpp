@@ -28,7 +28,7 @@ TimedStep step_of_rig(Timing timing) {
     const std::unique_ptr<Event> end = device.make_event();
     TimedOps timed(make_cpu_ops(device, *rig.stream), device, *rig.stream);
     Ops& ops = timing == Timing::kOn ? static_cast<Ops&>(timed) : *rig.ops;
-    Bert::Parts parts = rig.parts();
+    ModelParts parts = rig.parts();
     parts.ops = &ops;
     Bert model(config, rig.table, {.tokens = 128, .seqs = 16, .masked = 64}, parts);
     model.bind(rig.optimizer.weights(), rig.optimizer.gradients());

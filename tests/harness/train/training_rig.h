@@ -51,7 +51,7 @@ struct TrainingRig {
     optimizer.set_weights(flat.data());
   }
 
-  Bert::Parts parts() { return {.device = device, .stream = stream.get(), .ops = ops.get()}; }
+  ModelParts parts() { return {.device = device, .stream = stream.get(), .ops = ops.get()}; }
   StepParts step_parts() { return {.model = &model, .optimizer = &optimizer, .timers = &timers}; }
   const LambState& state() const { return *static_cast<const LambState*>(optimizer.state().data); }
   std::vector<float> weights() const {

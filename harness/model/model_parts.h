@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace bertha {
+
+/// What the model computes with.
+struct ModelParts {
+  Device* device = nullptr;
+  Stream* stream = nullptr;  // the one that ops is bound to
+  Ops* ops = nullptr;
+  DType io = DType::kF32;  // weights, activations and gradients
+};
+
+}  // namespace bertha
