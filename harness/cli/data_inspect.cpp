@@ -89,11 +89,11 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
   }
   if (options.svg_path.empty()) return 0;
   write_text_file(options.svg_path,
-                  histogram_svg({.title = "Tokens per sample: " + options.path,
-                                 .x_label = "tokens",
-                                 .y_label = "samples",
-                                 .counts = stats.token_length_histogram,
-                                 .mean = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
+                  chart_svg({.title = "Tokens per sample: " + options.path,
+                             .x_label = "tokens",
+                             .y_label = "samples",
+                             .bars = stats.token_length_histogram,
+                             .mark = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
   std::cout << "\nwritten: " << options.svg_path << '\n';
   return 0;
 }

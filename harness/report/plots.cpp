@@ -1,11 +1,10 @@
 #include "harness/report/plots.h"
 
 #include <filesystem>
-#include <optional>
 #include <system_error>
+#include <type_traits>
 
 #include "harness/report/files.h"
-#include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -15,42 +14,21 @@ namespace {
 std::string three_decimals(double value) { return fixed_text(value, 3); }
 std::string four_decimals(double value) { return fixed_text(value, 4); }
 
-enum class XAxis { kSteps, kSamples };
-
-template <class Record>
-struct SeriesRequest {
-  const std::vector<Record>& records;
-  std::string label;
-  double Record::*value;
-  Markers markers = Markers::kNone;
-  std::string (*last_text)(double value) = three_decimals;
-  XAxis x = XAxis::kSteps;
-};
-
 /// The last value stands in the legend: it is what one looks for first.
 template <class Record>
-void add_series(const SeriesRequest<Record>& request, LineChart& chart) {
-  if (request.records.empty()) return;
-  ChartSeries series{.label = {}, .x = {}, .y = {}, .markers = request.markers};
-  for (const Record& record : request.records) {
-    const int64_t x = request.x == XAxis::kSteps ? record.step : record.samples;
-    series.x.push_back(static_cast<double>(x));
-    series.y.push_back(record.*request.value);
+void add_series(Chart& chart, const std::vector<Record>& records, const std::string& label,
+                double Record::*value, std::string (*last_text)(double value) = three_decimals,
+                int64_t Record::*x = &Record::step) {
+  if (records.empty()) return;
+  ChartSeries series{.label = label + " " + last_text(records.back().*value),
+                     .x = {},
+                     .y = {},
+                     .circles = std::is_same_v<Record, EvalRecord>};
+  for (const Record& record : records) {
+    series.x.push_back(static_cast<double>(record.*x));
+    series.y.push_back(record.*value);
   }
-  series.label = request.label + " " + request.last_text(series.y.back());
   chart.series.push_back(series);
-}
-
-LineChart loss_chart(const Metrics& metrics) {
-  LineChart chart{.title = "Loss", .x_label = "step", .y_label = "loss (nats)"};
-  add_series<StepRecord>({metrics.steps, "train", &StepRecord::loss}, chart);
-  add_series<StepRecord>({metrics.steps, "masked tokens", &StepRecord::mlm_loss}, chart);
-  add_series<StepRecord>({metrics.steps, "next sentence", &StepRecord::nsp_loss}, chart);
-  add_series<EvalRecord>(
-      {metrics.evals, "eval, masked tokens", &EvalRecord::mlm_loss, Markers::kCircles}, chart);
-  chart.x_low = 0;
-  chart.y_low = 0;
-  return chart;
 }
 
 std::optional<MarkLine> target_line(const RunIdentity& run) {
@@ -59,72 +37,55 @@ std::optional<MarkLine> target_line(const RunIdentity& run) {
                   .value = run.target_accuracy};
 }
 
-LineChart accuracy_chart(const Metrics& metrics) {
-  LineChart chart{
-      .title = "Masked-token accuracy", .x_label = "step", .y_label = "accuracy (fraction)"};
-  add_series<StepRecord>({metrics.steps, "train", &StepRecord::mlm_accuracy}, chart);
-  add_series<EvalRecord>({metrics.evals, "eval", &EvalRecord::mlm_accuracy, Markers::kCircles},
-                         chart);
-  chart.target = target_line(metrics.run);
-  chart.x_low = 0;
-  chart.y_low = 0;
-  return chart;
-}
-
-LineChart published_chart(const Metrics& metrics, const ChartBand& published) {
-  LineChart chart{.title = "Masked-token accuracy beside published runs",
-                  .x_label = "samples",
-                  .y_label = "accuracy (fraction)"};
-  add_series<EvalRecord>({.records = metrics.evals,
-                          .label = "eval",
-                          .value = &EvalRecord::mlm_accuracy,
-                          .markers = Markers::kCircles,
-                          .last_text = four_decimals,
-                          .x = XAxis::kSamples},
-                         chart);
-  chart.band = published;
-  chart.target = target_line(metrics.run);
-  return chart;
-}
-
-LineChart throughput_chart(const Metrics& metrics) {
-  LineChart chart{
-      .title = "Throughput, all ranks", .x_label = "step", .y_label = "sequences per second"};
-  add_series<StepRecord>(
-      {metrics.steps, "train", &StepRecord::seqs_per_second, Markers::kNone, scaled_text}, chart);
-  chart.x_low = 0;
-  chart.y_low = 0;
-  return chart;
-}
-
-LineChart learning_rate_chart(const Metrics& metrics) {
-  LineChart chart{.title = "Learning rate", .x_label = "step", .y_label = "learning rate"};
-  add_series<StepRecord>(
-      {metrics.steps, "learning rate", &StepRecord::learning_rate, Markers::kNone, exponent_text},
-      chart);
-  chart.x_low = 0;
-  chart.y_low = 0;
-  return chart;
-}
-
 }  // namespace
 
 void plot_metrics(const Metrics& metrics, const std::string& out_dir,
                   const std::optional<ChartBand>& published) {
+  const auto& [run, steps, evals, unreadable_lines] = metrics;
   std::error_code error;
   std::filesystem::create_directories(out_dir, error);
   if (error) {
     fail(ExitCode::kData, out_dir, ": cannot make this folder: ", error.message(),
          "; choose a place that can be written");
   }
-  write_text_file(out_dir + "/loss.svg", line_chart_svg(loss_chart(metrics)));
-  write_text_file(out_dir + "/accuracy.svg", line_chart_svg(accuracy_chart(metrics)));
-  write_text_file(out_dir + "/throughput.svg", line_chart_svg(throughput_chart(metrics)));
-  write_text_file(out_dir + "/learning_rate.svg", line_chart_svg(learning_rate_chart(metrics)));
-  if (published) {
-    write_text_file(out_dir + "/accuracy_by_samples.svg",
-                    line_chart_svg(published_chart(metrics, *published)));
-  }
+  const auto write = [&](const char* name, const Chart& chart) {
+    write_text_file(out_dir + "/" + name + ".svg", chart_svg(chart));
+  };
+
+  Chart loss{.title = "Loss", .x_label = "step", .y_label = "loss (nats)"};
+  add_series(loss, steps, "train", &StepRecord::loss);
+  add_series(loss, steps, "masked tokens", &StepRecord::mlm_loss);
+  add_series(loss, steps, "next sentence", &StepRecord::nsp_loss);
+  add_series(loss, evals, "eval, masked tokens", &EvalRecord::mlm_loss);
+  write("loss", loss);
+
+  Chart accuracy{.title = "Masked-token accuracy",
+                 .x_label = "step",
+                 .y_label = "accuracy (fraction)",
+                 .mark = target_line(run)};
+  add_series(accuracy, steps, "train", &StepRecord::mlm_accuracy);
+  add_series(accuracy, evals, "eval", &EvalRecord::mlm_accuracy);
+  write("accuracy", accuracy);
+
+  Chart throughput{
+      .title = "Throughput, all ranks", .x_label = "step", .y_label = "sequences per second"};
+  add_series(throughput, steps, "train", &StepRecord::seqs_per_second, scaled_text);
+  write("throughput", throughput);
+
+  Chart rate{.title = "Learning rate", .x_label = "step", .y_label = "learning rate"};
+  add_series(rate, steps, "learning rate", &StepRecord::learning_rate, exponent_text);
+  write("learning_rate", rate);
+
+  if (!published) return;
+  Chart compared{.title = "Masked-token accuracy beside published runs",
+                 .x_label = "samples",
+                 .y_label = "accuracy (fraction)",
+                 .band = published,
+                 .mark = target_line(run),
+                 .from_zero = false};
+  add_series(compared, evals, "eval", &EvalRecord::mlm_accuracy, four_decimals,
+             &EvalRecord::samples);
+  write("accuracy_by_samples", compared);
 }
 
 }  // namespace bertha

@@ -5,20 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/svg_axis.h"
-
 namespace bertha {
-
-enum class Markers { kNone, kCircles };
 
 struct ChartSeries {
   std::string label;
   std::vector<double> x;
   std::vector<double> y;  // as many as x; a value that is not finite leaves a gap
-  Markers markers = Markers::kNone;
+  bool circles = false;   // around the points
 };
 
-/// A dashed line across the chart: a target (level in y) or a mean (upright in x).
+/// A dashed line across the chart: level at a value of y, or upright at one of x over bars.
 struct MarkLine {
   std::string label;
   double value = 0;
@@ -32,33 +28,38 @@ struct ChartBand {
   std::vector<double> high;  // as many as x
 };
 
-/// Labels carry the unit: "step time (ms)".
-struct LineChart {
+/// Lines or bars. Labels carry the unit: "step time (ms)".
+struct Chart {
   std::string title = {};
   std::string x_label = {};
   std::string y_label = {};
   std::vector<ChartSeries> series = {};
+  std::vector<int64_t> bars = {};  // counts; bar i reaches from i to i + 1
   std::optional<ChartBand> band = {};
-  std::optional<MarkLine> target = {};
-  AxisScale y_scale = AxisScale::kLinear;  // on a log scale, values that are not positive are gaps
-  std::optional<double> x_low = {};        // the axes reach at least down to here
-  std::optional<double> y_low = {};
+  std::optional<MarkLine> mark = {};
+  bool from_zero = true;  // both axes reach down to 0
 };
 
-/// Counts of values in bins of equal width; bin i is [first + i * bin_width, ... + bin_width).
-struct Histogram {
-  std::string title = {};
-  std::string x_label = {};
-  std::string y_label = "count";
-  double first = 0;
-  double bin_width = 1;
-  std::vector<int64_t> counts = {};
-  std::optional<MarkLine> mean = {};
-};
-
-/// Whole SVG documents for a browser; light or dark as the reader prefers. Without any point the
+/// A whole SVG document for a browser, light or dark as the reader prefers. Without any point the
 /// chart says "no data".
-std::string line_chart_svg(const LineChart& chart);
-std::string histogram_svg(const Histogram& histogram);
+std::string chart_svg(const Chart& chart);
+
+enum class AxisFit { kToData, kToTicks };  // where the axis ends
+
+/// A range with round numbers marked on it.
+struct Axis {
+  double low = 0;
+  double high = 1;
+  std::vector<double> ticks = {};  // rising, within [low, high]
+};
+
+/// About eight ticks at most, 1, 2 or 5 times a power of ten apart. An empty range is widened
+/// around its value.
+///
+/// Needs     finite bounds, low <= high.
+Axis make_axis(double low, double high, AxisFit fit);
+
+/// "0.25", "12.5k", "1e-4".
+std::string tick_label(double value);
 
 }  // namespace bertha

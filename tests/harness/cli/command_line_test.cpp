@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "tests/harness/cli/run_program.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "harness/config/nearest_word.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
@@ -71,9 +71,10 @@ TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
 
 TEST(LoadConfig, CountsTakeSuffixesAndMinutesTakeHours) {
   const Config config =
-      test::load_settings({}, {"train.max_samples=1.5M", "eval.every_samples=64k", "eval.max_samples=2Ki",
-                       "train.max_steps=1e3", "train.time_limit_minutes=1.5h",
-                       "optimizer.start_warmup_step=-200k", "train.seed=999999999999999"})
+      test::load_settings(
+          {}, {"train.max_samples=1.5M", "eval.every_samples=64k", "eval.max_samples=2Ki",
+               "train.max_steps=1e3", "train.time_limit_minutes=1.5h",
+               "optimizer.start_warmup_step=-200k", "train.seed=999999999999999"})
           .config;
   EXPECT_EQ(config.train.max_samples, 1'500'000);
   EXPECT_EQ(config.eval.every_samples, 64'000);
