@@ -35,7 +35,7 @@ constexpr std::array kShortOptions{
     ShortOption{
         .names = "--backend",
         .key = "train.backend",
-        .evaluation_doc = "Where the maths runs; auto = cuda when built in and a device answers",
+        .evaluation_doc = "Device that computes; auto = cuda when built in and a GPU is present",
         .for_step_bench = true},
     ShortOption{"-o,--output-dir", "log.run_dir", "DIR"},
     ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
