@@ -23,7 +23,7 @@ __device__ void copy_tiles(unsigned char (&tiles)[kTiles][kTileBytes], uint64_t&
     fence_barrier_init();
     barrier_arrive_expecting(barrier, kTiles * kTileBytes);
     for (int i = 0; i < kTiles; ++i) {
-      copy_box_async(shared_address(tiles[i]), *maps[i], column, row, barrier);
+      tma_load_2d(shared_address(tiles[i]), *maps[i], column, row, barrier);
     }
   }
   __syncthreads();
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kWarpgroupThreads)
   for (int i = 0; i < 32; ++i) sum[i] = 1e9f;  // what the first product must not add to
   if constexpr (kLeft == Left::kRegisters) {
     for (int step = 0; step < 4; ++step) {
-      load_matrices(rows[step], rows_first<kSide>(lane).at(left_tile, warp * 16, step));
+      ldmatrix_x4(rows[step], rows_first<kSide>(lane).at(left_tile, warp * 16, step));
     }
   }
   wgmma_fence();

@@ -69,7 +69,7 @@ TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {
   for (const Beyond& beyond : kBeyond) {
     EXPECT_EQ(chosen(Variant::kAuto, beyond.call), "grouped") << beyond.why;
     const std::string sentence = refusal(beyond.call);
-    EXPECT_THAT(sentence, HasSubstr(std::string("do not take ") + beyond.why));
+    EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
     EXPECT_THAT(sentence, HasSubstr("set cuda.attention to auto or grouped."));
   }
 }
@@ -82,7 +82,7 @@ TEST(AttentionChoice, WithDropoutThePersistentBackwardWantsWidthsBy128) {
   for (const int64_t width : {32, 64, 160, 192, 320, 448}) {
     EXPECT_EQ(chosen(Variant::kAuto, dropout_of(width)), "persistent forward, grouped backward");
     EXPECT_THAT(refusal(dropout_of(width)),
-                HasSubstr(concat("do not take dropout with sequences of up to ", width,
+                HasSubstr(concat("do not support dropout with sequences of up to ", width,
                                  " tokens, want a multiple of 128")));
   }
 }

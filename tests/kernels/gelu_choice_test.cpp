@@ -11,12 +11,12 @@ namespace {
 using testing::HasSubstr;
 using Choice = CudaOptions::GeluGemms;
 
-constexpr int kMultiprocessors = 132;
+constexpr int kSmCount = 132;
 constexpr GeluCall kBertLarge{.io = DType::kBF16,
                               .gelu = Activation::kGeluTanh,
                               .columns = 4096,
                               .inner = 1024,
-                              .sm_count = kMultiprocessors};
+                              .sm_count = kSmCount};
 constexpr FeedForward kLargeBlock{
     .io = DType::kBF16, .gelu = Activation::kGeluTanh, .hidden = 1024, .feed_forward = 4096};
 
@@ -43,11 +43,11 @@ std::vector<Beyond> beyond_both() {
           {odd, "a view that is not aligned to 16 bytes"}};
 }
 
-std::vector<Beyond> beyond_product() {
+std::vector<Beyond> beyond_forward() {
   std::vector<Beyond> all = beyond_both();
   GeluCall no_bias = kBertLarge;
   no_bias.has_bias = false;
-  all.push_back({no_bias, "a product without a bias"});
+  all.push_back({no_bias, "a GEMM without a bias"});
   all.push_back({with(kBertLarge, 384, 64), "a result of 384 columns, want a multiple of 256"});
   all.push_back({with(kBertLarge, 8, 64), "a result of 8 columns, want a multiple of 256"});
   return all;
@@ -73,16 +73,16 @@ std::string refusal(const Rule& rule, const GeluCall& call) {
 template <class Rule>
 void expect_beyond(const Rule& rule, const std::vector<Beyond>& all) {
   for (const Beyond& beyond : all) {
-    EXPECT_EQ(rule(Choice::kAuto, beyond.call), kAtNoRows) << beyond.why;
-    EXPECT_EQ(rule(Choice::kLibrary, beyond.call), kAtNoRows) << beyond.why;
+    EXPECT_EQ(rule(Choice::kAuto, beyond.call), kNever) << beyond.why;
+    EXPECT_EQ(rule(Choice::kLibrary, beyond.call), kNever) << beyond.why;
     const std::string sentence = refusal(rule, beyond.call);
-    EXPECT_THAT(sentence, HasSubstr(std::string("do not take ") + beyond.why));
+    EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
     EXPECT_THAT(sentence, HasSubstr("set cuda.gelu_gemms to auto or library."));
   }
 }
 
 TEST(GeluChoice, BeyondItsReachOwnIsRefusedAndAutoIsTheLibrary) {
-  expect_beyond(own_gemm_bias_gelu_from, beyond_product());
+  expect_beyond(own_gemm_bias_gelu_from, beyond_forward());
   expect_beyond(own_gemm_dgelu_dbias_from, beyond_gradient());
 }
 
@@ -99,32 +99,32 @@ TEST(GeluChoice, AutoTakesTheOwnKernelsFromTheirRoundsOn) {
 TEST(GeluChoice, OwnAndLibraryAreTakenAtAnyRows) {
   EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kOwn, kBertLarge), 1);
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, kBertLarge), 1);
-  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kLibrary, kBertLarge), kAtNoRows);
-  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kLibrary, kBertLarge), kAtNoRows);
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kLibrary, kBertLarge), kNever);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kLibrary, kBertLarge), kNever);
 }
 
 TEST(GeluChoice, AGradientWithoutABiasGradientIsOwnOnRequestOnly) {
   GeluCall alone = kBertLarge;
   alone.has_bias = false;
-  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, alone), kAtNoRows);
+  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, alone), kNever);
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, alone), 1);
 }
 
-TEST(GeluChoice, RoundsAreFullAtTheRowsThatAreNamed) {
+TEST(GeluChoice, WavesAreFullAtTheRowsThatAreNamed) {
   for (const GeluTile& tile : {kGemmBiasGeluTile, kGemmDgeluDbiasTile}) {
     for (const int64_t columns : {256, 768, 3072, 4096}) {
       const auto from =
           tile.rows == kGemmBiasGeluTile.rows ? own_gemm_bias_gelu_from : own_gemm_dgelu_dbias_from;
       const int64_t rows = from(Choice::kAuto, with(kBertLarge, columns, 64));
-      const int rounds = tile.least_rounds * tiles_abreast(tile, columns, kMultiprocessors);
-      EXPECT_EQ(row_tiles(tile, rows), rounds) << columns;
-      EXPECT_EQ(row_tiles(tile, rows - 1), rounds - 1) << columns;
+      const int waves = tile.min_waves * blocks_per_column_tile(tile, columns, kSmCount);
+      EXPECT_EQ(row_tiles(tile, rows), waves) << columns;
+      EXPECT_EQ(row_tiles(tile, rows - 1), waves - 1) << columns;
     }
   }
 }
 
 std::string described(Choice asked, const FeedForward& model, int planned = 0) {
-  return gelu_gemms_text({.gelu_gemms = asked, .gemm_sm_count = planned}, model, kMultiprocessors);
+  return gelu_gemms_text({.gelu_gemms = asked, .gemm_sm_count = planned}, model, kSmCount);
 }
 
 TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {

@@ -205,16 +205,16 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                             .dqkv = args.dqkv.data,
                             .scale = args.scale};
   const bool aligned = is_aligned({params.dout, params.qkv, params.out, params.dqkv});
-  // The tensor copy reads the mask at multiples of 16 bytes only: at any other address the GPU stops
-  // with "illegal instruction".
+  // The tensor copy reads the mask at multiples of 16 bytes only: at any other address the GPU
+  // stops with "illegal instruction".
   const bool aligned_mask = params.dropout.random == nullptr || is_aligned({args.mask.data});
   const AttentionKernels kernels = kernels_for(context, args, aligned && aligned_mask);
   const int64_t live = live_tokens(args.groups);
   if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
     const int64_t seqs = args.cu_seqlens.extent(0) - 1;
     params.batch.seqs = static_cast<int>(seqs);
-    const bool sums_on_the_way = args.dbias.has_data() && seqs <= kMostSummedSeqs;
-    if (sums_on_the_way) {
+    const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMostSummedSeqs;
+    if (sums_in_kernel) {
       params.column_sums = static_cast<float*>(
           context.scratch.take(column_sum_bytes(seqs * kColumnSumsOfSeq, args.dbias.extent(0), 1)));
     }
@@ -223,7 +223,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                                 .sm_count = context.sm_count,
                                 .counter = context.arrivals.get()},
                                params, live);
-    if (!sums_on_the_way) return sum_gradient(context, args);
+    if (!sums_in_kernel) return sum_gradient(context, args);
     return finish_gradient_sums(context, args, params.column_sums, seqs);
   }
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);

@@ -6,11 +6,9 @@ namespace bertha {
 
 // What the two kernels of the tensor-core backward share.
 
-inline constexpr float kLog2E = 1.4426950408889634f;
-
-// Scores that are in registers at once: 32 of the rows walked over.
+// Rows of the inner tile whose scores are in registers at once.
 inline constexpr int kSlice = 32;
-inline constexpr int kSlices = kWalk / kSlice;
+inline constexpr int kSlices = kInnerRows / kSlice;
 
 /// Where a head lies in the interleaved tensors.
 template <class Shape>

@@ -6,8 +6,9 @@ namespace {
 using Variant = CudaOptions::AttentionVariant;
 
 constexpr int64_t kHeadSize = 64;
-constexpr int64_t kMostTokens = 512;         // whose keys and values fit into shared memory
-constexpr int64_t kDropoutTokensStep = 128;  // a head's mask bits then begin at multiples of 16 bytes
+constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared memory
+constexpr int64_t kDropoutTokensStep =
+    128;  // a head's mask bits then begin at multiples of 16 bytes
 
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string obstacle(const AttentionCall& call) {
@@ -27,7 +28,8 @@ std::string obstacle(const AttentionCall& call) {
 /// The same of the backward kernel, which copies mask bits by TMA.
 std::string backward_obstacle(const AttentionCall& call) {
   const std::string why = obstacle(call);
-  if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0) return why;
+  if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0)
+    return why;
   return concat("dropout with sequences of up to ", call.max_seq_tokens,
                 " tokens, want a multiple of ", kDropoutTokensStep);
 }
@@ -43,7 +45,7 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   const std::string why = backward_obstacle(call);
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   if (asked == Variant::kPersistent) {
-    fail(ExitCode::kUsage, "attention is to be persistent, but these kernels do not take ", why,
+    fail(ExitCode::kUsage, "cuda.attention is persistent, but these kernels do not support ", why,
          "; set cuda.attention to auto or grouped.");
   }
   return {.forward = obstacle(call).empty() ? Variant::kPersistent : Variant::kGrouped};

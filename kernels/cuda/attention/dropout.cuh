@@ -13,24 +13,24 @@ __device__ __forceinline__ uint32_t drawn_word(const Keys& keys, uint64_t step, 
                     [&dropout](int digit) { return dropout.digits[digit]; });
 }
 
-/// The words that Philox makes of groups below 2^32 at one (seed, step, site). What all groups have in
-/// common is made once and held, by way of a shuffle, or the compiler would make it anew for every
+/// Philox of the groups below 2^32 at one (seed, step, site), with what all groups have in common
+/// kept in registers. The values pass through a shuffle, or the compiler would compute them at each
 /// draw.
-class HeldPhilox {
+class RegisterPhilox {
  public:
   /// All lanes call it.
-  __device__ __forceinline__ void hold(const SeedKeys& keys, uint64_t step, uint32_t site) {
+  __device__ __forceinline__ void init(const SeedKeys& keys, uint64_t step, uint32_t site) {
     const PhiloxWords once =
         philox_round(dropout_counter(step, site, 0), keys.low(0), keys.high(0));
     const uint64_t twice = multiply_wide(kPhiloxFactor0, once.lane[0]);
-    step_ = same_in_all(static_cast<uint32_t>(step) ^ keys.high(0));
-    low_[1] = same_in_all(once.lane[1] ^ keys.low(1));
-    high_[1] = same_in_all(static_cast<uint32_t>(twice >> 32) ^ keys.high(1));
-    high_[2] = same_in_all(static_cast<uint32_t>(twice) ^ keys.high(2));
+    step_ = warp_uniform(static_cast<uint32_t>(step) ^ keys.high(0));
+    low_[1] = warp_uniform(once.lane[1] ^ keys.low(1));
+    high_[1] = warp_uniform(static_cast<uint32_t>(twice >> 32) ^ keys.high(1));
+    high_[2] = warp_uniform(static_cast<uint32_t>(twice) ^ keys.high(2));
 #pragma unroll
     for (int round = 2; round < kDropoutRounds; ++round) {
-      low_[round] = same_in_all(keys.low(round));
-      if (round > 2) high_[round] = same_in_all(keys.high(round));
+      low_[round] = warp_uniform(keys.low(round));
+      if (round > 2) high_[round] = warp_uniform(keys.high(round));
     }
   }
   __device__ __forceinline__ PhiloxWords words(uint32_t group) const {
@@ -47,7 +47,7 @@ class HeldPhilox {
   }
 
  private:
-  __device__ __forceinline__ static uint32_t same_in_all(uint32_t word) {
+  __device__ __forceinline__ static uint32_t warp_uniform(uint32_t word) {
     return __shfl_sync(kFullWarp, word, 0);
   }
 

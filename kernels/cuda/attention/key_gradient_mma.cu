@@ -1,9 +1,7 @@
-// dK and dV on tensor cores, mma.sync.m16n8k16: the second of two kernels of the backward, behind
-// query_gradient_mma.cu, where floors and measured times of both stand. It walks over the queries.
-//
-// Tried     at 48 x 512 with dropout, 366 us: 16 keys a warp 50 us more. Placing exp and dS among
-// the
-//           products by hand: no gain.
+// dK and dV on mma.sync.m16n8k16: the second of the two backward kernels (query_gradient_mma.cu). A
+// block per (128 or 64 keys, head, sequence) loops over the queries. 32 keys a warp: two
+// accumulators per key make ldmatrix traffic cost more than idle issue slots. Sequences of up to
+// 128 tokens get blocks of 64 keys, because half of the blocks of 128 would be empty.
 
 #include "kernels/cuda/attention/backward.cuh"
 #include "kernels/cuda/attention/launch.cuh"
@@ -11,16 +9,16 @@
 namespace bertha {
 namespace {
 
-/// One stage of what the kernel walks over: 64 queries, their dO, lse, delta and mask words.
+/// Layout of a pipeline stage: 64 queries, their dO, lse, delta and mask words.
 template <class Shape>
 struct QueryStage {
   static constexpr int kMaskWords = Shape::kRows / 32;  // per query
-  static constexpr int kTileBytes = kWalk * Shape::kRowBytes;
+  static constexpr int kTileBytes = kInnerRows * Shape::kRowBytes;
   static constexpr int kDout = kTileBytes;  // offsets
   static constexpr int kLse = 2 * kTileBytes;
-  static constexpr int kDelta = kLse + 4 * kWalk;
-  static constexpr int kMask = kDelta + 4 * kWalk;  // u32 [kMaskWords, 64]
-  static constexpr int kBytes = kMask + 4 * kWalk * kMaskWords;
+  static constexpr int kDelta = kLse + 4 * kInnerRows;
+  static constexpr int kMask = kDelta + 4 * kInnerRows;  // u32 [kMaskWords, 64]
+  static constexpr int kBytes = kMask + 4 * kInnerRows * kMaskWords;
 };
 
 template <class Shape>
@@ -32,20 +30,20 @@ __device__ __forceinline__ void copy_stage_async(uint32_t stage, const Attention
                                                  const HeadOfSequence& at, int first_query) {
   using Stage = QueryStage<Shape>;
   constexpr int kThreads = Shape::kThreads;
-  copy_rows_async<Shape::kHeadSize, kWalk, kThreads>(stage, head.query, head.qkv_stride,
-                                                     first_query, at.length);
-  copy_rows_async<Shape::kHeadSize, kWalk, kThreads>(stage + Stage::kDout, head.dout,
-                                                     head.out_stride, first_query, at.length);
+  copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(stage, head.query, head.qkv_stride,
+                                                          first_query, at.length);
+  copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(stage + Stage::kDout, head.dout,
+                                                          head.out_stride, first_query, at.length);
   // Zeros behind the sequence: with q = dO = lse = delta = 0 a query adds nothing and is finite.
-  static_assert(kThreads % kWalk == 0);
-  const int query = static_cast<int>(threadIdx.x) % kWalk;
-  const int share = static_cast<int>(threadIdx.x) / kWalk;
-  constexpr int kShares = kThreads / kWalk;
+  static_assert(kThreads % kInnerRows == 0);
+  const int query = static_cast<int>(threadIdx.x) % kInnerRows;
+  const int share = static_cast<int>(threadIdx.x) / kInnerRows;
+  constexpr int kShares = kThreads / kInnerRows;
   const bool valid = first_query + query < at.length;
   const int64_t source = valid ? first_query + query : 0;
-  if (share == 0) copy_4_async(stage + Stage::kLse + 4 * query, head.lse + source, valid);
+  if (share == 0) cp_async_4(stage + Stage::kLse + 4 * query, head.lse + source, valid);
   if (share == kShares - 1) {
-    copy_4_async(stage + Stage::kDelta + 4 * query, head.delta + source, valid);
+    cp_async_4(stage + Stage::kDelta + 4 * query, head.delta + source, valid);
   }
   if constexpr (Shape::kDropout) {
     const int first_word = at.first_row / 32;
@@ -53,14 +51,14 @@ __device__ __forceinline__ void copy_stage_async(uint32_t stage, const Attention
                                             params.batch.mask_words;
     for (int word = share; word < Stage::kMaskWords; word += kShares) {
       const bool inside = valid && 32 * (first_word + word) < at.length;
-      copy_4_async(stage + Stage::kMask + 4 * (word * kWalk + query),
-                   row + (inside ? first_word + word : 0), inside);
+      cp_async_4(stage + Stage::kMask + 4 * (word * kInnerRows + query),
+                 row + (inside ? first_word + word : 0), inside);
     }
   }
 }
 
-/// A warp's keys and values with their gradients in the making. Scores lie transposed, a row per
-/// key, so that they are left operands of dV and dK without leaving the registers.
+/// A warp's keys and values, with the accumulators of their gradients. S is transposed, a row per
+/// key, so that P^T and dS^T are left operands of dV and dK in registers.
 template <class Shape>
 struct KeyGradient {
   using T = typename Shape::T;
@@ -71,7 +69,7 @@ struct KeyGradient {
   float dvalue[kBlocks][Shape::kColumns][4] = {};  // of keep * dropped P * dO
 
   /// scores[key][query] of rows `own_row` and up of `own` against 32 rows of `others`.
-  __device__ __forceinline__ static void multiply(float (&scores)[kBlocks][4][4], uint32_t own,
+  __device__ __forceinline__ static void gemm_abt(float (&scores)[kBlocks][4][4], uint32_t own,
                                                   int own_row, uint32_t others, int other_row,
                                                   int lane) {
     const auto by_rows = rows_first<kHeadSize>(lane);
@@ -81,51 +79,51 @@ struct KeyGradient {
       uint32_t left[kBlocks][4];
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
-        load_matrices(left[block], by_rows.at(own, own_row + 16 * block, step));
+        ldmatrix_x4(left[block], by_rows.at(own, own_row + 16 * block, step));
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         uint32_t right[4];
-        load_matrices(right, by_columns.at(others, other_row + 16 * i, step));
+        ldmatrix_x4(right, by_columns.at(others, other_row + 16 * i, step));
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
-          multiply_add<T>(scores[block][2 * i], left[block], right[0], right[1]);
-          multiply_add<T>(scores[block][2 * i + 1], left[block], right[2], right[3]);
+          mma_m16n8k16<T>(scores[block][2 * i], left[block], right[0], right[1]);
+          mma_m16n8k16<T>(scores[block][2 * i + 1], left[block], right[2], right[3]);
         }
       }
     }
   }
 
-  /// sums += left^T-less product of a slice [keys, 32 queries] and 32 rows of `others`.
-  __device__ __forceinline__ static void accumulate(float (&sums)[kBlocks][Shape::kColumns][4],
-                                                    const uint32_t (&left)[kBlocks][2][4],
-                                                    uint32_t others, int other_row, int lane) {
+  /// sums += left[keys, 32 queries] x 32 rows of `others`.
+  __device__ __forceinline__ static void gemm_ab(float (&sums)[kBlocks][Shape::kColumns][4],
+                                                 const uint32_t (&left)[kBlocks][2][4],
+                                                 uint32_t others, int other_row, int lane) {
     const auto by_rows = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int step = 0; step < Shape::kSteps; ++step) {
         uint32_t right[4];
-        load_transposed(right, by_rows.at(others, other_row + 16 * i, step));
+        ldmatrix_x4_trans(right, by_rows.at(others, other_row + 16 * i, step));
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
-          multiply_add<T>(sums[block][2 * step], left[block][i], right[0], right[1]);
-          multiply_add<T>(sums[block][2 * step + 1], left[block][i], right[2], right[3]);
+          mma_m16n8k16<T>(sums[block][2 * step], left[block][i], right[0], right[1]);
+          mma_m16n8k16<T>(sums[block][2 * step + 1], left[block][i], right[2], right[3]);
         }
       }
     }
   }
 
   /// Slice `slice` of 32 queries of a stage.
-  __device__ __forceinline__ void walk(const unsigned char* shared, uint32_t keys, uint32_t values,
-                                       int stage_offset, int slice, int warp, int lane,
-                                       float scale) {
+  __device__ __forceinline__ void process_queries(const unsigned char* shared, uint32_t keys,
+                                                  uint32_t values, int stage_offset, int slice,
+                                                  int warp, int lane, float scale) {
     using Stage = QueryStage<Shape>;
     const uint32_t stage = shared_address(shared) + static_cast<uint32_t>(stage_offset);
     float probability[kBlocks][4][4] = {};
-    float slope[kBlocks][4][4] = {};  // of the dropped probabilities, then of the scores
-    multiply(probability, keys, warp * Shape::kWarpRows, stage, slice * kSlice, lane);
-    multiply(slope, values, warp * Shape::kWarpRows, stage + Stage::kDout, slice * kSlice, lane);
+    float dp[kBlocks][4][4] = {};  // dP, then dS
+    gemm_abt(probability, keys, warp * Shape::kWarpRows, stage, slice * kSlice, lane);
+    gemm_abt(dp, values, warp * Shape::kWarpRows, stage + Stage::kDout, slice * kSlice, lane);
 #pragma unroll
     for (int column = 0; column < 4; ++column) {
       const int query = slice * kSlice + 8 * column + lane % 4 * 2;
@@ -135,7 +133,7 @@ struct KeyGradient {
       uint2 words{};
       if constexpr (Shape::kDropout) {
         const int word = warp * Shape::kWarpRows / 32;
-        words = *reinterpret_cast<const uint2*>(statistics + Stage::kMask + 4 * word * kWalk);
+        words = *reinterpret_cast<const uint2*>(statistics + Stage::kMask + 4 * word * kInnerRows);
         // Key g + 8n of the warp is bit g + 8n: to the top of byte n.
         const int shift = Shape::kWarpRows == 32 ? 0 : warp % 2 * 16;
         words.x = words.x >> shift << (7 - lane / 4);
@@ -147,7 +145,7 @@ struct KeyGradient {
         for (int i = 0; i < 4; ++i) {
           const float lse_log2 = (i % 2 == 0 ? lse.x : lse.y) * kLog2E;
           float& p = probability[block][column][i];
-          float& d = slope[block][column][i];
+          float& d = dp[block][column][i];
           p = exp2_approximate(p * scale - lse_log2);
           float kept_p = p;
           if constexpr (Shape::kDropout) {
@@ -161,19 +159,19 @@ struct KeyGradient {
       }
     }
     uint32_t left[kBlocks][2][4];
-    as_left_operands(left, probability);
-    accumulate(dvalue, left, stage + Stage::kDout, slice * kSlice, lane);
-    as_left_operands(left, slope);
-    accumulate(dkey, left, stage, slice * kSlice, lane);
+    pack_a_operands(left, probability);
+    gemm_ab(dvalue, left, stage + Stage::kDout, slice * kSlice, lane);
+    pack_a_operands(left, dp);
+    gemm_ab(dkey, left, stage, slice * kSlice, lane);
   }
 
-  __device__ __forceinline__ static void as_left_operands(uint32_t (&left)[kBlocks][2][4],
-                                                          const float (&from)[kBlocks][4][4]) {
+  __device__ __forceinline__ static void pack_a_operands(uint32_t (&left)[kBlocks][2][4],
+                                                         const float (&from)[kBlocks][4][4]) {
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        as_left_operand<T>(left[block][i], from[block][2 * i], from[block][2 * i + 1]);
+        pack_a_operand<T>(left[block][i], from[block][2 * i], from[block][2 * i + 1]);
       }
     }
   }
@@ -206,19 +204,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const bool active = at.first_row + warp * Shape::kWarpRows < at.length;
   const float scale = params.scale * kLog2E;
   KeyGradient<Shape> gradient;
-  const int tiles = (at.length + kWalk - 1) / kWalk;
+  const int tiles = (at.length + kInnerRows - 1) / kInnerRows;
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
-    wait_for_copies();
+    cp_async_wait_all();
     __syncthreads();  // the tile is there, and nobody reads the one before it any more
     if (tile + 1 < tiles) {
-      copy_stage_async<Shape>(keys + stage_offset(tile + 1), params, head, at, (tile + 1) * kWalk);
+      copy_stage_async<Shape>(keys + stage_offset(tile + 1), params, head, at,
+                              (tile + 1) * kInnerRows);
     }
     if (!active) continue;
-    const int slices = at.length - tile * kWalk > kSlice ? kSlices : 1;
+    const int slices = at.length - tile * kInnerRows > kSlice ? kSlices : 1;
 #pragma unroll 1
     for (int slice = 0; slice < slices; ++slice) {
-      gradient.walk(shared, keys, values, stage_offset(tile), slice, warp, lane, scale);
+      gradient.process_queries(shared, keys, values, stage_offset(tile), slice, warp, lane, scale);
     }
   }
   if (!active) return;
@@ -238,14 +237,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 
 }  // namespace
 
-// 32 keys a warp: two sums per key make shared-memory reads dearer than empty issue slots. Short
-// sequences get thread blocks of 64 keys, because half of such blocks of 128 would be empty.
 template <int kHeadSize, int kTiles>
 struct KeyPlan {
   static constexpr int kBlocks = kHeadSize <= 64 ? 2 : 1;
   static constexpr int kWarps = kTiles == 2 ? 2 : 4;
   static constexpr int kResident = 8 / kWarps;
-  static constexpr int kWalkTiles = 0;
+  static constexpr int kUnrolledTiles = 0;
 };
 
 void launch_mma_key_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {

@@ -9,7 +9,7 @@ struct PersistentLaunch {
   cudaStream_t stream;
   DType dtype;
   int sm_count;
-  uint32_t* counter;  // of items taken (draw_item() in work_list.cuh): 0 before and after
+  uint32_t* counter;  // of take_item() in work_list.cuh: 0 before and after
 };
 
 /// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
@@ -19,16 +19,16 @@ struct PersistentLaunch {
 void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params,
                                int64_t live_tokens);
 
-/// Column sums that the backward leaves for each sequence, and for how many sequences at most they
-/// are asked for: they take 24 KiB each with 16 heads.
+/// Rows of column sums that backward stores for each sequence, and for how many sequences at most
+/// they are asked for: they take 24 KiB each with 16 heads.
 inline constexpr int kColumnSumsOfSeq = 2;
 inline constexpr int64_t kMostSummedSeqs = 512;
 
 /// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
-/// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the padding
-/// rows of dqkv. `params.batch` as in forward; params.delta is not used. live_tokens: of all
-/// sequences, at least 1. params.column_sums, unless null, gets for each sequence rows whose sum are
-/// the column sums of its rows of dqkv as they are stored.
+/// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the
+/// padding rows of dqkv. `params.batch` as in forward; params.delta is not used. live_tokens: of
+/// all sequences, at least 1. params.column_sums, unless null, gets for each sequence rows whose
+/// sum are the column sums of its rows of dqkv as they are stored.
 void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
                                 int64_t live_tokens);
 

@@ -1,7 +1,18 @@
 #pragma once
 
-// What the roles of persistent_backward.cu share: its thread block, its shared memory, its
-// barriers.
+// What the warp roles of persistent_backward.cu share: its thread block, its shared memory, its
+// mbarriers. Those named "full" complete with a TMA load, "empty" with the arrivals of all consumer
+// threads: one arrival per warp is as fast, but racecheck of compute-sanitizer does not see its
+// order.
+//   keys_full, values_full, keys_empty   of a key block, one for each warpgroup
+//   values_empty                         V is in registers: K of the next block may overwrite it
+//   stage_full, stage_empty              Q, dO, mask words of a query tile
+//   item_full, item_empty                an item and its statistics, double-buffered
+//   statistics_full                      those of one tile; 4 groups of 16 rows arrive
+//   dq_added[warpgroup][warp]            the warp has added to its rows of dQ of a tile; the same
+//                                        warp of the other warpgroup waits for it, so that 0 is
+//                                        ahead of 1 by one tile at most and never behind
+//   kWarpgroupBarrier + warpgroup        (bar.sync) dS of a tile is free; dS of a tile is stored
 
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/tile.cuh"
@@ -12,45 +23,41 @@
 namespace bertha::backward {
 
 inline constexpr int kHeadSize = 64;
-inline constexpr int kMostTiles = 8;  // of kTileRows queries or keys, in a sequence
+inline constexpr int kMaxTiles = 8;  // of kTileRows queries or keys, in a sequence
 inline constexpr int kRowBytes = 2 * kHeadSize;
 inline constexpr int kTileBytes = kTileRows * kRowBytes;
-inline constexpr int kSteps = kHeadSize / 16;  // of a product over 64 inner indices
+inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices
 inline constexpr int kWarpRows = 16;           // of an accumulator
 
 inline constexpr int kParts = 3;  // of dqkv: dQ, dK, dV
 
-inline constexpr int kConsumers = 2;  // warpgroups that compute, a tile of keys each
+inline constexpr int kConsumers = 2;  // warpgroups, a key tile each
 static_assert(kConsumers == kColumnSumsOfSeq);
 inline constexpr int kWarps = 4;  // of a warpgroup
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kStages = 2;     // tiles of queries in shared memory
-inline constexpr int kSlots = 2;      // items whose statistics are there
+inline constexpr int kItemSlots = 2;  // items whose statistics are there
 inline constexpr int kMaskWords = 4;  // of a query for a block of keys
 inline constexpr int kMaskBytes = kTileRows * kMaskWords * 4;
 
-// A warp of the statistics takes 16 rows at a time: 4 rows a load, 4 loads under way.
+// A statistics warp takes 16 rows at a time: 4 rows a load, 4 loads in flight.
 inline constexpr int kStatisticsWarps = 3;
 inline constexpr int kGroupRows = 16;
 inline constexpr int kGroupsOfTile = kTileRows / kGroupRows;
 
-inline constexpr float kLog2E = 1.4426950408889634f;
-inline constexpr float kInfinity = __builtin_huge_valf();
-
 // Queries of a tile that are a consumer lane's columns: 8 n + 2 (lane % 4), and the next.
 inline constexpr int kLaneQueries = 16;
 
-/// Where the statistics of query `row` of a sequence are: those of a lane lie together.
-__device__ __forceinline__ int place_of_query(int row) {
+/// Index of the statistics of query `row` of a sequence: those of a lane are contiguous.
+__device__ __forceinline__ int statistics_index(int row) {
   const int in_tile = row % kTileRows;
   return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
 }
 
-/// Shared memory of a thread block. Whose barriers are for what: header of persistent_backward.cu.
-struct alignas(1024) Shared {
-  float4 dquery[kMostTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
-  // Of a warpgroup, K and V of a block by turns: V is read into registers at once, and K of the next
-  // block takes its place; V of the next block follows where K was.
+struct alignas(1024) SharedStorage {
+  float4 dquery[kMaxTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
+  // K and V of a key block alternate in two buffers of each warpgroup: V moves to registers at
+  // once, and K of the next block overwrites it; V of the next block follows where K was.
   unsigned char keys_values[kConsumers][2][kTileBytes];
   struct {
     unsigned char query[kTileBytes];
@@ -58,27 +65,27 @@ struct alignas(1024) Shared {
   } stage[kStages];
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
-  // Of queries, at place_of_query(). lse: in units of log2, plus that of keep, so that exp2 gives
+  // Of queries, at statistics_index(). lse: in units of log2, plus that of keep, so that exp2 gives
   // P / keep; infinity behind the sequence: its probabilities are 0. delta: keep * rowsum(dO * O).
-  float lse[kSlots][kMostTiles * kTileRows];
-  float delta[kSlots][kMostTiles * kTileRows];
+  float lse[kItemSlots][kMaxTiles * kTileRows];
+  float delta[kItemSlots][kMaxTiles * kTileRows];
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
-  AttentionItem items[kSlots];
-  WorkOrder order;
+  AttentionItem items[kItemSlots];
+  WorkList list;
   uint64_t keys_full[kConsumers];
   uint64_t keys_empty[kConsumers];
   uint64_t values_full[kConsumers];
   uint64_t values_empty[kConsumers];
   uint64_t stage_full[kStages];
   uint64_t stage_empty[kStages];
-  uint64_t announced[kSlots];
-  uint64_t released[kSlots];
-  uint64_t statistics_full[kSlots][kMostTiles];
-  uint64_t added[kConsumers][kWarps];
+  uint64_t item_full[kItemSlots];
+  uint64_t item_empty[kItemSlots];
+  uint64_t statistics_full[kItemSlots][kMaxTiles];
+  uint64_t dq_added[kConsumers][kWarps];
 };
-constexpr int kMostSharedBytes = 227 * 1024;  // that a thread block can have
-static_assert(sizeof(Shared) <= kMostSharedBytes);
+constexpr int kMaxSharedBytes = 227 * 1024;  // that a thread block can have
+static_assert(sizeof(SharedStorage) <= kMaxSharedBytes);
 
 /// Goes to the kernel by value.
 struct Arguments {
@@ -93,7 +100,7 @@ struct Arguments {
   __device__ __forceinline__ int items() const { return params.batch.seqs * params.batch.heads; }
 };
 
-/// Parity of use number `count`, from 0, of one of `places` that are used by turns.
+/// Parity of use number `count`, from 0, in a ring of `places`.
 __device__ __forceinline__ uint32_t parity_of(int count, int places) {
   return static_cast<uint32_t>(count / places % 2);
 }

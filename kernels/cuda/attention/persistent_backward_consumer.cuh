@@ -1,6 +1,6 @@
 #pragma once
 
-// The warpgroups of persistent_backward.cu that compute.
+// The consumer warpgroups of persistent_backward.cu.
 
 #include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/persistent_backward.cuh"
@@ -8,7 +8,7 @@
 namespace bertha::backward {
 
 // Named barriers: this plus the warpgroup.
-inline constexpr int kOfWarpgroup = 1;
+inline constexpr int kWarpgroupBarrier = 1;
 
 /// A warp's rows of an accumulator, times `factor`, as left operands of 16 columns each.
 template <class T>
@@ -29,15 +29,15 @@ __device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[
                                            int lane) {
   const auto by_rows = rows_first<kHeadSize>(lane);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) store_matrices(by_rows.at(own, 0, step), rows[step]);
+  for (int step = 0; step < kSteps; ++step) stmatrix_x4(by_rows.at(own, 0, step), rows[step]);
 }
 
 /// Which two columns' sums a lane has: this one, and the one 8 behind it.
 __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
 
-/// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as left
-/// operands of 16 columns each, times a right operand that is 1 in the column of the result where
-/// the step's sums belong.
+/// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as
+/// left operands of 16 columns each, times a right operand that is 1 in the column of the result
+/// where the step's sums belong.
 template <class T>
 __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
   const auto by_rows = rows_first<kHeadSize>(lane);
@@ -45,10 +45,10 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     uint32_t blocks[4];
-    load_transposed(blocks, by_rows.at(own, 0, step));
+    ldmatrix_x4_trans(blocks, by_rows.at(own, 0, step));
     const uint32_t left[4] = {blocks[0], blocks[2], blocks[1], blocks[3]};
     const uint32_t right = lane / 4 == 2 * step ? packed<T>(1.0f, 1.0f) : 0u;
-    multiply_add<T>(sum[step % 2], left, right, right);
+    mma_m16n8k16<T>(sum[step % 2], left, right, right);
   }
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
@@ -76,66 +76,66 @@ __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], un
   if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
 }
 
-/// One of the two warpgroups that compute.
+/// One of the two consumer warpgroups.
 template <class T, bool kDropout>
 class Consumer {
  public:
-  __device__ __forceinline__ Consumer(const Arguments& of, Shared& shared, int warpgroup, int warp,
-                                      int lane)
-      : params_(of.params),
+  __device__ __forceinline__ Consumer(const Arguments& args, SharedStorage& shared, int warpgroup,
+                                      int warp, int lane)
+      : params_(args.params),
         shared_(shared),
         warpgroup_(warpgroup),
         warp_(warp),
         lane_(lane),
-        scale_(of.params.scale * kLog2E),
+        scale_(args.params.scale * kLog2E),
         mask_shift_(31 - (warp % 2 * kWarpRows + 8 + lane / 4)) {}
 
   __device__ __forceinline__ void run() {
     for (int count = 0;; ++count) {
-      slot_ = count % kSlots;
-      slot_parity_ = parity_of(count, kSlots);
-      barrier_wait(at(shared_.announced[slot_]), slot_parity_);
+      slot_ = count % kItemSlots;
+      slot_parity_ = parity_of(count, kItemSlots);
+      barrier_wait(at(shared_.item_full[slot_]), slot_parity_);
       const int tiles = item().tiles();
       if (tiles == 0) return;
       for (int first = 0; first < tiles; first += kConsumers) {
         if (first + warpgroup_ < tiles) {
-          walk_queries(first + warpgroup_, tiles);
+          process_key_tile(first + warpgroup_, tiles);
         } else {
-          watch_queries(tiles);
+          skip_key_tile(tiles);
         }
       }
       if (params_.column_sums != nullptr) store_column_sums();
-      barrier_arrive(at(shared_.released[slot_]));
+      barrier_arrive(at(shared_.item_empty[slot_]));
     }
   }
 
  private:
-  // Read again where it is needed: registers are scarce.
+  // Read again where it is needed, to save registers.
   __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
 
   __device__ __forceinline__ void sync_warpgroup() {
-    barrier_of_threads(kOfWarpgroup + warpgroup_, kWarpgroupThreads);
+    barrier_of_threads(kWarpgroupBarrier + warpgroup_, kWarpgroupThreads);
   }
   __device__ __forceinline__ void wait_for_stage() {
     barrier_wait(at(shared_.stage_full[stages_ % kStages]), parity_of(stages_, kStages));
   }
-  /// The warpgroups add to a tile of dQ by turns: 0, then 1.
-  __device__ __forceinline__ void wait_for_turn() {
+  /// The warpgroups add to a tile of dQ in order: 0, then 1.
+  __device__ __forceinline__ void wait_dq_turn() {
     const int behind = warpgroup_ == 0 ? 1 : 0;
-    barrier_wait(at(shared_.added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
+    barrier_wait(at(shared_.dq_added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
   }
-  /// Asks early, so that the answer has come when it is wanted.
-  __device__ __forceinline__ bool is_turn() {
+  /// Tested early, so that the result is there when it is needed.
+  __device__ __forceinline__ bool is_dq_turn() {
     const int behind = warpgroup_ == 0 ? 1 : 0;
-    return barrier_is_complete(at(shared_.added[1 - warpgroup_][warp_]),
-                               parity_of(stages_ + behind, 1));
+    return barrier_test_wait(at(shared_.dq_added[1 - warpgroup_][warp_]),
+                             parity_of(stages_ + behind, 1));
   }
-  __device__ __forceinline__ void give_turn() {
-    barrier_arrive(at(shared_.added[warpgroup_][warp_]));
+  __device__ __forceinline__ void pass_dq_turn() {
+    barrier_arrive(at(shared_.dq_added[warpgroup_][warp_]));
   }
 
   /// Rows of a tile that are this warp's go to part `part` of dqkv.
-  __device__ __forceinline__ void write_gradient(int part, const float (&sum)[32], float factor,
+  __device__ __forceinline__ void store_gradient(int part, const float (&sum)[32], float factor,
                                                  unsigned char* own, int tile) {
     const AttentionItem of_item = item();
     const int heads = params_.batch.heads;
@@ -149,12 +149,12 @@ class Consumer {
                column_sums(part));
   }
 
-  /// Of part `part`, of this warp; null when nobody wants them.
+  /// Of part `part`, of this warp; null unless they are wanted.
   __device__ __forceinline__ float2* column_sums(int part) {
     if (params_.column_sums == nullptr) return nullptr;
     return shared_.column_sums[warpgroup_][part][warp_];
   }
-  /// The sums of the warpgroup's warps go out, and begin again at 0.
+  /// Stores the sums of the warpgroup's warps and resets them.
   __device__ __forceinline__ void store_column_sums() {
     sync_warpgroup();  // all have added
     if (warp_ >= kParts) return;
@@ -178,19 +178,19 @@ class Consumer {
     return uniform_wgmma_tile(at(shared_.stage[count % kStages].query));
   }
 
-  /// Without keys of its own.
-  __device__ __forceinline__ void watch_queries(int tiles) {
+  /// A query loop without keys: releases the stages.
+  __device__ __forceinline__ void skip_key_tile(int tiles) {
     for (int tile = 0; tile < tiles; ++tile) {
       wait_for_stage();
       barrier_arrive(at(shared_.stage_empty[stages_ % kStages]));
-      wait_for_turn();
-      give_turn();
+      wait_dq_turn();
+      pass_dq_turn();
       ++stages_;
     }
   }
 
-  /// All queries against a tile of keys.
-  __device__ __forceinline__ void walk_queries(int key_tile, int tiles) {
+  /// All query tiles against a key tile.
+  __device__ __forceinline__ void process_key_tile(int key_tile, int tiles) {
     const uint32_t keys = at(shared_.keys_values[warpgroup_][key_blocks_ % 2]);
     const uint32_t values = at(shared_.keys_values[warpgroup_][(key_blocks_ + 1) % 2]);
     const uint32_t key_parity = parity_of(key_blocks_, 1);
@@ -210,28 +210,28 @@ class Consumer {
     barrier_wait(at(shared_.keys_full[warpgroup_]), key_parity);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      load_matrices(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
+      ldmatrix_x4(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
     }
     barrier_wait(at(shared_.values_full[warpgroup_]), key_parity);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      load_matrices(value_rows[step], by_rows.at(values, warp_ * kWarpRows, step));
+      ldmatrix_x4(value_rows[step], by_rows.at(values, warp_ * kWarpRows, step));
     }
-    // ldmatrix has read before the arrival lets the copy engine write.
+    // ldmatrix has read before the arrival lets TMA overwrite.
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) hold_registers(value_rows[step]);
     barrier_arrive(at(shared_.values_empty[warpgroup_]));
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
       const int stage = stages_ % kStages;
-      const uint64_t dout_tile = wgmma_behind(query_tile, sizeof(shared_.stage[0].query));
+      const uint64_t dout_tile = wgmma_offset(query_tile, sizeof(shared_.stage[0].query));
       wait_for_stage();
-      // Later blocks of keys find all there.
+      // Later key blocks find all statistics there.
       if (key_tile < kConsumers) {
         barrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
       }
       float scores[32];
-      float slopes[32];  // of the kept probabilities, then of the scores
+      float dp[32];  // dP, then dS
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -241,7 +241,7 @@ class Consumer {
       wgmma_commit();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(slopes, value_rows[step], wgmma_step<kColumns>(dout_tile, step),
+        wgmma_64x64x16<T, kColumns>(dp, value_rows[step], wgmma_step<kColumns>(dout_tile, step),
                                     step > 0);
       }
       wgmma_commit();
@@ -251,7 +251,7 @@ class Consumer {
       hold_registers(scores);
 
       uint32_t kept[kSteps][4];
-      exponentiate(scores, kept, lse, stage, keys_left);
+      softmax_exp(scores, kept, lse, stage, keys_left);
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -259,16 +259,16 @@ class Consumer {
       }
       wgmma_commit();
       float delta[kLaneQueries];
-      // With dropout there are no registers for them while dP is on its way.
+      // With dropout there are no registers for them while dP is in flight.
       if constexpr (!kDropout) load_statistics(delta, shared_.delta[slot_], tile);
       wgmma_wait<1>();
-      hold_registers(slopes);
+      hold_registers(dp);
       if constexpr (kDropout) load_statistics(delta, shared_.delta[slot_], tile);
 
-      differentiate(slopes, scores, delta);
+      softmax_backward(dp, scores, delta);
       uint32_t dscores[kSteps][4];
-      pack<T>(dscores, slopes, 1.0f);
-      sync_warpgroup();  // nobody reads the dS of the tile before any more
+      pack<T>(dscores, dp, 1.0f);
+      sync_warpgroup();  // dS of the tile before has been read
       store_rows(dscore_tile + warp_ * kWarpRows * kRowBytes, dscores, lane_);
       fence_proxy_async();
       wgmma_fence();
@@ -277,7 +277,7 @@ class Consumer {
         wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_tile, step), 1);
       }
       wgmma_commit();
-      sync_warpgroup();  // dS is there
+      sync_warpgroup();  // dS is stored
       float dquery[32];
       wgmma_fence();
 #pragma unroll
@@ -286,23 +286,23 @@ class Consumer {
                                         wgmma_step<kRows>(key_tile_rows, step), step > 0);
       }
       wgmma_commit();
-      const bool turn_has_come = is_turn();
+      const bool turn_has_come = is_dq_turn();
       query_tile = query_tile_of_stage(stages_ + 1);
       wgmma_wait<0>();
       hold_registers(dquery);
       hold_registers(dkey);
       hold_registers(dvalue);
       barrier_arrive(at(shared_.stage_empty[stage]));
-      if (!turn_has_come) wait_for_turn();
-      add_queries(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
-      give_turn();
+      if (!turn_has_come) wait_dq_turn();
+      accumulate_dq(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
+      pass_dq_turn();
       ++stages_;
     }
     barrier_arrive(at(shared_.keys_empty[warpgroup_]));
-    sync_warpgroup();  // nobody reads dS any more
+    sync_warpgroup();  // dS has been read
     unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
-    write_gradient(1, dkey, params_.scale, own, key_tile);
-    write_gradient(2, dvalue, 1.0f, own, key_tile);
+    store_gradient(1, dkey, params_.scale, own, key_tile);
+    store_gradient(2, dvalue, 1.0f, own, key_tile);
   }
 
   /// Those of a tile's queries that are this lane's columns.
@@ -319,11 +319,10 @@ class Consumer {
     }
   }
 
-  /// Scores become probabilities over keep, negative where they are dropped; kept: the others,
-  /// packed.
-  __device__ __forceinline__ void exponentiate(float (&scores)[32], uint32_t (&kept)[kSteps][4],
-                                               const float (&lse)[kLaneQueries], int stage,
-                                               int keys_left) {
+  /// Scores become P / keep, negative where they are dropped; kept: dropout(P) packed.
+  __device__ __forceinline__ void softmax_exp(float (&scores)[32], uint32_t (&kept)[kSteps][4],
+                                              const float (&lse)[kLaneQueries], int stage,
+                                              int keys_left) {
     if (keys_left < kTileRows) {
       const int row = warp_ * kWarpRows + lane_ / 4;
 #pragma unroll
@@ -357,28 +356,28 @@ class Consumer {
     }
   }
 
-  /// Slopes of kept probabilities become those of the scores: P (mask dP - delta).
-  __device__ __forceinline__ void differentiate(float (&slopes)[32], const float (&signed_p)[32],
-                                                const float (&deltas)[kLaneQueries]) {
+  /// dP becomes dS = P (mask dP - delta).
+  __device__ __forceinline__ void softmax_backward(float (&dp)[32], const float (&signed_p)[32],
+                                                   const float (&deltas)[kLaneQueries]) {
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float p = signed_p[4 * column + i];
-        float& slope = slopes[4 * column + i];
+        float& d = dp[4 * column + i];
         const float delta = deltas[2 * column + i % 2];
         if constexpr (kDropout) {
-          slope = fmaxf(p, 0.0f) * slope - fabsf(p) * delta;
+          d = fmaxf(p, 0.0f) * d - fabsf(p) * delta;
         } else {
-          slope = p * (slope - delta);
+          d = p * (d - delta);
         }
       }
     }
   }
 
-  /// Adds to a tile of dQ what the tile of keys gives; with the last keys it goes out.
-  __device__ __forceinline__ void add_queries(float (&sum)[32], int tile, bool is_first,
-                                              bool is_last) {
+  /// Adds this key tile's part to a tile of dQ; the last key tile stores it.
+  __device__ __forceinline__ void accumulate_dq(float (&sum)[32], int tile, bool is_first,
+                                                bool is_last) {
     float4(&own)[8][kWarpThreads] = shared_.dquery[tile][warp_];
     if (!is_first) {
 #pragma unroll
@@ -391,7 +390,7 @@ class Consumer {
       }
     }
     if (is_last) {
-      write_gradient(0, sum, params_.scale, reinterpret_cast<unsigned char*>(&own), tile);
+      store_gradient(0, sum, params_.scale, reinterpret_cast<unsigned char*>(&own), tile);
       return;
     }
 #pragma unroll
@@ -402,7 +401,7 @@ class Consumer {
   }
 
   const AttentionBwdParams& params_;
-  Shared& shared_;
+  SharedStorage& shared_;
   int warpgroup_;
   int warp_;  // of the warpgroup
   int lane_;

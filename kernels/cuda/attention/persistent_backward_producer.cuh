@@ -1,48 +1,48 @@
 #pragma once
 
-// The roles of persistent_backward.cu that feed the consumers.
+// The producer and the statistics warps of persistent_backward.cu.
 
 #include "kernels/cuda/attention/persistent_backward.cuh"
 
 namespace bertha::backward {
 
-/// The lane that takes items and starts copies, ahead of the consumers by what has room.
+/// The lane that takes items and issues TMA loads, as far ahead as stages are free.
 template <bool kDropout>
 class Producer {
  public:
-  __device__ __forceinline__ Producer(const Arguments& of, Shared& shared)
-      : of_(of), shared_(shared), index_(static_cast<int>(blockIdx.x)) {}
+  __device__ __forceinline__ Producer(const Arguments& args, SharedStorage& shared)
+      : args_(args), shared_(shared), index_(static_cast<int>(blockIdx.x)) {}
 
   __device__ __forceinline__ void run() {
     AttentionItem item = take();
-    announce(item);
-    copy_keys(item, 0);
+    publish(item);
+    load_keys(item, 0);
     while (item.length > 0) {
       const int tiles = item.tiles();
       AttentionItem next;
       int steps = 0;
       for (int key_tile = 0; key_tile < tiles; key_tile += kConsumers) {
         for (int tile = 0; tile < tiles; ++tile) {
-          copy_queries(item, tile, key_tile);
-          // Behind the first queries, because they find room earlier.
-          if (tile == 0) copy_values(item, key_tile);
-          // From the third step on the consumers are at this item, so that the slot of the one
-          // before it is free: the statistics of the next can begin without anybody waiting.
-          if (++steps == kStages + 1) announce(next = take());
-          // Likewise they are at this block of keys, and have made room for the next.
+          load_queries(item, tile, key_tile);
+          // Behind the first queries, whose stage is free earlier.
+          if (tile == 0) load_values(item, key_tile);
+          // From the third step on the consumers are at this item, so the slot of the one before is
+          // free: the statistics of the next item can begin without a wait.
+          if (++steps == kStages + 1) publish(next = take());
+          // Likewise they are at this key block, and the buffers of the next are free.
           if (tile == kStages) {
             if (key_tile + kConsumers < tiles) {
-              copy_keys(item, key_tile + kConsumers);
+              load_keys(item, key_tile + kConsumers);
             } else {
-              copy_keys(next, 0);
+              load_keys(next, 0);
             }
           }
         }
       }
       if (steps <= kStages) {
         static_assert(kStages <= kConsumers);  // this was the only block of keys
-        announce(next = take());
-        copy_keys(next, 0);
+        publish(next = take());
+        load_keys(next, 0);
       }
       item = next;
     }
@@ -51,77 +51,77 @@ class Producer {
  private:
   /// The next item that has tokens; one without when there is none.
   __device__ __forceinline__ AttentionItem take() {
-    while (index_ < of_.items()) {
-      const AttentionItem item = shared_.order.item(of_.params.batch, index_);
-      index_ = draw_item(of_.counter, of_.items());
+    while (index_ < args_.items()) {
+      const AttentionItem item = shared_.list.item(args_.params.batch, index_);
+      index_ = take_item(args_.counter, args_.items());
       if (item.length > 0) return item;
     }
     return {};
   }
 
-  __device__ __forceinline__ void announce(const AttentionItem& item) {
-    const int slot = announced_ % kSlots;
-    barrier_wait(at(shared_.released[slot]), parity_of(announced_ + kSlots, kSlots));
+  __device__ __forceinline__ void publish(const AttentionItem& item) {
+    const int slot = items_ % kItemSlots;
+    barrier_wait(at(shared_.item_empty[slot]), parity_of(items_ + kItemSlots, kItemSlots));
     shared_.items[slot] = item;
-    barrier_arrive(at(shared_.announced[slot]));
-    ++announced_;
+    barrier_arrive(at(shared_.item_full[slot]));
+    ++items_;
   }
 
-  __device__ __forceinline__ void copy_queries(const AttentionItem& item, int tile, int key_tile) {
+  __device__ __forceinline__ void load_queries(const AttentionItem& item, int tile, int key_tile) {
     const int stage = stages_ % kStages;
     const uint32_t full = at(shared_.stage_full[stage]);
     const int row = item.begin + tile * kTileRows;
     barrier_wait(at(shared_.stage_empty[stage]), parity_of(stages_ + kStages, kStages));
     barrier_arrive_expecting(full, 2 * kTileBytes + (kDropout ? kMaskBytes : 0));
-    copy_box_async(at(shared_.stage[stage].query), of_.qkv, item.head * kHeadSize, row, full);
-    copy_box_async(at(shared_.stage[stage].dout), of_.dout, item.head * kHeadSize, row, full);
+    tma_load_2d(at(shared_.stage[stage].query), args_.qkv, item.head * kHeadSize, row, full);
+    tma_load_2d(at(shared_.stage[stage].dout), args_.dout, item.head * kHeadSize, row, full);
     if constexpr (kDropout) {
-      const int first_word = item.head * of_.params.batch.mask_words + key_tile * kTileRows / 32;
-      copy_box_async(at(shared_.mask[stage]), of_.mask, first_word, row, full);
+      const int first_word = item.head * args_.params.batch.mask_words + key_tile * kTileRows / 32;
+      tma_load_2d(at(shared_.mask[stage]), args_.mask, first_word, row, full);
     }
     ++stages_;
   }
 
   /// K of a block of keys, where V of the block before it was.
-  __device__ __forceinline__ void copy_keys(const AttentionItem& item, int key_tile) {
+  __device__ __forceinline__ void load_keys(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
       const uint32_t full = at(shared_.keys_full[i]);
       barrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
       barrier_arrive_expecting(full, kTileBytes);
-      copy_box_async(at(shared_.keys_values[i][keys_[i] % 2]), of_.qkv,
-                     (of_.params.batch.heads + item.head) * kHeadSize,
-                     item.begin + (key_tile + i) * kTileRows, full);
+      tma_load_2d(at(shared_.keys_values[i][keys_[i] % 2]), args_.qkv,
+                  (args_.params.batch.heads + item.head) * kHeadSize,
+                  item.begin + (key_tile + i) * kTileRows, full);
       ++keys_[i];
     }
   }
   /// V of a block of keys, where K of the block before it was.
-  __device__ __forceinline__ void copy_values(const AttentionItem& item, int key_tile) {
+  __device__ __forceinline__ void load_values(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
       const uint32_t full = at(shared_.values_full[i]);
       barrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
       barrier_arrive_expecting(full, kTileBytes);
-      copy_box_async(at(shared_.keys_values[i][(values_[i] + 1) % 2]), of_.qkv,
-                     (2 * of_.params.batch.heads + item.head) * kHeadSize,
-                     item.begin + (key_tile + i) * kTileRows, full);
+      tma_load_2d(at(shared_.keys_values[i][(values_[i] + 1) % 2]), args_.qkv,
+                  (2 * args_.params.batch.heads + item.head) * kHeadSize,
+                  item.begin + (key_tile + i) * kTileRows, full);
       ++values_[i];
     }
   }
 
-  const Arguments& of_;
-  Shared& shared_;
+  const Arguments& args_;
+  SharedStorage& shared_;
   int index_;                    // of the item to take next
-  int announced_ = 0;            // items
+  int items_ = 0;                // items
   int stages_ = 0;               // filled
   int keys_[kConsumers] = {};    // tiles of K copied, for each warpgroup
   int values_[kConsumers] = {};  // of V
 };
 
-/// lse and delta of 16 rows, by a warp; 8 lanes read a row of dO and of O.
+/// lse and delta of 16 rows, by a warp; 8 lanes read a row of dO and O.
 template <class T>
-__device__ __forceinline__ void write_statistics(const Arguments& of, const AttentionItem& item,
+__device__ __forceinline__ void write_statistics(const Arguments& args, const AttentionItem& item,
                                                  int first_row, float* to_lse, float* to_delta,
                                                  int lane) {
-  const AttentionBwdParams& params = of.params;
+  const AttentionBwdParams& params = args.params;
   constexpr int kRowsPerLoad = 4;
   constexpr int kLoads = kGroupRows / kRowsPerLoad;
   const int64_t stride = int64_t{params.batch.heads} * kHeadSize;
@@ -160,26 +160,26 @@ __device__ __forceinline__ void write_statistics(const Arguments& of, const Atte
     if (lane / kRowsPerLoad == i) delta = of_row;
   }
   if (lane < kGroupRows) {
-    const int place = place_of_query(first_row + lane);
-    to_lse[place] = kLog2E * lse + of.log2_keep;  // not before: the load takes long
+    const int place = statistics_index(first_row + lane);
+    to_lse[place] = kLog2E * lse + args.log2_keep;  // not before: the load takes long
     to_delta[place] = delta * params.dropout.keep;
   }
 }
 
-/// A warp of the statistics, `warp` from 0: those of all items.
+/// Statistics warp `warp`, from 0: lse and delta of all items.
 template <class T>
-__device__ __forceinline__ void prepare_statistics(const Arguments& of, Shared& shared, int warp,
-                                                   int lane) {
+__device__ __forceinline__ void prepare_statistics(const Arguments& args, SharedStorage& shared,
+                                                   int warp, int lane) {
   for (int count = 0;; ++count) {
-    const int slot = count % kSlots;
-    barrier_wait(at(shared.announced[slot]), parity_of(count, kSlots));
+    const int slot = count % kItemSlots;
+    barrier_wait(at(shared.item_full[slot]), parity_of(count, kItemSlots));
     const AttentionItem item = shared.items[slot];
     if (item.length == 0) return;
     const int groups = item.tiles() * kGroupsOfTile;
-    // Tiles that the sequence does not have are arrived at too: all have a phase for each item.
-    for (int group = warp; group < kMostTiles * kGroupsOfTile; group += kStatisticsWarps) {
+    // The mbarriers of tiles that the sequence lacks complete a phase per item too.
+    for (int group = warp; group < kMaxTiles * kGroupsOfTile; group += kStatisticsWarps) {
       if (group < groups) {
-        write_statistics<T>(of, item, group * kGroupRows, shared.lse[slot], shared.delta[slot],
+        write_statistics<T>(args, item, group * kGroupRows, shared.lse[slot], shared.delta[slot],
                             lane);
       }
       barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
@@ -188,25 +188,26 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& of, Shared& 
 }
 
 /// Zeroes rows [live_tokens, T) of dqkv.
-__device__ __forceinline__ void clear_padding(const Arguments& of, int thread, int threads) {
-  const AttentionBatch& batch = of.params.batch;
+__device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
+  const AttentionBatch& batch = args.params.batch;
   const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
-  uint4* chunks = static_cast<uint4*>(of.params.dqkv);
-  for (int64_t i = of.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
+  uint4* chunks = static_cast<uint4*>(args.params.dqkv);
+  for (int64_t i = args.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
        i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
     chunks[i] = uint4{};
   }
 }
 
 /// Zeroes the column sums of sequences without tokens: they are no items.
-__device__ __forceinline__ void clear_empty(const Arguments& of, int thread, int threads) {
-  if (of.params.column_sums == nullptr) return;
-  const AttentionBatch& batch = of.params.batch;
+__device__ __forceinline__ void clear_empty_sequences(const Arguments& args, int thread,
+                                                      int threads) {
+  if (args.params.column_sums == nullptr) return;
+  const AttentionBatch& batch = args.params.batch;
   const int sums = kConsumers * kParts * batch.heads * kHeadSize;
   for (int seq = static_cast<int>(blockIdx.x); seq < batch.seqs;
        seq += static_cast<int>(gridDim.x)) {
     if (batch.cu_seqlens[seq + 1] > batch.cu_seqlens[seq]) continue;
-    float* const to = of.params.column_sums + int64_t{seq} * sums;
+    float* const to = args.params.column_sums + int64_t{seq} * sums;
     for (int i = thread; i < sums; i += threads) to[i] = 0.0f;
   }
 }

@@ -1,61 +1,29 @@
-// Attention forward on wgmma and bulk copies: one launch of as many thread blocks as there are
-// SMs, each of which takes (sequence, head) after (sequence, head) off a list. Keys and
-// values of an item come to shared memory once, and all its queries walk over them there.
+// Attention forward on wgmma and TMA: a persistent grid of one block per SM. A block takes work
+// items (sequence, head) from a list; K and V of an item come to shared memory once, and all its
+// queries are computed from there.
 //
-//     producing warpgroup            shared memory                   3 consuming warpgroups
-//     warp 0     takes items, copies   10 slots of 64 keys, 64 values  each holds 64 queries in
-//                K, V and Q            3 tiles of 64 queries           registers and walks over
-//     warps 1-3  zero padding rows     3 tiles of 64 results           the slots: products,
-//                                      list of sequences, items        softmax, random bits
-//     barriers   of a slot: keys full, values full, empty; of a consumer: queries full, empty
+//     producer warpgroup             shared memory                   3 consumer warpgroups
+//     warp 0     takes items, loads    10 stages of 64 keys and        each has 64 queries in
+//                K, V and Q by TMA     64 values                       registers and loops over
+//     warps 1-3  zero padding rows     Q: 3 tiles of 64 queries        the stages: GEMMs, softmax,
+//                                      O: 3 tiles of 64 rows           random bits
+//     mbarriers  of a stage: keys full, values full, empty; of a consumer: queries full, empty
 //
-// Tiles of 64 queries go to the consumers in turn, over the ends of items: with 3 consumers, tile 0
-// of an item may be anyone's. A consumer gives a slot back on its last walk over it, so that the
-// keys of the next item come while this one is still worked on.
-// In the loop, scores of the next 64 keys and the sum over the values of these 64 are in flight
-// together, and the exponentials of the next scores need only the first. Random bits are drawn
-// between the exponentials, which leave issue slots.
-// There is no running maximum: weights are exp2(score - maximum over the first 64 keys). A warp whose
-// weights have outgrown what sums and products hold, 2^64 in bf16, multiplies the tile once more,
-// alone, and moves the reference.
+// Query tiles go to the consumers round-robin, across the ends of items. A consumer releases a
+// stage in its last pass over it, so that the keys of the next item arrive while this one is
+// computed.
 //
-// Floors    BERT-large, 96 Wikipedia sequences, T = 24,563: 40,500 tiles of 64 x 64, 307 for each
-//           SM, of 256 clocks on tensor cores or on exp: 45 us. Bytes 47 us.
-// Limits    latencies: 49 % of the issue slots are in use with dropout, the logic pipe 38 %, tensor
-//           cores and exp 30 % each. A step of a warp takes some 1,600 clocks for 290 instructions, 190
-//           without dropout: 350 until its products are under way, 900 on exp and random bits; what
-//           stands around the steps of a walk (next tile of queries, logarithm, results) is a third
-//           of the whole.
-//           Scores with a standard deviation of 33 are multiplied twice so often that it costs 28
-//           us; with 5 it costs nothing.
-// Measured  microseconds, median of 41 on operands in no cache, NVIDIA H200, bf16, 16 heads x 64,
-//           2026-11-22; in brackets the kernel before these steps, in the same run. With a
-//           probability other than 0.1 some 5 more, by an earlier version.
-//             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,563      99 (103)     126 (139)
-//             48 x 512                      113 (118)     144 (163)
-//             192 x 128                      59  (59)      78  (78)
-// Tried     at Wikipedia. Random bits drawn between the products: 2 more; beside them: 13. Random
-//           bits from a kernel of their own, read again here: 35 (of one Philox block each 32) and
-//           some 134. Bits drawn from the first FMA of a tile on, between which and the next a wide
-//           multiplication costs 20 clocks: 5 more; behind 8 exponentials instead of 16: 1 more, at
-//           512 tokens 3; a tile ahead of their use: 1 more. The first sums not added to zeros: no
-//           difference. Random bits from three idle warps by way of shared memory, one for each
-//           consumer, four draws side by side: 18 more than drawn here; a fourth of each tile's for
-//           each of four: 210 more. Bits of two Philox blocks: 6 more. Numbers of 20 digits instead
-//           of 24: no difference. Round keys made for each draw: 4 more. Descriptors shuffled in
-//           each step: 4 more without dropout. A producer that sleeps between looks at its barriers:
-//           no difference. Products of a warpgroup started under a lock, so that those of two do not
-//           share the tensor cores: 4 more. A running maximum by FMNMX: 6 more with dropout, 5
-//           without; by VIMNMX3 on differences from the reference: 4 and 9 more. Results written by
-//           ordinary stores: 2 more. First scores of the next walk started before the results of
-//           this one leave: no difference. Warps whose rows are all behind the sequence skip the
-//           softmax: 6 more without dropout, 14 with. 4 consumers of 112 registers, queries in
-//           shared memory, the sum over the values awaited before the next softmax: 4 more without
-//           dropout, 23 more with; of 120 registers with queries in them: ptxas serializes all
-//           products. Queries in shared memory and 3 consumers: 5 and 3 more. 3 consumers that leave
-//           the sum over the values running while the next scores start: the trap of wgmma.cuh,
-//           wrong scores.
+// Softmax   S of the next key tile and O += P V of this one are in flight together; the
+//           exponentials of the next tile wait only for S. Random bits are drawn between the
+//           exponentials, which leave issue slots. There is no running maximum: P = exp2(S -
+//           reference), where the reference is the maximum over the first 64 keys. A warp whose row
+//           sum outgrows what O and the sums hold, 2^64 in bf16, computes the tile again by
+//           mma.sync and rescales.
+// Registers 160 a consumer thread: O 32, S 32, P 16, Q 16 and the dropout masks 16 at the widest
+//           place; 32 a producer thread.
+// Bound by  latency: with dropout 49 % of the issue slots are in use, and 30 % of the tensor cores.
+// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 126 us, where exponentials
+//           alone take 45 and the bytes 47. Variants: kernels/measured/attention.md.
 
 #include <algorithm>
 
@@ -65,101 +33,83 @@
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {
 namespace forward {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr int kRowBytes = 2 * kHeadSize;
 constexpr uint32_t kTileBytes = kTileRows * kRowBytes;
 
 constexpr int kConsumers = 3;  // warpgroups
-constexpr int kWarpsPerGroup = kWarpgroupThreads / kWarpThreads;
-constexpr int kConsumingWarps = kConsumers * kWarpsPerGroup;
+constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
+constexpr int kConsumerWarps = kConsumers * kWarpsPerWarpgroup;
 constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
 
-// A thread block has the registers of its launch, 4 x 128 for a thread of each warpgroup: what
-// consumers take, the producer must have given.
+// A block has the registers of its launch, 128 for each of its threads: consumers can allocate what
+// the producer has released.
 constexpr int kConsumerRegisters = 160;
 constexpr int kProducerRegisters = 32;
 
-/// Keys and values of 64 tokens each that shared memory holds: the 8 of the longest sequence, and 2
-/// of the next one so that it can begin at once.
-constexpr int kSlots = 10;
+/// Tiles of 64 keys and values in shared memory: the 8 of the longest sequence, and 2 of the next
+/// one so that it can begin at once.
+constexpr int kStages = 10;
+using Stage = PipelineState<kStages>;
 
-struct alignas(1024) Memory {
-  unsigned char keys[kSlots][kTileBytes];
-  unsigned char values[kSlots][kTileBytes];
+struct alignas(1024) SharedStorage {
+  unsigned char keys[kStages][kTileBytes];
+  unsigned char values[kStages][kTileBytes];
   unsigned char queries[kConsumers][kTileBytes];
-  unsigned char results[kConsumers][kTileBytes];  // on their way out
-  uint64_t keys_full[kSlots];
-  uint64_t values_full[kSlots];
-  uint64_t empty[kSlots];
+  unsigned char out[kConsumers][kTileBytes];
+  uint64_t keys_full[kStages];
+  uint64_t values_full[kStages];
+  uint64_t empty[kStages];
   uint64_t queries_full[kConsumers];
   uint64_t queries_empty[kConsumers];
-  AttentionItem items[kSlots];  // whose first tile is in the slot
-  WorkOrder order;
+  AttentionItem items[kStages];  // whose first tile is in the stage
+  WorkList list;
 };
 
 struct Params {
   AttentionFwdParams call;
-  uint32_t* counter;  // of draw_item()
+  uint32_t* counter;  // of take_item()
 };
 
-/// A place in the ring of slots, and the phase of its barriers.
-struct Place {
-  int slot = 0;
-  uint32_t parity = 0;  // of "full" in this round; "empty" of the round before has the other
-
-  __device__ __forceinline__ Place after(int tiles) const {
-    Place place{slot + tiles, parity};
-    if (place.slot >= kSlots) {
-      place.slot -= kSlots;
-      place.parity ^= 1;
-    }
-    return place;
-  }
-  /// As it is, known to the compiler to be the same in all lanes. All lanes call it.
-  __device__ __forceinline__ Place same_in_all() const {
-    return {__shfl_sync(kFullWarp, slot, 0), __shfl_sync(kFullWarp, parity, 0)};
-  }
-};
-
-/// Gives back the slots of an item that this warp does not walk over. Each is waited for first: an
-/// arrival before the slot is filled would count for the round before.
-__device__ __forceinline__ void release_unused(Place first, int tiles, int lane, Memory& shared) {
+/// Releases the stages of an item that this warp has no queries for. It waits for each first: an
+/// arrival before the stage is full would count for the phase before.
+__device__ __forceinline__ void release_unused(Stage first, int tiles, int lane,
+                                               SharedStorage& shared) {
   __syncwarp();  // all lanes have read the item
   if (lane < tiles) {
-    const Place place = first.after(lane);
-    barrier_wait(at(shared.keys_full[place.slot]), place.parity);
-    barrier_arrive(at(shared.empty[place.slot]));
+    const Stage stage = first.after(lane);
+    barrier_wait(at(shared.keys_full[stage.index]), stage.parity);
+    barrier_arrive(at(shared.empty[stage.index]));
   }
   __syncwarp();
 }
 
-/// Takes items and starts their copies. One thread.
+/// The producer: takes items and issues their TMA loads. One thread.
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& map,
-                                        Memory& shared) {
+                                        SharedStorage& shared) {
   const AttentionBatch& batch = params.call.batch;
   const int count = batch.seqs * batch.heads;
   const int part = batch.heads * kHeadSize;  // columns of Q, of K, of V
-  Place place;
-  int consumer = 0;              // whose turn it is to get queries
+  Stage stage;
+  int consumer = 0;              // that gets the next queries
   uint32_t consumer_parity = 1;  // of "queries empty"
   int next = static_cast<int>(blockIdx.x);
   while (next < count) {
-    const AttentionItem item = shared.order.item(batch, next);
-    next = draw_item(params.counter, count);
+    const AttentionItem item = shared.list.item(batch, next);
+    next = take_item(params.counter, count);
     const int tiles = item.tiles();
     const int column = item.head * kHeadSize;
-    const auto copy_queries = [&](int tile) {
+    const auto load_queries = [&](int tile) {
       barrier_wait(at(shared.queries_empty[consumer]), consumer_parity);
       const uint32_t full = at(shared.queries_full[consumer]);
       barrier_arrive_expecting(full, kTileBytes);
-      copy_box_async(at(shared.queries[consumer]), map, column, item.begin + tile * kTileRows,
-                     full);
+      tma_load_2d(at(shared.queries[consumer]), map, column, item.begin + tile * kTileRows, full);
       if (++consumer == kConsumers) {
         consumer = 0;
         consumer_parity ^= 1;
@@ -167,23 +117,23 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
     };
     for (int tile = 0; tile < tiles; ++tile) {
       const int row = item.begin + tile * kTileRows;
-      barrier_wait(at(shared.empty[place.slot]), place.parity ^ 1);
-      if (tile == 0) shared.items[place.slot] = item;
-      const uint32_t keys_full = at(shared.keys_full[place.slot]);
+      barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+      if (tile == 0) shared.items[stage.index] = item;
+      const uint32_t keys_full = at(shared.keys_full[stage.index]);
       barrier_arrive_expecting(keys_full, kTileBytes);
-      copy_box_async(at(shared.keys[place.slot]), map, part + column, row, keys_full);
-      const uint32_t values_full = at(shared.values_full[place.slot]);
+      tma_load_2d(at(shared.keys[stage.index]), map, part + column, row, keys_full);
+      const uint32_t values_full = at(shared.values_full[stage.index]);
       barrier_arrive_expecting(values_full, kTileBytes);
-      copy_box_async(at(shared.values[place.slot]), map, 2 * part + column, row, values_full);
-      place = place.after(1);
-      // The queries that everybody begins with come early, the others wait for consumers.
-      if (tile < kConsumers) copy_queries(tile);
+      tma_load_2d(at(shared.values[stage.index]), map, 2 * part + column, row, values_full);
+      stage = stage.after(1);
+      // The first tile of each consumer is loaded early; the others wait for a free buffer.
+      if (tile < kConsumers) load_queries(tile);
     }
-    for (int tile = kConsumers; tile < tiles; ++tile) copy_queries(tile);
+    for (int tile = kConsumers; tile < tiles; ++tile) load_queries(tile);
   }
-  barrier_wait(at(shared.empty[place.slot]), place.parity ^ 1);
-  shared.items[place.slot] = {};
-  barrier_arrive(at(shared.keys_full[place.slot]));
+  barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+  shared.items[stage.index] = {};
+  barrier_arrive(at(shared.keys_full[stage.index]));
 }
 
 /// Zeroes out and lse behind the last sequence; this thread is number `thread` of `threads`.
@@ -203,202 +153,204 @@ __device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, 
   }
 }
 
-/// One consuming warpgroup.
-template <class T, Drop kDrop>
-__device__ __forceinline__ void consume(const Params& params, int group, int warp, int lane,
-                                        const CUtensorMap& out_map, Memory& shared) {
+/// One consumer warpgroup.
+template <class T, DropoutKind kDropout>
+__device__ __forceinline__ void consume(const Params& params, int warpgroup, int warp, int lane,
+                                        const CUtensorMap& out_map, SharedStorage& shared) {
   const AttentionFwdParams& call = params.call;
   const float scale = call.scale * kLog2E;
-  MaskDraw<kDrop> draw(call);
-  constexpr bool kDrops = kDrop != Drop::kNothing;
-  const auto release = [&](Place place) {
-    if (lane == 0) barrier_arrive(at(shared.empty[place.slot]));
+  DropoutMask<kDropout> mask(call);
+  constexpr bool kHasDropout = kDropout != DropoutKind::kNone;
+  const auto release = [&](Stage stage) {
+    if (lane == 0) barrier_arrive(at(shared.empty[stage.index]));
   };
 
-  const uint64_t keys_of_slots = uniform_wgmma_tile(at(shared.keys));
-  const uint64_t values_of_slots = uniform_wgmma_tile(at(shared.values));
-  const auto in_slot = [](uint64_t slots, Place place) {
-    return wgmma_behind(slots, static_cast<uint32_t>(place.slot) * kTileBytes);
+  const uint64_t key_tiles = uniform_wgmma_tile(at(shared.keys));
+  const uint64_t value_tiles = uniform_wgmma_tile(at(shared.values));
+  const auto at_stage = [](uint64_t tiles, Stage stage) {
+    return wgmma_offset(tiles, static_cast<uint32_t>(stage.index) * kTileBytes);
   };
 
-  Queries<T> queries;
-  Place first;
-  int turn = group;             // tiles of queries until this warpgroup's next
+  QueryRows<T> queries;
+  Stage first;
+  int query_tile = warpgroup;   // of this warpgroup, counted from the item's first
   uint32_t queries_parity = 0;  // of "full"
   for (;;) {
-    barrier_wait(at(shared.keys_full[first.slot]), first.parity);
-    const AttentionItem item = shared.items[first.slot].same_in_all();
+    barrier_wait(at(shared.keys_full[first.index]), first.parity);
+    const AttentionItem item = shared.items[first.index].warp_uniform();
     if (item.length == 0) break;
-    bool is_first = true;  // walk over the item, so that it waits for what comes
+    bool first_pass = true;  // over the item's stages: wait until they are full
     const int tiles = item.tiles();
     const int ragged = item.length % kTileRows == 0 ? tiles : tiles - 1;
-    if (turn >= tiles) release_unused(first, tiles, lane, shared);
-    for (; turn < tiles; turn += kConsumers) {
-      const bool is_last = turn + kConsumers >= tiles;  // of this warpgroup in this item
-      const int first_row = turn * kTileRows + warp * kWarpRows;
-      barrier_wait(at(shared.queries_full[group]), queries_parity);
+    if (query_tile >= tiles) release_unused(first, tiles, lane, shared);
+    for (; query_tile < tiles; query_tile += kConsumers) {
+      const bool last_pass = query_tile + kConsumers >= tiles;  // of this warpgroup over this item
+      const int first_row = query_tile * kTileRows + warp * kWarpRows;
+      barrier_wait(at(shared.queries_full[warpgroup]), queries_parity);
       queries_parity ^= 1;
-      queries.begin(at(shared.queries[group]), warp, lane);
+      queries.load_q(at(shared.queries[warpgroup]), warp, lane);
       __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.queries_empty[group]));
-      if constexpr (kDrops) draw.begin(call.batch, item, first_row, lane);
+      if (lane == 0) barrier_arrive(at(shared.queries_empty[warpgroup]));
+      if constexpr (kHasDropout) mask.start_rows(call.batch, item, first_row, lane);
 
       float score[32];
-      uint32_t probability[kSteps][4];
+      uint32_t p[kSteps][4];
       uint32_t kept[kSteps][4];
-      Place place = first.same_in_all();
-      Place next = place.after(1);
-      const auto hide = [&](int tile) {
-        if (tile == ragged) hide_tail(score, item.length - tile * kTileRows, lane);
+      Stage stage = first.warp_uniform();
+      Stage next = stage.after(1);
+      const auto mask_keys = [&](int tile) {
+        if (tile == ragged) mask_tail(score, item.length - tile * kTileRows, lane);
       };
-      float sums[2];
-      const auto weigh = [&]() {
-        queries.exponentiate(score, scale, sums, [&](float weight) {
-          if constexpr (kDrops) draw.draw(weight);
+      float row_sums[2];
+      const auto softmax = [&]() {
+        queries.softmax_exp(score, scale, row_sums, [&](float partial_sum) {
+          if constexpr (kHasDropout) mask.draw(partial_sum);
         });
-        if constexpr (kDrops) draw.hold();
+        if constexpr (kHasDropout) mask.hold();
       };
-      const auto drop = [&]() {
+      const auto apply_dropout = [&]() {
 #pragma unroll
-        for (int i = 0; i < 16; ++i) probability[i / 4][i % 4] &= kept[i / 4][i % 4];
+        for (int i = 0; i < 16; ++i) p[i / 4][i % 4] &= kept[i / 4][i % 4];
       };
-      const auto await_sums = [&]() {
+      const auto wait_for_pv = [&]() {
         wgmma_wait<0>();
-        hold_registers(queries.sum);
+        hold_registers(queries.acc_o);
       };
-      /// The weights of the tile at `place`, with references that have moved to them.
-      const auto weigh_again = [&](int tile) {
-        queries.score_again(score, at(shared.keys[place.slot]), lane);
-        hide(tile);
-        queries.raise(score, scale);
-        queries.exponentiate(score, scale, sums, [](float) {});
+      /// P of the tile at `stage` once more, with the references raised to its maxima.
+      const auto recompute = [&](int tile) {
+        queries.gemm_qk_by_warp(score, at(shared.keys[stage.index]), lane);
+        mask_keys(tile);
+        queries.rescale(score, scale);
+        queries.softmax_exp(score, scale, row_sums, [](float) {});
       };
 
-      queries.start_scores(score, in_slot(keys_of_slots, place));
+      queries.gemm_qk(score, at_stage(key_tiles, stage));
       wgmma_wait<0>();
       hold_registers(score);
-      hide(0);
-      queries.refer(score, scale);
-      weigh();
-      queries.pack(probability, score);
-      if constexpr (kDrops) {
-        draw.finish(kept, lane);
-        drop();
+      mask_keys(0);
+      queries.init_reference(score, scale);
+      softmax();
+      queries.pack_p(p, score);
+      if constexpr (kHasDropout) {
+        mask.finish(kept, lane);
+        apply_dropout();
       }
-      queries.total[0] = sums[0];
-      queries.total[1] = sums[1];
-      uint64_t keys = in_slot(keys_of_slots, next);
-      uint64_t values = in_slot(values_of_slots, place);
+      queries.row_sum[0] = row_sums[0];
+      queries.row_sum[1] = row_sums[1];
+      uint64_t keys = at_stage(key_tiles, next);
+      uint64_t values = at_stage(value_tiles, stage);
       for (int tile = 1; tile < tiles; ++tile) {
-        if (is_first) barrier_wait(at(shared.keys_full[next.slot]), next.parity);
-        queries.start_scores(score, keys);
-        if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
-        queries.start_sums(probability, values);
-        const Place summed = place;
-        place = next;
+        if (first_pass) barrier_wait(at(shared.keys_full[next.index]), next.parity);
+        queries.gemm_qk(score, keys);
+        if (first_pass) barrier_wait(at(shared.values_full[stage.index]), stage.parity);
+        queries.gemm_pv(p, values);
+        const Stage in_flight = stage;
+        stage = next;
         next = next.after(1);
-        keys = in_slot(keys_of_slots, next);
-        values = in_slot(values_of_slots, place);
-        wgmma_wait<1>();  // the scores
+        keys = at_stage(key_tiles, next);
+        values = at_stage(value_tiles, stage);
+        wgmma_wait<1>();  // for S
         hold_registers(score);
-        hide(tile);
-        weigh();
-        // Where the scores have outgrown their references, or a weight is NaN.
-        const bool again = __any_sync(kFullWarp, !(sums[0] + sums[1] < kMostWeight<T>));
-        if constexpr (kDrops) {
-          // The sums are awaited behind the branch, or ptxas does so among the exponentials.
-          draw.finish(kept, lane);
-          uint32_t pairs[kSteps][4];
-          queries.pack(pairs, score);
+        mask_keys(tile);
+        softmax();
+        // The scores have outgrown their references, or one is NaN.
+        const bool outgrown = __any_sync(kFullWarp, !(row_sums[0] + row_sums[1] < kMaxRowSum<T>));
+        if constexpr (kHasDropout) {
+          // O is awaited behind the branch, or ptxas waits for it among the exponentials.
+          mask.finish(kept, lane);
+          uint32_t new_p[kSteps][4];
+          queries.pack_p(new_p, score);
 #pragma unroll
-          for (int step = 0; step < kSteps; ++step) hold_registers(pairs[step]);
-          if (again) {
-            await_sums();
-            weigh_again(tile);
-            queries.pack(pairs, score);
+          for (int step = 0; step < kSteps; ++step) hold_registers(new_p[step]);
+          if (outgrown) {
+            wait_for_pv();
+            recompute(tile);
+            queries.pack_p(new_p, score);
           }
-          await_sums();
+          wait_for_pv();
 #pragma unroll
-          for (int i = 0; i < 16; ++i) probability[i / 4][i % 4] = pairs[i / 4][i % 4];
-          drop();
+          for (int i = 0; i < 16; ++i) p[i / 4][i % 4] = new_p[i / 4][i % 4];
+          apply_dropout();
         } else {
-          await_sums();
-          queries.pack(probability, score);
-          if (again) {
-            weigh_again(tile);
-            queries.pack(probability, score);
+          wait_for_pv();
+          queries.pack_p(p, score);
+          if (outgrown) {
+            recompute(tile);
+            queries.pack_p(p, score);
           }
         }
-        if (is_last) release(summed);
-        queries.total[0] = sums[0];
-        queries.total[1] = sums[1];
+        if (last_pass) release(in_flight);
+        queries.row_sum[0] = row_sums[0];
+        queries.row_sum[1] = row_sums[1];
       }
-      if (is_first) barrier_wait(at(shared.values_full[place.slot]), place.parity);
-      queries.start_sums(probability, values);
-      await_sums();
-      if (is_last) release(place);
-      is_first = false;
-      queries.store(call, item, first_row, at(shared.results[group]), out_map, warp, lane);
+      if (first_pass) barrier_wait(at(shared.values_full[stage.index]), stage.parity);
+      queries.gemm_pv(p, values);
+      wait_for_pv();
+      if (last_pass) release(stage);
+      first_pass = false;
+      queries.store_out(call, item, first_row, at(shared.out[warpgroup]), out_map, warp, lane);
     }
-    turn -= tiles;
+    query_tile -= tiles;
     first = first.after(tiles);
   }
   if (lane == 0) wait_for_stores();
 }
 
-template <class T, Drop kDrop>
+template <class T, DropoutKind kDropout>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_forward(const __grid_constant__ Params params,
                        const __grid_constant__ CUtensorMap map,
                        const __grid_constant__ CUtensorMap out_map) {
   extern __shared__ __align__(1024) unsigned char raw[];
-  Memory& shared = *reinterpret_cast<Memory*>(raw);
+  SharedStorage& shared = *reinterpret_cast<SharedStorage*>(raw);
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   if (threadIdx.x == 0) {
     prefetch_tensor_map(map);
     prefetch_tensor_map(out_map);
-    for (int slot = 0; slot < kSlots; ++slot) {
-      barrier_init(at(shared.keys_full[slot]), 1);
-      barrier_init(at(shared.values_full[slot]), 1);
-      barrier_init(at(shared.empty[slot]), kConsumingWarps);
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(at(shared.keys_full[stage]), 1);
+      barrier_init(at(shared.values_full[stage]), 1);
+      barrier_init(at(shared.empty[stage]), kConsumerWarps);
     }
-    for (int group = 0; group < kConsumers; ++group) {
-      barrier_init(at(shared.queries_full[group]), 1);
-      barrier_init(at(shared.queries_empty[group]), kWarpsPerGroup);
+    for (int warpgroup = 0; warpgroup < kConsumers; ++warpgroup) {
+      barrier_init(at(shared.queries_full[warpgroup]), 1);
+      barrier_init(at(shared.queries_empty[warpgroup]), kWarpsPerWarpgroup);
     }
     fence_barrier_init();
   }
   wait_for_kernel_before();
-  static_assert(sizeof(shared.results) >= kSortedSeqs);
-  shared.order.sort(params.call.batch, shared.results[0]);
+  static_assert(sizeof(shared.out) >= kSortedSeqs);
+  shared.list.sort(params.call.batch, shared.out[0]);
   __syncthreads();
 
-  if (warp >= kConsumingWarps) {
-    give_registers<kProducerRegisters>();
-    const int role = warp - kConsumingWarps;
+  if (warp >= kConsumerWarps) {
+    warpgroup_reg_dealloc<kProducerRegisters>();
+    const int role = warp - kConsumerWarps;
     if (role == 0 && lane == 0) produce(params, map, shared);
     if (role >= 1) {
-      constexpr int kClearing = 3 * kWarpThreads;  // threads of each block
-      clear_padding(params.call,
-                    static_cast<int>(blockIdx.x) * kClearing + (role - 1) * kWarpThreads + lane,
-                    static_cast<int>(gridDim.x) * kClearing);
+      constexpr int kZeroingThreads = 3 * kWarpThreads;
+      clear_padding(
+          params.call,
+          static_cast<int>(blockIdx.x) * kZeroingThreads + (role - 1) * kWarpThreads + lane,
+          static_cast<int>(gridDim.x) * kZeroingThreads);
     }
   } else {
-    take_registers<kConsumerRegisters>();
-    consume<T, kDrop>(params, warp / kWarpsPerGroup, warp % kWarpsPerGroup, lane, out_map, shared);
+    warpgroup_reg_alloc<kConsumerRegisters>();
+    consume<T, kDropout>(params, warp / kWarpsPerWarpgroup, warp % kWarpsPerWarpgroup, lane,
+                         out_map, shared);
   }
 }
 
-template <class T, Drop kDrop>
+template <class T, DropoutKind kDropout>
 void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map,
             const CUtensorMap& out_map) {
-  constexpr int kBytes = static_cast<int>(sizeof(Memory));
-  allow_shared_bytes(persistent_forward<T, kDrop>, kBytes);
+  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
+  allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
   const int items = params.call.batch.seqs * params.call.batch.heads;
   const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.sm_count)));
-  launch_dependent(on.stream, persistent_forward<T, kDrop>, {blocks, kThreads, kBytes}, params, map,
-                   out_map);
+  launch_dependent(on.stream, persistent_forward<T, kDropout>, {blocks, kThreads, kBytes}, params,
+                   map, out_map);
 }
 
 }  // namespace
@@ -412,8 +364,8 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
                    batch.tokens * batch.heads * batch.mask_words < int64_t{1} << 32,
                "the mask of ", batch.tokens, " tokens, ", batch.heads, " heads and ",
                batch.mask_words, " words has no 32-bit index");
-  // Rows behind the last sequence are not in the map and come as zeros: their probabilities are 0,
-  // but 0 times what stands there may be NaN. Values of the next sequence do come, so that NaN or
+  // Rows behind the last sequence are outside the map, so TMA fills in zeros: their P is 0, but 0
+  // times what stands there might be NaN. Values of the next sequence are loaded, so NaN or
   // infinity in it may spread to this one: such a batch has no loss and no update anyway.
   const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
@@ -423,12 +375,12 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
   dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
     if (call.dropout.random == nullptr) {
-      return launch<T, Drop::kNothing>(on, params, map, out_map);
+      return launch<T, DropoutKind::kNone>(on, params, map, out_map);
     }
-    if (call.dropout.threshold == kUsualThreshold) {
-      return launch<T, Drop::kUsual>(on, params, map, out_map);
+    if (call.dropout.threshold == kDefaultThreshold) {
+      return launch<T, DropoutKind::kDefault>(on, params, map, out_map);
     }
-    launch<T, Drop::kAny>(on, params, map, out_map);
+    launch<T, DropoutKind::kAny>(on, params, map, out_map);
   });
 }
 

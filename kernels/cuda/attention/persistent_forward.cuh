@@ -1,7 +1,7 @@
 #pragma once
 
-// What a warp of persistent_forward.cu does with its 16 queries while they walk over the keys and
-// values in shared memory. Products are the warpgroup's, the rest is the warp's own.
+// What a warp of persistent_forward.cu computes for its 16 queries. GEMMs are issued by the
+// warpgroup, the rest is the warp's own.
 
 #include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
@@ -12,36 +12,32 @@ namespace bertha::forward {
 
 inline constexpr int kHeadSize = 64;
 inline constexpr int kWarpRows = 16;
-inline constexpr int kSteps = kHeadSize / 16;  // of a product over 64 inner indices
+inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices
 
-inline constexpr float kLn2 = 0.6931471805599453f;
-inline constexpr float kInfinity = __builtin_huge_valf();
-
-// The reference of exp2(score - reference) is the maximum over the first tile of keys. It follows the
-// running maximum only when a lane's weights of a tile sum up to so much: the products hold what is
-// below, in f16 too, and the sums are seldom rescaled.
+// The reference of P = exp2(score - reference) is the maximum over the first key tile. It is raised
+// only when a lane's row sum reaches this bound: P below it fits into T, and O is seldom rescaled.
 template <class T>
-inline constexpr float kMostWeight = std::is_same_v<T, __half> ? 65504.0f : 0x1p64f;
+inline constexpr float kMaxRowSum = std::is_same_v<T, __half> ? 65504.0f : 0x1p64f;
 
-/// Which elements a kernel drops. With the usual threshold its comparisons take half the instructions.
-enum class Drop { kNothing, kUsual, kAny };
-inline constexpr uint32_t kUsualThreshold = drop_threshold(0.1f);
+/// With the default threshold, known at compile time, drawing takes half the comparisons.
+enum class DropoutKind { kNone, kDefault, kAny };
+inline constexpr uint32_t kDefaultThreshold = drop_threshold(0.1f);
 
-/// Draws the decisions of a warp's 16 rows for the 64 keys of a tile, and stores them: a word a
-/// lane. Lane 4 g + c has row g + c % 2 * 8 and word c / 2: the four that its own rows of a product
-/// take are those of its neighbours.
-template <Drop kDrop>
-class MaskDraw {
+/// Draws the dropout bits of a warp's 16 rows for the 64 keys of a tile and stores them, 32 bits a
+/// lane: lane 4 g + c has row g + c % 2 * 8 and word c / 2. The four words that the lane's own
+/// accumulators need are in the lanes of its quad.
+template <DropoutKind kDropout>
+class DropoutMask {
  public:
-  __device__ __forceinline__ explicit MaskDraw(const AttentionFwdParams& of)
-      : dropout_(of.dropout), words_(of.mask) {
-    if constexpr (kDrop != Drop::kNothing) {
-      philox_.hold(SeedKeys{dropout_.random[0]}, dropout_.random[1], dropout_.site);
+  __device__ __forceinline__ explicit DropoutMask(const AttentionFwdParams& of)
+      : dropout_(of.dropout), mask_(of.mask) {
+    if constexpr (kDropout != DropoutKind::kNone) {
+      philox_.init(SeedKeys{dropout_.random[0]}, dropout_.random[1], dropout_.site);
     }
   }
 
-  __device__ __forceinline__ void begin(const AttentionBatch& batch, const AttentionItem& item,
-                                        int first_row, int lane) {
+  __device__ __forceinline__ void start_rows(const AttentionBatch& batch, const AttentionItem& item,
+                                             int first_row, int lane) {
     const int row = first_row + lane / 4 + lane % 2 * 8;
     const int first_word = lane % 4 / 2;
     const auto token = static_cast<uint32_t>(item.begin + row);
@@ -52,22 +48,20 @@ class MaskDraw {
     const int live = row < item.length ? (item.length + 31) / 32 - first_word : 0;
     end_ = index_ + static_cast<uint32_t>(max(live, 0));
   }
-  /// Draws for the tile, behind `weight`: its sign, which is 0, goes into the counter. Between the
-  /// exponentials there is time, but before them the FMAs of their arguments want the pipe of the
-  /// wide multiplications, and each takes 20 clocks there. hold() comes behind the exponentials.
-  __device__ __forceinline__ void draw(float weight) {
+  /// Draws for the tile, not before `partial_sum` is there: its sign bit, which is 0, goes into the
+  /// counter. Among the exponentials issue slots are free; before them the FMAs of their arguments
+  /// need the pipe of the wide multiplications. Call hold() behind the exponentials.
+  __device__ __forceinline__ void draw(float partial_sum) {
     constexpr uint32_t kSign = 0x80000000u;
-    word_ = drawn(index_ | (__float_as_uint(weight) & kSign));
+    word_ = drawn(index_ | (__float_as_uint(partial_sum) & kSign));
   }
   __device__ __forceinline__ void hold() { asm volatile("" : "+r"(word_)); }
-  /// Stores what was drawn and goes to the next tile. Gives the masks of this lane's probabilities,
-  /// two to a word.
-  ///
-  /// Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c + 1 of a word: shifted so that they
-  /// top byte n, they become masks with one instruction. Shifted by multiplying, which other pipes
-  /// do than all the logic here.
+  /// Stores the bits of the tile and advances to the next one. `kept`: masks of this lane's packed
+  /// probabilities. Columns 2c, 2c + 1 of 8 keys n are bits 8n + 2c and 8n + 2c + 1 of a word:
+  /// shifted to the top of byte n, one PRMT makes a mask of them. The shifts are multiplications,
+  /// which do not use the pipe of the logic instructions.
   __device__ __forceinline__ void finish(uint32_t (&kept)[kSteps][4], int lane) {
-    if (index_ < end_) words_[index_] = word_;
+    if (index_ < end_) mask_[index_] = word_;
     index_ += 2;
 #pragma unroll
     for (int which = 0; which < 2; ++which) {
@@ -87,20 +81,21 @@ class MaskDraw {
  private:
   __device__ __forceinline__ uint32_t drawn(uint32_t group) const {
     const PhiloxWords random = philox_.words(group);
-    if constexpr (kDrop == Drop::kUsual) return kept_of_words<kUsualThreshold>(random);
+    if constexpr (kDropout == DropoutKind::kDefault)
+      return kept_of_words<kDefaultThreshold>(random);
     return kept_of_words(random, [this](int digit) { return dropout_.digits[digit]; });
   }
 
   const AttentionDropout& dropout_;
-  uint32_t* words_;
-  HeldPhilox philox_;
-  uint32_t index_ = 0;  // in words_, of the tile
+  uint32_t* mask_;
+  RegisterPhilox philox_;
+  uint32_t index_ = 0;  // in mask_, of the tile
   uint32_t end_ = 0;    // of the words that hold keys of the sequence
   uint32_t word_ = 0;   // of the tile, once drawn
 };
 
-/// Scores of keys behind the sequence, of which the tile has `live`, become -infinity.
-__device__ __forceinline__ void hide_tail(float (&score)[32], int live, int lane) {
+/// Scores of keys behind the sequence become -infinity; the tile has `live` keys of it.
+__device__ __forceinline__ void mask_tail(float (&score)[32], int live, int lane) {
   const int of_lane = live - lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
@@ -108,50 +103,49 @@ __device__ __forceinline__ void hide_tail(float (&score)[32], int live, int lane
   }
 }
 
-/// A warp's 16 queries, its part of the warpgroup's 64, while they walk over the keys.
+/// A warp's 16 of the warpgroup's 64 queries, with accumulators and softmax state.
 template <class T>
-struct Queries {
-  uint32_t query[kSteps][4];
-  float sum[32];       // of exp2(score - reference) * kept * value
+struct QueryRows {
+  uint32_t q[kSteps][4];
+  float acc_o[32];     // of exp2(score - reference) * kept * value
   float reference[2];  // in units of log2
-  float total[2];      // of exp2(score - reference), this lane's columns, of the tiles before
+  float row_sum[2];    // of exp2(score - reference), this lane's columns, of the tiles before
 
-  __device__ __forceinline__ void begin(uint32_t tile, int warp, int lane) {
+  __device__ __forceinline__ void load_q(uint32_t tile, int warp, int lane) {
     const auto offset = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      load_matrices(query[step], offset.at(tile, warp * kWarpRows, step));
+      ldmatrix_x4(q[step], offset.at(tile, warp * kWarpRows, step));
     }
 #pragma unroll
-    for (int i = 0; i < 32; ++i) sum[i] = 0.0f;
-    total[0] = 0.0f;
-    total[1] = 0.0f;
+    for (int i = 0; i < 32; ++i) acc_o[i] = 0.0f;
+    row_sum[0] = 0.0f;
+    row_sum[1] = 0.0f;
   }
 
-  /// `keys`, and `values` below: descriptors of tiles.
-  __device__ __forceinline__ void start_scores(float (&score)[32], uint64_t keys) const {
+  /// Issues S = Q K^T; `keys`, and `values` below: wgmma descriptors of tiles.
+  __device__ __forceinline__ void gemm_qk(float (&score)[32], uint64_t keys) const {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kColumns>(score, query[step],
-                                         wgmma_step<Inner::kColumns>(keys, step), step > 0);
+      wgmma_64x64x16<T, Inner::kColumns>(score, q[step], wgmma_step<Inner::kColumns>(keys, step),
+                                         step > 0);
     }
     wgmma_commit();
   }
 
-  __device__ __forceinline__ void start_sums(const uint32_t (&probability)[kSteps][4],
-                                             uint64_t values) {
+  __device__ __forceinline__ void gemm_pv(const uint32_t (&p)[kSteps][4], uint64_t values) {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kRows>(sum, probability[step],
-                                      wgmma_step<Inner::kRows>(values, step), 1);
+      wgmma_64x64x16<T, Inner::kRows>(acc_o, p[step], wgmma_step<Inner::kRows>(values, step), 1);
     }
     wgmma_commit();
   }
 
-  /// The scores that a product of the warpgroup gave, by the warp alone: `keys` is the tile.
-  __device__ __forceinline__ void score_again(float (&score)[32], uint32_t keys, int lane) const {
+  /// S of gemm_qk() again, by this warp alone with mma.sync; `keys`: address of the tile.
+  __device__ __forceinline__ void gemm_qk_by_warp(float (&score)[32], uint32_t keys,
+                                                  int lane) const {
     const auto offset = columns_first<kHeadSize>(lane);
     float(&block)[8][4] = reinterpret_cast<float(&)[8][4]>(score);
 #pragma unroll
@@ -161,9 +155,9 @@ struct Queries {
 #pragma unroll
       for (int pair = 0; pair < 4; ++pair) {
         uint32_t key[4];
-        load_matrices(key, offset.at(keys, 16 * pair, step));
-        multiply_add<T>(block[2 * pair], query[step], key[0], key[1]);
-        multiply_add<T>(block[2 * pair + 1], query[step], key[2], key[3]);
+        ldmatrix_x4(key, offset.at(keys, 16 * pair, step));
+        mma_m16n8k16<T>(block[2 * pair], q[step], key[0], key[1]);
+        mma_m16n8k16<T>(block[2 * pair + 1], q[step], key[2], key[3]);
       }
     }
   }
@@ -180,60 +174,60 @@ struct Queries {
     top = fmaxf(top, __shfl_xor_sync(kFullWarp, top, 2));
     return top * scale;
   }
-  /// The first references: the maxima of the first scores.
-  __device__ __forceinline__ void refer(const float (&score)[32], float scale) {
+  /// Maxima of the first scores.
+  __device__ __forceinline__ void init_reference(const float (&score)[32], float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) reference[half] = maximum(score, half, scale);
   }
-  /// Moves the references up to the maxima of the scores, and the sums with them.
-  __device__ __forceinline__ void raise(const float (&score)[32], float scale) {
+  /// Raises the references to the maxima of the scores, and rescales O and the row sums.
+  __device__ __forceinline__ void rescale(const float (&score)[32], float scale) {
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float raised = fmaxf(reference[half], maximum(score, half, scale));
       factor[half] = exp2_approximate(reference[half] - raised);
       reference[half] = raised;
-      total[half] *= factor[half];
+      row_sum[half] *= factor[half];
     }
 #pragma unroll
-    for (int i = 0; i < 32; ++i) sum[i] *= factor[i / 2 % 2];
+    for (int i = 0; i < 32; ++i) acc_o[i] *= factor[i / 2 % 2];
   }
 
-  /// From scores to weights exp2(score - reference). `sums`: `total` with those of this lane. Calls
-  /// between(weight) behind the first weights.
+  /// From scores to P = exp2(score - reference). `row_sums`: `row_sum` plus this lane's P. Calls
+  /// between(a sum) behind the first 16.
   template <class Between>
-  __device__ __forceinline__ void exponentiate(float (&score)[32], float scale, float (&sums)[2],
-                                               const Between& between) const {
+  __device__ __forceinline__ void softmax_exp(float (&score)[32], float scale, float (&row_sums)[2],
+                                              const Between& between) const {
     constexpr int kFirst = 16;
-    sums[0] = total[0];
-    sums[1] = total[1];
+    row_sums[0] = row_sum[0];
+    row_sums[1] = row_sum[1];
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       const int half = i / 2 % 2;
       score[i] = exp2_approximate(score[i] * scale - reference[half]);
-      sums[half] += score[i];
-      if (i == kFirst - 1) between(sums[half]);
+      row_sums[half] += score[i];
+      if (i == kFirst - 1) between(row_sums[half]);
     }
   }
 
-  /// Weights as the left operand of the product with the values.
-  __device__ __forceinline__ static void pack(uint32_t (&probability)[kSteps][4],
-                                              const float (&weight)[32]) {
+  /// P as the left operand of gemm_pv().
+  __device__ __forceinline__ static void pack_p(uint32_t (&p)[kSteps][4],
+                                                const float (&score)[32]) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      probability[i / 4][i % 4] = packed<T>(weight[2 * i], weight[2 * i + 1]);
+      p[i / 4][i % 4] = packed<T>(score[2 * i], score[2 * i + 1]);
     }
   }
 
-  /// Writes the rows that the sequence has, by way of the warp's own `tile` rows: 16 of them with one
-  /// copy, which leaves while the warp goes on.
-  __device__ __forceinline__ void store(const AttentionFwdParams& params, const AttentionItem& item,
-                                        int first_row, uint32_t tile, const CUtensorMap& out_map,
-                                        int warp, int lane) {
+  /// Writes O / row sum and lse of the rows of the sequence, through the warp's own rows of `tile`;
+  /// 16 rows by one TMA store in flight, fewer by ordinary stores.
+  __device__ __forceinline__ void store_out(const AttentionFwdParams& params,
+                                            const AttentionItem& item, int first_row, uint32_t tile,
+                                            const CUtensorMap& out_map, int warp, int lane) {
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float all = total[half];
+      float all = row_sum[half];
       all += __shfl_xor_sync(kFullWarp, all, 1);
       all += __shfl_xor_sync(kFullWarp, all, 2);
       factor[half] = reciprocal_approximate(all * params.dropout.keep);
@@ -244,24 +238,24 @@ struct Queries {
       }
     }
     if (lane == 0) wait_for_stores();
-    __syncwarp();  // the rows of the tile before are out
+    __syncwarp();  // TMA has read the rows of the tile before
     const auto offset = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       uint32_t block[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* pair = &sum[8 * step + 2 * i];
+        const float* pair = &acc_o[8 * step + 2 * i];
         block[i] = packed<T>(pair[0] * factor[i % 2], pair[1] * factor[i % 2]);
       }
-      store_matrices(offset.at(tile, warp * kWarpRows, step), block);
+      stmatrix_x4(offset.at(tile, warp * kWarpRows, step), block);
     }
     if (first_row + kWarpRows <= item.length) {
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
-        store_box_async(out_map, item.head * kHeadSize, item.begin + first_row,
-                        tile + warp * kWarpRows * 2 * kHeadSize);
+        tma_store_2d(out_map, item.head * kHeadSize, item.begin + first_row,
+                     tile + warp * kWarpRows * 2 * kHeadSize);
       }
       return;
     }
@@ -273,7 +267,8 @@ struct Queries {
     for (int i = 0; i < kWarpRows * kChunks / kWarpThreads; ++i) {
       const int row = i * (kWarpThreads / kChunks) + lane / kChunks;
       const int chunk = lane % kChunks;
-      const uint4 values = load_16(tile + chunk_offset<kHeadSize>(warp * kWarpRows + row, chunk));
+      const uint4 values =
+          load_shared_16(tile + chunk_offset<kHeadSize>(warp * kWarpRows + row, chunk));
       const int target = first_row + row;
       if (target < item.length) {
         *reinterpret_cast<uint4*>(rows + (target * stride + chunk * 8)) = values;

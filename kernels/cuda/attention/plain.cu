@@ -1,6 +1,6 @@
 // Attention on CUDA cores, for f32 and for head sizes that the tensor-core kernels lack: one warp
-// per query (forward, dQ) or key (dK, dV) and head, 32 rows of the other kind at a time, a lane
-// each for the scores and a lane per column for the sums. Right, not fast: every warp reads all
+// per query (forward, dQ) or key (dK, dV) and head, 32 rows of the other kind at a time: a lane per
+// row for the scores, then a lane per column for the sums. Simple, not fast: every warp reads all
 // rows again. No atomics; the order of every sum is fixed.
 
 #include "kernels/base/dropout_bits.h"
@@ -14,7 +14,6 @@ namespace {
 constexpr int kWarps = 4;  // rows per thread block
 constexpr int kThreads = kWarps * kWarpThreads;
 constexpr int kColumns = kPlainHeadSize / kWarpThreads;  // of a row, per lane
-constexpr float kInfinity = __builtin_huge_valf();
 
 /// A row of up to 128 elements over the lanes of a warp: column lane + 32 i.
 struct WarpRow {
@@ -142,12 +141,12 @@ __device__ Gradients gradients_at(const AttentionBwdParams& params, const PlainR
   if (params.dropout.random != nullptr) {
     kept = (params.mask[own.in_mask(params.batch, query) + key / 32] >> (key % 32) & 1u) != 0;
   }
-  float slope = 0.0f;
+  float dp = 0.0f;
   if (kept) {
-    slope = inner_product(static_cast<const T*>(params.dout) + own.in_out(query),
-                          qkv + own.in_qkv(key, 2), own.head_size);
+    dp = inner_product(static_cast<const T*>(params.dout) + own.in_out(query),
+                       qkv + own.in_qkv(key, 2), own.head_size);
   }
-  return {kept ? probability : 0.0f, probability * (slope - params.delta[statistics])};
+  return {kept ? probability : 0.0f, probability * (dp - params.delta[statistics])};
 }
 
 template <class T>
@@ -168,11 +167,11 @@ __global__ void __launch_bounds__(kThreads)
   WarpRow sum;
   for (int first = 0; first < own.at.length; first += kWarpThreads) {
     const int key = first + own.lane;
-    float slope = 0.0f;
-    if (key < own.at.length) slope = gradients_at<T>(params, own, own.row, key).score;
+    float dp = 0.0f;
+    if (key < own.at.length) dp = gradients_at<T>(params, own, own.row, key).score;
     const int count = min(kWarpThreads, own.at.length - first);
     for (int i = 0; i < count; ++i) {
-      sum.add(__shfl_sync(kFullWarp, slope, i), qkv + own.in_qkv(first + i, 1), own.head_size,
+      sum.add(__shfl_sync(kFullWarp, dp, i), qkv + own.in_qkv(first + i, 1), own.head_size,
               own.lane);
     }
   }

@@ -1,23 +1,12 @@
-// dQ on tensor cores, mma.sync.m16n8k16: the first of two kernels of the backward. It walks over
-// the keys and leaves delta = rowsum(dO * O) behind for the second, key_gradient_mma.cu. Scores are
-// computed twice: 7 products instead of 5, but no sum crosses a thread block, so that there are no
-// atomics and no f32 copy of dQ in memory, and sequences may have any length.
+// dQ on mma.sync.m16n8k16: the first of the two backward kernels. A block per (64 queries, head,
+// sequence) loops over the keys and stores delta = rowsum(dO * O) for key_gradient_mma.cu. S is
+// computed in both kernels, 7 GEMMs instead of 5, but no sum crosses a block: no atomics, no f32
+// copy of dQ, sequences of any length. 12 warps of 168 registers per SM.
 //
-// Floors    BERT-large, 96 Wikipedia sequences, T = 24,576: both kernels 96.7 GFLOP counted as 5
-//           products, 135 as 7; at the rate of mma.sync (some 60 % of wgmma) some 280 us for whole
-//           tiles. 9 x 50.3 MB once each: 105 us.
-// Limits    latencies between tensor cores, shared memory (ldmatrix, 65 % of its bandwidth) and
-//           registers: 8 to 12 warps fit, 38 % of the issue slots are in use.
-// Measured  microseconds, median of 30, both kernels, NVIDIA H200, bf16, 16 heads x 64, 2026-11-21;
-//           in brackets PyTorch 2.11's variable-length FlashAttention-2 on the same machine and
-//           lengths:
-//             lengths                       no dropout    dropout 0.1
-//             Wikipedia, 96, T = 24,580     484 (685)     575 (760)
-//             48 x 512                      572 (685)     684 (764), of it 322 dQ, 366 dK and dV
-//             192 x 128                     227 (351)     274 (371)
-// Tried     at 48 x 512 with dropout: 32 queries a warp 14 us more, 16 warps of 128 registers 28
-//           more, O and mask words through registers instead of cp.async 20 more. Placing exp among
-//           the products by hand: no gain.
+// Bound by  latencies between tensor cores, ldmatrix (65 % of its bandwidth) and registers: 38 % of
+//           the issue slots are in use.
+// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 575 us for both kernels.
+//           Variants: kernels/measured/attention.md.
 
 #include "kernels/cuda/attention/backward.cuh"
 #include "kernels/cuda/attention/launch.cuh"
@@ -72,16 +61,16 @@ __device__ __forceinline__ void copy_mask_async(uint32_t to, const AttentionBwdP
     const int64_t query = at.begin + (valid ? row : 0);
     const uint32_t* words =
         params.mask + (query * params.batch.heads + at.head) * params.batch.mask_words;
-    copy_4_async(to + 4 * word_and_row, words + (valid ? word : 0), valid);
+    cp_async_4(to + 4 * word_and_row, words + (valid ? word : 0), valid);
   }
 }
 
 template <class Shape>
-constexpr int kQuerySharedBytes = (2 * Shape::kRows + 4 * kWalk) * Shape::kRowBytes
+constexpr int kQuerySharedBytes = (2 * Shape::kRows + 4 * kInnerRows) * Shape::kRowBytes
                                   +  // queries, dO; two stages of keys, values
                                   Shape::kRows * 4 * (1 + 2 * 2);
 
-/// A warp's queries with their gradient in the making.
+/// A warp's queries, with the accumulators of their gradient.
 template <class Shape>
 struct QueryGradient {
   using T = typename Shape::T;
@@ -90,13 +79,13 @@ struct QueryGradient {
 
   uint32_t queries;  // this warp's first row in the tile of queries, and of dO
   uint32_t douts;
-  float sum[kBlocks][Shape::kColumns][4];  // of keep / scale * dS * key
-  float lse[kBlocks][2];                   // in units of log2
-  float delta[kBlocks][2];                 // times keep
+  float acc_dq[kBlocks][Shape::kColumns][4];  // of keep / scale * dS * key
+  float lse[kBlocks][2];                      // in units of log2
+  float delta[kBlocks][2];                    // times keep
 
-  __device__ __forceinline__ void start(uint32_t query_tile, uint32_t dout_tile,
-                                        const float* deltas, const float* lse_rows, int first,
-                                        int length, int warp, int lane) {
+  __device__ __forceinline__ void init(uint32_t query_tile, uint32_t dout_tile, const float* deltas,
+                                       const float* lse_rows, int first, int length, int warp,
+                                       int lane) {
     queries = query_tile + static_cast<uint32_t>(warp * Shape::kWarpRows * Shape::kRowBytes);
     douts = dout_tile + static_cast<uint32_t>(warp * Shape::kWarpRows * Shape::kRowBytes);
 #pragma unroll
@@ -105,7 +94,7 @@ struct QueryGradient {
 #pragma unroll
       for (int column = 0; column < Shape::kColumns; ++column) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[block][column][i] = 0.0f;
+        for (int i = 0; i < 4; ++i) acc_dq[block][column][i] = 0.0f;
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -119,11 +108,11 @@ struct QueryGradient {
   /// One slice of 32 keys from row 32 * kIndex of the tiles on. `remaining`: keys from there on;
   /// kTail: fewer than 32.
   template <int kIndex, bool kTail>
-  __device__ __forceinline__ void walk(uint32_t keys, uint32_t values, int remaining, int lane,
-                                       float scale, const uint32_t* mask) {
+  __device__ __forceinline__ void process_keys(uint32_t keys, uint32_t values, int remaining,
+                                               int lane, float scale, const uint32_t* mask) {
     const auto by_columns = columns_first<kHeadSize>(lane);
     float score[kBlocks][4][4] = {};
-    float slope[kBlocks][4][4] = {};  // of the dropped probabilities, then of the scores
+    float dp[kBlocks][4][4] = {};  // dP, then dS
     const auto own_rows = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int step = 0; step < Shape::kSteps; ++step) {
@@ -131,21 +120,21 @@ struct QueryGradient {
       uint32_t dout[kBlocks][4];
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
-        load_matrices(query[block], own_rows.at(queries, block * 16, step));
-        load_matrices(dout[block], own_rows.at(douts, block * 16, step));
+        ldmatrix_x4(query[block], own_rows.at(queries, block * 16, step));
+        ldmatrix_x4(dout[block], own_rows.at(douts, block * 16, step));
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         uint32_t key[4];
         uint32_t value[4];
-        load_matrices(key, by_columns.at(keys, kIndex * kSlice + 16 * i, step));
-        load_matrices(value, by_columns.at(values, kIndex * kSlice + 16 * i, step));
+        ldmatrix_x4(key, by_columns.at(keys, kIndex * kSlice + 16 * i, step));
+        ldmatrix_x4(value, by_columns.at(values, kIndex * kSlice + 16 * i, step));
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
-          multiply_add<T>(score[block][2 * i], query[block], key[0], key[1]);
-          multiply_add<T>(score[block][2 * i + 1], query[block], key[2], key[3]);
-          multiply_add<T>(slope[block][2 * i], dout[block], value[0], value[1]);
-          multiply_add<T>(slope[block][2 * i + 1], dout[block], value[2], value[3]);
+          mma_m16n8k16<T>(score[block][2 * i], query[block], key[0], key[1]);
+          mma_m16n8k16<T>(score[block][2 * i + 1], query[block], key[2], key[3]);
+          mma_m16n8k16<T>(dp[block][2 * i], dout[block], value[0], value[1]);
+          mma_m16n8k16<T>(dp[block][2 * i + 1], dout[block], value[2], value[3]);
         }
       }
     }
@@ -165,7 +154,7 @@ struct QueryGradient {
         for (int column = 0; column < 4; ++column) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            float& at = slope[block][column][2 * half + i];
+            float& at = dp[block][column][2 * half + i];
             if constexpr (Shape::kDropout) {
               at = masked(at, mask_of_byte(i == 0 ? even : odd, column));
             }
@@ -179,7 +168,7 @@ struct QueryGradient {
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        as_left_operand<T>(dscore[block][i], slope[block][2 * i], slope[block][2 * i + 1]);
+        pack_a_operand<T>(dscore[block][i], dp[block][2 * i], dp[block][2 * i + 1]);
       }
     }
     const auto by_rows = rows_first<kHeadSize>(lane);
@@ -188,11 +177,11 @@ struct QueryGradient {
 #pragma unroll
       for (int step = 0; step < Shape::kSteps; ++step) {
         uint32_t key[4];
-        load_transposed(key, by_rows.at(keys, kIndex * kSlice + 16 * i, step));
+        ldmatrix_x4_trans(key, by_rows.at(keys, kIndex * kSlice + 16 * i, step));
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
-          multiply_add<T>(sum[block][2 * step], dscore[block][i], key[0], key[1]);
-          multiply_add<T>(sum[block][2 * step + 1], dscore[block][i], key[2], key[3]);
+          mma_m16n8k16<T>(acc_dq[block][2 * step], dscore[block][i], key[0], key[1]);
+          mma_m16n8k16<T>(acc_dq[block][2 * step + 1], dscore[block][i], key[2], key[3]);
         }
       }
     }
@@ -205,7 +194,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   constexpr int kHeadSize = Shape::kHeadSize;
   constexpr int kThreads = Shape::kThreads;
   constexpr int kRowsBytes = Shape::kRows * Shape::kRowBytes;
-  constexpr int kTileBytes = kWalk * Shape::kRowBytes;
+  constexpr int kTileBytes = kInnerRows * Shape::kRowBytes;
   extern __shared__ __align__(128) unsigned char shared[];
 
   const HeadOfSequence at = head_of_block<Shape::kRows>(params.batch);
@@ -222,10 +211,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     return query_tile + 2 * kRowsBytes + (tile & 1) * 2 * kTileBytes;
   };
   const auto copy_tile = [&](int tile) {
-    copy_rows_async<kHeadSize, kWalk, kThreads>(stage(tile), head.key, head.qkv_stride,
-                                                tile * kWalk, at.length);
-    copy_rows_async<kHeadSize, kWalk, kThreads>(stage(tile) + kTileBytes, head.value,
-                                                head.qkv_stride, tile * kWalk, at.length);
+    copy_rows_async<kHeadSize, kInnerRows, kThreads>(stage(tile), head.key, head.qkv_stride,
+                                                     tile * kInnerRows, at.length);
+    copy_rows_async<kHeadSize, kInnerRows, kThreads>(stage(tile) + kTileBytes, head.value,
+                                                     head.qkv_stride, tile * kInnerRows, at.length);
     if constexpr (Shape::kDropout) {
       copy_mask_async<Shape>(shared_address(masks + (tile & 1) * 2 * Shape::kRows), params, at,
                              tile);
@@ -240,7 +229,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(stage(1), head.out, head.out_stride,
                                                      at.first_row, at.length);
   copy_tile(0);
-  wait_for_copies();
+  cp_async_wait_all();
   __syncthreads();
 
   const bool active = at.first_row + warp * Shape::kWarpRows < at.length;
@@ -249,26 +238,27 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   if (active) {
     write_delta<Shape>(head, params.dropout.keep, shared + 2 * kRowsBytes + 2 * kTileBytes,
                        shared + kRowsBytes, deltas, warp, lane, at.first_row, at.length);
-    gradient.start(query_tile, dout_tile, deltas, head.lse, at.first_row, at.length, warp, lane);
+    gradient.init(query_tile, dout_tile, deltas, head.lse, at.first_row, at.length, warp, lane);
   }
-  const int tiles = (at.length + kWalk - 1) / kWalk;
+  const int tiles = (at.length + kInnerRows - 1) / kInnerRows;
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
-    wait_for_copies();
+    cp_async_wait_all();
     __syncthreads();  // the tile is there, and nobody reads the one before it any more
     if (tile + 1 < tiles) copy_tile(tile + 1);
     if (!active) continue;
     const uint32_t* mask = masks + (tile & 1) * 2 * Shape::kRows + warp * Shape::kWarpRows;
-    const int remaining = at.length - tile * kWalk;
+    const int remaining = at.length - tile * kInnerRows;
     const uint32_t keys = stage(tile);
     const uint32_t values = keys + kTileBytes;
-    if (remaining >= kWalk) {
-      gradient.template walk<0, false>(keys, values, remaining, lane, scale, mask);
-      gradient.template walk<1, false>(keys, values, remaining, lane, scale, mask);
+    if (remaining >= kInnerRows) {
+      gradient.template process_keys<0, false>(keys, values, remaining, lane, scale, mask);
+      gradient.template process_keys<1, false>(keys, values, remaining, lane, scale, mask);
     } else {
-      gradient.template walk<0, true>(keys, values, remaining, lane, scale, mask);
+      gradient.template process_keys<0, true>(keys, values, remaining, lane, scale, mask);
       if (remaining > kSlice) {
-        gradient.template walk<1, true>(keys, values, remaining - kSlice, lane, scale, mask);
+        gradient.template process_keys<1, true>(keys, values, remaining - kSlice, lane, scale,
+                                                mask);
       }
     }
   }
@@ -279,19 +269,18 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   for (int block = 0; block < Shape::kBlocks; ++block) {
     factor[block][0] = factor[block][1] = params.scale / params.dropout.keep;
   }
-  store_rows<Shape>(shared, warp, lane, gradient.sum, factor, head.dquery, head.qkv_stride,
+  store_rows<Shape>(shared, warp, lane, gradient.acc_dq, factor, head.dquery, head.qkv_stride,
                     at.first_row, at.length);
 }
 
 }  // namespace
 
-// 16 queries a warp: 12 warps with 168 registers (table above). 128 columns need the registers.
 template <int kHeadSize, int kTiles>
 struct QueryPlan {
   static constexpr int kBlocks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = kHeadSize <= 64 ? 3 : 2;
-  static constexpr int kWalkTiles = 0;
+  static constexpr int kUnrolledTiles = 0;
 };
 
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {

@@ -5,9 +5,12 @@
 
 namespace bertha {
 
-/// Shape of a tensor-core kernel: each warp owns 16 * kBlocks rows (queries, or keys in the kernel
-/// of dK and dV), and the thread block walks over tiles of 64 rows of the other kind. Plan says how
-/// that is best done for a head size and length bucket; see the tables at the launchers.
+inline constexpr float kLn2 = 0.6931471805599453f;
+inline constexpr float kInfinity = __builtin_huge_valf();
+
+/// Shape of a mma.sync kernel: each warp owns 16 * kBlocks rows (queries, or keys in the kernel of
+/// dK and dV), and the block loops over tiles of 64 rows of the other kind. Plan: its configuration
+/// for a head size and length bucket.
 template <class T_, int kHeadSize_, class Plan, bool kDropout_>
 struct MmaShape {
   using T = T_;
@@ -15,8 +18,9 @@ struct MmaShape {
   static constexpr bool kDropout = kDropout_;
   static constexpr int kBlocks = Plan::kBlocks;
   static constexpr int kWarps = Plan::kWarps;
-  static constexpr int kWalkTiles = Plan::kWalkTiles;  // at most so many tiles; 0: any number
-  static constexpr int kResident = Plan::kResident;    // thread blocks per SM
+  static constexpr int kUnrolledTiles =
+      Plan::kUnrolledTiles;  // length of the unrolled loop over tiles; 0: any number
+  static constexpr int kResident = Plan::kResident;  // thread blocks per SM
 
   static constexpr int kWarpRows = 16 * kBlocks;
   static constexpr int kRows = kWarps * kWarpRows;
@@ -27,7 +31,7 @@ struct MmaShape {
   static constexpr int kRowBytes = 2 * kHeadSize;
 };
 
-inline constexpr int kWalk = 64;  // rows of the tiles that a thread block walks over
+inline constexpr int kInnerRows = 64;  // of the tiles that a block loops over
 
 /// Byte offset of a 16-byte chunk in a tile of 16-bit rows. Chunks are swizzled so that eight
 /// rows of one chunk, what ldmatrix reads, lie in different banks.
@@ -103,12 +107,12 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
     const int from = first + row + pass * kRowsPerPass;
     const bool valid = from < length;
     const int offset = (valid ? from : 0) * stride + chunk * 8;
-    copy_16_async(to + pass * kRowsPerPass * 2 * kHeadSize, rows + offset, valid);
+    cp_async_16(to + pass * kRowsPerPass * 2 * kHeadSize, rows + offset, valid);
   }
 }
 
-/// Writes a warp's accumulators, times `factor`, to the rows of global memory below `length`, by
-/// way of the warp's own rows of a tile that nobody else reads any more.
+/// Writes a warp's accumulators, times `factor`, to the rows of global memory below `length`,
+/// through the warp's own rows of a shared-memory tile that is no longer read.
 template <class Shape>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
                                            const float (&sums)[Shape::kBlocks][Shape::kColumns][4],

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which (sequence, head) a thread block of a persistent kernel takes next: every block sorts the
-// sequences by 64-row tiles, the longest first, and the blocks draw items off that list by a common
-// counter, so that the short ones at its end fill the gaps that the long ones left.
+// Dynamic scheduling of the persistent kernels: every block sorts the sequences by 64-row tiles,
+// the longest first, and takes (sequence, head) items from that list by a global counter, so that
+// short items at the end even out the load.
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/common/reduce.cuh"
@@ -11,8 +11,8 @@ namespace bertha {
 
 inline constexpr int kTileRows = 64;
 
-/// Sequences that a list sorts. Batches of more are taken in their own order: with so many items
-/// per block the order matters little, and sorting takes time with the square of their number.
+/// Batches of more sequences are taken in their own order: with so many items per block the order
+/// matters little, and sorting takes quadratic time.
 inline constexpr int kSortedSeqs = 1024;
 
 /// Rows of queries and keys of one head of one sequence; the end of the list has no tokens.
@@ -24,9 +24,8 @@ struct alignas(16) AttentionItem {
 
   __device__ __forceinline__ int tiles() const { return (length + kTileRows - 1) / kTileRows; }
 
-  /// As it is, known to the compiler to be the same in all lanes: what is made of it may then be too.
-  /// All lanes call it.
-  __device__ __forceinline__ AttentionItem same_in_all() const {
+  /// The same value, which the compiler then knows to be uniform. All lanes call it.
+  __device__ __forceinline__ AttentionItem warp_uniform() const {
     return {.begin = __shfl_sync(kFullWarp, begin, 0),
             .length = __shfl_sync(kFullWarp, length, 0),
             .head = __shfl_sync(kFullWarp, head, 0),
@@ -34,8 +33,8 @@ struct alignas(16) AttentionItem {
   }
 };
 
-/// Shared memory of one thread block's list.
-struct WorkOrder {
+/// The sorted list of a block, in shared memory.
+struct WorkList {
   uint16_t seqs[kSortedSeqs];
 
   /// All threads of the block call this. `tiles`: kSortedSeqs bytes of shared memory, free again
@@ -74,7 +73,7 @@ struct WorkOrder {
 /// The item after one that a block has just taken; the first of block i is item i, so there are at
 /// most as many blocks as items. Each item taken draws once, hence `count` draws in all: the last
 /// one wraps the counter around to 0 for the next kernel.
-__device__ __forceinline__ int draw_item(uint32_t* counter, int count) {
+__device__ __forceinline__ int take_item(uint32_t* counter, int count) {
   return static_cast<int>(gridDim.x + atomicInc(counter, static_cast<unsigned>(count - 1)));
 }
 

@@ -10,6 +10,8 @@
 
 namespace bertha {
 
+inline constexpr float kLog2E = 1.4426950408889634f;
+
 namespace detail {
 template <class T>
 struct DTypeOf {

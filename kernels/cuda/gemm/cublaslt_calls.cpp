@@ -1,6 +1,6 @@
-// The functions of cuBLASLt that the products call. Each looks for the library's own at its first
-// call: a program linked with the library would load its 540 MB and 350,000 relocations at every
-// start, 190 MB of memory and up to a second, for `bertha --version` and on the CPU too.
+// The functions of cuBLASLt that linear layers call, resolved by dlopen at the first call: a
+// program linked with the library would load its 540 MB and 350,000 relocations at every start, 190
+// MB of memory and up to a second, for `bertha --version` and on the CPU too.
 #include <cublasLt.h>
 #include <dlfcn.h>
 

@@ -8,7 +8,7 @@ namespace {
 using Choice = CudaOptions::GeluGemms;
 
 /// Why the own kernel with this tile cannot serve a call; "" = it can.
-std::string obstacle(const GeluTile& tile, const GeluCall& call) {
+std::string unsupported(const GeluTile& tile, const GeluCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
     return concat(name(call.io), ", want f16 or bf16");
   }
@@ -24,20 +24,19 @@ std::string obstacle(const GeluTile& tile, const GeluCall& call) {
 
 int64_t decide(Choice asked, const std::string& why_not, const GeluTile& tile,
                const GeluCall& call) {
-  if (asked == Choice::kLibrary) return kAtNoRows;
+  if (asked == Choice::kLibrary) return kNever;
   if (asked == Choice::kOwn && !why_not.empty()) {
-    fail(ExitCode::kUsage,
-         "products with a GELU are to be those of our own kernels, but these do not take ", why_not,
+    fail(ExitCode::kUsage, "cuda.gelu_gemms is own, but these kernels do not support ", why_not,
          "; set cuda.gelu_gemms to auto or library.");
   }
   if (asked == Choice::kOwn) return 1;
-  if (!why_not.empty()) return kAtNoRows;
-  const int tiles = tile.least_rounds * tiles_abreast(tile, call.columns, call.sm_count);
+  if (!why_not.empty()) return kNever;
+  const int tiles = tile.min_waves * blocks_per_column_tile(tile, call.columns, call.sm_count);
   return int64_t{tiles - 1} * tile.rows + 1;
 }
 
 std::string word(int64_t own_from) {
-  if (own_from == kAtNoRows) return "library";
+  if (own_from == kNever) return "library";
   return own_from == 1 ? "own" : concat("own from ", own_from, " tokens");
 }
 
@@ -47,19 +46,19 @@ int row_tiles(const GeluTile& tile, int64_t rows) {
   return static_cast<int>((rows + tile.rows - 1) / tile.rows);
 }
 
-int tiles_abreast(const GeluTile& tile, int64_t columns, int sm_count) {
+int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count) {
   return std::max(static_cast<int>(sm_count / (columns / tile.columns)), 1);
 }
 
 int64_t own_gemm_bias_gelu_from(Choice asked, const GeluCall& call) {
   const std::string why_not =
-      call.has_bias ? obstacle(kGemmBiasGeluTile, call) : "a product without a bias";
+      call.has_bias ? unsupported(kGemmBiasGeluTile, call) : "a GEMM without a bias";
   return decide(asked, why_not, kGemmBiasGeluTile, call);
 }
 
 int64_t own_gemm_dgelu_dbias_from(Choice asked, const GeluCall& call) {
-  if (asked == Choice::kAuto && !call.has_bias) return kAtNoRows;
-  return decide(asked, obstacle(kGemmDgeluDbiasTile, call), kGemmDgeluDbiasTile, call);
+  if (asked == Choice::kAuto && !call.has_bias) return kNever;
+  return decide(asked, unsupported(kGemmDgeluDbiasTile, call), kGemmDgeluDbiasTile, call);
 }
 
 int planned_sm_count(const CudaOptions& options, int of_device) {

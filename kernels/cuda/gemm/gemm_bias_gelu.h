@@ -5,10 +5,11 @@
 
 namespace bertha {
 
-// The product of a feed-forward block that ends in a GELU, by a kernel of our own
+// The GEMM of a feed-forward block with bias and GELU in its epilogue, by a kernel of our own
 // (gemm_bias_gelu.cu) instead of cublasLt with its epilogue.
 
-/// Enqueues a call that own_gemm_bias_gelu_from() gives it. GELU is taken of the rounded pre-activation, as it is stored.
+/// Enqueues a call that own_gemm_bias_gelu_from() gives it. GELU is taken of the rounded
+/// pre-activation, as it is stored.
 void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args);
 
 }  // namespace bertha

@@ -1,5 +1,5 @@
-// A wrong algorithm misses whole tiles or whole slices of the sum, which a sample of some elements
-// per tile shows; for the last digits there are the tests.
+// Checks tuned algorithms: a wrong one misses whole tiles or whole slices of the sum, which a
+// sample of some elements per tile shows; the tests check the last digits.
 
 #include "kernels/cuda/gemm/gemm_check.h"
 
@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kSamplesPerBlock = kThreads / kWarpThreads;
 constexpr float kUnitF32 = 5.9604645e-8f;  // 2^-24, half a unit in the last place
-constexpr float kSteepest = 1.13f;         // largest slope of gelu
+constexpr float kSteepest = 1.13f;         // largest derivative of gelu
 // The library's tanh is a machine instruction of 2^-11 relative error.
 constexpr float kGeluError = 9.765625e-4f;
 
@@ -67,7 +67,7 @@ __global__ void sample_kernel(const T* a, const T* b, const T* d, const T* bias,
   sum = warp_sum(sum);
   magnitude = warp_sum(magnitude);
   if (lane != 0) return;
-  // The library rounds the product before it adds to D.
+  // The library rounds the GEMM before it adds to D.
   const float rounded = d == nullptr ? 0.0f : unit * fabsf(sum);
   for (const float added :
        {bias == nullptr ? 0.0f : to_float(bias[row]), d == nullptr ? 0.0f : to_float(d[element])}) {
@@ -121,8 +121,8 @@ void fill_with_random(cudaStream_t stream, DType dtype, void* values, int64_t co
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-void sample_product(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
-                    GemmSample* samples) {
+void sample_gemm(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
+                 GemmSample* samples) {
   Strides s{.m = plan.m,
             .n = plan.n,
             .k = plan.k,
@@ -139,8 +139,8 @@ void sample_product(cudaStream_t stream, const GemmPlan& plan, const GemmOperand
     s.b_inner = plan.n;
   }
   // Two sums of k terms in different orders: each addition rounds once, independent roundings grow
-  // as the root of k (Higham and Mary 2019); 6 for the largest of many elements. The tensor cores
-  // cut off instead of rounding, which the factor of the root has room for.
+  // as the root of k (Higham and Mary 2019); 6 for the largest of many elements. The factor also
+  // covers the truncation of the tensor cores.
   const float relative = 12.0f * (sqrtf(static_cast<float>(plan.k)) + 1.0f) * kUnitF32;
   const bool adds = plan.key.accumulate == Accumulate::kYes;
   dispatch_io(plan.key.dtype, [&](auto tag) {

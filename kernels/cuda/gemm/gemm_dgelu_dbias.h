@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-// The data gradient of a feed-forward block's second product, with gelu' and the bias gradient of
+// The data gradient of a feed-forward block's second GEMM, with gelu' and the bias gradient of
 // the first one, by a kernel of our own (gemm_dgelu_dbias.cu).
 
 /// Enqueues a call that own_gemm_dgelu_dbias_from() gives it.

@@ -1,8 +1,8 @@
 #pragma once
 
-// The GELU of gemm_bias_gelu.cu and gemm_dgelu_dbias.cu, with the tanh of the hardware: few warps take it
-// of all that an SM's tensor cores make. Of 2^x and 1 / x, which are exact to some units,
-// it would be two such instructions instead of one, and half as many again around them.
+// GELU and its derivative for gemm_bias_gelu.cu and gemm_dgelu_dbias.cu, with the tanh instruction:
+// few warps compute it for all results of an SM's tensor cores. From 2^x and 1 / x, which are more
+// exact, it would take two such instructions and half as many others again.
 
 #include "kernels/cuda/tensor_core/mma.cuh"
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ float gelu(float z) {
 }
 
 /// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u', where z u' = 3 u - 2 a z. |z| <= 10.
-__device__ __forceinline__ float gelu_slope(float z) {
+__device__ __forceinline__ float gelu_derivative(float z) {
   constexpr float kRatio = kCubic / (kLinear * kLinear * kLinear);
   const float az = kLinear * z;
   const float u = az * fmaf(kRatio, az * az, 1.0f);
@@ -35,7 +35,7 @@ __device__ __forceinline__ float gelu_slope(float z) {
   return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
 }
 
-/// Two neighbours out of one register, the opposite of packed().
+/// The two elements of a register, the inverse of packed().
 template <class T>
 __device__ __forceinline__ float2 unpacked(uint32_t pair) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ float2 unpacked(uint32_t pair) {
   }
 }
 
-/// Two neighbours of a size of at most 10, where tanh is +-1. NaN stays NaN.
+/// Two elements clamped to [-10, 10], where tanh is +-1. NaN stays NaN.
 template <class T>
 __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   uint32_t within;
@@ -57,26 +57,26 @@ __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   return within;
 }
 
-/// gelu' of two neighbours, as f16.
+/// gelu' of two elements, as f16.
 template <class T>
-__device__ __forceinline__ uint32_t gelu_slopes(uint32_t pair) {
+__device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
   const float2 z = unpacked<T>(clamped<T>(pair));
-  return packed<__half>(gelu_slope(z.x), gelu_slope(z.y));
+  return packed<__half>(gelu_derivative(z.x), gelu_derivative(z.y));
 }
 
-/// 8 neighbours, 16 bytes.
-struct Pairs {
+/// 8 elements, 16 bytes.
+struct PackedPairs {
   uint32_t of[4];
 };
 
-// By intrinsics: nvcc stored a plain uint4, whose words are used one by one, in four pieces.
+// By intrinsics: nvcc split the store of a plain uint4, whose words are used one by one, in four.
 
-/// To memory that is not used again soon.
-__device__ __forceinline__ void stream_pairs(void* memory, const Pairs& pairs) {
+/// Streaming: the data is not used again soon.
+__device__ __forceinline__ void store_pairs_streaming(void* memory, const PackedPairs& pairs) {
   __stcs(static_cast<uint4*>(memory),
          make_uint4(pairs.of[0], pairs.of[1], pairs.of[2], pairs.of[3]));
 }
-__device__ __forceinline__ void write_pairs(void* memory, const Pairs& pairs) {
+__device__ __forceinline__ void store_pairs(void* memory, const PackedPairs& pairs) {
   __stwb(static_cast<uint4*>(memory),
          make_uint4(pairs.of[0], pairs.of[1], pairs.of[2], pairs.of[3]));
 }

@@ -10,11 +10,11 @@
 
 namespace bertha {
 
-/// What the library does to a product before it stores it.
+/// What the library applies to a GEMM before it stores it.
 enum class GemmEpilogue : uint8_t {
   kNone,
   kBias,      // + bias
-  kGeluBias,  // gelu(z = product + bias), stores z too
+  kGeluBias,  // gelu(z = A B + bias), stores z too
   kDgelu,     // * gelu'(saved)
 };
 

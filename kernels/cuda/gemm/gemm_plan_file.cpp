@@ -37,7 +37,7 @@ constexpr Word<DType> kDTypes[] = {
 constexpr Word<GemmEpilogue> kEpilogues[] = {{GemmEpilogue::kNone, "plain"},
                                              {GemmEpilogue::kBias, "bias"},
                                              {GemmEpilogue::kGeluBias, "gelu_bias"},
-                                             {GemmEpilogue::kDgelu, "gemm_dgelu_dbias"}};
+                                             {GemmEpilogue::kDgelu, "gelu_gradient"}};
 constexpr Word<Accumulate> kAccumulates[] = {{Accumulate::kNo, "overwrite"},
                                              {Accumulate::kYes, "add"}};
 
@@ -132,7 +132,7 @@ TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
   if (in) text << in.rdbuf();
   const std::string problem = in ? read_text(text.str(), here, tuned) : "cannot be opened";
   if (problem.empty()) return tuned;
-  log_line(LogLevel::kWarning, concat("tuned products in ", path, " are left out: the file ",
+  log_line(LogLevel::kWarning, concat("tuned GEMM plans in ", path, " are ignored: the file ",
                                       problem, ". Tune again: bertha bench kernels --tune."));
   return {};
 }
@@ -148,7 +148,7 @@ void save_tuned_gemms(const std::string& path, const GemmOrigin& here, const Tun
   out.close();
   if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
     std::remove(partial.c_str());
-    fail(ExitCode::kEnvironment, "writing tuned products to ", path,
+    fail(ExitCode::kEnvironment, "writing tuned GEMM plans to ", path,
          " failed; check that its folder exists and has room.");
   }
 }

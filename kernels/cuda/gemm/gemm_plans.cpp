@@ -11,7 +11,7 @@
 namespace bertha {
 namespace {
 
-// The library asks for 32 MiB on Hopper; as much again is room for f32 sums of split products.
+// The library asks for 32 MiB on Hopper; the rest is room for f32 partial sums of split-k GEMMs.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int kFirstChoices = 8;    // one that runs is among them
 constexpr int64_t kNearbyRows = 2;  // factor
@@ -25,7 +25,7 @@ cudaDataType_t data_type(DType dtype) {
     case DType::kBF16:
       return CUDA_R_16BF;
     default:
-      fail(ExitCode::kInternal, "products of ", name(dtype), ", want f32, f16 or bf16");
+      fail(ExitCode::kInternal, "GEMMs of ", name(dtype), ", want f32, f16 or bf16");
   }
 }
 
@@ -108,10 +108,10 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
     k = key.rows;
     transpose_b = CUBLAS_OP_T;
   }
-  const bool a_turned = transpose_a == CUBLAS_OP_T;
-  const bool b_turned = transpose_b == CUBLAS_OP_T;
-  a.reset(make_layout(key.dtype, a_turned ? k : m, a_turned ? m : k));
-  b.reset(make_layout(key.dtype, b_turned ? n : k, b_turned ? k : n));
+  const bool a_transposed = transpose_a == CUBLAS_OP_T;
+  const bool b_transposed = transpose_b == CUBLAS_OP_T;
+  a.reset(make_layout(key.dtype, a_transposed ? k : m, a_transposed ? m : k));
+  b.reset(make_layout(key.dtype, b_transposed ? n : k, b_transposed ? k : n));
   d.reset(make_layout(key.dtype, m, n));
 
   set(made, CUBLASLT_MATMUL_DESC_TRANSA, transpose_a);
@@ -158,9 +158,9 @@ std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
     const GemmTuning result = tune(key);
     if (result.candidates == 0) return std::nullopt;
     log_line(LogLevel::kInfo,
-             concat("tuned a product with T = ", key.rows, ", K = ", key.inputs,
-                    ", N = ", key.outputs, ": ", result.first_us, " us to ", result.tuned_us,
-                    " us, ", result.candidates, " algorithms, ", result.wrong, " of them wrong"));
+             concat("tuned a GEMM with T = ", key.rows, ", K = ", key.inputs, ", N = ", key.outputs,
+                    ": ", result.first_us, " us to ", result.tuned_us, " us, ", result.candidates,
+                    " algorithms, ", result.wrong, " of them wrong"));
     if (!save_path_.empty()) save(save_path_);
     if (use(tuned_.at(key), plan)) return plan;
   }
@@ -207,7 +207,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlans::heuristics(const GemmPlan& plan, in
   BERTHA_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference> preference(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_.bytes()));
-  // Split sums stay f32: the other schemes round them to the type of D on the way.
+  // Partial sums of split-k stay f32: the other schemes round them to the type of D.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   const auto alignment = static_cast<uint32_t>(plan.key.matrix_alignment);

@@ -25,10 +25,10 @@ struct DestroyHandle {
 };
 }  // namespace detail
 
-/// D = epilogue(op(A) op(B) + beta D) in the library's words. A row-major matrix is a column-major
-/// one transposed, so that nothing has to be moved: D is y, dx or dweight transposed, and
+/// D = epilogue(op(A) op(B) + beta D) in the library's terms. A row-major matrix is a column-major
+/// one transposed: D is y, dx or dweight transposed, and
 ///
-///   product          D [m, n]      A       op  B   op  sum over
+///   GEMM             D [m, n]      A       op  B   op  sum over
 ///   forward          y^T  [N, T]   weight  T   x   N   K
 ///   data gradient    dx^T [K, T]   weight  N   dy  N   N
 ///   weight gradient  dw^T [K, N]   x       N   dy  T   T
@@ -54,7 +54,7 @@ struct GemmOperands {
   void* aux = nullptr;         // kGeluBias: z, out; kDgelu: saved
 };
 
-/// The descriptors and algorithm of every product that occurred, and the memory they work in.
+/// The descriptors and algorithm of every GEMM that occurred, and their workspace.
 ///
 /// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
 ///           rows within a factor of two (rows change by multiples of 256 from step to step, the
@@ -62,7 +62,7 @@ struct GemmOperands {
 ///           first of the library's heuristics. Without tune_gemms it does not depend on which
 ///           keys came before, so that a run that goes on from a checkpoint chooses the same.
 /// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
-///           3 ms where the heuristics are asked (H200, 2026-11-21).
+///           3 ms where the heuristics are asked.
 /// Waits     only where it tunes.
 class GemmPlans {
  public:
@@ -73,11 +73,11 @@ class GemmPlans {
   /// Null where the library has no algorithm for the key. Valid until the next tune.
   const GemmPlan* find(const GemmKey& key);
 
-  /// Enqueues the product.
+  /// Enqueues the GEMM.
   void run(const GemmPlan& plan, const GemmOperands& operands);
 
-  /// Blocks: times the library's algorithms and keeps the fastest that computes the product, which
-  /// takes some seconds where the product is large.
+  /// Blocks: times the library's algorithms and keeps the fastest correct one, which takes some
+  /// seconds for a large GEMM.
   GemmTuning tune(const GemmKey& key);
 
   void save(const std::string& path) const { save_tuned_gemms(path, origin_, tuned_); }

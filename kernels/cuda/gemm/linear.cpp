@@ -1,30 +1,10 @@
-// Linear layers on cublasLt. What the products take along, and what own passes do instead:
-// NVIDIA H200, cublasLt 13.1, bf16, us, tuned algorithms at the power limit, 2026-11-21.
+// Linear layers on cuBLASLt, with bias and GELU in its epilogues where it has them, and on own
+// kernels for GEMMs with a GELU (gelu_choice.h). What no epilogue does is a pass of
+// linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
+// slower (kernels/measured/gemm.md).
 //
-//   gelu' in the data gradient, T = 24,576, N = 1,024, K = 4,096
-//     own kernel               gemm_dgelu_dbias.cu has its figures; with a bias gradient below, taken
-//                              for halves and many rows
-//     epilogue                 327   <- taken for other halves
-//     plain product            306   + own pass 217 = 484; at copy speed (600 MB, 141 us) 447
-//   bias and gelu in the forward product, T = 24,576, K = 1,024, N = 4,096
-//     own kernel               gemm_bias_gelu.cu has its figures; taken for halves and many rows
-//     epilogue, stores z too   378   <- taken for other halves
-//     bias in the epilogue     362   + own pass 170 = 466
-//   bias gradient              QKV    FFN1   decoder  transform
-//     T x N                    24,576 24,576  3,712   3,712
-//                              x3,072 x4,096 x30,528  x1,024
-//     weight gradient alone    211    295     327      16.7
-//     column sums alone         45     55      66       9.3   3.3 to 3.7 TB/s
-//     one after the other      257    351     473      23.8  <- taken
-//     epilogue (overwrites)    284    378     484      23.7   and a pass that adds, ~3
-//   In training that of QKV comes from attention backward, which has the columns at hand, and that
-//   of FFN1 from the data gradient above it.
-//
-// The epilogue that sums the bias gradient of the layer below while it takes gelu' falls onto a
-// product four times slower, and is not used.
-//
-// Exact     where a half-precision gradient is added to (dx, dweight), the library rounds the
-//           product and then the sum: round(round(product) + old), element for element.
+// Exact     where a half-precision gradient is accumulated (dx, dweight), the library rounds the
+//           GEMM and then the sum: round(round(GEMM) + old), element for element.
 
 #include "kernels/ops/linear.h"
 #include "kernels/cuda/common/alignment.h"
@@ -48,15 +28,15 @@ int alignment_of(std::initializer_list<const void*> addresses) {
 
 /// Whether the library's GELU and its gradient are used. Not for f32: their tanh is 5e-6 off, and
 /// f32 is there to compare with. The pre-activation's rows must be multiples of 16 bytes.
-bool gelu_in_product(DType dtype, int64_t columns) {
+bool gelu_in_epilogue(DType dtype, int64_t columns) {
   return dtype != DType::kF32 && columns % 8 == 0;
 }
 
-/// The plan for `key`, or the sentence that there is none: a plain product of any shape has one.
+/// The plan for `key`, or the error that there is none: a plain GEMM of any shape has one.
 const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
   const GemmPlan* plan = plans.find(key);
   if (plan == nullptr) {
-    fail(ExitCode::kEnvironment, "cublasLt has no algorithm for a product of ", name(key.dtype),
+    fail(ExitCode::kEnvironment, "cuBLASLt has no algorithm for a GEMM of ", name(key.dtype),
          " with T = ", key.rows, ", K = ", key.inputs, ", N = ", key.outputs,
          " and addresses at multiples of ", key.matrix_alignment, " bytes.");
   }
@@ -103,10 +83,11 @@ GemmKey gemm_key(const GemmShape& shape, int sm_count) {
   GemmEpilogue epilogue = shape.bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
   if (shape.activation == Activation::kGeluTanh) {
     if (shape.product == GemmProduct::kForward && shape.bias &&
-        gelu_in_product(shape.dtype, shape.outputs)) {
+        gelu_in_epilogue(shape.dtype, shape.outputs)) {
       epilogue = GemmEpilogue::kGeluBias;
     }
-    if (shape.product == GemmProduct::kDataGradient && gelu_in_product(shape.dtype, shape.inputs)) {
+    if (shape.product == GemmProduct::kDataGradient &&
+        gelu_in_epilogue(shape.dtype, shape.inputs)) {
       epilogue = GemmEpilogue::kDgelu;
     }
   }
@@ -189,7 +170,7 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   }
   plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
   if (args.activation != Activation::kNone) {
-    multiply_by_slope(
+    multiply_by_derivative(
         context,
         {.dy = args.dx, .saved = args.saved, .dx = args.dx, .activation = args.activation});
   }
@@ -239,7 +220,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
 
 template <>
 void run_cuda(CudaContext& context, const ActivationBwd& args) {
-  if (args.dy.elements() > 0) multiply_by_slope(context, args);
+  if (args.dy.elements() > 0) multiply_by_derivative(context, args);
 }
 
 }  // namespace bertha

@@ -1,18 +1,14 @@
-// The elementwise and column passes of linear layers.
+// The element-wise passes and column sums of linear layers that no GEMM epilogue covers.
 //
-// Floor: bytes over 4.27 TB/s. Measured on NVIDIA H200, bf16, 2026-11-21:
+// Column sums: a warp reads 512 bytes of a row, the warps of a block take its rows round-robin with
+// 8 loads in flight; each block stores a partial sum, and a second kernel adds these in a fixed
+// order. Of the activations only gelu' of the masked positions, tanh of the pooler and f32 come
+// here in training, so their arithmetic stays that of the CPU backend. A model with the erf form
+// (model.gelu), for which cuBLASLt has no epilogue, takes both GELU passes in every layer.
 //
-//   pass                          shape              us   TB/s
-//   column sums                   24,576 x 3,072   45.4   3.33   reads once, 2nd launch included
-//   column sums                   24,576 x 4,096   55.0   3.66
-//   column sums                   3,712 x 30,528   66.2   3.42
-//   column sums                   3,712 x 1,024     9.3   0.82   two launches
-//   gelu (z to y)                 24,576 x 4,096    170   2.37   exp and division, not memory
-//   gelu'                         24,576 x 4,096    217   2.79   likewise
-//
-// Of the activations only gelu' of the masked positions (3,712 x 1,024), tanh of the pooler and
-// f32 come here in training, so their arithmetic stays that of the reference. A model with the erf
-// form (model.gelu), for which cublasLt has no epilogue, takes the two GELU passes in every layer.
+// Bound by  memory (sums), exp and division (gelu).
+// Figure    column sums of 24,576 x 4,096 in bf16, one H200: 55 us, 3.7 of 4.3 TB/s. More:
+//           kernels/measured/gemm.md.
 
 #include "kernels/cuda/gemm/linear_kernels.h"
 
@@ -40,7 +36,7 @@ __device__ __forceinline__ float activated(float z) {
 
 /// From the pre-activation (GELUs) or the output (tanh).
 template <Activation kActivation>
-__device__ __forceinline__ float slope(float saved) {
+__device__ __forceinline__ float derivative(float saved) {
   if constexpr (kActivation == Activation::kGeluTanh) return gelu_derivative(saved);
   if constexpr (kActivation == Activation::kTanh) return 1.0f - saved * saved;
   if constexpr (kActivation == Activation::kGelu) return gelu_erf_derivative(saved);
@@ -71,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int kLanes, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    slope_kernel(const T* dy, const T* saved, T* dx, int64_t packs) {
+    derivative_kernel(const T* dy, const T* saved, T* dx, int64_t packs) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs;
        i += stride) {
@@ -80,14 +76,13 @@ __global__ void __launch_bounds__(kThreads)
     load_floats(dy + i * kLanes, gradient);
     load_floats(saved + i * kLanes, at);
 #pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) gradient[lane] *= slope<kActivation>(at[lane]);
+    for (int lane = 0; lane < kLanes; ++lane) gradient[lane] *= derivative<kActivation>(at[lane]);
     store_floats(dx + i * kLanes, gradient);
   }
 }
 
-// A thread owns kLanes neighbouring columns, so that a warp reads 512 bytes of a row; the warps of
-// a block take its rows in turn. 4 blocks of 8 warps with 8 loads in flight are 128 KiB on their
-// way per SM, which hides the memory's latency; all blocks are resident at once.
+// 4 blocks of 8 warps with 8 loads in flight are 128 KiB per SM, which hides the memory latency;
+// all blocks are resident at once.
 constexpr int kColumnBlocksPerSm = 4;
 constexpr int kRowsInFlight = 8;
 
@@ -240,7 +235,7 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-void multiply_by_slope(CudaContext& context, const ActivationBwd& args) {
+void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     dispatch_activation(args.activation, [&](auto activation_tag) {
@@ -254,10 +249,10 @@ void multiply_by_slope(CudaContext& context, const ActivationBwd& args) {
       const int64_t packs = wide ? count / kWide : count;
       const unsigned blocks = resident_blocks(context, packs);
       if (wide) {
-        slope_kernel<T, kWide, kActivation>
+        derivative_kernel<T, kWide, kActivation>
             <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
       } else {
-        slope_kernel<T, 1, kActivation>
+        derivative_kernel<T, 1, kActivation>
             <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
       }
     });

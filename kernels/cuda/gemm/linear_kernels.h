@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-// What products cannot do on the way, as passes over memory. Every view is io; rows > 0.
+// What no GEMM epilogue does, as passes over memory. Every view is io; rows > 0.
 
 /// y = activation(z + bias) over [T, N]; bias may have no data; y may be z. Where y is not z, z
 /// gets the bias too: it is the pre-activation.
@@ -13,7 +13,7 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
                            Activation activation);
 
 /// dx = dy * activation'(saved); dx may be dy.
-void multiply_by_slope(CudaContext& context, const ActivationBwd& args);
+void multiply_by_derivative(CudaContext& context, const ActivationBwd& args);
 
 /// target[n] (+)= sum over t of values[t, n], summed in f32 in a fixed order.
 void sum_columns(CudaContext& context, const View& values, Accumulate accumulate,

@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// Numbers that rise, by which streams on the GPUs of one machine wait for each other. The GPU's
-/// front end writes and compares them: no kernel runs, and no host takes part.
+/// Increasing counters by which streams on the GPUs of one machine wait for each other. Stream memory
+/// operations write and compare them: no kernel runs, and no host takes part.
 ///
 /// Letters   W = ranks, F = flags of each rank.
 class PeerFlags {

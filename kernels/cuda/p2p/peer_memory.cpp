@@ -11,7 +11,7 @@ namespace {
 // Smaller allocations may lie together in a page, which is what a handle stands for.
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
-/// Error(kEnvironment) with these words, unless a call succeeded.
+/// Error(kEnvironment) with this message, unless a call succeeded.
 template <class... Words>
 void check_sharing(cudaError_t status, const Words&... words) {
   if (status == cudaSuccess) return;
@@ -27,7 +27,7 @@ PeerMemory::PeerMemory(Device& device, int64_t bytes)
 std::string PeerMemory::handle() const {
   cudaIpcMemHandle_t handle{};
   check_sharing(cudaIpcGetMemHandle(&handle, own_.data()),
-                "a GPU cannot show its memory to other processes");
+                "a GPU cannot share its memory with other processes");
   return std::string(handle.reserved, sizeof(handle.reserved));
 }
 
@@ -41,7 +41,7 @@ void PeerMemory::open(const std::vector<std::string>& handles, int rank) {
                    " bytes, want ", sizeof(handle.reserved));
       std::memcpy(handle.reserved, handles[r].data(), sizeof(handle.reserved));
       check_sharing(cudaIpcOpenMemHandle(&data, handle, cudaIpcMemLazyEnablePeerAccess),
-                    "the GPU of rank ", rank, " cannot reach the memory of rank ", r);
+                    "the GPU of rank ", rank, " cannot access the GPU memory of rank ", r);
     }
     of_rank_.push_back(static_cast<char*>(data));
   }

@@ -7,10 +7,10 @@
 
 namespace bertha {
 
-/// Memory that the processes of one machine share between their GPUs: each makes some, and sees
-/// that of the others.
+/// GPU memory that the processes of one machine share (CUDA IPC): each allocates a buffer and maps
+/// those of the others.
 ///
-/// Errors    Error(kEnvironment) where a GPU cannot share its memory, or reach another's.
+/// Errors    Error(kEnvironment) where a GPU cannot share its memory, or access another GPU's.
 class PeerMemory {
  public:
   /// This process's own, zeroed; at least `bytes`, the same number in every process.
@@ -23,7 +23,7 @@ class PeerMemory {
   std::string handle() const;
   /// The memory of all processes, by their handles in rank order; that of `rank` is this one's.
   void open(const std::vector<std::string>& handles, int rank);
-  /// Lets go of the others' memory. To be called, and done by all, before any process frees its own.
+  /// Unmaps the others' memory. All processes must have done so before any frees its own.
   void close();
 
   /// First byte of that rank's memory, in this process's addresses.

@@ -1,6 +1,6 @@
-// The sum of what several ranks hold, behind copies that brought it here. Floor: every part is read
-// once and the sum written once; limited by memory. Blocks are short and many: they fill what other
-// kernels leave of the GPU, and hold nothing for long.
+// The sum of buffers of several ranks that copies have brought to this GPU. Every part is read once
+// and the sum written once. Bound by memory. A one-shot grid of short blocks, so that other kernels
+// are not kept waiting.
 
 #include "kernels/cuda/p2p/sum_parts.h"
 

@@ -1,16 +1,16 @@
 #pragma once
 
-// Barriers in shared memory (mbarrier), the bulk tensor copy that completes on them, and what a
-// kernel of specialised warps needs around them. Facts from the PTX ISA, "mbarrier",
+// mbarriers in shared memory, the TMA copies that complete on them, and what a warp-specialized
+// kernel needs around them. Facts from the PTX ISA, "mbarrier",
 // "cp.async.bulk.tensor", "Async proxy".
 //
-// Phase     A barrier is made for so many arrivals. When all of a phase have come, and all bytes that
-//           were announced in it have landed, the phase completes and the next begins. Waiting
-//           names the phase by its parity: wait(parity) returns when the phase of that parity is
-//           complete. A fresh barrier is in phase 0, and "the phase before", of parity 1, counts as
-//           complete: a producer begins by waiting for parity 1, a consumer for parity 0.
-// Memory    What a thread wrote before it arrived is seen by who waited. What TMA wrote is seen by
-//           who waited for its bytes, both by ordinary loads and by wgmma.
+// Phase     A barrier is initialized with a number of arrivals. When all arrivals of a phase have
+//           happened, and all bytes expected in it have been written, the phase completes and the
+//           next begins. wait(parity) returns when the phase of that parity is complete. A new
+//           barrier is in phase 0, and the phase before, of parity 1, counts as complete: a
+//           producer begins by waiting for parity 1, a consumer for parity 0.
+// Memory    A thread that waited sees what others wrote before they arrived, and what TMA wrote,
+//           both with ordinary loads and with wgmma.
 
 #include <cuda.h>
 
@@ -18,11 +18,11 @@
 
 namespace bertha {
 
-/// One thread makes each barrier; then fence_barrier_init() and __syncthreads().
+/// One thread initializes each barrier; then fence_barrier_init() and __syncthreads().
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// Shows fresh barriers to the copy engine.
+/// Makes initialized barriers visible to TMA.
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -30,14 +30,14 @@ __device__ __forceinline__ void fence_barrier_init() {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-/// Arrives, and announces bytes that copies will bring in this phase.
+/// Arrives, and expects bytes that TMA writes in this phase.
 __device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
 /// Whether the phase of this parity is complete.
-__device__ __forceinline__ bool barrier_is_complete(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ bool barrier_test_wait(uint32_t barrier, uint32_t parity) {
   uint32_t complete;
   asm volatile(
       "{.reg .pred complete; "
@@ -49,8 +49,8 @@ __device__ __forceinline__ bool barrier_is_complete(uint32_t barrier, uint32_t p
   return complete != 0;
 }
 
-/// Waits until the phase of this parity is complete. The loop is in C++ so that no label of it is
-/// made twice.
+/// Waits until the phase of this parity is complete. The loop is in C++ because a label
+/// in inline assembly would be defined twice.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t complete = 0;
   do {
@@ -64,26 +64,26 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
   } while (complete == 0);
 }
 
-/// Orders this thread's ordinary accesses of shared memory before what the copy engine and wgmma do
-/// there after a barrier behind this fence.
+/// Orders this thread's ordinary accesses of shared memory before those of TMA and wgmma behind the
+/// next barrier.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Starts copying the box of `map` at (column, row) to `to` (a multiple of 1,024 bytes under the
+/// Loads the box of `map` at (column, row) to `to` (a multiple of 1,024 bytes under the
 /// 128-byte swizzle); its bytes, those outside of the matrix included (zeros), complete on
 /// `barrier`. One thread.
-__device__ __forceinline__ void copy_box_async(uint32_t to, const CUtensorMap& map, int column,
-                                               int row, uint32_t barrier) {
+__device__ __forceinline__ void tma_load_2d(uint32_t to, const CUtensorMap& map, int column,
+                                            int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
-/// The same for what is not used again soon: it leaves the L2 cache first.
-__device__ __forceinline__ void stream_box_async(uint32_t to, const CUtensorMap& map, int column,
-                                                 int row, uint32_t barrier) {
+/// The same with evict-first in L2, for data that is not used again soon.
+__device__ __forceinline__ void tma_load_2d_evict_first(uint32_t to, const CUtensorMap& map,
+                                                        int column, int row, uint32_t barrier) {
   uint64_t evict_first;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(evict_first));
   asm volatile(
@@ -92,17 +92,17 @@ __device__ __forceinline__ void stream_box_async(uint32_t to, const CUtensorMap&
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(evict_first)
       : "memory");
 }
-/// The other way round: starts copying `from` to the box of `map` at (column, row). One thread, after
-/// fence_proxy_async() in those that wrote `from` and a barrier.
-__device__ __forceinline__ void store_box_async(const CUtensorMap& map, int column, int row,
-                                                uint32_t from) {
+/// Stores `from` to the box of `map` at (column, row). One thread, after fence_proxy_async() in
+/// those that wrote `from` and a barrier.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int column, int row,
+                                             uint32_t from) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
       "cp.async.bulk.commit_group;" ::"l"(&map),
       "r"(column), "r"(row), "r"(from)
       : "memory");
 }
-/// Waits until all copies out of shared memory that this thread started have read their source.
+/// Waits until all TMA stores of this thread have read their source.
 __device__ __forceinline__ void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
@@ -139,15 +139,15 @@ __device__ __forceinline__ void barrier_of_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// Sets the registers of this thread; all of a warpgroup call it, in a kernel whose launch bounds
-/// name one thread block. Multiples of 8 from 24 to 240. The thread block has what it was launched
-/// with and no more: who asks for more than the others gave waits forever.
+/// Sets the number of registers of this thread; all of a warpgroup call it, in a kernel whose
+/// launch bounds name one block per SM. Multiples of 8 from 24 to 240. The block has the registers
+/// of its launch: an allocation of more than was released waits forever.
 template <int kRegisters>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 

@@ -14,54 +14,54 @@ namespace bertha {
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-/// Where an object of shared memory is: at(shared.full[stage]).
+/// Shared-memory address of an object: at(shared.full[stage]).
 template <class T>
 __device__ __forceinline__ uint32_t at(const T& in_shared) {
   return shared_address(&in_shared);
 }
 
-/// 16 bytes to shared memory, past the L1 cache; zeros when not `valid`.
-__device__ __forceinline__ void copy_16_async(uint32_t to, const void* from, bool valid) {
+/// cp.async of 16 bytes to shared memory, bypassing L1; zeros when not `valid`.
+__device__ __forceinline__ void cp_async_16(uint32_t to, const void* from, bool valid) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
 
-/// 4 bytes to shared memory; zeros when not `valid`.
-__device__ __forceinline__ void copy_4_async(uint32_t to, const void* from, bool valid) {
+/// cp.async of 4 bytes to shared memory; zeros when not `valid`.
+__device__ __forceinline__ void cp_async_4(uint32_t to, const void* from, bool valid) {
   const int bytes = valid ? 4 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
 
-/// Waits for all copies of this thread; the others' need a barrier behind it.
-__device__ __forceinline__ void wait_for_copies() {
+/// Waits for all cp.async of this thread; those of others need a barrier behind it.
+__device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 /// Four 8x8 matrices of 16-bit elements; lanes 8i .. 8i + 7 give the row addresses of matrix i.
-__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t address) {
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address));
 }
 
 /// The same, each matrix transposed.
-__device__ __forceinline__ void load_transposed(uint32_t (&to)[4], uint32_t address) {
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address));
 }
 
-/// The other way round: stores four 8x8 matrices, lanes 8i .. 8i + 7 give the rows of matrix i.
-__device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&from)[4]) {
+/// Stores four 8x8 matrices; lanes 8i .. 8i + 7 give the rows of matrix i.
+__device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 }
 
 /// The same, each matrix transposed.
-__device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&from)[4]) {
+__device__ __forceinline__ void stmatrix_x4_trans(uint32_t address, const uint32_t (&from)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
       "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
@@ -69,7 +69,7 @@ __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_
 }
 
 /// 16 bytes of shared memory.
-__device__ __forceinline__ uint4 load_16(uint32_t address) {
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   uint4 value;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
@@ -80,7 +80,7 @@ __device__ __forceinline__ uint4 load_16(uint32_t address) {
 
 /// sum += a b for a 16x16 tile of a and a 16x8 tile of b.
 template <class T>
-__device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+__device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1) {
   if constexpr (std::is_same_v<T, __half>) {
     asm volatile(
@@ -97,7 +97,7 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a
   }
 }
 
-/// Two neighbours in one register, `low` at the lower address.
+/// Two elements in one register, `low` at the lower address.
 template <class T>
 __device__ __forceinline__ uint32_t packed(float low, float high) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -123,8 +123,8 @@ __device__ __forceinline__ uint32_t packed_positive(float low, float high) {
 
 /// The left operand of 16 rows and 16 columns out of two accumulators of 8 columns.
 template <class T>
-__device__ __forceinline__ void as_left_operand(uint32_t (&a)[4], const float (&left)[4],
-                                                const float (&right)[4]) {
+__device__ __forceinline__ void pack_a_operand(uint32_t (&a)[4], const float (&left)[4],
+                                               const float (&right)[4]) {
   a[0] = packed<T>(left[0], left[1]);
   a[1] = packed<T>(left[2], left[3]);
   a[2] = packed<T>(right[0], right[1]);

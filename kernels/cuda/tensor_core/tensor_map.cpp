@@ -23,7 +23,7 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
-/// The map of a row-major matrix in boxes of rows in one piece, or of some out of each group.
+/// The map of a row-major matrix, in boxes of contiguous rows, or of some rows out of each group.
 struct Matrix {
   CUtensorMapDataType type;
   const void* data;
@@ -82,7 +82,7 @@ CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64
 }
 
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
-                                 int octets) {
+                                 int groups) {
   BERTHA_CHECK(rows % 8 == 0, "pairs of ", rows, " rows, want a multiple of 8");
   return tensor_map({.type = type_of(dtype),
                      .data = data,
@@ -93,7 +93,7 @@ CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, in
                      .box_rows = 2,
                      .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
                      .group_rows = 8,
-                     .box_groups = octets});
+                     .box_groups = groups});
 }
 
 CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,

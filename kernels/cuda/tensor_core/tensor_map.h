@@ -8,9 +8,9 @@
 
 namespace bertha {
 
-/// What the bulk tensor copy needs to know of a row-major matrix [rows, columns] of f16 or bf16 on
-/// the device, of which it copies boxes of box_rows rows and 64 columns, swizzled over 128 bytes
-/// (as wgmma.cuh wants its tiles). Rows behind the last come as zeros. Goes to a kernel by value,
+/// TMA descriptor of a row-major matrix [rows, columns] of f16 or bf16 on the device, for boxes of
+/// box_rows rows and 64 columns, swizzled over 128 bytes (the tiles of wgmma.cuh). Rows behind the
+/// last are loaded as zeros. Goes to a kernel by value,
 /// as `const __grid_constant__ CUtensorMap`.
 ///
 /// Needs     data at a multiple of 16 bytes, columns a multiple of 64, box_rows at most 256.
@@ -19,15 +19,15 @@ namespace bertha {
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);
 
-/// The same with rows in another order: a box at (column, first, octet) has 64 columns of rows
-/// `first` and first + 1 of `octets` times 8 rows from 8 * octet on: box row 2 j + i is row
-/// 8 (octet + j) + first + i of the matrix.
+/// The same with rows in another order: a box at (column, first, group) has 64 columns of rows
+/// `first` and first + 1 of each of `groups` groups of 8 rows: box row 2 j + i is row
+/// 8 (group + j) + first + i of the matrix.
 ///
-/// Needs     rows a multiple of 8; octets at most 256.
+/// Needs     rows a multiple of 8; groups at most 256.
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
-                                 int octets);
+                                 int groups);
 
-/// Without another order: a row-major matrix [rows, columns] of u32, in boxes of box_columns
+/// A row-major matrix [rows, columns] of u32, in boxes of box_columns
 /// columns, not swizzled.
 ///
 /// Needs     data at a multiple of 16 bytes; columns and box_columns multiples of 4, at most 256 of

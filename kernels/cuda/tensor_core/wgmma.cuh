@@ -10,19 +10,11 @@
 //           r * 128 + (c ^ r % 8) * 16. That is what a TMA copy of a box of 64 columns writes under
 //           CU_TENSOR_MAP_SWIZZLE_128B.
 //
-// Descriptor  64 bits; addresses and offsets in units of 16 bytes:
-//           bits  0-13  start address
-//           bits 16-29  leading offset: from one 64-element pattern to the next across the columns;
-//                       a tile has one pattern, so nothing asks for it
-//           bits 32-45  stride offset: from 8 rows to the next 8 rows, 1,024 bytes
-//           bits 49-51  row of the pattern of 8 rows at which the tile begins: 0
-//           bits 62-63  1: swizzle of 128 bytes
-//
 // Inner     One instruction sums over 16 of the inner index k. With the tile stored [m or n][k]
 //           ("K-major") the next 16 are 32 bytes further along the rows: the swizzle is a function
 //           of address bits, so the start address simply moves. With the tile stored [k][m or n]
 //           ("MN-major", the transposed flag) the next 16 are 16 rows, 2,048 bytes, further.
-//             product              left operand           right operand
+//             GEMM                 left operand           right operand
 //             Q K^T                Q [q][d] kColumns      K [key][d] kColumns
 //             P V                  P in registers         V [key][d] kRows
 //             dS^T Q               dS [q][key] kRows      Q [q][d] kRows
@@ -30,18 +22,12 @@
 // Registers With warp w of the warpgroup, lane l, g = l / 4, c = l % 4: accumulator sum[4 n + i] is
 //           row 16 w + g + 8 (i / 2), column 8 n + 2 c + i % 2; for each n the four of
 //           mma.m16n8k16. Left operands are those of mma.m16n8k16 too: accumulators 8 k .. 8 k + 7,
-//           packed in pairs, are the left operand of step k of the next product.
+//           packed in pairs, are the left operand of step k of the next GEMM.
 //
-// Order     wgmma_fence() comes before the first wgmma, and again when other instructions wrote
-//           registers that a wgmma reads or adds to. Shared memory written by ordinary stores needs
-//           fence_proxy_async() (barrier.cuh) in the writing threads and then a barrier.
-//           wgmma_commit() closes a group; wgmma_wait<n>() returns when at most n groups run: only
-//           then may the registers be touched and the shared memory be given away.
-//
-// Trap      Left operands in registers that stay (queries, walking over keys) and others that come
-//           new each time (probabilities): where the second product was left running over the end
-//           of the loop, ptxas 13.0 gave both the same registers, and scores behind the first tile
-//           were wrong. A test finds it; so does the listing of HGMMA in the disassembly.
+// Trap      A loop has left operands in registers that stay (queries) and others that are new in
+//           each iteration (probabilities). With the second GEMM in flight over the end of the
+//           loop, ptxas 13.0 gave both the same registers, and scores behind the first tile were
+//           wrong. A test finds it; so does the listing of HGMMA in the disassembly.
 
 #include <type_traits>
 
@@ -52,11 +38,16 @@ namespace bertha {
 
 inline constexpr int kWarpgroupThreads = 128;
 
-/// Which way the inner index of a product runs through a tile.
+/// Whether the inner index of a GEMM runs along the columns (K-major) or the rows (MN-major) of a
+/// tile.
 enum class Inner { kColumns, kRows };
 
 /// Descriptor of a tile (file header) for the 16 inner indices from 16 * step on. The tile has at
-/// least 64 rows, or 16 * (step + 1) where the inner index runs along the rows.
+/// least 64 rows, or 16 * (step + 1) where the inner index runs along the rows. In units of 16
+/// bytes: bits 0-13 start address; 16-29 leading offset, from one 64-element pattern to the next
+/// across the columns, unused because a tile has one pattern; 32-45 stride offset from 8 rows to
+/// the next 8, 1,024 bytes; 49-51 row of the pattern at which the tile begins, 0; 62-63 = 1:
+/// 128-byte swizzle.
 template <Inner kInner>
 __device__ __forceinline__ uint64_t wgmma_tile(uint32_t tile_address, int step) {
   constexpr uint32_t kStepBytes = kInner == Inner::kColumns ? 32 : 16 * 128;
@@ -65,17 +56,17 @@ __device__ __forceinline__ uint64_t wgmma_tile(uint32_t tile_address, int step) 
   return kStrideAndSwizzle | (uint64_t{1} << 16) | ((start & 0x3FFFF) >> 4);
 }
 
-/// wgmma_tile(tile_address, 0), known to the compiler to be the same in all lanes: the descriptors of
-/// the steps then take one uniform instruction each instead of three and a wait. All lanes call it,
-/// where they have not parted since the last product: behind a wait for a barrier they may have.
+/// wgmma_tile(tile_address, 0), which the compiler then knows to be uniform: the descriptors of the
+/// steps take one uniform instruction each instead of three and a wait. All lanes call it,
+/// where they have not diverged since the last wgmma: behind a wait for an mbarrier they may have.
 __device__ __forceinline__ uint64_t uniform_wgmma_tile(uint32_t tile_address) {
   const uint64_t tile = wgmma_tile<Inner::kColumns>(tile_address, 0);  // the same for kRows
   return tile >> 32 << 32 | __shfl_sync(kFullWarp, static_cast<uint32_t>(tile), 0);
 }
 
-/// The descriptor of what lies `bytes` behind, in few instructions: no carry leaves the address
-/// field, because tiles end within the 2^18 bytes that it spans.
-__device__ __forceinline__ uint64_t wgmma_behind(uint64_t tile, uint32_t bytes) {
+/// The descriptor `bytes` further, in few instructions: there is no carry out of the address field,
+/// because tiles end within the 2^18 bytes that it spans.
+__device__ __forceinline__ uint64_t wgmma_offset(uint64_t tile, uint32_t bytes) {
   return (tile >> 32 << 32) | (static_cast<uint32_t>(tile) + (bytes >> 4));
 }
 
@@ -83,16 +74,21 @@ __device__ __forceinline__ uint64_t wgmma_behind(uint64_t tile, uint32_t bytes) 
 template <Inner kInner>
 __device__ __forceinline__ uint64_t wgmma_step(uint64_t first, int step) {
   constexpr uint32_t kStepBytes = kInner == Inner::kColumns ? 32 : 16 * 128;
-  return wgmma_behind(first, static_cast<uint32_t>(step) * kStepBytes);
+  return wgmma_offset(first, static_cast<uint32_t>(step) * kStepBytes);
 }
 
+/// Before the first wgmma, and again when other instructions wrote registers that a wgmma reads or
+/// adds to. Shared memory written by ordinary stores needs fence_proxy_async() (barrier.cuh) in the
+/// writing threads and then a barrier.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
+/// Closes a group of wgmma.
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Returns when at most kPending committed groups of this warp are still running.
+/// Returns when at most kPending committed groups of this warp are still running. Only then may
+/// their registers be used and their shared memory be overwritten.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");

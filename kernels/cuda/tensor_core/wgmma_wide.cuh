@@ -1,13 +1,13 @@
 #pragma once
 
-// The widest product of wgmma.cuh: 64 x 256, with 128 accumulators a thread.
+// The widest wgmma: 64 x 256, with 128 accumulators a thread.
 
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha {
 
-/// sum[64 x 256] = a[64 x 16] b[16 x 256] (+ sum when `add` is not 0), the inner index of b along its
-/// columns: b is a tile of 256 rows.
+/// sum[64 x 256] = a[64 x 16] b[16 x 256] (+ sum when `add` is not 0), the inner index of b along
+/// its columns: b is a tile of 256 rows.
 template <class T, Inner kInnerA = Inner::kColumns>
 __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, uint64_t b,
                                                 int add) {
@@ -93,8 +93,9 @@ __device__ __forceinline__ void wgmma_64x256x16(float (&sum)[128], uint64_t a, u
   }
 }
 
-/// Begins sum[64 x 256] (+)= a[64 x kInnerBlock] b[kInnerBlock x 256], and returns when what this warp
-/// had begun before is done. a and b: see wgmma_tile(). add: 0 overwrites `sum`, more adds to it.
+/// Begins sum[64 x 256] (+)= a[64 x kInnerBlock] b[kInnerBlock x 256], and returns when what this
+/// warp had begun before is done. a and b: see wgmma_tile(). add: 0 overwrites `sum`, more adds to
+/// it.
 template <class T, int kInnerBlock, Inner kInnerA = Inner::kColumns>
 __device__ __forceinline__ void wgmma_64x256_block(float (&sum)[128], uint64_t a, uint64_t b,
                                                    int add) {
