@@ -49,7 +49,7 @@ check_config() {
   [[ -r $1 ]] || stop 2 "cannot read the config $1"
 }
 
-# Open MPI refuses root unless told twice.
+# Open MPI runs as root only when both variables are set.
 allow_root() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 }
@@ -59,7 +59,7 @@ gpus_here() {
   else echo 0; fi
 }
 
-# Whether nvcc is here and new enough for the CUDA backend.
+# Whether nvcc is installed and new enough for the CUDA backend.
 nvcc_serves() {
   local release
   release=$(nvcc --version 2> /dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')

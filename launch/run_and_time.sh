@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The timed runs of a submission: NEXP runs with different seeds, each with its verdict. Takes the
-# variables of published MLPerf configs and says which key each of them became.
+# variables of published MLPerf configs and prints the key that each sets.
 set -euo pipefail
 # shellcheck source=launch/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -35,7 +35,7 @@ a rule.
 TEXT
 }
 
-# Published variable, and the key that it sets as it stands.
+# Published variable, and the key that takes its value unchanged.
 mapped=(
   "LR optimizer.base_learning_rate"
   "OPT_LAMB_BETA_1 optimizer.beta_1"
@@ -135,7 +135,7 @@ take_variables "$ranks"
 start=${SLURM_JOB_ID:+job$SLURM_JOB_ID}
 folder=${LOGDIR:-runs/$(basename "$config" .yaml)-${start:-$(date +%Y%m%d-%H%M%S)}}
 mkdir -p "$folder" || stop 4 "LOGDIR=$folder cannot be created"
-# The seeds of a set of runs stay the same when it is started again.
+# A restarted set of runs keeps its seeds.
 seed_file=$folder/first_seed
 if [[ -e $seed_file ]]; then
   first=$(head -c 64 "$seed_file" | tr -d '\0')
@@ -176,7 +176,7 @@ for ((run = 0; run < runs; ++run)); do
   else
     echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
     train_once "$run" "$@" || code=$?
-    # Reached or missed its target: a result. Everything else wants a person, or a second start.
+    # Reached or missed its target: a result. Any other code needs a look, or a restart.
     if ((code != 0 && code != 3)); then exit "$code"; fi
     mkdir -p "$run_dir"
     write_file "$done_file" "$code"

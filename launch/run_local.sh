@@ -25,7 +25,7 @@ ranks=${ranks:-$(ranks_here)}
 if ((ranks == 1)); then exec "$bertha" train --config "$config" "$@"; fi
 
 allow_root
-# -q: bertha says itself, once, why it ended. No binding here: bind_rank.sh takes the NUMA node,
+# -q: bertha itself reports once why it ended. No binding here: bind_rank.sh selects the NUMA node,
 # and bertha divides its cores.
 run_mpirun -q --oversubscribe --bind-to none -n "$ranks" \
   "$launch_dir/bind_rank.sh" "$bertha" train --config "$config" "$@"

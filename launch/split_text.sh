@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Splits text files (a sentence per line, a blank line between documents) into training parts and
-# an evaluation part of every 20th document, without the sentences that also stand in training.
+# an evaluation part of every 20th document, without sentences that also occur in training.
 #
 #   launch/split_text.sh OUT_DIR FILE...   ->   OUT_DIR/train/part-*.txt OUT_DIR/eval.txt
 set -euo pipefail

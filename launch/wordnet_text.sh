@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the glosses of WordNet as text: one sentence per line, a blank line between documents.
-# Eight neighbouring entries, which are about related things, make a document.
+# Eight adjacent entries, which are related, form a document.
 #
 #   launch/wordnet_text.sh [WORDNET_DIR] > glosses.txt
 set -euo pipefail
