@@ -59,7 +59,8 @@ void prepare_products(int threads) {
     room.emplace_back(std::malloc(kBufferBytes), &std::free);
     if (room.back()) continue;
     fail(ExitCode::kMemory, "no memory for the matrix products of ", threads, " threads, ",
-         kBufferBytes >> 20, " MiB of addresses each; lower train.threads_per_rank, use fewer "
+         kBufferBytes >> 20,
+         " MiB of addresses each; lower train.threads_per_rank, use fewer "
          "ranks per node, or raise the limit (ulimit -v)");
   }
   room.clear();

@@ -18,7 +18,6 @@ __device__ __forceinline__ float hardware_exp2(float x) {
   return result;
 }
 
-
 /// e^x. f32 takes the exact library function; for 16-bit results the hardware's 2^x is exact
 /// enough.
 template <class T>
