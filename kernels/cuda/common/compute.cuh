@@ -30,22 +30,30 @@ __device__ __forceinline__ T from_compute(Compute<T> value) {
 }
 
 template <class T, int N>
-__device__ __forceinline__ void to_compute(const Vec<T, N>& pack, Compute<T> (&to)[N]) {
+__device__ __forceinline__ void to_compute(const Vec<T, N>& vec, Compute<T> (&to)[N]) {
+  if constexpr (std::is_same_v<T, double>) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = to_compute(pack.elem[i]);
+    for (int i = 0; i < N; ++i) to[i] = vec.elem[i];
+  } else {
+    to_floats(vec, to);
+  }
 }
 
 template <class T, int N>
 __device__ __forceinline__ void load_compute(const T* from, Compute<T> (&to)[N]) {
-  to_compute(*reinterpret_cast<const Vec<T, N>*>(from), to);
+  to_compute(load_vec<N>(from), to);
 }
 
 template <class T, int N>
 __device__ __forceinline__ void store_compute(T* to, const Compute<T> (&from)[N]) {
-  Vec<T, N> pack;
+  if constexpr (std::is_same_v<T, double>) {
+    Vec<T, N> vec;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.elem[i] = from_compute<T>(from[i]);
-  *reinterpret_cast<Vec<T, N>*>(to) = pack;
+    for (int i = 0; i < N; ++i) vec.elem[i] = from[i];
+    store_vec(to, vec);
+  } else {
+    store_vec(to, to_vec<T>(from));
+  }
 }
 
 }  // namespace bertha

@@ -238,14 +238,6 @@ void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsi
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// Launches a kernel of teams with the dynamic shared memory of its RowRing.
-template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
-void launch_ring_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                       int64_t columns, const Arguments&... arguments) {
-  launch_with_shared<Shape>(stream, kernel, blocks, columns,
-                            ring_bytes<Shape, kTensors, kStages>(columns), arguments...);
-}
-
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:
 /// each step halves the values that a lane still carries. Returns, in lane l, the sum of value
 /// l / (32 / kCount). The order of additions is fixed.

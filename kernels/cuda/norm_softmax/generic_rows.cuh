@@ -12,7 +12,7 @@ namespace bertha {
 
 // Operations on rows of any width, type and address: softmax and LayerNorm where no faster kernel
 // fits. The width chooses where a row stays between its passes:
-//   in registers      of a warp or a power of two of its lanes, one or two rows at a time;
+//   in registers      of a warp or a power of two of its lanes;
 //   in shared memory  of a block, in its own type: neighbours in a warp read neighbouring words, so
 //                     that there are no bank conflicts;
 //   nowhere           the block reads it again for each pass.
@@ -23,95 +23,76 @@ namespace bertha {
 //   values(raw, row, column, v)   one Vec of every input as numbers v[kInputs][N]
 //   kDrops, drops(), draw(row, word, words)   with for_packs_with_bits only: whether it draws
 //                          dropout while storing, 32 decisions at a time, `words` for a row
-//   run(rows)              its passes, in terms of for_packs and reduce below
+//   run(row)               its passes, in terms of for_packs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
 // kernels/measured/rows.md.
 
-inline constexpr int kFewElements = 8;    // of a thread, for two rows at a time
-inline constexpr int kManyElements = 32;  // of a thread, for one row
+inline constexpr int kFewElements = 8;  // of a thread, in registers
+inline constexpr int kManyElements = 32;
 inline constexpr int kRegisterThreads = 128;
-inline constexpr int kRegisterBlocks = 64;  // of an SM, in a few waves
 inline constexpr int kMostBlockThreads = 512;
 // Of a thread, before a block gets more of them: each row costs every thread the same.
 inline constexpr int kPacksPerThread = 8;
 inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
-inline constexpr int64_t kMostRowBlocks = int64_t{1} << 30;
 
-/// rows.for_packs, with the pack's dropout decisions in the low bits of `bits`:
-/// work(r, column, v, bits).
-template <class Operation, class Rows, class Work>
-__device__ __forceinline__ void for_packs_with_bits(const Operation& operation, Rows& rows,
+/// row.for_packs, with the pack's dropout decisions in the low bits of `bits`: work(column, v, bits).
+template <class Operation, class Row, class Work>
+__device__ __forceinline__ void for_packs_with_bits(const Operation& operation, Row& row,
                                                     const Work& work) {
   if constexpr (Operation::kDrops) {
-    if (operation.drops()) return rows.for_drawn_packs(work);
+    if (operation.drops()) return row.for_drawn_packs(work);
   }
-  rows.for_packs([&](int r, int64_t column, auto& v) { work(r, column, v, ~0u); });
+  row.for_packs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
 
-/// kRowCount rows in the registers of `lanes` threads, kElements columns each, in packs of N.
-template <class Operation, int N, int kElements, int kRowCount>
-class RegisterRows {
+/// A row in the registers of `lanes` threads, kElements columns each, in packs of N.
+template <class Operation, int N, int kElements>
+class RegisterRow {
  public:
   using T = typename Operation::Element;
   using Number = Compute<T>;
   static constexpr int kInputs = Operation::kInputs;
   static constexpr int kPackElements = N;
-  static constexpr int kRows = kRowCount;
   static constexpr int kPacks = kElements / N;
   static constexpr bool kInRegisters = true;  // what a pass changes in v, the next one sees
 
-  __device__ RegisterRows(const Operation& operation, int64_t rows, int64_t columns, int lanes)
+  /// Beyond the last row there is nothing to do; the shuffles are of whole warps.
+  __device__ RegisterRow(const Operation& operation, int64_t rows, int64_t columns, int lanes)
       : operation_(operation),
-        rows_(rows),
+        row_(static_cast<int64_t>(blockIdx.x) * (kRegisterThreads / lanes) +
+             static_cast<int>(threadIdx.x) / lanes),
         columns_(static_cast<int>(columns)),
+        end_(row_ < rows ? columns_ : 0),
         lanes_(lanes),
-        lane_(static_cast<int>(threadIdx.x) % lanes),
-        groups_(kRegisterThreads / lanes) {}
-
-  __device__ int64_t rows_per_block() const { return static_cast<int64_t>(groups_) * kRows; }
-
-  /// Loads the rows of the thread's group from those of the block, which begin at `first`. Rows
-  /// beyond the last are skipped by has_row alone: all threads make all the steps.
-  __device__ void load(int64_t first) {
-    first_ = first + static_cast<int>(threadIdx.x) / lanes_;
-    Vec<T, N> raw[kRows][kPacks][kInputs];
+        lane_(static_cast<int>(threadIdx.x) % lanes) {
+    Vec<T, N> raw[kPacks][kInputs];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPacks; ++p) {
+      if (column_of(p) >= end_) continue;
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        if (!has_row(r) || column_of(p) >= columns_) continue;
-#pragma unroll
-        for (int k = 0; k < kInputs; ++k) {
-          raw[r][p][k] = load_vec<N>(operation_.inputs[k] + row(r) * columns_ + column_of(p));
-        }
+      for (int k = 0; k < kInputs; ++k) {
+        raw[p][k] = load_vec<N>(operation.inputs[k] + row_ * columns_ + column_of(p));
       }
     }
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        if (!has_row(r) || column_of(p) >= columns_) continue;
-        operation_.values(raw[r][p], row(r), column_of(p), values_[r][p]);
-      }
+    for (int p = 0; p < kPacks; ++p) {
+      if (column_of(p) < end_) operation.values(raw[p], row_, column_of(p), values_[p]);
     }
   }
 
-  __device__ bool has_row(int r) const { return row(r) < rows_; }
-  __device__ int64_t row(int r) const { return first_ + static_cast<int64_t>(r) * groups_; }
+  __device__ int64_t row() const { return row_; }
   __device__ int64_t columns() const { return columns_; }
+  __device__ bool exists() const { return end_ > 0; }
   /// Whether this thread stores what a row has once.
-  __device__ bool is_first() const { return lane_ == 0; }
+  __device__ bool is_first() const { return exists() && lane_ == 0; }
 
-  /// work(r, column, v) for the thread's packs, with Number v[kInputs][N].
+  /// work(column, v) for the thread's packs, with Number v[kInputs][N].
   template <class Work>
   __device__ void for_packs(const Work& work) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        if (has_row(r) && column_of(p) < columns_) work(r, column_of(p), values_[r][p]);
-      }
+    for (int p = 0; p < kPacks; ++p) {
+      if (column_of(p) < end_) work(column_of(p), values_[p]);
     }
   }
 
@@ -126,16 +107,13 @@ class RegisterRows {
   __device__ void for_drawn_packs(const Work& work) {
     static_assert(kElements <= 32);
     const int words = (columns_ + 31) / 32;
+    uint32_t drawn = 0;
+    if (exists() && lane_ < words) drawn = operation_.draw(row_, lane_, words);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      uint32_t drawn = 0;
-      if (has_row(r) && lane_ < words) drawn = operation_.draw(row(r), lane_, words);
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        const int column = column_of(p);
-        const uint32_t bits = __shfl_sync(kFullWarp, drawn, column / 32, lanes_) >> (column % 32);
-        if (has_row(r) && column < columns_) work(r, column, values_[r][p], bits);
-      }
+    for (int p = 0; p < kPacks; ++p) {
+      const int column = column_of(p);
+      const uint32_t bits = __shfl_sync(kFullWarp, drawn, column / 32, lanes_) >> (column % 32);
+      if (column < end_) work(column, values_[p], bits);
     }
   }
 
@@ -143,13 +121,12 @@ class RegisterRows {
   __device__ int column_of(int pack) const { return (pack * lanes_ + lane_) * N; }
 
   const Operation& operation_;
-  int64_t rows_;
-  int64_t first_ = 0;
+  int64_t row_;
   int columns_;
+  int end_;  // of the columns; 0 without a row
   int lanes_;
   int lane_;
-  int groups_;  // of lanes in a block
-  Number values_[kRows][kPacks][kInputs][N];
+  Number values_[kPacks][kInputs][N];
 };
 
 /// One row of a block, in shared memory or nowhere. A thread has the same columns in every pass:
@@ -161,7 +138,6 @@ class SharedRow {
   using Number = Compute<T>;
   static constexpr int kInputs = Operation::kInputs;
   static constexpr int kPackElements = N;
-  static constexpr int kRows = 1;
   static constexpr bool kInRegisters = false;
   struct Shared {
     WarpExchange<Number, 2, kMostBlockThreads / kWarpThreads> exchange;
@@ -169,18 +145,12 @@ class SharedRow {
   };
 
   __device__ SharedRow(const Operation& operation, int64_t columns, int64_t row, T* cache,
-                       Shared& shared, int& turn)
-      : operation_(operation),
-        columns_(columns),
-        row_(row),
-        cache_(cache),
-        shared_(shared),
-        turn_(turn) {
+                       Shared& shared)
+      : operation_(operation), columns_(columns), row_(row), cache_(cache), shared_(shared) {
     if constexpr (kCached) fill_cache();
   }
 
-  __device__ bool has_row(int) const { return true; }
-  __device__ int64_t row(int) const { return row_; }
+  __device__ int64_t row() const { return row_; }
   __device__ int64_t columns() const { return columns_; }
   __device__ bool is_first() const { return threadIdx.x == 0; }
 
@@ -190,14 +160,14 @@ class SharedRow {
     for (int64_t column = first_column(); column < columns_; column += stride()) {
       Number v[kInputs][N];
       read(column, v);
-      work(0, column, v);
+      work(column, v);
     }
   }
 
   template <int K, class Combine>
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     block_reduce(values, combine, shared_.exchange, turn_);
-    turn_ ^= 1;
+    ++turn_;
   }
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
@@ -218,7 +188,7 @@ class SharedRow {
         const int within = static_cast<int>(column - begin);
         Number v[kInputs][N];
         read(column, v);
-        work(0, column, v, shared_.drawn[within / 32] >> (within % 32));
+        work(column, v, shared_.drawn[within / 32] >> (within % 32));
       }
     }
   }
@@ -269,45 +239,35 @@ class SharedRow {
   int64_t row_;
   T* cache_;
   Shared& shared_;
-  int& turn_;
+  int turn_ = 0;
 };
 
-template <class Operation, int N, int kElements, int kRows>
+template <class Operation, int N, int kElements>
 __global__ void __launch_bounds__(kRegisterThreads)
-    register_rows_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns,
-                         int lanes) {
-  RegisterRows<Operation, N, kElements, kRows> part(operation, rows, columns, lanes);
-  const int64_t step = part.rows_per_block() * gridDim.x;
-  // The same number of turns for the whole block: the shuffles are of whole warps.
-  for (int64_t first = part.rows_per_block() * blockIdx.x; first < rows; first += step) {
-    part.load(first);
-    operation.run(part);
-  }
+    register_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns,
+                        int lanes) {
+  RegisterRow<Operation, N, kElements> row(operation, rows, columns, lanes);
+  operation.run(row);
 }
 
 template <class Operation, int N, bool kCached>
 __global__ void __launch_bounds__(kMostBlockThreads)
-    shared_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int64_t columns) {
+    shared_row_kernel(const __grid_constant__ Operation operation, int64_t columns) {
   using Row = SharedRow<Operation, N, kCached>;
   extern __shared__ uint4 cache[];
   __shared__ typename Row::Shared shared;
-  int turn = 0;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    Row part(operation, columns, row, reinterpret_cast<typename Row::T*>(cache), shared, turn);
-    operation.run(part);
-  }
+  Row row(operation, columns, blockIdx.x, reinterpret_cast<typename Row::T*>(cache), shared);
+  operation.run(row);
 }
 
 /// Rows of at most 32 * kElements columns.
-template <int N, int kElements, int kRows, class Operation>
+template <int N, int kElements, class Operation>
 void launch_register_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                           int64_t columns) {
   int lanes = 1;
   while (static_cast<int64_t>(lanes) * kElements < columns) lanes *= 2;
-  const int64_t per_block = static_cast<int64_t>(kRegisterThreads / lanes) * kRows;
-  const unsigned blocks =
-      blocks_for(rows, per_block, static_cast<int64_t>(context.sm_count) * kRegisterBlocks);
-  register_rows_kernel<Operation, N, kElements, kRows>
+  const unsigned blocks = blocks_for(rows, kRegisterThreads / lanes, INT32_MAX);
+  register_row_kernel<Operation, N, kElements>
       <<<blocks, kRegisterThreads, 0, context.stream>>>(operation, rows, columns, lanes);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
@@ -318,7 +278,6 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   using Row = SharedRow<Operation, N, true>;
   const int64_t bytes = Row::cache_columns(columns) * Operation::kInputs *
                         static_cast<int64_t>(sizeof(typename Operation::Element));
-  const unsigned blocks = blocks_for(rows, 1, kMostRowBlocks);
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kPacksPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
@@ -326,8 +285,8 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const auto kernel =
       is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
   if (is_cached) allow_shared_bytes(kernel, bytes);
-  kernel<<<blocks, threads, is_cached ? static_cast<size_t>(bytes) : 0, context.stream>>>(
-      operation, rows, columns);
+  kernel<<<static_cast<unsigned>(rows), threads, is_cached ? static_cast<size_t>(bytes) : 0,
+           context.stream>>>(operation, columns);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -354,12 +313,12 @@ void launch_rows(const CudaContext& context, const Operation& operation, int64_t
   with_pack<T>(columns, address_bits, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     if (columns <= kFewElements * kWarpThreads) {
-      return launch_register_rows<N, kFewElements, 2>(context, operation, rows, columns);
+      return launch_register_rows<N, kFewElements>(context, operation, rows, columns);
     }
     // Where registers hold them: f64 takes two, and single elements an address each.
     if constexpr (sizeof(T) < 8 && (N > 1 || Operation::kInputs == 1)) {
       if (columns <= kManyElements * kWarpThreads) {
-        return launch_register_rows<N, kManyElements, 1>(context, operation, rows, columns);
+        return launch_register_rows<N, kManyElements>(context, operation, rows, columns);
       }
     }
     launch_shared_rows<N>(context, operation, rows, columns);

@@ -8,80 +8,24 @@
 //     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192)
 //     layernorm_fwd_persistent.cuh      16 bits, without a residual, up to 33,792
 //   backward, the same rows of 16 bits
-//     the team kernel below             from 256 columns
+//     layernorm_bwd_team.cuh            from 256 columns
 //     layernorm_bwd_stream.cuh          from 4,096
 //   all else
 //     layernorm_bwd_registers.cuh       backward up to what a cluster of blocks holds
 //     layernorm_generic.cuh             forward; backward of wider rows
 
-#include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_bwd_registers.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_bwd_stream.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_bwd_team.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_fwd_block_per_row.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_fwd_persistent.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_fwd_warp_per_row.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_generic.cuh"
-#include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/layer_norm.h"
 
 namespace bertha {
 namespace {
-
-// Threads of a block, of which an SM holds one, rows of a batch and batches, as in residual_ln.cu.
-constexpr int kThreads = 512;
-constexpr int kBackwardRows = 2;
-constexpr int kStages = 3;
-
-template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    layernorm_bwd_team_kernel(NormBackward<typename Shape::Element> p, int64_t rows,
-                              int64_t columns) {
-  using T = typename Shape::Element;
-  constexpr int kRows = Shape::kRows;
-  extern __shared__ uint4 slots[];
-  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
-  const RowTeam<Shape> team(columns);
-  const T* const streams[2] = {p.dy, p.x};
-  RowRing<Shape, 2, kStages> ring(slots, team, rows, streams);
-  SavedRows<Shape> next;
-  next.load(team, team.first_row, rows, p.mean, p.rstd, nullptr);
-  Vec<T, kVecSize> gamma{};
-  if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
-  float sums[2][kVecSize] = {};
-  int turn = 0;
-  for (int64_t first = team.first_row; team.block_has(first, rows);
-       first += team.row_stride, ++turn) {
-    ring.refill(team, first, rows, streams);
-    const SavedRows<Shape> saved = next;
-    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, nullptr);
-    ring.wait();
-    const int left = team.rows_left(first, rows);
-    NormGradientSums<Shape> row_sums;
-    RowStatistics statistics[kRows];
-    saved.statistics_of_all(statistics);
-    for_rows<kRows>(left, [&](int r) {
-      float dy[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
-    });
-    row_sums.reduce(team, exchange, turn);
-    keep_packed(gamma);
-    T* const dx_at = p.dx + team.at(first);
-    for_rows<kRows>(left, [&](int r) {
-      float dy[kVecSize];
-      float dx[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
-      store_vec_global(dx_at + r * team.columns, to_vec<T>(dx));
-    });
-    ring.advance();
-  }
-  begin_next_kernel();
-  store_block_sums(team, sums, p.partial);
-}
-
-// --- launchers ----------------------------------------------------------------------------------
 
 /// Whether rows go in vectors of 8 elements: their width, and the addresses of all views.
 bool has_vectors(int64_t columns, std::initializer_list<const View*> views) {
@@ -124,18 +68,6 @@ void finish_parameters(const CudaContext& context, const LayerNormBwd& args,
   finish_column_sums<T, 2>(
       context, partial, blocks, args.dy.extent(1),
       {{{optional_elements<T>(args.dgamma), add}, {optional_elements<T>(args.dbeta), add}}});
-}
-
-template <class T>
-void run_by_teams(CudaContext& context, NormBackward<T> norm, int64_t rows, int64_t columns,
-                  const auto& take) {
-  dispatch_team<T, kThreads, kBackwardRows>(columns, [&](auto shape) {
-    using Shape = decltype(shape);
-    const unsigned blocks = team_blocks<Shape>(rows, columns, context.sm_count, 1);
-    norm.partial = take(blocks);
-    launch_ring_teams<Shape, 2, kStages>(context.stream, layernorm_bwd_team_kernel<Shape>, blocks,
-                                         columns, norm, rows, columns);
-  });
 }
 
 }  // namespace
@@ -199,7 +131,16 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
         }
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
             has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
-          return run_by_teams(context, norm, rows, columns, take);
+          const TeamBackward<T> team{.dy = norm.dy,
+                                     .x = norm.x,
+                                     .mean = norm.mean,
+                                     .rstd = norm.rstd,
+                                     .gamma = norm.gamma,
+                                     .dx = norm.dx,
+                                     .mask = nullptr,
+                                     .dropped = nullptr,
+                                     .partial = nullptr};
+          return launch_layernorm_bwd_team<false>(context, team, rows, columns, 1.0f, take);
         }
       }
       const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});

@@ -34,55 +34,45 @@ struct GenericNormForward {
     for (int i = 0; i < N; ++i) v[0][i] = to_compute(from_compute<T>(v[0][i] + added[i]));
   }
 
-  template <class Rows>
-  __device__ void run(Rows& rows) const {
+  template <class Row>
+  __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int kRows = Rows::kRows;
-    constexpr int N = Rows::kPackElements;
-    const auto count = static_cast<Number>(columns);
-    Number first_mean[kRows] = {};
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    constexpr int N = Row::kPackElements;
+    const Number per_column = Number(1) / static_cast<Number>(columns);
+    Number first_sum[1] = {};
+    row.for_packs([&](int64_t, auto& v) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) first_mean[r] += v[0][i];
+      for (int i = 0; i < N; ++i) first_sum[0] += v[0][i];
     });
-    rows.reduce(first_mean, Add());
+    row.reduce(first_sum, Add());
+    const Number first_mean = first_sum[0] * per_column;
     // What the mean lost in rounding is a sum of small differences, and comes with the squares.
-    Number parts[2 * kRows] = {};
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) first_mean[r] /= count;
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    Number parts[2] = {};
+    row.for_packs([&](int64_t, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number difference = v[0][i] - first_mean[r];
-        parts[2 * r] += difference;
-        parts[2 * r + 1] += difference * difference;
+        const Number difference = v[0][i] - first_mean;
+        parts[0] += difference;
+        parts[1] += difference * difference;
       }
     });
-    rows.reduce(parts, Add());
-    Number lost[kRows];
-    Number scale[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      lost[r] = parts[2 * r] / count;
-      scale[r] = reciprocal_deviation(parts[2 * r + 1] / count - lost[r] * lost[r], p.epsilon);
-      if (rows.is_first() && rows.has_row(r)) {
-        p.mean[rows.row(r)] = first_mean[r] + lost[r];
-        p.rstd[rows.row(r)] = scale[r];
-      }
+    row.reduce(parts, Add());
+    const Number lost = parts[0] * per_column;
+    const Number scale = reciprocal_deviation(parts[1] * per_column - lost * lost, p.epsilon);
+    if (row.is_first()) {
+      p.mean[row.row()] = first_mean + lost;
+      p.rstd[row.row()] = scale;
     }
-    rows.for_packs([&](int r, int64_t column, auto& v) {
-      const int64_t at = rows.row(r) * columns + column;
+    row.for_packs([&](int64_t column, auto& v) {
+      const int64_t at = row.row() * columns + column;
       if (p.residual != nullptr) store_compute(p.sum + at, v[0]);
-      Number factor[N];
-      Number term[N];
-      load_parameter(p.gamma, column, Number(1), factor);
-      load_parameter(p.beta, column, Number(0), term);
+      Number gamma[N];
+      Number y[N];
+      load_parameter(p.gamma, column, Number(1), gamma);
+      load_parameter(p.beta, column, Number(0), y);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const Number normalized = ((v[0][i] - first_mean[r]) - lost[r]) * scale[r];
-        term[i] += normalized * factor[i];
-      }
-      store_compute(p.y + at, term);
+      for (int i = 0; i < N; ++i) y[i] += ((v[0][i] - first_mean) - lost) * scale * gamma[i];
+      store_compute(p.y + at, y);
     });
   }
 };
@@ -100,43 +90,36 @@ struct GenericNormBackward {
     to_compute(raw[1], v[1]);
   }
 
-  template <class Rows>
-  __device__ void run(Rows& rows) const {
+  template <class Row>
+  __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int kRows = Rows::kRows;
-    constexpr int N = Rows::kPackElements;
-    Number shift[kRows];
-    Number scale[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      shift[r] = rows.has_row(r) ? p.mean[rows.row(r)] : Number(0);
-      scale[r] = rows.has_row(r) ? p.rstd[rows.row(r)] : Number(0);
-    }
-    Number parts[2 * kRows] = {};  // the sums of g = dy * gamma, and of g * normalized
-    rows.for_packs([&](int r, int64_t column, auto& v) {
-      Number factor[N];
-      load_parameter(p.gamma, column, Number(1), factor);
+    constexpr int N = Row::kPackElements;
+    const Number per_column = Number(1) / static_cast<Number>(row.columns());
+    const Number mean = p.mean[row.row()];
+    const Number rstd = p.rstd[row.row()];
+    Number sums[2] = {};  // of g = dy * gamma, and of g * normalized
+    row.for_packs([&](int64_t column, auto& v) {
+      Number gamma[N];
+      load_parameter(p.gamma, column, Number(1), gamma);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number g = v[0][i] * factor[i];
-        parts[2 * r] += g;
-        parts[2 * r + 1] += g * ((v[1][i] - shift[r]) * scale[r]);
+        const Number g = v[0][i] * gamma[i];
+        sums[0] += g;
+        sums[1] += g * ((v[1][i] - mean) * rstd);
       }
     });
-    rows.reduce(parts, Add());
-#pragma unroll
-    for (int k = 0; k < 2 * kRows; ++k) parts[k] /= static_cast<Number>(rows.columns());
-    rows.for_packs([&](int r, int64_t column, auto& v) {
-      Number factor[N];
-      Number gradient[N];
-      load_parameter(p.gamma, column, Number(1), factor);
+    row.reduce(sums, Add());
+    row.for_packs([&](int64_t column, auto& v) {
+      Number gamma[N];
+      Number dx[N];
+      load_parameter(p.gamma, column, Number(1), gamma);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number normalized = (v[1][i] - shift[r]) * scale[r];
-        const Number g = v[0][i] * factor[i];
-        gradient[i] = scale[r] * (g - parts[2 * r] - normalized * parts[2 * r + 1]);
+        const Number normalized = (v[1][i] - mean) * rstd;
+        const Number g = v[0][i] * gamma[i];
+        dx[i] = rstd * (g - sums[0] * per_column - normalized * (sums[1] * per_column));
       }
-      store_compute(p.dx + rows.row(r) * rows.columns() + column, gradient);
+      store_compute(p.dx + row.row() * row.columns() + column, dx);
     });
   }
 };

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/norm_softmax/row_norm.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_bwd_team.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/residual_ln.h"
 
@@ -28,14 +26,6 @@ template <class Shape>
 constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
                                             Shape::kMostThreads,
                                         1);
-// Backward, an SM holds one block: half as many teams as registers have room for leave
-// fewer partial sums behind, and fewer rows in flight at once.
-constexpr int kBackwardThreads = 512;
-constexpr int kBackwardRows = 2;
-/// Batches of rows in flight or at work; more of f32 shared memory does not hold.
-template <class T>
-constexpr int kBackwardStages = sizeof(T) == 2 ? 4 : 3;
-
 template <class T>
 struct ForwardPointers {
   const T* x;
@@ -114,81 +104,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   });
 }
 
-template <class T>
-struct BackwardPointers {
-  const T* dy;
-  const T* sum;
-  const float* mean;
-  const float* rstd;
-  const uint8_t* mask;
-  const T* gamma;
-  T* dresidual;
-  T* dx;
-  float* partial;  // f32 [blocks, 3, columns]: dgamma, dbeta, dbias
-};
-
-template <class Shape>
-__global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    residual_ln_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows,
-                           int64_t columns, DeviceDropout dropout) {
-  using T = typename Shape::Element;
-  constexpr int kRows = Shape::kRows;
-  extern __shared__ uint4 slots[];
-  __shared__ TeamExchange<Shape, 2 * kRows> exchange;
-  wait_for_kernel_before();
-  RowTeam<Shape> team(columns);
-  team.interleave_blocks();
-  const T* const streams[2] = {p.dy, p.sum};
-  RowRing<Shape, 2, kBackwardStages<T>> ring(slots, team, rows, streams);
-  SavedRows<Shape> next;
-  next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
-  Vec<T, kVecSize> gamma{};
-  if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
-  float sums[3][kVecSize] = {};
-
-  int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    ring.refill(team, first, rows, streams);
-    const SavedRows<Shape> saved = next;
-    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
-    ring.wait();
-    const int left = team.rows_left(first, rows);
-    NormGradientSums<Shape> row_sums;
-    RowStatistics statistics[kRows];
-    saved.statistics_of_all(statistics);
-    for_rows<kRows>(left, [&](int r) {
-      float dy[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
-    });
-    row_sums.reduce(team, exchange, turn);
-    keep_packed(gamma);
-    T* const dresidual_at = p.dresidual + team.at(first);
-    T* const dx_at = p.dx + team.at(first);
-    uint32_t kept[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) kept[r] = saved.kept(team, r);
-    for_rows<kRows>(left, [&](int r) {
-      float dy[kVecSize];
-      float dresidual[kVecSize];
-      float dx[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dresidual);
-#pragma unroll
-      for (int i = 0; i < kVecSize; ++i) {
-        dx[i] = is_set(kept[r], i) ? dresidual[i] * dropout.keep_factor : 0.0f;
-        sums[2][i] += dx[i];
-      }
-      store_vec_global(dresidual_at + r * team.columns, to_vec<T>(dresidual));
-      store_vec_global(dx_at + r * team.columns, to_vec<T>(dx));
-    });
-    ring.advance();
-  }
-  begin_next_kernel();
-  // In the memory of the rows, of which no more are in flight.
-  store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
-}
-
 }  // namespace
 
 template <>
@@ -228,34 +143,28 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const bool add = args.accumulate == Accumulate::kYes;
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_team<T, kBackwardThreads, kBackwardRows>(columns, [&](auto shape) {
-      using Shape = decltype(shape);
-      const unsigned blocks =
-          rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, 1);
-      auto* partial =
-          static_cast<float*>(context.scratch.take(column_sum_bytes(blocks, columns, 3)));
-      if (blocks > 0) {
-        const BackwardPointers<T> pointers{
-            .dy = aligned_elements<T>(args.dy),
-            .sum = aligned_elements<T>(args.sum),
-            .mean = elements<float>(args.mean),
-            .rstd = elements<float>(args.rstd),
-            .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
-            .gamma = aligned_elements<T>(args.gamma),
-            .dresidual = aligned_elements<T>(args.dresidual),
-            .dx = aligned_elements<T>(args.dx),
-            .partial = partial};
-        const int bytes = ring_bytes<Shape, 2, kBackwardStages<T>>(columns);
-        allow_shared_bytes(residual_ln_bwd_kernel<Shape>, bytes);
-        launch_dependent(context.stream, residual_ln_bwd_kernel<Shape>,
-                         {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, pointers,
-                         rows, columns, dropout);
-      }
-      finish_column_sums<T, 3>(context, partial, blocks, columns,
-                               {{{elements<T>(args.dgamma), add},
-                                 {elements<T>(args.dbeta), add},
-                                 {elements<T>(args.dbias), add}}});
-    });
+    float* partial = nullptr;
+    unsigned blocks = 0;
+    const auto take = [&](unsigned count) {
+      blocks = count;
+      return partial =
+                 static_cast<float*>(context.scratch.take(column_sum_bytes(count, columns, 3)));
+    };
+    const TeamBackward<T> pointers{
+        .dy = aligned_elements<T>(args.dy),
+        .x = aligned_elements<T>(args.sum),
+        .mean = elements<float>(args.mean),
+        .rstd = elements<float>(args.rstd),
+        .gamma = aligned_elements<T>(args.gamma),
+        .dx = aligned_elements<T>(args.dresidual),
+        .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
+        .dropped = aligned_elements<T>(args.dx),
+        .partial = nullptr};
+    launch_layernorm_bwd_team<true>(context, pointers, rows, columns, dropout.keep_factor, take);
+    finish_column_sums<T, 3>(context, partial, blocks, columns,
+                             {{{elements<T>(args.dgamma), add},
+                               {elements<T>(args.dbeta), add},
+                               {elements<T>(args.dbias), add}}});
   });
 }
 

@@ -137,56 +137,46 @@ struct GenericSoftmax {
     return store.draw(row, word, words);
   }
 
-  template <class Rows>
-  __device__ void run(Rows& rows) const {
+  template <class Row>
+  __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int kRows = Rows::kRows;
-    constexpr int N = Rows::kPackElements;
-    Number top[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) top[r] = minus_infinity<Number>();
+    constexpr int N = Row::kPackElements;
     // NaN loses here; it comes back with the sum.
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    Number top[1] = {minus_infinity<Number>()};
+    row.for_packs([&](int64_t, auto& v) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) top[r] = Larger()(top[r], v[0][i]);
+      for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
     });
-    rows.reduce(top, Larger());
+    row.reduce(top, Larger());
 
     // From a row of minus infinities nothing is subtracted, and its sum is 0.
-    Number sum[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      sum[r] = 0;
-      if (top[r] == minus_infinity<Number>()) top[r] = 0;
-    }
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    const Number shift = top[0] == minus_infinity<Number>() ? Number(0) : top[0];
+    Number sum[1] = {};
+    row.for_packs([&](int64_t, auto& v) {
       Number pack_sum = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const Number e = softmax_exp<T>(v[0][i] - top[r]);
-        if constexpr (Rows::kInRegisters && !kIsLog) v[0][i] = e;
+        const Number e = softmax_exp<T>(v[0][i] - shift);
+        if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
         pack_sum += e;
       }
-      sum[r] += pack_sum;
+      sum[0] += pack_sum;
     });
-    rows.reduce(sum, Add());
+    row.reduce(sum, Add());
 
-    Number rest[kRows];  // 1 / sum, or log(sum)
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      rest[r] = sum[r] == Number(0) ? Number(0) : (kIsLog ? log(sum[r]) : Number(1) / sum[r]);
-    }
-    for_packs_with_bits(*this, rows, [&](int r, int64_t column, auto& v, uint32_t bits) {
+    Number rest = 0;  // 1 / sum, or log(sum)
+    if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
+    for_packs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
       Number y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         if constexpr (kIsLog) {
-          y[i] = v[0][i] - top[r] - rest[r];
+          y[i] = v[0][i] - shift - rest;
         } else {
-          y[i] = (Rows::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - top[r])) * rest[r];
+          y[i] = (Row::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - shift)) * rest;
         }
       }
-      store.write(rows.row(r) * rows.columns() + column, y, bits);
+      store.write(row.row() * row.columns() + column, y, bits);
     });
   }
 };
@@ -207,23 +197,23 @@ struct GenericSoftmaxGradient {
     load.values(raw, row, column, v);
   }
 
-  template <class Rows>
-  __device__ void run(Rows& rows) const {
+  template <class Row>
+  __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int N = Rows::kPackElements;
-    Number sum[Rows::kRows] = {};
-    rows.for_packs([&](int r, int64_t, auto& v) {
+    constexpr int N = Row::kPackElements;
+    Number sum[1] = {};
+    row.for_packs([&](int64_t, auto& v) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[r], v[0][i], v[1][i]);
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[0], v[0][i], v[1][i]);
     });
-    rows.reduce(sum, Add());
-    rows.for_packs([&](int r, int64_t column, auto& v) {
+    row.reduce(sum, Add());
+    row.for_packs([&](int64_t column, auto& v) {
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        gradient[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[r], scale);
+        gradient[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
       }
-      store_compute(dx + rows.row(r) * rows.columns() + column, gradient);
+      store_compute(dx + row.row() * row.columns() + column, gradient);
     });
   }
 };
