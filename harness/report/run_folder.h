@@ -33,7 +33,7 @@ struct StartRecord {
   std::vector<std::string> command_line = {};
   std::string git_hash = {};  // of the sources of this program
   int64_t world_size = 1;
-  Pairs versions = {};     // {"bertha", "0.1.0"}, {"Open MPI", "4.1.4"}, ...
+  Pairs versions = {};     // {"bertha", "1.0.0"}, {"Open MPI", "4.1.4"}, ...
   Pairs environment = {};  // the variables worth recording, name and value
 };
 

@@ -17,7 +17,7 @@ struct SystemFacts {
   std::string accelerator = {};  // "NVIDIA H200"; "" = the ranks ran on processors
   int64_t accelerator_memory_bytes = 0;
   std::string driver = {};                                         // of the accelerator
-  std::vector<std::pair<std::string, std::string>> versions = {};  // {"bertha", "0.1.0"}, ...
+  std::vector<std::pair<std::string, std::string>> versions = {};  // {"bertha", "1.0.0"}, ...
   std::string git_hash = {};                                       // of the sources of the program
 };
 

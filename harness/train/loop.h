@@ -14,7 +14,7 @@ struct RunInfo {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   std::vector<std::string> command_line;
   std::string git_hash;
-  Pairs versions;     // {"bertha", "0.1.0"}, ...
+  Pairs versions;     // {"bertha", "1.0.0"}, ...
   Pairs environment;  // variables worth recording
 };
 
