@@ -1,19 +1,17 @@
 // Softmax cross-entropy, its gradient in place, and the accuracy count.
 //
-// Bytes at 3,686 x 30,528 bf16: 225 MB read and 225 MB written, 105 us at the 4.27 TB/s of a large
-// copy. A block keeps its row in shared memory, so that the logits cross the memory bus once in
-// each direction. Three blocks of an SM, each in another phase, keep the bus busy.
+// A block per row keeps the row in shared memory, so that the logits cross the memory bus once in
+// each direction; three blocks per SM overlap their phases. A second kernel adds up the rows'
+// results in a fixed order.
 //
-// Measured on an H200, CUDA 13.0, 2026-11-21, rotating buffers, median, with the finishing kernel:
-//   3,686 x 30,528 bf16       us      of floor
-//   loss and gradient         134.5   78 %
-//   loss alone (evaluation)    83.0   63 %
-// Limited by instructions: the schedulers issue in 91 % of all cycles. Two exponentials per element
-// are 60 us of the special function units.
+// Bound by  instructions: the schedulers issue in 91 % of all cycles; two exponentials per element.
+// Figure    3,686 x 30,528 bf16 with gradient, one H200: 134.5 us, 78 % of the rate of a copy
+//           (kernels/measured/cross_entropy.md).
 
 #include <cuda_pipeline_primitives.h>
 
 #include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
@@ -27,7 +25,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kBlocks = 3;  // of an SM: as many 16-bit rows as its shared memory holds
 constexpr int kFinishThreads = 1024;
-constexpr int64_t kMostCacheBytes = 226 * 1024;  // of the 227 KiB that a block can have
+constexpr int64_t kMaxCacheBytes = 226 * 1024;  // of the 227 KiB that a block can have
 
 /// What a row adds to the totals.
 struct RowResult {
@@ -36,64 +34,22 @@ struct RowResult {
   int32_t counted;
 };
 
-/// N neighbours of a row, in shared or in device memory, as floats.
-template <class T, int N>
-__device__ __forceinline__ void read_pack(const T* from, float (&to)[N]) {
-  if constexpr (N == kVecSize) {
-    to_floats(load_vec(from), to);
-  } else {
-    to[0] = to_float(from[0]);
-  }
-}
-
-template <class T, int N>
-__device__ __forceinline__ void write_pack(T* to, const float (&from)[N]) {
-  if constexpr (N == kVecSize) {
-    store_vec(to, to_vec<T>(from));
-  } else {
-    to[0] = from_float<T>(from[0]);
-  }
-}
-
-/// work(i, value) for the elements of a pack that are classes. Only the last pack has others.
+/// work(i, value) for the elements of a vec that are classes. Only the last vec has others.
 template <int N, class Work>
-__device__ __forceinline__ void for_classes(const float (&pack)[N], int classes_left,
+__device__ __forceinline__ void for_classes(const float (&vec)[N], int classes_left,
                                             const Work& work) {
   if (classes_left >= N) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) work(i, pack[i]);
+    for (int i = 0; i < N; ++i) work(i, vec[i]);
   } else {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (i < classes_left) work(i, pack[i]);
+      if (i < classes_left) work(i, vec[i]);
     }
   }
 }
 
-/// Reductions over the block; the result in every thread.
-struct BlockReduce {
-  float partial[kThreads / kWarpThreads];
-
-  template <class Combine>
-  __device__ float all(float value, const Combine& combine) {
-    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-#pragma unroll
-    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
-      value = combine(value, __shfl_xor_sync(kFullWarp, value, step));
-    }
-    if (lane == 0) partial[warp] = value;
-    __syncthreads();
-    float total = partial[0];
-#pragma unroll
-    for (int other = 1; other < kThreads / kWarpThreads; ++other) {
-      total = combine(total, partial[other]);
-    }
-    return total;
-  }
-};
-
-/// A block per row. Each thread reads, keeps and writes the same packs of N all along: what it
+/// A block per row. Each thread reads, keeps and writes the same elements throughout: what it
 /// keeps in shared memory is its own and needs no barrier.
 template <class T, int N, bool kCached>
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -101,8 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
                          int64_t row_columns, int64_t row_classes, bool write_gradient,
                          RowResult* results) {
   extern __shared__ __align__(16) unsigned char cache[];
-  __shared__ BlockReduce max_reduce;
-  __shared__ BlockReduce sum_reduce;
+  __shared__ WarpExchange<float, 1, kThreads / kWarpThreads> exchange;
   const int64_t row = blockIdx.x;
   const int columns = static_cast<int>(row_columns);
   const int classes = static_cast<int>(row_classes);
@@ -113,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (label < 0) {
     const float zeros[N] = {};
     if (write_gradient) {
-      for (int at = first; at < columns; at += kStride) write_pack<T, N>(global + at, zeros);
+      for (int at = first; at < columns; at += kStride) store_floats<N>(global + at, zeros);
     }
     if (threadIdx.x == 0) results[row] = {0.0, 0, 0};
     return;
@@ -136,51 +91,51 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const float scale = write_gradient ? gradient_scale[0] : 0.0f;
   if constexpr (kCached) __pipeline_wait_prior(0);
 
-  float pack[N];
-  float top = -INFINITY;
+  float vec[N];
+  float top[1] = {-INFINITY};
   for (int at = first; at < classes; at += kStride) {
-    read_pack<T, N>(values + at, pack);
+    load_floats<N>(values + at, vec);
     // NaN loses here; it comes back with the sum.
-    for_classes(pack, classes - at, [&](int, float value) { top = fmaxf(top, value); });
+    for_classes(vec, classes - at, [&](int, float value) { top[0] = fmaxf(top[0], value); });
   }
-  top = max_reduce.all(top, [](float a, float b) { return fmaxf(a, b); });
+  block_reduce(top, Larger{}, exchange, 0);
 
-  float sum = 0.0f;
+  float sum[1] = {};
   for (int at = first; at < classes; at += kStride) {
-    float pack_sum = 0.0f;
-    read_pack<T, N>(values + at, pack);
-    for_classes(pack, classes - at, [&](int, float value) { pack_sum += __expf(value - top); });
-    sum += pack_sum;
+    float vec_sum = 0.0f;
+    load_floats<N>(values + at, vec);
+    for_classes(vec, classes - at, [&](int, float value) { vec_sum += __expf(value - top[0]); });
+    sum[0] += vec_sum;
   }
-  sum = sum_reduce.all(sum, [](float a, float b) { return a + b; });
+  block_reduce(sum, Add{}, exchange, 1);
 
   // The label is the argmax when it has the largest logit and no lower id has the same.
-  bool correct = label_logit == top;
+  bool correct = label_logit == top[0];
   if (correct) {
     int same_before = 0;
     for (int at = first; at < label; at += kStride) {
-      read_pack<T, N>(values + at, pack);
-      for_classes(pack, label - at, [&](int, float value) { same_before |= value == top; });
+      load_floats<N>(values + at, vec);
+      for_classes(vec, label - at, [&](int, float value) { same_before |= value == top[0]; });
     }
     correct = __syncthreads_or(same_before) == 0;
   }
   if (threadIdx.x == 0) {
-    const double loss = static_cast<double>(logf(sum)) + static_cast<double>(top) -
+    const double loss = static_cast<double>(logf(sum[0])) + static_cast<double>(top[0]) -
                         static_cast<double>(label_logit);
     results[row] = {loss, correct ? 1 : 0, 1};
   }
   if (!write_gradient) return;
 
-  const float row_scale = scale / sum;
+  const float row_scale = scale / sum[0];
   for (int at = first; at < columns; at += kStride) {
     float gradient[N] = {};
     if (at < classes) {
-      read_pack<T, N>(values + at, pack);
-      for_classes(pack, classes - at, [&](int i, float value) {
-        gradient[i] = __expf(value - top) * row_scale - (at + i == label ? scale : 0.0f);
+      load_floats<N>(values + at, vec);
+      for_classes(vec, classes - at, [&](int i, float value) {
+        gradient[i] = __expf(value - top[0]) * row_scale - (at + i == label ? scale : 0.0f);
       });
     }
-    write_pack<T, N>(global + at, gradient);
+    store_floats<N>(global + at, gradient);
   }
 }
 
@@ -235,7 +190,7 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
   const int64_t columns = args.logits.extent(1);
   BERTHA_CHECK(columns < (int64_t{1} << 30), "rows of ", columns, " logits, want less than 2^30");
   const bool aligned = columns % kVecSize == 0 && is_aligned({args.logits.data});
-  const bool fits = columns * size_bytes(args.logits.dtype) <= kMostCacheBytes;
+  const bool fits = columns * size_bytes(args.logits.dtype) <= kMaxCacheBytes;
   dispatch_io(args.logits.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (aligned && fits) {

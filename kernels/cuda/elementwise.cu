@@ -49,30 +49,30 @@ __device__ __forceinline__ To converted(From value) {
 
 template <class To, class From, int N>
 __global__ void __launch_bounds__(kThreads)
-    cast_kernel(const From* from, To* to, int64_t packs, int64_t count) {
-  for (int64_t i = first_index(); i < packs; i += index_stride()) {
+    cast_kernel(const From* from, To* to, int64_t vecs, int64_t count) {
+  for (int64_t i = first_index(); i < vecs; i += index_stride()) {
     const Vec<From, N> in = reinterpret_cast<const Vec<From, N>*>(from)[i];
     Vec<To, N> out;
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) out.elem[lane] = converted<To>(in.elem[lane]);
+    for (int e = 0; e < N; ++e) out.elem[e] = converted<To>(in.elem[e]);
     reinterpret_cast<Vec<To, N>*>(to)[i] = out;
   }
-  for (int64_t i = packs * N + first_index(); i < count; i += index_stride()) {
+  for (int64_t i = vecs * N + first_index(); i < count; i += index_stride()) {
     to[i] = converted<To>(from[i]);
   }
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    fill_kernel(T* values, T value, int64_t packs, int64_t count) {
+    fill_kernel(T* values, T value, int64_t vecs, int64_t count) {
   constexpr int N = kVec16<T>;
-  Vec<T, N> pack;
+  Vec<T, N> vec;
 #pragma unroll
-  for (int lane = 0; lane < N; ++lane) pack.elem[lane] = value;
-  for (int64_t i = first_index(); i < packs; i += index_stride()) {
-    reinterpret_cast<Vec<T, N>*>(values)[i] = pack;
+  for (int e = 0; e < N; ++e) vec.elem[e] = value;
+  for (int64_t i = first_index(); i < vecs; i += index_stride()) {
+    reinterpret_cast<Vec<T, N>*>(values)[i] = vec;
   }
-  for (int64_t i = packs * N + first_index(); i < count; i += index_stride()) values[i] = value;
+  for (int64_t i = vecs * N + first_index(); i < count; i += index_stride()) values[i] = value;
 }
 
 template <class T>
@@ -89,18 +89,18 @@ __global__ void gradient_scale_kernel(const int64_t* denominator, const LambStat
   target[0] = static_cast<float>(numerator / rows * loss_scale);
 }
 
-/// Packs that can be moved whole; 0 where a pointer is not aligned to 16 bytes.
-int64_t whole_packs(const void* a, const void* b, int64_t count, int64_t pack) {
+/// Vecs that can be moved whole; 0 where a pointer is not aligned to 16 bytes.
+int64_t whole_vecs(const void* a, const void* b, int64_t count, int64_t vec) {
   const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
-  return bits % 16 == 0 ? count / pack : 0;
+  return bits % 16 == 0 ? count / vec : 0;
 }
 
 template <class T>
 void fill(CudaContext& context, const View& values, T value) {
   const int64_t count = values.elements();
-  const int64_t packs = whole_packs(values.data, values.data, count, kVec16<T>);
-  fill_kernel<T><<<grid_for(context, packs > 0 ? packs : count), kThreads, 0, context.stream>>>(
-      static_cast<T*>(values.data), value, packs, count);
+  const int64_t vecs = whole_vecs(values.data, values.data, count, kVec16<T>);
+  fill_kernel<T><<<grid_for(context, vecs > 0 ? vecs : count), kThreads, 0, context.stream>>>(
+      static_cast<T*>(values.data), value, vecs, count);
 }
 
 }  // namespace
@@ -114,10 +114,10 @@ void run_cuda(CudaContext& context, const Cast& args) {
       using From = typename decltype(from_tag)::Type;
       using To = typename decltype(to_tag)::Type;
       constexpr int N = sizeof(From) > sizeof(To) ? kVec16<To> : kVec16<From>;
-      const int64_t packs = whole_packs(args.from.data, args.to.data, count, N);
+      const int64_t vecs = whole_vecs(args.from.data, args.to.data, count, N);
       cast_kernel<To, From, N>
-          <<<grid_for(context, packs > 0 ? packs : count), kThreads, 0, context.stream>>>(
-              elements<From>(args.from), elements<To>(args.to), packs, count);
+          <<<grid_for(context, vecs > 0 ? vecs : count), kThreads, 0, context.stream>>>(
+              elements<From>(args.from), elements<To>(args.to), vecs, count);
     });
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());

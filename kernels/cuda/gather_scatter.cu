@@ -1,8 +1,8 @@
-// Gather of rows, and its transpose over unique rows: a warp per row, 16 bytes per thread.
+// Gather of rows, and scatter-add to unique rows: a warp per row, 16 bytes per thread.
 //
-// Bytes: every picked row read and written once (scatter-add: read twice, written once). At
-// 3,686 x 1,024 bf16 15 MB, 3.5 us at the 4.27 TB/s of a large copy. Measured on an H200,
-// CUDA 13.0, 2026-11-21, median: gather 5.4 us, scatter-add 5.8 us: mostly the launch.
+// Bound by  the launch at BERT's sizes, else memory.
+// Figure    3,686 x 1,024 bf16, one H200: gather 5.4 us, scatter-add 5.8 us, where the bytes take
+//           3.5.
 
 #include <type_traits>
 
@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpThreads;
 constexpr int kBlocksPerSm = 8;
 
-/// The rows of a warp, and its first pack.
+/// The rows of a warp, and its first vec.
 struct WarpRows {
   __device__ WarpRows()
       : first(static_cast<int64_t>(blockIdx.x) * kWarps +
@@ -33,34 +33,34 @@ struct WarpRows {
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
-    gather_rows_kernel(const T* source, const int32_t* indices, int64_t rows, int64_t packs,
+    gather_rows_kernel(const T* source, const int32_t* indices, int64_t rows, int64_t vecs,
                        T* picked) {
-  using RowPack = Vec<T, N>;
+  using RowVec = Vec<T, N>;
   const WarpRows warp;
   for (int64_t row = warp.first; row < rows; row += warp.stride) {
     const int32_t index = indices[row];
-    const RowPack* from = reinterpret_cast<const RowPack*>(source) + index * packs;
-    RowPack* to = reinterpret_cast<RowPack*>(picked) + row * packs;
-    RowPack zeros;
+    const RowVec* from = reinterpret_cast<const RowVec*>(source) + index * vecs;
+    RowVec* to = reinterpret_cast<RowVec*>(picked) + row * vecs;
+    RowVec zeros;
 #pragma unroll
     for (int i = 0; i < N; ++i) zeros.elem[i] = from_float<T>(0.0f);
 #pragma unroll 4
-    for (int64_t p = warp.lane; p < packs; p += kWarpThreads) to[p] = index < 0 ? zeros : from[p];
+    for (int64_t p = warp.lane; p < vecs; p += kWarpThreads) to[p] = index < 0 ? zeros : from[p];
   }
 }
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
-    scatter_add_rows_kernel(const T* from_rows, const int32_t* indices, int64_t rows, int64_t packs,
+    scatter_add_rows_kernel(const T* from_rows, const int32_t* indices, int64_t rows, int64_t vecs,
                             T* target) {
   const WarpRows warp;
   for (int64_t row = warp.first; row < rows; row += warp.stride) {
     const int32_t index = indices[row];
     if (index < 0) continue;
-    const T* from = from_rows + row * packs * N;
-    T* to = target + index * packs * N;
+    const T* from = from_rows + row * vecs * N;
+    T* to = target + index * vecs * N;
 #pragma unroll 4
-    for (int64_t p = warp.lane; p < packs; p += kWarpThreads) {
+    for (int64_t p = warp.lane; p < vecs; p += kWarpThreads) {
       float sum[N];
       float added[N];
       load_floats<N>(to + p * N, sum);
@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Calls work(std::integral_constant<int, elements of a pack>): 16 bytes where all rows allow it.
+/// Calls work(std::integral_constant<int, elements of a vec>): 16 bytes where all rows allow it.
 template <class T, class Work>
-void dispatch_pack(const View& a, const View& b, const Work& work) {
+void dispatch_vec(const View& a, const View& b, const Work& work) {
   constexpr int N = kVec16<T>;
   const auto bits = reinterpret_cast<uintptr_t>(a.data) | reinterpret_cast<uintptr_t>(b.data);
   if (bits % 16 == 0 && a.extent(1) % N == 0) return work(std::integral_constant<int, N>{});
@@ -93,8 +93,8 @@ void run_cuda(CudaContext& context, const GatherRows& args) {
   if (args.picked.elements() == 0) return;
   dispatch_io(args.picked.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_pack<T>(args.source, args.picked, [&](auto pack) {
-      constexpr int N = decltype(pack)::value;
+    dispatch_vec<T>(args.source, args.picked, [&](auto vec) {
+      constexpr int N = decltype(vec)::value;
       gather_rows_kernel<T, N><<<grid_for(context, rows), kThreads, 0, context.stream>>>(
           elements<T>(args.source), elements<int32_t>(args.indices), rows,
           args.picked.extent(1) / N, elements<T>(args.picked));
@@ -109,8 +109,8 @@ void run_cuda(CudaContext& context, const ScatterAddRows& args) {
   if (args.rows.elements() == 0) return;
   dispatch_io(args.rows.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    dispatch_pack<T>(args.rows, args.target, [&](auto pack) {
-      constexpr int N = decltype(pack)::value;
+    dispatch_vec<T>(args.rows, args.target, [&](auto vec) {
+      constexpr int N = decltype(vec)::value;
       scatter_add_rows_kernel<T, N><<<grid_for(context, rows), kThreads, 0, context.stream>>>(
           elements<T>(args.rows), elements<int32_t>(args.indices), rows, args.rows.extent(1) / N,
           elements<T>(args.target));

@@ -1,15 +1,11 @@
 // The LAMB update in three passes over a shard: moments with the norms, a reduction between ranks,
-// and the step. Each block walks one chunk of one tensor; the last chunk of a tensor to finish adds
-// up the tensor's norms in chunk order, so that the bits do not depend on which one it was.
-// Floor per element with 16-bit gradients and weights: 2 bytes for the sum of squares
-// (reductions.cu), 26 for the moments, 14 for the step. Limited by memory.
+// and the step. Each block updates one chunk of one tensor; the last chunk of a tensor to finish
+// adds up the tensor's norms in chunk order, so that the bits do not depend on which one it was.
 //
-// H200, bf16, 2026-11-21: us, and % of the 4,270 GB/s of a copy
-//   elements      sum of squares   moments       apply         whole step
-//   42.0 M            25   78       276   93      148   93       457   90
-//   336.2 M          158  100     2,149   95    1,140   97     3,458   96
-//   with f32: 44 / 293 / 172 / 519 and 302 / 2,270 / 1,332 / 3,915 us
-// LambPrepare takes 4 us, ClipLocal that much where nothing is clipped.
+// Bound by  memory: per element with 16-bit gradients and weights 26 bytes for the moments and 14
+//           for the step.
+// Figure    336 million elements in bf16, one H200: moments 2,149 us, step 1,140 us, 95 and 97 % of
+//           the rate of a copy (kernels/measured/lamb.md).
 
 #include "kernels/cuda/common/flat_range.cuh"
 #include "kernels/cuda/common/reduce.cuh"
@@ -23,13 +19,12 @@ namespace bertha {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 4;  // 16 bytes of f32
+constexpr int kVec = 4;  // 16 bytes of f32
 constexpr int kClipBlocksPerSm = 8;
 
 const LambState* state_of(const View& state) { return static_cast<const LambState*>(state.data); }
 
-// --- LambPrepare, ClipLocal
-// -----------------------------------------------------------------------
+// --- LambPrepare, ClipLocal ---
 
 __global__ void prepare_kernel(LambState* state, const double* gradient_sum_of_squares,
                                LambPrepareRules rules) {
@@ -65,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
     float values[N];
     load_floats(aligned + i, values);
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) values[lane] *= coefficient;
+    for (int e = 0; e < N; ++e) values[e] *= coefficient;
     store_floats(aligned + i, values);
   }
   if (thread < range.rest()) {
@@ -74,8 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- LambMoments
-// ----------------------------------------------------------------------------------
+// --- LambMoments ---
 
 template <class T>
 struct MomentsJob {
@@ -89,7 +83,7 @@ struct MomentsJob {
   const LambState* state;
   LambChunkTable table;
   LambMomentsRules rules;
-  int pack;  // kPack, or 1 where an array is not aligned
+  int vec;  // kVec, or 1 where an array is not aligned
 };
 
 /// Sums of w^2 and u^2.
@@ -112,9 +106,9 @@ __device__ __forceinline__ void advance(const MomentsJob<T>& job, const LambCoef
   load_floats(job.m + at, m);
   load_floats(job.v + at, v);
 #pragma unroll
-  for (int lane = 0; lane < N; ++lane) {
-    u[lane] = lamb_direction(c, g[lane], w[lane], m[lane], v[lane]);
-    sums.add(w[lane], u[lane]);
+  for (int e = 0; e < N; ++e) {
+    u[e] = lamb_direction(c, g[e], w[e], m[e], v[e]);
+    sums.add(w[e], u[e]);
   }
   store_floats(job.m + at, m);
   store_floats(job.v + at, v);
@@ -126,16 +120,16 @@ __device__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chu
   const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
   const int64_t end = chunk.begin + chunk.elements;
   NormSums sums;
-  if (job.pack == 1) {
+  if (job.vec == 1) {
     for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
       advance<1>(job, c, i, sums);
     }
     return sums;
   }
-  const FlatRange range(chunk.begin, end, kPack);
+  const FlatRange range(chunk.begin, end, kVec);
 #pragma unroll 2
-  for (int64_t i = range.head + threadIdx.x * kPack; i < range.tail; i += kThreads * kPack) {
-    advance<kPack>(job, c, i, sums);
+  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
+    advance<kVec>(job, c, i, sums);
   }
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < range.rest()) advance<1>(job, c, range.rest_element(thread), sums);
@@ -173,8 +167,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(MomentsJob<T> job) {
   if (threadIdx.x == 0) job.norms[chunk.tensor] = {tensor_w2, tensor_u2};
 }
 
-// --- LambApply
-// ------------------------------------------------------------------------------------
+// --- LambApply ---
 
 template <class T>
 struct ApplyJob {
@@ -184,7 +177,7 @@ struct ApplyJob {
   const double2* norms;  // [X]
   const LambState* state;
   LambChunkTable table;
-  int pack;
+  int vec;
   bool trust_ratio;
 };
 
@@ -197,7 +190,7 @@ __device__ __forceinline__ void apply(const ApplyJob<T>& job, float step_size, i
     float u[N];
     load_floats(job.update + at, u);
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) w[lane] -= step_size * u[lane];
+    for (int e = 0; e < N; ++e) w[e] -= step_size * u[e];
     store_floats(job.weight + at, w);
   }
   store_floats(job.model_weight + at, w);
@@ -206,16 +199,16 @@ __device__ __forceinline__ void apply(const ApplyJob<T>& job, float step_size, i
 template <bool kSkip, class T>
 __device__ void apply_chunk(const ApplyJob<T>& job, const LambChunk& chunk, float step_size) {
   const int64_t end = chunk.begin + chunk.elements;
-  if (job.pack == 1) {
+  if (job.vec == 1) {
     for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
       apply<1, kSkip>(job, step_size, i);
     }
     return;
   }
-  const FlatRange range(chunk.begin, end, kPack);
+  const FlatRange range(chunk.begin, end, kVec);
 #pragma unroll 4
-  for (int64_t i = range.head + threadIdx.x * kPack; i < range.tail; i += kThreads * kPack) {
-    apply<kPack, kSkip>(job, step_size, i);
+  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
+    apply<kVec, kSkip>(job, step_size, i);
   }
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < range.rest()) apply<1, kSkip>(job, step_size, range.rest_element(thread));
@@ -235,13 +228,13 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(ApplyJob<T> job) {
   apply_chunk<false>(job, chunk, step_size);
 }
 
-/// kPack when every array can be walked in packs of it, else 1.
-int pack_of(std::initializer_list<View> views) {
+/// kVec when every array can be accessed in vectors of it, else 1.
+int vec_size_of(std::initializer_list<View> views) {
   for (const View& view : views) {
-    const int64_t pack_bytes = kPack * size_bytes(view.dtype);
-    if (reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(pack_bytes) != 0) return 1;
+    const int64_t vec_bytes = kVec * size_bytes(view.dtype);
+    if (reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(vec_bytes) != 0) return 1;
   }
-  return kPack;
+  return kVec;
 }
 
 }  // namespace
@@ -296,7 +289,7 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
                    .beta_2 = args.beta_2,
                    .epsilon = args.epsilon,
                    .weight_decay = args.weight_decay},
-         .pack = pack_of({args.gradient, args.weight, args.m, args.v, args.update})});
+         .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update})});
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
@@ -314,7 +307,7 @@ void run_cuda(CudaContext& context, const LambApply& args) {
          .norms = static_cast<const double2*>(args.norms.data),
          .state = state_of(args.state),
          .table = table,
-         .pack = pack_of({args.weight, args.model_weight, args.update}),
+         .vec = vec_size_of({args.weight, args.model_weight, args.update}),
          .trust_ratio = args.trust_ratio});
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());

@@ -1,5 +1,8 @@
 // Sum of squares in one launch: blocks add up fixed parts in f64, the last one to arrive adds the
-// parts in their order. Floor: 2 (f16, bf16) or 4 bytes per element; limited by memory.
+// parts in their order.
+//
+// Bound by  memory: 2 (f16, bf16) or 4 bytes per element.
+// Figure    336 million elements in bf16, one H200: 158 us, the rate of a copy.
 
 #include "kernels/cuda/common/flat_range.cuh"
 #include "kernels/cuda/common/reduce.cuh"
@@ -12,8 +15,8 @@ namespace bertha {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBlocksPerSm = 2;    // one wave of 1,024 threads; more would cost registers
-constexpr int kPacksInFlight = 4;  // 64 bytes per thread
+constexpr int kBlocksPerSm = 2;   // one wave of 1,024 threads; more would cost registers
+constexpr int kVecsInFlight = 4;  // 64 bytes per thread
 
 template <class T>
 __device__ __forceinline__ double square(T value) {
@@ -43,29 +46,29 @@ __device__ double thread_sum(const SumJob<T>& job) {
   const FlatRange range(offset, offset + job.count, N);
 
   double sums[N] = {};
-  const auto* packs = reinterpret_cast<const Vec<T, N>*>(aligned + range.head);
-  const int64_t num_packs = (range.tail - range.head) / N;
+  const auto* vecs = reinterpret_cast<const Vec<T, N>*>(aligned + range.head);
+  const int64_t num_vecs = (range.tail - range.head) / N;
   int64_t p = thread;
-  for (; p + (kPacksInFlight - 1) * threads < num_packs; p += kPacksInFlight * threads) {
-    Vec<T, N> loaded[kPacksInFlight];
+  for (; p + (kVecsInFlight - 1) * threads < num_vecs; p += kVecsInFlight * threads) {
+    Vec<T, N> loaded[kVecsInFlight];
 #pragma unroll
-    for (int k = 0; k < kPacksInFlight; ++k) loaded[k] = packs[p + k * threads];
+    for (int k = 0; k < kVecsInFlight; ++k) loaded[k] = vecs[p + k * threads];
 #pragma unroll
-    for (int k = 0; k < kPacksInFlight; ++k) {
+    for (int k = 0; k < kVecsInFlight; ++k) {
 #pragma unroll
-      for (int lane = 0; lane < N; ++lane) sums[lane] += square(loaded[k].elem[lane]);
+      for (int e = 0; e < N; ++e) sums[e] += square(loaded[k].elem[e]);
     }
   }
-  for (; p < num_packs; p += threads) {
-    const Vec<T, N> pack = packs[p];
+  for (; p < num_vecs; p += threads) {
+    const Vec<T, N> vec = vecs[p];
 #pragma unroll
-    for (int lane = 0; lane < N; ++lane) sums[lane] += square(pack.elem[lane]);
+    for (int e = 0; e < N; ++e) sums[e] += square(vec.elem[e]);
   }
   if (thread < range.rest()) {
     sums[0] += square(aligned[range.rest_element(static_cast<int>(thread))]);
   }
 #pragma unroll
-  for (int lane = 1; lane < N; ++lane) sums[0] += sums[lane];
+  for (int e = 1; e < N; ++e) sums[0] += sums[e];
   return sums[0];
 }
 

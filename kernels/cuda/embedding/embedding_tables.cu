@@ -1,15 +1,16 @@
-// Gradients of embedding tables.
+// Gradients of embedding tables, without atomics.
 //
-// Sorted: the rows in the order of their ids are cut into chunks of 32. A group of 128 threads sums
-// a chunk, run of equal ids by run. A run that lies inside its chunk goes straight to the table;
-// the parts of a run that crosses chunks go to scratch, and a second kernel adds them up. So nobody
-// walks the thousands of rows of a frequent token ([MASK] is 12 % of all), and every table row has
-// one writer.
-// Bytes: each row once, 50.3 MB at [24,576 x 1,024] bf16 (11.8 us at 4.27 TB/s), and some thousand
-// table rows read and written.
+// Sorted    The rows in the order of their ids are cut into chunks of 32. A group of 128 threads
+//           sums a chunk, run of equal ids by run. A run inside its chunk is added to the table;
+//           the parts of a run across chunks go to scratch, and a second kernel adds them up. So no
+//           thread adds the thousands of rows of a frequent token ([MASK] is 12 % of all), and
+//           every table row has one writer.
+// Scanned   Each block reads all ids (98 KB, from L2), lists the rows of its four table rows in a
+//           fixed order and adds them up.
 //
-// Scanned: each block looks through all ids (98 KB, from L2) for those of its four table rows,
-// lists their rows in a fixed order and adds them up; the rows are read once.
+// Bound by  memory: each row is read once, and some thousand table rows are read and written.
+// Figure    [24,576 x 1,024] bf16, one H200: sorted (words) 35 us, scanned (positions) 27 us, where
+//           reading the rows takes 12.
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 

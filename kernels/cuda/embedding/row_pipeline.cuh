@@ -4,8 +4,8 @@
 
 namespace bertha {
 
-/// As RowRing, for rows from anywhere; what is read of a row that is not
-/// live is zero. Dynamic shared memory of `pipeline_bytes`.
+/// As RowRing, for rows at any addresses; a row that is not live reads as zeros. Dynamic shared
+/// memory of `pipeline_bytes`.
 template <class Shape, int kTensors, int kStages>
 class RowPipeline {
  public:
@@ -16,7 +16,7 @@ class RowPipeline {
   __device__ explicit RowPipeline(uint4* shared) : slots_(shared + threadIdx.x) {}
 
   /// Starts the copies of batch `turn`: from(tensor, r) points to the thread's vector of row r, and
-  /// nothing is read where live(r) is false: zeros stand there.
+  /// where live(r) is false zeros are stored.
   template <class From, class Live>
   __device__ __forceinline__ void request(int turn, const From& from, const Live& live) {
 #pragma unroll
@@ -51,7 +51,7 @@ class RowPipeline {
     }
     commit();
   }
-  /// Requests a team's first batches, as many as are under way while one is at work.
+  /// Requests a team's first batches, as many as are in flight while one is processed.
   __device__ __forceinline__ void start(const RowTeam<Shape>& team, int64_t rows,
                                         const T* const (&from)[kTensors]) {
     for (int turn = 0; turn < kStages - 1; ++turn) {

@@ -43,41 +43,41 @@ __device__ __forceinline__ float derivative(float saved) {
   return 1.0f;
 }
 
-/// kLanes neighbours per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
-template <class T, int kLanes, Activation kActivation>
+/// kVec neighbours per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
+template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    bias_activation_kernel(T* z, const T* bias, T* y, int64_t packs, int64_t columns) {
+    bias_activation_kernel(T* z, const T* bias, T* y, int64_t vecs, int64_t columns) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vecs;
        i += stride) {
-    float value[kLanes];
-    load_floats(z + i * kLanes, value);
+    float value[kVec];
+    load_floats(z + i * kVec, value);
     if (bias != nullptr) {
-      float added[kLanes];
-      load_floats(bias + i * kLanes % columns, added);
+      float added[kVec];
+      load_floats(bias + i * kVec % columns, added);
 #pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) value[lane] += added[lane];
-      if (y != z) store_floats(z + i * kLanes, value);
+      for (int e = 0; e < kVec; ++e) value[e] += added[e];
+      if (y != z) store_floats(z + i * kVec, value);
     }
 #pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) value[lane] = activated<kActivation>(value[lane]);
-    store_floats(y + i * kLanes, value);
+    for (int e = 0; e < kVec; ++e) value[e] = activated<kActivation>(value[e]);
+    store_floats(y + i * kVec, value);
   }
 }
 
-template <class T, int kLanes, Activation kActivation>
+template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    derivative_kernel(const T* dy, const T* saved, T* dx, int64_t packs) {
+    derivative_kernel(const T* dy, const T* saved, T* dx, int64_t vecs) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vecs;
        i += stride) {
-    float gradient[kLanes];
-    float at[kLanes];
-    load_floats(dy + i * kLanes, gradient);
-    load_floats(saved + i * kLanes, at);
+    float gradient[kVec];
+    float at[kVec];
+    load_floats(dy + i * kVec, gradient);
+    load_floats(saved + i * kVec, at);
 #pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) gradient[lane] *= derivative<kActivation>(at[lane]);
-    store_floats(dx + i * kLanes, gradient);
+    for (int e = 0; e < kVec; ++e) gradient[e] *= derivative<kActivation>(at[e]);
+    store_floats(dx + i * kVec, gradient);
   }
 }
 
@@ -87,47 +87,47 @@ constexpr int kColumnBlocksPerSm = 4;
 constexpr int kRowsInFlight = 8;
 
 /// partial[block row][column] = sum over the block's rows.
-template <class T, int kLanes>
+template <class T, int kVec>
 __global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
     column_partials_kernel(const T* values, int64_t rows, int64_t columns, int64_t rows_per_block,
                            float* partial) {
-  __shared__ float of_warp[kWarps][kWarpThreads * kLanes];
+  __shared__ float of_warp[kWarps][kWarpThreads * kVec];
   wait_for_kernel_before();
   begin_next_kernel();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane) * kLanes;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane) * kVec;
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * rows_per_block;
   const int64_t end = begin + rows_per_block < rows ? begin + rows_per_block : rows;
 
-  float sum[kLanes] = {};
+  float sum[kVec] = {};
   if (column < columns) {
     int64_t row = begin + warp;
     for (; row + (kRowsInFlight - 1) * kWarps < end; row += kRowsInFlight * kWarps) {
-      Vec<T, kLanes> pack[kRowsInFlight];
+      Vec<T, kVec> vec[kRowsInFlight];
 #pragma unroll
       for (int r = 0; r < kRowsInFlight; ++r) {
-        pack[r] = *reinterpret_cast<const Vec<T, kLanes>*>(values + (row + r * kWarps) * columns +
-                                                           column);
+        vec[r] =
+            *reinterpret_cast<const Vec<T, kVec>*>(values + (row + r * kWarps) * columns + column);
       }
 #pragma unroll
       for (int r = 0; r < kRowsInFlight; ++r) {
 #pragma unroll
-        for (int i = 0; i < kLanes; ++i) sum[i] += to_float(pack[r].elem[i]);
+        for (int i = 0; i < kVec; ++i) sum[i] += to_float(vec[r].elem[i]);
       }
     }
     for (; row < end; row += kWarps) {
-      float value[kLanes];
+      float value[kVec];
       load_floats(values + row * columns + column, value);
 #pragma unroll
-      for (int i = 0; i < kLanes; ++i) sum[i] += value[i];
+      for (int i = 0; i < kVec; ++i) sum[i] += value[i];
     }
   }
 #pragma unroll
-  for (int i = 0; i < kLanes; ++i) of_warp[warp][lane * kLanes + i] = sum[i];
+  for (int i = 0; i < kVec; ++i) of_warp[warp][lane * kVec + i] = sum[i];
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kWarpThreads * kLanes; i += kThreads) {
-    const int64_t at = static_cast<int64_t>(blockIdx.x) * kWarpThreads * kLanes + i;
+  for (int i = static_cast<int>(threadIdx.x); i < kWarpThreads * kVec; i += kThreads) {
+    const int64_t at = static_cast<int64_t>(blockIdx.x) * kWarpThreads * kVec + i;
     float total = 0.0f;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) total += of_warp[w][i];
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(kThreads)
   target[column] = from_float<T>(total);
 }
 
-unsigned resident_blocks(const CudaContext& context, int64_t packs) {
-  return blocks_for(packs, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
+unsigned resident_blocks(const CudaContext& context, int64_t vecs) {
+  return blocks_for(vecs, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
 }
 
 template <Activation kActivation>
@@ -183,12 +183,12 @@ void dispatch_activation(Activation activation, const Work& work) {
   }
 }
 
-template <class T, int kLanes>
+template <class T, int kVec>
 void launch_column_sums(CudaContext& context, const View& values, Accumulate accumulate,
                         const View& target) {
   const int64_t rows = values.extent(0);
   const int64_t columns = values.extent(1);
-  const int64_t across = (columns + kWarpThreads * kLanes - 1) / (kWarpThreads * kLanes);
+  const int64_t across = (columns + kWarpThreads * kVec - 1) / (kWarpThreads * kVec);
   // Every SM full once; a block has at least one round of loads.
   const int64_t resident = static_cast<int64_t>(context.sm_count) * kBlocksPerSm;
   const int64_t wanted = resident / across < 1 ? 1 : resident / across;
@@ -199,7 +199,7 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   auto* partial = static_cast<float*>(
       context.scratch.take(partials * columns * static_cast<int64_t>(sizeof(float))));
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
-  launch_dependent(context.stream, column_partials_kernel<T, kLanes>, {grid, kThreads},
+  launch_dependent(context.stream, column_partials_kernel<T, kVec>, {grid, kThreads},
                    elements<T>(values), rows, columns, rows_per_block, partial);
   const auto blocks = static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads);
   launch_dependent(context.stream, column_totals_kernel<T>, {blocks, kThreads}, partial, partials,
@@ -220,15 +220,15 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
       T* to = elements<T>(y);
       const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
       if (columns % kWide == 0 && is_aligned({from, to, added})) {
-        const int64_t packs = z.elements() / kWide;
+        const int64_t vecs = z.elements() / kWide;
         bias_activation_kernel<T, kWide, kActivation>
-            <<<resident_blocks(context, packs), kThreads, 0, context.stream>>>(from, added, to,
-                                                                               packs, columns);
+            <<<resident_blocks(context, vecs), kThreads, 0, context.stream>>>(from, added, to, vecs,
+                                                                              columns);
       } else {
-        const int64_t packs = z.elements();
+        const int64_t vecs = z.elements();
         bias_activation_kernel<T, 1, kActivation>
-            <<<resident_blocks(context, packs), kThreads, 0, context.stream>>>(from, added, to,
-                                                                               packs, columns);
+            <<<resident_blocks(context, vecs), kThreads, 0, context.stream>>>(from, added, to, vecs,
+                                                                              columns);
       }
     });
   });
@@ -246,14 +246,14 @@ void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
       T* dx = elements<T>(args.dx);
       const int64_t count = args.dy.elements();
       const bool wide = count % kWide == 0 && is_aligned({dy, saved, dx});
-      const int64_t packs = wide ? count / kWide : count;
-      const unsigned blocks = resident_blocks(context, packs);
+      const int64_t vecs = wide ? count / kWide : count;
+      const unsigned blocks = resident_blocks(context, vecs);
       if (wide) {
         derivative_kernel<T, kWide, kActivation>
-            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
+            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, vecs);
       } else {
         derivative_kernel<T, 1, kActivation>
-            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, packs);
+            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, vecs);
       }
     });
   });
