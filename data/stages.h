@@ -14,8 +14,8 @@
 
 namespace bertha {
 
-/// A transport with a door that can be shut for good: after abandon(), calls throw Abandoned
-/// instead of starting.
+/// A transport that can be shut down for good: after abandon(), calls throw Abandoned instead of
+/// starting.
 ///
 /// Threads   abandon() from any thread, the rest from one.
 class CancellableTransport final : public Transport {

@@ -6,7 +6,7 @@ import torch
 EPSILON = 1e-5
 
 
-class Door:
+class RowLibrary:
     """Results are allocated by each call, as PyTorch's own functions do. Errors: RuntimeError."""
 
     def __init__(self, library):

@@ -181,9 +181,9 @@ class Cudnn:
 
 
 # --- the same operations everywhere: (operands, {name: function that makes the program}) ---
-# cudnn and door: None, and their programs are missing.
+# cudnn and library: None, and their programs are missing.
 
-def row_case(operation, rows, columns, log, cudnn, door):
+def row_case(operation, rows, columns, log, cudnn, library):
     aten = torch.ops.aten
     backward = operation.endswith("_bwd")
     one = lambda: random(rows, columns)
@@ -195,8 +195,8 @@ def row_case(operation, rows, columns, log, cudnn, door):
                  lambda x: forward(x, -1))
         if cudnn and not log:  # the same kernels
             programs["cudnn"] = lambda: Program(cudnn.softmax(rows, columns)[backward])
-        if door:
-            programs["bertha"] = lambda: Program(door.softmax(rows, columns, log)[backward])
+        if library:
+            programs["bertha"] = lambda: Program(library.softmax(rows, columns, log)[backward])
         operands = lambda: (one(), forward(one(), -1)) if backward else (one(),)
     else:
         norm = lambda x, gamma, beta: aten.native_layer_norm(x, [columns], gamma, beta,
@@ -204,8 +204,8 @@ def row_case(operation, rows, columns, log, cudnn, door):
         eager = norm if not backward else (
             lambda dy, x, mean, rstd, gamma, beta: aten.native_layer_norm_backward(
                 dy, x, [columns], mean, rstd, gamma, beta, [True, True, True]))
-        if door:
-            programs["bertha"] = lambda: Program(door.layer_norm(rows, columns)[backward])
+        if library:
+            programs["bertha"] = lambda: Program(library.layer_norm(rows, columns)[backward])
 
         def operands():
             x, gamma, beta = one(), random(columns), random(columns)
@@ -222,7 +222,7 @@ def image(n, c, side, last):
     return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
 
 
-def prelu_case(operation, n, c, side, last, door):
+def prelu_case(operation, n, c, side, last, library):
     backward = operation.endswith("_bwd")
     one = lambda: image(n, c, side, last)
 
@@ -232,8 +232,8 @@ def prelu_case(operation, n, c, side, last, door):
 
     eager = gradients if backward else F.prelu
     programs = {"eager": lambda: Program(eager)}
-    if door:
-        programs["bertha"] = lambda: Program(door.prelu(n, c, side, last)[backward])
+    if library:
+        programs["bertha"] = lambda: Program(library.prelu(n, c, side, last)[backward])
     programs["compiled"] = lambda: Program(torch.compile(eager, dynamic=False))
     return lambda: (*(one() for _ in range(1 + backward)), random(c)), programs
 
@@ -246,7 +246,7 @@ def norm_relu(x, gamma, beta, running_mean, running_var, *addend):
     return torch.relu(y) if torch.compiler.is_compiling() else torch.relu_(y)
 
 
-def norm_case(operation, n, c, side, last, add, cudnn, door):
+def norm_case(operation, n, c, side, last, add, cudnn, library):
     backward = operation.endswith("_bwd")
     one = lambda: image(n, c, side, last)
 
@@ -271,7 +271,7 @@ def norm_case(operation, n, c, side, last, add, cudnn, door):
                                                                   retain_graph=True), arguments)
 
     def in_bertha():
-        forward, gradients = door.norm_relu(n, c, side, last)
+        forward, gradients = library.norm_relu(n, c, side, last)
         if not backward:
             return Program(forward)
 
@@ -285,7 +285,7 @@ def norm_case(operation, n, c, side, last, add, cudnn, door):
         return Program(gradients, arguments)
 
     programs = {"eager": lambda: in_torch(norm_relu)}
-    if door:
+    if library:
         programs["bertha"] = in_bertha
     if cudnn and last:
         programs["cudnn"] = lambda: cudnn_norm(cudnn, n, c, side, add, backward)
@@ -319,17 +319,17 @@ def cudnn_norm(cudnn, n, c, side, add, backward):
     return Program(call, arguments)
 
 
-def case_of(operation, shape, cudnn, door):
+def case_of(operation, shape, cudnn, library):
     """Of a case of Bertha's JSON, named as "49152x32, log" or "128x64x56x56 NHWC, add"."""
     size, *words = shape.split(", ")
     if operation.startswith(("softmax", "layer_norm")):
         rows, columns = (int(word) for word in size.split("x"))
-        return row_case(operation, rows, columns, "log" in words, cudnn, door)
+        return row_case(operation, rows, columns, "log" in words, cudnn, library)
     extents, layout = size.split(" ")
     n, c, side, _ = (int(word) for word in extents.split("x"))
     if operation.startswith("prelu"):
-        return prelu_case(operation, n, c, side, layout == "NHWC", door)
-    return norm_case(operation, n, c, side, layout == "NHWC", "add" in words, cudnn, door)
+        return prelu_case(operation, n, c, side, layout == "NHWC", library)
+    return norm_case(operation, n, c, side, layout == "NHWC", "add" in words, cudnn, library)
 
 
 def difference(found, wanted):
@@ -356,7 +356,7 @@ class Measurement:
         self.found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
                       "cudnn": torch.backends.cudnn.version(), "notes": self.notes,
                       "results": self.results}
-        self.door = row_c_api.Door(library) if library else None
+        self.library = row_c_api.RowLibrary(library) if library else None
         try:
             self.cudnn = Cudnn()
         except (OSError, RuntimeError, AttributeError) as error:
@@ -366,7 +366,7 @@ class Measurement:
     def case(self, operation, shape, moved_bytes):
         """Measures all programs of a case."""
         begin = time.monotonic()
-        make_operands, programs = case_of(operation, shape, self.cudnn, self.door)
+        make_operands, programs = case_of(operation, shape, self.cudnn, self.library)
         sets = sets_of(make_operands)
         torch.cuda.synchronize()
         self.seconds["operands"] += time.monotonic() - begin
@@ -456,8 +456,8 @@ def measure(cases, library, compile_seconds, save):
         measurement.notes.append(
             f"torch.compile: out of its {compile_seconds} s before {len(measurement.left_out)} of "
             f"{len(cases)} cases, the first {measurement.left_out[0]}")
-    if measurement.door:
-        measurement.door.close()
+    if measurement.library:
+        measurement.library.close()
     save(measurement.found)
     for note in measurement.notes:
         print(note, file=sys.stderr)
