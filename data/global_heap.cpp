@@ -19,7 +19,8 @@ constexpr int64_t kMostElementsPerRow = 32768;
 
 }  // namespace
 
-GlobalHeapReader::GlobalHeapReader(const std::string& path) : path_(path), file_(path) {}
+GlobalHeapReader::GlobalHeapReader(const std::string& path, int64_t base_bytes)
+    : path_(path), file_(path), base_bytes_(base_bytes) {}
 
 void GlobalHeapReader::damaged(const Place& place, const std::string& what) const {
   fail(ExitCode::kData, path_, ": dataset ", place.dataset, ", row ", place.row, ": ", what,
@@ -81,83 +82,62 @@ void GlobalHeapReader::find_objects(Collection& collection, const Place& place) 
   }
 }
 
-std::vector<GlobalHeapReader::Descriptor> GlobalHeapReader::read_descriptors(
-    const std::string& dataset, const Hdf5RowBlock& block) const {
-  const Place first{dataset, block.first_row};
-  const auto size_bytes = static_cast<size_t>(block.num_rows * kRowDescriptorBytes);
-  std::vector<std::byte> read_bytes;
-  std::span<const std::byte> bytes;
-  if (block.descriptors) {
-    bytes =
-        std::span(*block.descriptors).subspan(static_cast<size_t>(block.offset_bytes), size_bytes);
-  } else {
-    if (block.num_rows > file_.size_bytes() / kRowDescriptorBytes) {
-      damaged(first, concat(block.num_rows, " rows in a file of ", file_.size_bytes(), " bytes"));
-    }
-    read_bytes.resize(size_bytes);
-    read_at(block.offset_bytes, read_bytes, first);
-    bytes = read_bytes;
+GlobalHeapReader::Descriptor GlobalHeapReader::descriptor_of(
+    const Place& place, std::span<const std::byte> descriptors) const {
+  const std::byte* at = descriptors.data() + place.row * kRowDescriptorBytes;
+  const auto base = static_cast<uint64_t>(base_bytes_);
+  const Descriptor descriptor{.length = load<uint32_t>(at),
+                              .address_bytes = static_cast<int64_t>(load<uint64_t>(at + 4) + base),
+                              .index = load<uint32_t>(at + 12)};
+  if (descriptor.length > kMostElementsPerRow) {
+    damaged(place, concat(descriptor.length, " elements, want at most ", kMostElementsPerRow));
   }
-  std::vector<Descriptor> descriptors(static_cast<size_t>(block.num_rows));
-  for (int64_t i = 0; i < block.num_rows; ++i) {
-    const std::byte* at = bytes.data() + i * kRowDescriptorBytes;
-    Descriptor& descriptor = descriptors[static_cast<size_t>(i)];
-    descriptor = {.length = load<uint32_t>(at),
-                  .address_bytes = load<int64_t>(at + 4),
-                  .index = load<uint32_t>(at + 12)};
-    if (descriptor.length > kMostElementsPerRow) {
-      damaged({dataset, block.first_row + i},
-              concat(descriptor.length, " elements, want at most ", kMostElementsPerRow));
-    }
-  }
-  return descriptors;
+  return descriptor;
 }
 
 std::vector<int64_t> GlobalHeapReader::read_lengths(const std::string& dataset,
-                                                    std::span<const Hdf5RowBlock> blocks) {
-  std::vector<int64_t> lengths;
-  for (const Hdf5RowBlock& block : blocks) {
-    for (const Descriptor& descriptor : read_descriptors(dataset, block)) {
-      lengths.push_back(descriptor.length);
-    }
+                                                    std::span<const std::byte> descriptors) const {
+  std::vector<int64_t> lengths(descriptors.size() / kRowDescriptorBytes);
+  for (Place place{dataset, 0}; place.row < std::ssize(lengths); ++place.row) {
+    lengths[static_cast<size_t>(place.row)] = descriptor_of(place, descriptors).length;
   }
   return lengths;
 }
 
 template <class T>
 RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
-                                          std::span<const Hdf5RowBlock> blocks) {
+                                          std::span<const std::byte> descriptors, int64_t first_row,
+                                          int64_t num_rows) {
   RaggedRows<T> rows;
-  for (const Hdf5RowBlock& block : blocks) {
-    Place place{dataset, block.first_row};
-    for (const Descriptor& descriptor : read_descriptors(dataset, block)) {
-      const auto old_size = rows.values.size();
-      if (descriptor.length > 0) {
-        const Collection& collection = collection_at(descriptor.address_bytes, place);
-        const Object object = descriptor.index < collection.objects.size()
-                                  ? collection.objects[descriptor.index]
-                                  : Object{};
-        if (object.size_bytes != descriptor.length * static_cast<int64_t>(sizeof(T))) {
-          damaged(place, concat("a list of ", object.size_bytes, " bytes, want ", descriptor.length,
-                                " elements of ", sizeof(T), " bytes"));
-        }
-        rows.values.resize(old_size + static_cast<size_t>(descriptor.length));
-        if (std::ssize(rows.values) * static_cast<int64_t>(sizeof(T)) > file_.size_bytes()) {
-          damaged(place, "more elements than the file can hold");
-        }
-        std::memcpy(rows.values.data() + old_size, collection.bytes.data() + object.begin_bytes,
-                    static_cast<size_t>(object.size_bytes));
+  for (Place place{dataset, first_row}; place.row < first_row + num_rows; ++place.row) {
+    const Descriptor descriptor = descriptor_of(place, descriptors);
+    const auto old_size = rows.values.size();
+    if (descriptor.length > 0) {
+      const Collection& collection = collection_at(descriptor.address_bytes, place);
+      const Object object = descriptor.index < collection.objects.size()
+                                ? collection.objects[descriptor.index]
+                                : Object{};
+      if (object.size_bytes != descriptor.length * static_cast<int64_t>(sizeof(T))) {
+        damaged(place, concat("a list of ", object.size_bytes, " bytes, want ", descriptor.length,
+                              " elements of ", sizeof(T), " bytes"));
       }
-      rows.offsets.push_back(std::ssize(rows.values));
-      ++place.row;
+      rows.values.resize(old_size + static_cast<size_t>(descriptor.length));
+      if (std::ssize(rows.values) * static_cast<int64_t>(sizeof(T)) > file_.size_bytes()) {
+        damaged(place, "more elements than the file can hold");
+      }
+      std::memcpy(rows.values.data() + old_size, collection.bytes.data() + object.begin_bytes,
+                  static_cast<size_t>(object.size_bytes));
     }
+    rows.offsets.push_back(std::ssize(rows.values));
   }
   return rows;
 }
 
 template RaggedRows<int8_t> GlobalHeapReader::read_rows(const std::string&,
-                                                        std::span<const Hdf5RowBlock>);
+                                                        std::span<const std::byte>, int64_t,
+                                                        int64_t);
 template RaggedRows<int16_t> GlobalHeapReader::read_rows(const std::string&,
-                                                         std::span<const Hdf5RowBlock>);
+                                                         std::span<const std::byte>, int64_t,
+                                                         int64_t);
 
 }  // namespace bertha

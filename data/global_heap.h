@@ -40,14 +40,17 @@ struct RaggedRows {
 /// Source    HDF5 File Format Specification 3.0, III.E "Global Heap"; VIII.B vlen descriptors.
 class GlobalHeapReader {
  public:
-  explicit GlobalHeapReader(const std::string& path);
+  /// Addresses of lists count from `base_bytes` of the file.
+  GlobalHeapReader(const std::string& path, int64_t base_bytes);
 
-  /// All rows of the blocks. T is int8_t or int16_t.
+  /// Rows [first_row, first_row + num_rows) of a dataset with these descriptors. T is int8_t or
+  /// int16_t.
   template <class T>
-  RaggedRows<T> read_rows(const std::string& dataset, std::span<const Hdf5RowBlock> blocks);
+  RaggedRows<T> read_rows(const std::string& dataset, std::span<const std::byte> descriptors,
+                          int64_t first_row, int64_t num_rows);
   /// The number of elements of each row, without reading them.
   std::vector<int64_t> read_lengths(const std::string& dataset,
-                                    std::span<const Hdf5RowBlock> blocks);
+                                    std::span<const std::byte> descriptors) const;
 
  private:
   struct Place {
@@ -70,15 +73,15 @@ class GlobalHeapReader {
   };
 
   void read_at(int64_t offset_bytes, std::span<std::byte> out, const Place& place) const;
-  /// The descriptors of a block of rows, with their lengths checked.
-  std::vector<Descriptor> read_descriptors(const std::string& dataset,
-                                           const Hdf5RowBlock& block) const;
+  /// The descriptor of a row, with its length checked.
+  Descriptor descriptor_of(const Place& place, std::span<const std::byte> descriptors) const;
   const Collection& collection_at(int64_t address_bytes, const Place& place);
   void find_objects(Collection& collection, const Place& place) const;
   [[noreturn]] void damaged(const Place& place, const std::string& what) const;
 
   std::string path_;
   ByteFile file_;
+  int64_t base_bytes_;
   // Neighbouring rows share collections, and those of other datasets lie between them.
   std::array<Collection, 64> cache_;
 };

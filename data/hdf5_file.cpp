@@ -28,7 +28,7 @@ Hdf5Id access_properties() {
 }
 
 std::string integer_text(hid_t type) {
-  return concat(H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int", 8 * H5Tget_size(type),
+  return concat(H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int", H5Tget_precision(type),
                 H5Tget_order(type) == H5T_ORDER_BE ? " (big-endian)" : "");
 }
 
@@ -139,6 +139,7 @@ bool Hdf5Id::close_now() {
 
 Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
   const auto lock = enter_library();
+  prepare_library();
   const Hdf5Id access = access_properties();
   file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
               ": not a readable HDF5 file, it is damaged or of another kind; make it again");
@@ -185,6 +186,7 @@ void Hdf5Input::read_native(const std::string& name, int64_t first_row, int64_t 
                             int64_t memory_type, int64_t num_values, void* values) const {
   if (num_values == 0) return;
   const Hdf5Id dataset = open_dataset(name);
+  expect_chunks_of(dataset.get(), concat(path_, ": dataset ", name));
   const Hdf5Id space =
       own(H5Dget_space(dataset.get()), H5Sclose, path_, ": dataset ", name, " has no extents");
   const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -217,67 +219,28 @@ void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_row
   read_native(name, first_row, num_rows, H5T_NATIVE_INT16, std::ssize(values), values.data());
 }
 
-std::vector<Hdf5RowBlock> Hdf5Input::row_blocks(const std::string& name) const {
+std::vector<std::byte> Hdf5Input::read_descriptors(const std::string& name,
+                                                   int64_t num_rows) const {
   const auto lock = enter_library();
-  const Hdf5Id dataset = open_dataset(name);
-  const Hdf5Id file_creation =
+  std::vector<std::byte> descriptors(static_cast<size_t>(num_rows * kRowDescriptorBytes));
+  const Hdf5Id type = descriptor_type();
+  read_native(name, 0, num_rows, type.get(), num_rows, descriptors.data());
+  return descriptors;
+}
+
+int64_t Hdf5Input::list_base_bytes() const {
+  const auto lock = enter_library();
+  const Hdf5Id creation =
       own(H5Fget_create_plist(file_.get()), H5Pclose, path_, ": cannot read its file header");
   size_t address_bytes = 0, length_bytes = 0;
   hsize_t user_block_bytes = 0;
-  H5Pget_sizes(file_creation.get(), &address_bytes, &length_bytes);
-  H5Pget_userblock(file_creation.get(), &user_block_bytes);
-  if (address_bytes != 8 || length_bytes != 8 || user_block_bytes != 0) {
-    fail(ExitCode::kData, path_, ": addresses of ", address_bytes, " bytes, lengths of ",
-         length_bytes, " bytes and a user block of ", user_block_bytes,
-         " bytes, want 8, 8 and 0; rewrite the file with default HDF5 settings");
+  H5Pget_sizes(creation.get(), &address_bytes, &length_bytes);
+  H5Pget_userblock(creation.get(), &user_block_bytes);
+  if (address_bytes != 8 || length_bytes != 8) {
+    fail(ExitCode::kData, path_, ": addresses of ", address_bytes, " bytes and lengths of ",
+         length_bytes, " bytes, want 8 and 8; rewrite the file with default HDF5 settings");
   }
-  const Hdf5Id creation = own(H5Dget_create_plist(dataset.get()), H5Pclose, path_, ": dataset ",
-                              name, " has no layout");
-  const Hdf5Id space =
-      own(H5Dget_space(dataset.get()), H5Sclose, path_, ": dataset ", name, " has no extents");
-  const int64_t num_rows = H5Sget_simple_extent_npoints(space.get());
-  if (num_rows == 0) return {};
-  if (H5Pget_nfilters(creation.get()) > 0) {
-    auto descriptors = std::make_shared<const std::vector<std::byte>>(
-        read_filtered_descriptors(dataset.get(), concat(path_, ": dataset ", name)));
-    return {Hdf5RowBlock{
-        .first_row = 0, .num_rows = num_rows, .offset_bytes = 0, .descriptors = descriptors}};
-  }
-  const H5D_layout_t layout = H5Pget_layout(creation.get());
-  std::vector<Hdf5RowBlock> blocks;
-  if (layout == H5D_CONTIGUOUS) {
-    const haddr_t offset = H5Dget_offset(dataset.get());
-    if (offset == HADDR_UNDEF) fail(ExitCode::kData, path_, ": dataset ", name, " has no contents");
-    return {Hdf5RowBlock{.first_row = 0,
-                         .num_rows = num_rows,
-                         .offset_bytes = static_cast<int64_t>(offset),
-                         .descriptors = nullptr}};
-  }
-  if (layout != H5D_CHUNKED) {
-    fail(ExitCode::kData, path_, ": dataset ", name,
-         " holds lists and is stored compact; want contiguous or chunked, rewrite the file with "
-         "`h5repack -l CONTI`");
-  }
-  hsize_t chunk_rows = 0;
-  BERTHA_HDF5_CHECK(H5Pget_chunk(creation.get(), 1, &chunk_rows), path_, ": dataset ", name,
-                    " has no chunk size");
-  for (hsize_t first = 0; first < static_cast<hsize_t>(num_rows); first += chunk_rows) {
-    haddr_t offset = HADDR_UNDEF;
-    hsize_t size_bytes = 0;
-    unsigned filter_mask = 0;
-    BERTHA_HDF5_CHECK(
-        H5Dget_chunk_info_by_coord(dataset.get(), &first, &filter_mask, &offset, &size_bytes),
-        path_, ": dataset ", name, ": cannot find row ", first);
-    if (offset == HADDR_UNDEF) {
-      fail(ExitCode::kData, path_, ": dataset ", name, ": row ", first, " was never written");
-    }
-    const auto rows_here = std::min(chunk_rows, static_cast<hsize_t>(num_rows) - first);
-    blocks.push_back({.first_row = static_cast<int64_t>(first),
-                      .num_rows = static_cast<int64_t>(rows_here),
-                      .offset_bytes = static_cast<int64_t>(offset),
-                      .descriptors = nullptr});
-  }
-  return blocks;
+  return static_cast<int64_t>(user_block_bytes);
 }
 
 // --- writing

@@ -27,15 +27,6 @@ struct Hdf5Dataset {
 
 inline constexpr int64_t kRowDescriptorBytes = 16;  // u32 length, u64 address, u32 index
 
-/// Consecutive rows of a ragged dataset: where their descriptors lie in the file, or in
-/// `descriptors` where they are stored with filters.
-struct Hdf5RowBlock {
-  int64_t first_row = 0;
-  int64_t num_rows = 0;
-  int64_t offset_bytes = 0;
-  std::shared_ptr<const std::vector<std::byte>> descriptors;
-};
-
 /// Owns one HDF5 identifier and closes it with the function it was opened for.
 class Hdf5Id {
  public:
@@ -72,8 +63,11 @@ class Hdf5Input {
             std::span<int8_t> values) const;
   void read(const std::string& name, int64_t first_row, int64_t num_rows,
             std::span<int16_t> values) const;
-  /// Where the rows of a ragged dataset are, in row order; global_heap.h reads them.
-  std::vector<Hdf5RowBlock> row_blocks(const std::string& name) const;
+  /// All rows of a ragged dataset as the file has them, kRowDescriptorBytes each; global_heap.h
+  /// reads the lists themselves.
+  std::vector<std::byte> read_descriptors(const std::string& name, int64_t num_rows) const;
+  /// Where the addresses of lists count from: the end of the user block.
+  int64_t list_base_bytes() const;
 
  private:
   Hdf5Id open_dataset(const std::string& name) const;

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "data/hdf5_file.h"
 
 namespace bertha {
 
@@ -17,7 +17,14 @@ void refuse_link(int64_t file, const std::string& name, const std::string& where
 /// sizes that a file of so many bytes cannot hold. Nothing of a stated size is allocated before.
 void check_storage(int64_t dataset, int64_t file_bytes, const std::string& where);
 
-/// The row descriptors of a filtered ragged dataset that passed check_storage().
-std::vector<std::byte> read_filtered_descriptors(int64_t dataset, const std::string& where);
+/// Teaches the library h5py's LZF filter, and to read lists as descriptor_type(): it would
+/// otherwise turn them into pointers, and trust their sizes.
+void prepare_library();
+
+/// To be called before values of a dataset are read.
+void expect_chunks_of(int64_t dataset, const std::string& where);
+
+/// What the file has for a list: kRowDescriptorBytes.
+Hdf5Id descriptor_type();
 
 }  // namespace bertha

@@ -157,23 +157,6 @@ void append_block(const FixedBlock& block, const Extents& extents, int64_t first
   }
 }
 
-/// The part of the blocks that holds rows [first_row, first_row + num_rows).
-std::vector<Hdf5RowBlock> cut_blocks(std::span<const Hdf5RowBlock> blocks, int64_t first_row,
-                                     int64_t num_rows) {
-  std::vector<Hdf5RowBlock> cut;
-  for (const Hdf5RowBlock& block : blocks) {
-    const int64_t begin = std::max(first_row, block.first_row);
-    const int64_t end = std::min(first_row + num_rows, block.first_row + block.num_rows);
-    if (begin >= end) continue;
-    cut.push_back(
-        {.first_row = begin,
-         .num_rows = end - begin,
-         .offset_bytes = block.offset_bytes + (begin - block.first_row) * kRowDescriptorBytes,
-         .descriptors = block.descriptors});
-  }
-  return cut;
-}
-
 /// Reports what is wrong in a sample, with the pack that it is in where there is one.
 void check_in_place(const ShardContents& contents, int64_t sample, const SampleLimits& limits,
                     const ViolationReport& report) {
@@ -209,24 +192,26 @@ ShardRows::ShardRows(const std::string& path) : file_(path), layout_(layout_of(f
   num_rows_ = extents.rows;
   tokens_ = extents.tokens;
   masked_ = extents.masked;
-  if (layout_ != ShardLayout::kFixedLength) heap_ = std::make_unique<GlobalHeapReader>(path);
+  if (layout_ != ShardLayout::kFixedLength) {
+    heap_ = std::make_unique<GlobalHeapReader>(path, file_.list_base_bytes());
+  }
 }
 
-const std::vector<Hdf5RowBlock>& ShardRows::blocks_of(const char* dataset) {
-  const auto known = blocks_.find(dataset);
-  if (known != blocks_.end()) return known->second;
-  return blocks_[dataset] = file_.row_blocks(dataset);
+const std::vector<std::byte>& ShardRows::descriptors_of(const char* dataset) {
+  const auto known = descriptors_.find(dataset);
+  if (known != descriptors_.end()) return known->second;
+  return descriptors_[dataset] = file_.read_descriptors(dataset, num_rows_);
 }
 
 template <class T>
 RaggedRows<T> ShardRows::read_lists(const char* dataset, int64_t first_row, int64_t num_rows) {
-  return heap_->read_rows<T>(dataset, cut_blocks(blocks_of(dataset), first_row, num_rows));
+  return heap_->read_rows<T>(dataset, descriptors_of(dataset), first_row, num_rows);
 }
 
 std::vector<int64_t> ShardRows::packed_row_offsets() {
   const char* labels = dataset_names::kNextSentenceLabels;  // one for each sequence
   std::vector<int64_t> offsets{0};
-  for (const int64_t seqs : heap_->read_lengths(labels, blocks_of(labels))) {
+  for (const int64_t seqs : heap_->read_lengths(labels, descriptors_of(labels))) {
     offsets.push_back(offsets.back() + seqs);
   }
   return offsets;
@@ -235,7 +220,7 @@ std::vector<int64_t> ShardRows::packed_row_offsets() {
 std::vector<int64_t> ShardRows::token_counts() {
   using namespace dataset_names;
   if (layout_ == ShardLayout::kVariableLength) {
-    return heap_->read_lengths(kInputIds, blocks_of(kInputIds));
+    return heap_->read_lengths(kInputIds, descriptors_of(kInputIds));
   }
   if (layout_ == ShardLayout::kPacked) {
     const auto counts = read_lists<int16_t>(kPackedTokens, 0, num_rows_).values;

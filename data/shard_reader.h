@@ -39,7 +39,7 @@ class ShardRows {
                      const ViolationReport& report);
 
  private:
-  const std::vector<Hdf5RowBlock>& blocks_of(const char* dataset);
+  const std::vector<std::byte>& descriptors_of(const char* dataset);
   template <class T>
   RaggedRows<T> read_lists(const char* dataset, int64_t first_row, int64_t num_rows);
   void read_variable_length(int64_t first_row, int64_t num_rows, const ViolationReport& report,
@@ -54,8 +54,8 @@ class ShardRows {
   int64_t num_rows_ = 0;
   int64_t tokens_ = 0;  // columns, of the fixed-length layout
   int64_t masked_ = 0;
-  std::unique_ptr<GlobalHeapReader> heap_;                   // of the others
-  std::map<std::string, std::vector<Hdf5RowBlock>> blocks_;  // where lists are
+  std::unique_ptr<GlobalHeapReader> heap_;                     // of the others
+  std::map<std::string, std::vector<std::byte>> descriptors_;  // of lists
 };
 
 /// read_shard with a choice of what happens to wrong values: `report` hears of each. When it

@@ -129,7 +129,7 @@ std::vector<std::string> golden_shards(const std::string& folder, size_t count) 
 
 TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
   const GoldenRows want = golden_rows();
-  for (const std::string& path : golden_shards("h5py_forms", 19)) {
+  for (const std::string& path : golden_shards("h5py_forms", 32)) {
     SCOPED_TRACE(path);
     const std::string name = std::filesystem::path(path).filename();
     const bool packed = name.starts_with("packed");
@@ -146,7 +146,7 @@ TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
 
 TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
   const GoldenRows want = golden_rows();
-  for (const std::string& path : golden_shards("h5py_forms", 19)) {
+  for (const std::string& path : golden_shards("h5py_forms", 32)) {
     SCOPED_TRACE(path);
     ShardRows rows(path);
     const ShardContents last = rows.read(rows.num_rows() - 1, 1, {}, stop_at_violation(path));

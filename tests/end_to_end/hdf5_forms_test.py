@@ -7,9 +7,10 @@ import shutil
 from support import EndToEnd, bertha, main, steps
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
-# The same rows: lists without a filter, then in the form that the published shuffling writes.
+# The same rows: lists without a filter, in the form that the published shuffling writes, and others.
 FORMS = ("h5py_varlen", "h5py_forms/varlen_level_0", "h5py_forms/fixed_level_0",
-         "h5py_forms/packed_level_0", "h5py_forms/varlen_shuffle_gzip")
+         "h5py_forms/packed_level_0", "h5py_forms/varlen_shuffle_gzip", "h5py_forms/varlen_lzf",
+         "h5py_forms/varlen_compact", "h5py_forms/fixed_scaleoffset_shuffle_lzf")
 
 
 class Hdf5Forms(EndToEnd):

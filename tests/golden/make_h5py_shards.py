@@ -3,8 +3,7 @@
 official layouts, as h5py writes them, and in text with the official checksums of the token ids: of
 the rows, then of the packs. Also h5py_latest.hdf5 (the same rows again, chunked, in the newest file
 format that HDF5 1.10 reads) and h5py_int32.hdf5 (a wrong type).
-h5py_forms/ holds the same rows in the forms of storage that are read, h5py_refused/ what is refused.
-Of the forms that write_forms() makes a part is kept; lzf and compact lists went to h5py_refused/.
+h5py_forms/ holds the same rows in every form of storage, h5py_refused/ what is refused.
 
 usage: make_h5py_shards.py FOLDER      needs h5py and numpy; versions in README.md
 """
@@ -113,38 +112,65 @@ def write_committed(path, rows):
                 data[i] = row
 
 
-FORMS = {  # compression=False is what the published shuffling writes: gzip of level 0
-    "level_0": {"compression": False},
-    "gzip": {"compression": "gzip"},
-    "gzip_9_chunks": {"compression": "gzip", "compression_opts": 9, "chunks": True},
-    "shuffle": {"shuffle": True},
-    "fletcher32": {"fletcher32": True},
-    "shuffle_gzip": {"compression": "gzip", "shuffle": True, "maxshape": "grows"},
-    "shuffle_gzip_fletcher32": {"compression": "gzip", "shuffle": True, "fletcher32": True},
-    "lzf": {"compression": "lzf", "shuffle": True},
-    "chunked": {"chunks": True, "maxshape": "grows"},
-    "compact": compact(),
+def with_filter(call, *arguments):
+    """Storage with a filter that only the low-level interface of h5py sets."""
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    getattr(properties, call)(*arguments)
+    return {"dcpl": properties, "chunks": True}
+
+
+NEWEST = {"file": {"libver": "latest"}}
+OF_HDF5_1_10 = {"file": {"libver": ("v110", "v110")}}
+GROWS = {"maxshape": (None,)}
+GZIP = {"compression": "gzip"}
+LZF = {"compression": "lzf"}
+LISTS = {  # compression=False is what the published shuffling writes: gzip of level 0
+    "varlen_chunked": {"chunks": True, **GROWS},
+    "varlen_chunked_newest": {"chunks": True, **GROWS, **NEWEST},
+    "varlen_compact": compact(),
+    "varlen_compact_newest": {**compact(), **NEWEST},
+    "varlen_gzip": GZIP,
+    "varlen_gzip_9_chunks": {**GZIP, "compression_opts": 9, "chunks": True},
+    "varlen_level_0": {"compression": False},
+    "varlen_lzf": LZF,
+    "varlen_shuffle_lzf_1_10": {**LZF, "shuffle": True, **OF_HDF5_1_10},
+    "varlen_shuffle": {"shuffle": True},
+    "varlen_shuffle_gzip": {**GZIP, "shuffle": True, **GROWS},
+    "varlen_tracked": {"file": {"track_order": True}},
+    "varlen_user_block": {"chunks": True, "file": {"userblock_size": 1024}},
 }
-NEWEST = {"libver": "latest"}
+PACKED = {
+    "packed_chunked": {"chunks": True, **GROWS},
+    "packed_compact": compact(),
+    "packed_gzip": GZIP,
+    "packed_gzip_9_chunks": {**GZIP, "compression_opts": 9, "chunks": True},
+    "packed_level_0": {"compression": False},
+    "packed_lzf": {**LZF, "shuffle": True},
+    "packed_shuffle": {"shuffle": True},
+    "packed_shuffle_gzip": {**GZIP, "shuffle": True, **GROWS},
+}
+FIXED = {
+    "fixed_fletcher32": {"fletcher32": True},
+    "fixed_gzip": GZIP,
+    "fixed_level_0": {"compression": False},
+    "fixed_lzf": LZF,
+    "fixed_nbit": with_filter("set_filter", h5py.h5z.FILTER_NBIT),
+    "fixed_scaleoffset": {"scaleoffset": 0},
+    "fixed_scaleoffset_shuffle_lzf": {**LZF, "shuffle": True, "scaleoffset": 0},
+    "fixed_shuffle_gzip_fletcher32": {**GZIP, "shuffle": True, "fletcher32": True},
+    "fixed_shuffle_lzf_fletcher32": {**LZF, "shuffle": True, "fletcher32": True},
+    "fixed_szip": with_filter("set_szip", h5py.h5z.SZIP_NN_OPTION_MASK, 4),
+}
 
 
 def write_forms(folder, rows, packs):
-    for form, storage in FORMS.items():
-        grows = "maxshape" in storage
-        one = {**storage, "maxshape": (None,)} if grows else storage
-        lists = "fletcher32" not in storage  # which HDF5 does not apply to lists
-        for libver, file in (("", {}), ("_newest", NEWEST)) if lists else ():
-            write_variable(f"{folder}/varlen_{form}{libver}.hdf5", rows, file=file,
-                           labels_too=True, **one)
-        if lists:
-            write_packed(f"{folder}/packed_{form}.hdf5", packs, **one)
-        if form == "compact":  # all rows of 512 tokens are too many for it
-            continue
-        if not grows:
-            write_fixed(f"{folder}/fixed_{form}.hdf5", rows, **storage)
-    write_fixed(f"{folder}/fixed_newest.hdf5", rows, file=NEWEST, compression="gzip")
-    write_variable(f"{folder}/varlen_user_block.hdf5", rows, file={"userblock_size": 1024})
-    write_variable(f"{folder}/varlen_tracked.hdf5", rows, file={"track_order": True})
+    for form, storage in LISTS.items():
+        of_labels = form not in ("varlen_tracked", "varlen_user_block")
+        write_variable(f"{folder}/{form}.hdf5", rows, labels_too=of_labels, **storage)
+    for form, storage in PACKED.items():
+        write_packed(f"{folder}/{form}.hdf5", packs, **storage)
+    for form, storage in FIXED.items():
+        write_fixed(f"{folder}/{form}.hdf5", rows, **storage)
     write_committed(f"{folder}/varlen_committed_types.hdf5", rows)
 
 
@@ -171,8 +197,10 @@ def write_refused(folder, rows):
     layout[:] = h5py.VirtualSource("elsewhere.hdf5", "input_ids", ids.shape)
     f.create_virtual_dataset("input_ids", layout)
     f.close()
-    f, ids = without_ids("scaleoffset")
-    f.create_dataset("input_ids", data=ids, dtype="i2", scaleoffset=0)
+    f, ids = without_ids("other_filter")
+    bitshuffle = 32008  # a plug-in, optional: the chunk is stored without it where it is missing
+    f.create_dataset("input_ids", data=ids, dtype="i2", 
+                     **with_filter("set_filter", bitshuffle, h5py.h5z.FLAG_OPTIONAL))
     f.close()
     f, ids = without_ids("never_written")
     f.create_dataset("input_ids", ids.shape, "i2", chunks=(1, 512))
