@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// What this program was built from.
+/// The version, commit and libraries of this program.
 struct BuildInfo {
   std::string version;   // "1.0.0"
   std::string git_hash;  // "75be650", with "+" when the tree had changes; "unknown" without git

@@ -10,8 +10,8 @@
 namespace bertha {
 namespace {
 
-/// Keys, and sections with their dot, that no model learns by. The shards themselves are compared
-/// with those that a checkpoint was trained on, wherever they lie.
+/// Keys, and sections with their dot, that do not change what a model learns. The contents of the
+/// shards are compared with those of the checkpoint elsewhere, whatever their path.
 constexpr std::array<std::string_view, 25> kNotLearnedBy{
     "data.train",
     "data.eval",

@@ -93,7 +93,7 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
-/// A log must not say "closed" of a run with another optimizer or another loss.
+/// A log must not claim "closed" for a run with another optimizer or another loss.
 void check_division(const Config& config, std::vector<std::string>& errors) {
   if (config.mlperf.division != "closed") return;
   if (!config.optimizer.trust_ratio) {

@@ -7,13 +7,13 @@
 
 namespace bertha {
 
-/// What no single key can tell: shapes and sizes that must fit each other.
-/// `world_size` = ranks of the run; 0 when not known, then nothing is asked of it.
+/// Checks constraints between keys, such as shapes that must divide each other.
+/// `world_size` = ranks of the run; 0 when not known, which skips its checks.
 ///
-/// Errors    Error(kUsage) with a sentence for every contradiction, one a line.
+/// Errors    Error(kUsage) with a sentence for every contradiction, one per line.
 void check_config(const Config& config, int world_size);
 
-/// What may be meant but seldom is, such as a warm-up beyond the last step: sentences for people.
+/// Warnings about settings that are rarely intended, such as a warm-up beyond the last step.
 std::vector<std::string> config_remarks(const Config& config);
 
 }  // namespace bertha

@@ -6,14 +6,13 @@
 
 namespace bertha {
 
-/// The variables of this process that can change what a run does or where it ran: those of OpenMP,
-/// OpenBLAS, CUDA, NCCL, UCX, HDF5 and of the launchers, by name. For the run folder.
+/// Environment variables that can affect a run, sorted by name: those of OpenMP, OpenBLAS, CUDA,
+/// NCCL, UCX, HDF5 and the launchers. Recorded in the run folder.
 std::vector<std::pair<std::string, std::string>> recorded_environment();
 
-/// The id of the batch job that this process is in, the same when the job starts again after a
-/// requeue: Slurm's; "" outside of one.
+/// The id of this process's Slurm job, which stays the same after a requeue; "" outside of one.
 ///
-/// Errors    Error(kEnvironment) when it could not be a part of a folder's name.
+/// Errors    Error(kEnvironment) when it is not valid in the name of a folder.
 std::string batch_job();
 
 }  // namespace bertha

@@ -11,14 +11,14 @@
 
 namespace bertha {
 
-/// Where the value of a key lives in a Config.
+/// Pointer to the field of a key in a Config.
 using FieldRef = std::variant<int64_t*, double*, bool*, std::string*>;
 
-/// What a number counts. Counts take 64k and 1.5M, minutes take 90m and 2h.
+/// The unit of a number. Counts take 64k and 1.5M, minutes take 90m and 2h.
 enum class Unit : uint8_t { kNone, kTokens, kSeqs, kSteps, kMinutes };
 
-/// Bounds of a number, both included unless told otherwise; a top of 1e15 reads as none. Whole
-/// numbers inside are exact in a double.
+/// Bounds of a number, inclusive unless marked open; a high of 1e15 means none. Integers within
+/// the bounds are exact in a double.
 struct Range {
   double low = 0;
   double high = 0;
@@ -26,7 +26,7 @@ struct Range {
   bool high_open = false;  // high itself is refused
 };
 
-/// One key of the configuration: its row says everything that a user can know about it.
+/// One key of the configuration, with everything that help and documentation say about it.
 struct Key {
   std::string_view path;  // "train.seed"
   FieldRef (*field)(Config&);
@@ -49,7 +49,7 @@ std::string nearest_key(std::string_view path);
 std::string type_name(const Key& key);
 /// "steps", "" without unit.
 std::string unit_name(Unit unit);
-/// "1 to 256", "0 or more, below 1", "off | dynamic"; empty when anything goes.
+/// "1 to 256", "0 or more, below 1", "off | dynamic"; empty without a restriction.
 std::string allowed_values(const Key& key);
 /// The current value as YAML would write it; numbers read back to the same bits.
 std::string value_text(const Key& key, const Config& config);

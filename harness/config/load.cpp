@@ -38,7 +38,7 @@ std::string tab_in_front(const std::string& text) {
   return "";
 }
 
-// What the library says of brackets names its own parts.
+// Rewords yaml-cpp's messages about brackets, which name its internals.
 std::string in_words(const std::string& message) {
   if (message == "end of map flow not found") return "a { has no }";
   if (message == "end of sequence flow not found") return "a [ has no ]";
@@ -76,11 +76,11 @@ class Loader {
   std::vector<fs::path> open_files_;
 };
 
-// Refuses a file that is still open further up (a cycle) and includes that never end.
+// Refuses cycles of includes and includes that are nested too deeply.
 bool Loader::open(const std::string& path, const std::string& asked_at) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
-  if (error) canonical = path;  // reading it says what is wrong
+  if (error) canonical = path;  // reading it reports the error
   if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end()) {
     report(asked_at, concat("include: ", path, " is already being read; remove this include"));
     return false;
@@ -171,7 +171,7 @@ void Loader::read_includes(const File& file, const YAML::Node& include) {
 }
 
 void Loader::read_map(File& file, const YAML::Node& map, const std::string& prefix) {
-  // Included values first, wherever the line stands, so that this file's own values win.
+  // Included values first, wherever the include is written, so that this file's own values win.
   if (prefix.empty()) {
     for (const auto& entry : map) {
       if (entry.first.IsScalar() && entry.first.Scalar() == "include") {

@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// Who gave a key its value.
+/// Where the value of a key was set.
 struct Origin {
   enum class Kind : uint8_t { kDefault, kFile, kCommandLine };
   Kind kind = Kind::kDefault;
@@ -23,16 +23,16 @@ struct LoadedConfig {
 /// One value from the command line.
 struct Override {
   std::string assignment;  // "train.seed=1"
-  std::string spelled;     // "--seed 1": how messages and origins name it
+  std::string spelled;     // "--seed 1": its name in messages and origins
 };
 
-/// Built-in defaults, then the files in order, then the overrides; the later one wins.
+/// Loads the defaults, then the files in order, then the overrides; later values win.
 /// A file may name others under `include:` (a path or a list, relative to itself); its own values
-/// win over theirs.
+/// override theirs.
 ///
-/// Errors    Error(kUsage) with every mistake of all files and overrides at once, one a line, as
+/// Errors    Error(kUsage) with every mistake of all files and overrides at once, one per line, as
 ///           file:line:column: key: what was found, what is wanted. Unknown and repeated keys are
-///           mistakes, and an include that leads back to an open file.
+///           mistakes, and so is a cycle of includes.
 LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides);
 

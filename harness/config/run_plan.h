@@ -21,7 +21,7 @@ struct PlannedEval {
   int64_t step = 0;
 };
 
-/// What follows from a configuration alone: pure, no data, no ranks.
+/// Derived from a configuration alone: pure, no data, no ranks.
 struct RunPlan {
   int64_t schedule_steps = 0;  // step at which the learning rate reaches zero
   int64_t last_step = 0;       // by train.max_steps and train.max_samples
@@ -36,7 +36,7 @@ struct RunPlan {
 /// 0 = no target.
 double target_of(const TrainConfig& train, double constant_answer_accuracy);
 
-/// Evaluations stand at start + k * interval sequences, below train.max_samples when that is set;
+/// Evaluations are at start + k * interval sequences, below train.max_samples when that is set;
 /// each falls on the first step that reaches it, and two on one step count once.
 RunPlan make_run_plan(const Config& config);
 
