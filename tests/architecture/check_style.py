@@ -21,9 +21,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FOLDERS = ("kernels", "data", "harness", "configs", "launch", "tests", ".github")
 TOP_FILES = ("README.md", "CMakeLists.txt")
 CODE = (".h", ".cpp", ".cu", ".cuh")
-TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".txt", ".yaml", ".yml", ".md", ".in", "")
-EXEMPT = ("tests/golden/", "tests/architecture/check_style.py",
-          "tests/architecture/retired_words.txt")
+TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".yaml", ".yml", ".md", ".in", "")
+EXEMPT = ("tests/golden/", "tests/architecture/check_style.py")
 MEASURED = "kernels/measured/"
 MOST_HEADER_LINES = 30
 FORMAT_MAJOR = 14
@@ -74,7 +73,8 @@ class Checker:
         for folder in FOLDERS:
             for file in sorted((self.root / folder).rglob("*")):
                 path = file.relative_to(self.root).as_posix()
-                if file.suffix in TEXT and file.is_file() and not path.startswith(EXEMPT):
+                is_text = file.suffix in TEXT or file.name == "CMakeLists.txt"
+                if is_text and file.is_file() and not path.startswith(EXEMPT):
                     yield path
 
     def run(self):
@@ -149,12 +149,14 @@ CLEAN = {
     "launch/run": "#!/usr/bin/env bash\necho done\n",
     "tests/allowed.py": "octet = 8\n",
     "tests/golden/a.md": "at 738783c, an octet\n",
+    "data/train/vocab.txt": "octet\n",
 }
 PLANTED = [
     ("word", "README.md", "an octet of columns\n"),
     ("word", "kernels/b.cu", "// the door\n"),
     ("word", "launch/run", "# doors\n"),
     ("word", "kernels/measured/a.md", "octets\n"),
+    ("word", "data/CMakeLists.txt", "# doors\n"),
     ("hash", "README.md", "as of 738783c\n"),
     ("hash", "kernels/b.cu", "// measured at 60512e0f\n"),
     ("hash", "kernels/a.h", "// " + "60512e0a9b" * 4 + "\n"),
