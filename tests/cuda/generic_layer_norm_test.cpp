@@ -160,8 +160,8 @@ TEST(CudaGenericLayerNorm, MisalignedNarrowRowsMatchTheCpu) {
 
 TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns :
-         {1024, 1025, 1026, 1032, 2056, 5000, 5001, 8192, 8200, 16384, 16392, 30522, 130001}) {
+    for (const int64_t columns : {1024, 1025, 1026, 1032, 2056, 4096, 4104, 5000, 5001, 8192, 8200,
+                                  16384, 16392, 30522, 32768, 32776, 130001}) {
       for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
     }
   }
@@ -212,6 +212,9 @@ TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
     expect_same_as_cpu(io, 401, 16'392, kVariants[0]);
     expect_same_as_cpu(io, 801, 12'345, kVariants[0]);
     expect_same_as_cpu(io, 801, 30'522, kVariants[0]);
+  }
+  for (const int64_t columns : {513, 1024, 4104, 16'392}) {
+    expect_same_as_cpu(DType::kF32, 801, columns, kVariants[0]);
   }
 }
 

@@ -4,9 +4,9 @@
 
 namespace bertha {
 
-// Numbers that blocks of a kernel hand each other in words of a InterBlockExchange (cuda_context.h). A word is
-// zero until its number is there, and carries number and sign of arrival at once: no fence, which
-// would wait for all that the thread has stored before, and no count to look at first.
+// Values that the blocks of a kernel exchange through the words of an InterBlockExchange
+// (cuda_context.h). A word packs a value with its flag, and is zero until it is stored: no fence,
+// which would wait for all earlier stores of the thread, and no counter to poll first.
 
 /// f32 with a one above it.
 __device__ __forceinline__ uint64_t word_of(float number) {

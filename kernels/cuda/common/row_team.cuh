@@ -65,7 +65,7 @@ unsigned team_threads(int64_t columns) {
   return static_cast<unsigned>((columns + kWarpColumns - 1) / kWarpColumns) * kWarpThreads;
 }
 
-/// Blocks of a grid that stays: as many as run at once, at most one per batch of rows.
+/// Blocks of a persistent grid: as many as run at once, at most one per batch of rows.
 template <class Shape>
 unsigned team_blocks(int64_t rows, int64_t columns, int sm_count, int per_sm) {
   const int64_t threads = team_threads<Shape>(columns);

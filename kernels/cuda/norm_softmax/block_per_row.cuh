@@ -17,7 +17,8 @@ namespace bertha {
 //   padding()                  a 32-bit word of elements that changes no result, beyond the row
 //   run(row)                   its passes, in terms of BlockPerRow
 //
-// Deterministic: every order of summation follows from the width alone.
+// Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
+// (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
 
 /// A row of at most kThreads * 8 * kPackCount columns.
 template <class Operation, int kPackCount, int kThreads>

@@ -7,11 +7,11 @@
 //     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns
 //     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192)
 //     layernorm_fwd_persistent.cuh      16 bits, without a residual, up to 33,792
-//   backward, the same rows of 16 bits
-//     layernorm_bwd_team.cuh            from 256 columns
-//     layernorm_bwd_stream.cuh          from 4,096
+//   backward, the same rows
+//     layernorm_bwd_team.cuh            16 bits, from 256 columns
+//     layernorm_bwd_stream.cuh          from 4,096 (f32: 4,104)
 //   all else
-//     layernorm_bwd_registers.cuh       backward up to what a cluster of blocks holds
+//     layernorm_bwd_registers.cuh       backward up to what a block holds
 //     layernorm_generic.cuh             forward; backward of wider rows
 
 #include "kernels/cuda/norm_softmax/layernorm_bwd_registers.cuh"
@@ -124,11 +124,12 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
     };
     const auto run = [&] {
       if (rows == 0) return;
-      if constexpr (sizeof(T) == 2) {
-        if (columns >= kLeastStreamColumns && columns <= kMostStreamColumns &&
-            has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
+      if constexpr (sizeof(T) <= 4) {
+        if (is_streamed<T>(columns) && has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
           return launch_layernorm_bwd_stream(context, norm, rows, columns, take);
         }
+      }
+      if constexpr (sizeof(T) == 2) {
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
             has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
           const TeamBackward<T> team{.dy = norm.dy,

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
@@ -15,19 +13,17 @@ namespace bertha {
 // sums stay in registers, and the next row is loaded while one is worked on. The width chooses who
 // shares a row:
 //   kLanes    a warp or a power of two of its lanes;
-//   kBlocks   a block or a cluster of up to eight, whose warps exchange their sums once per row in
-//             distributed shared memory.
+//   kBlock    a block.
 // Deterministic: rows are distributed by number, and every order of summation follows from the width
 // and the device.
 //
 // Bound by memory where packs are of 16 bytes, else by instructions: 49,152 x 128 f16 take 22 us on
 // an H200, 64 % of a copy of as many bytes (kernels/measured/rows.md).
 
-enum class RowScope : uint8_t { kLanes, kBlocks };
+enum class RowScope : uint8_t { kLanes, kBlock };
 
 inline constexpr int kLanesThreads = 256;
-inline constexpr int kBlocksThreads = 512;
-inline constexpr int kMostClusterBlocks = 8;
+inline constexpr int kBlockThreads = 512;
 
 /// Elements of a row that a thread has.
 template <class T>
@@ -35,83 +31,33 @@ inline constexpr int kThreadElements = sizeof(T) == 8 ? 4 : 8;
 
 /// The same in blocks: what the registers hold.
 template <class T, int N>
-inline constexpr int kBlocksElements = sizeof(T) == 2 && N > 1 ? 16 : kThreadElements<T>;
+inline constexpr int kBlockElements = sizeof(T) == 2 && N > 1 ? 16 : kThreadElements<T>;
 
-/// Widest rows: those of a cluster.
+/// Widest rows.
 template <class T, int N>
-inline constexpr int64_t kMostRegisterColumns =
-    int64_t{kMostClusterBlocks} * kBlocksThreads* kBlocksElements<T, N>;
-
-/// How a kernel is launched.
-struct RowGrid {
-  unsigned teams;    // that share the rows
-  unsigned threads;  // of a block
-  int lanes;         // threads of a row, where a block has several
-  int cluster;       // blocks of a team, for kBlocks
-};
-
-/// The sums of the warps of all blocks of a team; two buffers, so that one barrier per row is enough.
-template <class Number>
-struct ClusterExchange {
-  Number parts[2][2][kMostClusterBlocks][kBlocksThreads / kWarpThreads];
-};
-
-/// A barrier of the threads of all blocks of a team.
-__device__ __forceinline__ void team_barrier(int blocks) {
-  if (blocks == 1) {
-    __syncthreads();
-  } else {
-    cooperative_groups::this_cluster().sync();
-  }
-}
-
-/// Replaces the sums of a warp's lanes, each the same in all of them, by those of the team.
-template <class Number>
-__device__ __forceinline__ void team_reduce(Number (&sums)[2], ClusterExchange<Number>& exchange,
-                                            int turn, int blocks, int rank) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
-  auto& parts = exchange.parts[turn % 2];
-#pragma unroll
-  for (int q = 0; q < 2; ++q) {
-    Number* const own = &parts[q][rank][warp];
-    if (blocks == 1) {
-      if (lane == q) *own = sums[q];
-    } else if (lane < blocks) {
-      *cooperative_groups::this_cluster().map_shared_rank(own, lane) = sums[q];
-    }
-  }
-  team_barrier(blocks);
-  sums[0] = sums[1] = 0;
-  for (int i = lane; i < blocks * warps; i += kWarpThreads) {
-    sums[0] += parts[0][i / warps][i % warps];
-    sums[1] += parts[1][i / warps][i % warps];
-  }
-  reduce_lanes(sums, kWarpThreads, Add());
-}
+inline constexpr int64_t kMostRegisterColumns = int64_t{kBlockThreads} * kBlockElements<T, N>;
 
 template <class T, int N, RowScope kScope>
-__global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : kBlocksThreads,
+__global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : kBlockThreads,
                                   kScope == RowScope::kLanes ? 2 : 1)
-    layernorm_bwd_registers_kernel(NormBackward<T> p, int64_t rows, int64_t columns, RowGrid grid) {
+    layernorm_bwd_registers_kernel(NormBackward<T> p, int64_t rows, int64_t columns,
+                                   int lanes_of_row) {
   using Number = Compute<T>;
   constexpr bool kIsLanes = kScope == RowScope::kLanes;
-  constexpr int kElements = kIsLanes ? kThreadElements<T> : kBlocksElements<T, N>;
+  constexpr int kElements = kIsLanes ? kThreadElements<T> : kBlockElements<T, N>;
   constexpr int kPacks = kElements / N;
   using Packs = Vec<T, N>[kPacks];
-  __shared__ std::conditional_t<kIsLanes, Number[kElements][kLanesThreads], ClusterExchange<Number>>
+  __shared__ std::conditional_t<kIsLanes, Number[kElements][kLanesThreads],
+                                WarpExchange<Number, 2, kBlockThreads / kWarpThreads>>
       shared;
 
   // The thread's place among rows and columns.
   const int thread = static_cast<int>(threadIdx.x);
-  const int lanes = kIsLanes ? grid.lanes : static_cast<int>(blockDim.x);
-  const int rank = kIsLanes ? 0 : static_cast<int>(blockIdx.x) % grid.cluster;
-  const int team = static_cast<int>(blockIdx.x) / (kIsLanes ? 1 : grid.cluster);
-  const int groups = kIsLanes ? kLanesThreads / lanes : 1;  // rows that a team works on at once
-  const int group = kIsLanes ? thread / lanes : 0;
-  const int begin = (rank * lanes * kPacks + (kIsLanes ? thread % lanes : thread)) * N;
-  const int64_t step = static_cast<int64_t>(grid.teams) * groups;
+  const int lanes = kIsLanes ? lanes_of_row : static_cast<int>(blockDim.x);
+  const int groups = kIsLanes ? kLanesThreads / lanes : 1;  // rows that a block works on at once
+  const int group = thread / lanes;
+  const int begin = thread % lanes * N;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * groups;
   const auto column_of = [&](int k) { return begin + k * lanes * N; };
   const auto has = [&](int k) { return column_of(k) < columns; };
 
@@ -134,8 +80,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     in.rstd = p.rstd[row];
     return in;
   };
-  const int64_t team_first = static_cast<int64_t>(team) * groups;
-  Incoming next = load(team_first + group);
+  const int64_t block_first = static_cast<int64_t>(blockIdx.x) * groups;
+  Incoming next = load(block_first + group);
   Packs gamma;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -144,13 +90,12 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     if (p.gamma != nullptr && has(k)) gamma[k] = load_vec<N>(p.gamma + column_of(k));
   }
   const Number per_column = Number(1) / static_cast<Number>(columns);
-  if constexpr (!kIsLanes) team_barrier(grid.cluster);  // all run and may be written to
 
   Number dgamma[kElements] = {};
   Number dbeta[kElements] = {};
   int turn = 0;
-  // The same number of turns for all threads of a team.
-  for (int64_t first = team_first; first < rows; first += step, ++turn) {
+  // The same number of turns for all threads of a block.
+  for (int64_t first = block_first; first < rows; first += step, ++turn) {
     const int64_t row = first + group;
     Incoming own = next;
     next = load(row + step);
@@ -168,8 +113,11 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
         dbeta[k * N + i] += dy;
       }
     }
-    reduce_lanes(sums, kIsLanes ? lanes : kWarpThreads, Add());
-    if constexpr (!kIsLanes) team_reduce(sums, shared, turn, grid.cluster, rank);
+    if constexpr (kIsLanes) {
+      reduce_lanes(sums, lanes, Add());
+    } else {
+      block_reduce(sums, Add(), shared, turn);
+    }
     if (row >= rows) continue;
     sums[0] *= per_column;
     sums[1] *= per_column;
@@ -190,7 +138,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     }
   }
 
-  Number* const partial = p.partial + int64_t{2} * team * columns;
+  Number* const partial = p.partial + int64_t{2} * blockIdx.x * columns;
   if constexpr (kIsLanes) {
 #pragma unroll
     for (int quantity = 0; quantity < 2; ++quantity) {
@@ -219,57 +167,31 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
         own[columns + i] = dbeta[k * N + i];
       }
     }
-    team_barrier(grid.cluster);  // none exits while its shared memory is written to
   }
 }
 
-inline cudaLaunchConfig_t launch_config(const CudaContext& context, const RowGrid& grid,
-                                        cudaLaunchAttribute& cluster) {
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(grid.cluster);
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(grid.teams * static_cast<unsigned>(grid.cluster));
-  config.blockDim = dim3(grid.threads);
-  config.stream = context.stream;
-  config.attrs = &cluster;
-  config.numAttrs = grid.cluster > 1 ? 1 : 0;
-  return config;
-}
-
 /// There is at least one row, of at most kMostRegisterColumns columns; N as with_pack chooses it.
-/// take_partial(teams) allocates as many partial sums.
+/// take_partial(blocks) allocates as many partial sums.
 template <int N, class T, class TakePartial>
 void launch_layernorm_bwd_registers(const CudaContext& context, NormBackward<T> p, int64_t rows,
                                     int64_t columns, const TakePartial& take_partial) {
   const bool is_lanes = columns <= kThreadElements<T> * kWarpThreads;
   const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<T, N, RowScope::kLanes>
-                               : &layernorm_bwd_registers_kernel<T, N, RowScope::kBlocks>;
-  RowGrid grid{.teams = 1, .threads = kLanesThreads, .lanes = kLanesThreads, .cluster = 1};
-  if (is_lanes) {
-    grid.lanes = 1;
-    while (grid.lanes * kThreadElements<T> < columns) grid.lanes *= 2;
-  } else {
-    constexpr int kElements = kBlocksElements<T, N>;
-    const unsigned cluster = blocks_for(columns, kBlocksThreads * kElements, kMostClusterBlocks);
-    grid.cluster = static_cast<int>(cluster);
-    grid.threads = kWarpThreads * blocks_for(columns, cluster * kElements * kWarpThreads,
-                                             kBlocksThreads / kWarpThreads);
-  }
-  cudaLaunchAttribute attribute{};
-  cudaLaunchConfig_t config = launch_config(context, grid, attribute);
-  int resident = 0;  // teams that run at once
-  if (grid.cluster == 1) {
-    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &resident, kernel, static_cast<int>(grid.threads), 0));
-    resident *= context.sm_count;
-  } else {
-    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel, &config));
-  }
-  grid.teams = blocks_for(rows, kLanesThreads / grid.lanes, resident);
-  p.partial = take_partial(grid.teams);
-  config = launch_config(context, grid, attribute);
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p, rows, columns, grid));
+                               : &layernorm_bwd_registers_kernel<T, N, RowScope::kBlock>;
+  int lanes = 1;
+  while (is_lanes && lanes * kThreadElements<T> < columns) lanes *= 2;
+  const int threads =
+      is_lanes
+          ? kLanesThreads
+          : kWarpThreads * static_cast<int>(blocks_for(columns, kBlockElements<T, N> * kWarpThreads,
+                                                       kBlockThreads / kWarpThreads));
+  int resident = 0;
+  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, 0));
+  const unsigned blocks =
+      blocks_for(rows, is_lanes ? kLanesThreads / lanes : 1, int64_t{resident} * context.sm_count);
+  p.partial = take_partial(blocks);
+  kernel<<<blocks, threads, 0, context.stream>>>(p, rows, columns, lanes);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

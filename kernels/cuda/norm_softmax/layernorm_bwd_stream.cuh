@@ -10,8 +10,8 @@
 
 namespace bertha {
 
-// LayerNorm backward of rows of a multiple of 8 columns from 4,096 to 65,536, 16 bits, at 16-byte
-// aligned addresses.
+// LayerNorm backward of rows of a multiple of 8 columns at 16-byte aligned addresses: of 16 bits from
+// 4,096 to 65,536 columns, in f32 from 4,104 to 32,768.
 //
 // A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column sums
 // take the registers, so that rows wait in a ring of shared memory, filled by bulk copies. Where the
@@ -28,16 +28,28 @@ namespace bertha {
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kStreamPacks = 4;  // of a thread
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
-inline constexpr int kMostStreamPart = kStreamThreads * kStreamPacks * kVecSize;  // of a block
-inline constexpr int64_t kLeastStreamColumns = 4096;
-inline constexpr int64_t kMostStreamColumns = int64_t{kMostStreamCluster} * kMostStreamPart;
 
-/// Elements of one matrix in a stage: a row lies in it as far behind a line as in memory.
+/// Packs of a thread, and columns of a block.
+template <class T>
+inline constexpr int kStreamPacks = sizeof(T) == 2 ? 4 : 2;
+template <class T>
+inline constexpr int kMostStreamPart = kStreamThreads* kStreamPacks<T>* kVecSize;
+
+template <class T>
+constexpr bool is_streamed(int64_t columns) {
+  return columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
+         columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
+}
+
+/// Elements of a 128-byte line, and of one matrix in a stage: a row lies in it as far behind a line as
+/// in memory.
+template <class T>
+inline constexpr int kStreamLine = kCopyLineBytes / static_cast<int>(sizeof(T));
+template <class T>
 __host__ __device__ constexpr int stream_slot(int part) {
-  return (part + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
+  return (part + 2 * (kStreamLine<T> - 1)) / kStreamLine<T> * kStreamLine<T>;
 }
 
 struct StreamPlan {
@@ -58,7 +70,7 @@ template <class T, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
-  constexpr int kPacks = kStreamPacks;
+  constexpr int kPacks = kStreamPacks<T>;
   constexpr int kHeldAfter = 2;  // rows that a stage is read behind its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ StreamExchange exchange;
@@ -77,10 +89,10 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const auto offset = [](int k) { return k * (kWarpThreads * kVecSize); };
   const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
   T* const slots = reinterpret_cast<T*>(ring);
-  const int slot = stream_slot(plan.part);
+  const int slot = stream_slot<T>(plan.part);
   // Where the block's part of a row begins in its slot.
   const auto shift_of = [&](int64_t row) {
-    return static_cast<int>((row * columns + begin) % kCopyLineElements);
+    return static_cast<int>((row * columns + begin) % kStreamLine<T>);
   };
   const auto full = [&](int stage) { return shared_address(&exchange.full[stage]); };
   const auto reduced = [&](int turn) {
@@ -160,7 +172,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   int stage = 0;
   int place_before = 0;
   int shift = shift_of(team);
-  const int shift_step = static_cast<int>(teams * columns % kCopyLineElements);
+  const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
   T* to = p.dx + team * columns + begin + first_column;
   const int64_t to_step = teams * columns;
   int free_stage = 0;
@@ -168,7 +180,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   for (int turn = 0; turn <= turns; ++turn) {
     const Statistics row = next;
     const int place = 2 * stage * slot + first_column + shift;
-    shift = (shift + shift_step) % kCopyLineElements;
+    shift = (shift + shift_step) % kStreamLine<T>;
     if (turn < turns) {
       next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
       barrier_wait(full(stage), parity);
@@ -256,22 +268,22 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
 }
 
-/// There is at least one row; columns are a multiple of 8, at most kMostStreamColumns.
+/// There is at least one row; columns are a multiple of 8, and is_streamed.
 /// take_partial(teams) allocates as many partial sums.
 template <class T, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, NormBackward<T> p, int64_t rows,
                                  int64_t columns, const TakePartial& take_partial) {
   int cluster = 1;
-  while (columns > int64_t{cluster} * kMostStreamPart) cluster *= 2;
+  while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
   const auto kernel =
       cluster == 1 ? &layernorm_bwd_stream_kernel<T, false> : &layernorm_bwd_stream_kernel<T, true>;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((columns / kVecSize + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
   const unsigned threads =
-      kWarpThreads *
-      blocks_for(plan.part, kStreamPacks * kVecSize * kWarpThreads, kStreamThreads / kWarpThreads);
-  const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot(plan.part);
+      kWarpThreads * blocks_for(plan.part, kStreamPacks<T> * kVecSize * kWarpThreads,
+                                kStreamThreads / kWarpThreads);
+  const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
   int blocks = 1;
   BERTHA_CUDA_CHECK(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));

@@ -7,7 +7,7 @@ namespace bertha {
 
 // LayerNorm on generic_rows.cuh: forward of what neither the warp-per-row nor the block-per-row
 // kernel takes (any width, f64, misaligned rows or parameters); backward of rows wider than a
-// cluster of layernorm_bwd_registers.cuh holds, in two passes over memory: column sums, then dx.
+// block of layernorm_bwd_registers.cuh holds, in two passes over memory: column sums, then dx.
 //
 // Forward reads memory once, up to 112,640 columns of 16 bits; 49,152 x 30,522 f16 take 3.7 ms on an
 // H200, PyTorch's eager kernel 6.0 (kernels/measured/rows.md).
@@ -124,26 +124,34 @@ struct GenericNormBackward {
   }
 };
 
-/// A block's share of the rows, a column per thread; partial [blocks, 2, columns]: dgamma, dbeta.
+/// A block's share of the rows, N columns per thread; partial [blocks, 2, columns]: dgamma, dbeta.
 /// Runs before dx is written, which may be dy.
-template <class T>
+template <class T, int N>
 __global__ void __launch_bounds__(kColumnThreads)
     layernorm_column_sums_kernel(NormBackward<T> p, int64_t rows, int64_t columns) {
   using Number = Compute<T>;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   if (column >= columns) return;
-  Number dgamma = 0;
-  Number dbeta = 0;
+  Number dgamma[N] = {};
+  Number dbeta[N] = {};
 #pragma unroll 4
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const Number dy = to_compute(p.dy[row * columns + column]);
-    const Number x = to_compute(p.x[row * columns + column]);
-    dgamma += dy * ((x - p.mean[row]) * p.rstd[row]);
-    dbeta += dy;
+    Number dy[N];
+    Number x[N];
+    load_compute(p.dy + row * columns + column, dy);
+    load_compute(p.x + row * columns + column, x);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      dgamma[i] += dy[i] * ((x[i] - p.mean[row]) * p.rstd[row]);
+      dbeta[i] += dy[i];
+    }
   }
   Number* own = p.partial + 2 * blockIdx.y * columns + column;
-  own[0] = dgamma;
-  own[columns] = dbeta;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    own[i] = dgamma[i];
+    own[columns + i] = dbeta[i];
+  }
 }
 
 /// There is at least one row; address_bits of all operands, as in generic_rows.cuh.
@@ -160,9 +168,9 @@ template <int N, class T, class TakePartial>
 void launch_layernorm_bwd_generic(const CudaContext& context, NormBackward<T> p, int64_t rows,
                                   int64_t columns, const TakePartial& take_partial) {
   const unsigned teams = blocks_for(rows, 16, context.sm_count);
-  const dim3 grid(static_cast<unsigned>((columns + kColumnThreads - 1) / kColumnThreads), teams);
+  const dim3 grid(blocks_for(columns, kColumnThreads * N, INT32_MAX), teams);
   p.partial = take_partial(teams);
-  layernorm_column_sums_kernel<T><<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
+  layernorm_column_sums_kernel<T, N><<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
   BERTHA_CUDA_CHECK(cudaGetLastError());
   const GenericNormBackward<T> norm{.inputs = {p.dy, p.x}, .p = p};
   launch_shared_rows<N>(context, norm, rows, columns);

@@ -11,7 +11,8 @@ namespace bertha {
 // that it is in memory. The lanes of a row are known when the kernel is compiled; the grid is
 // one-shot. Operations are those of block_per_row.cuh, with WarpPerRow as the row.
 //
-// Deterministic: every order of summation follows from the width alone.
+// Bound by memory: softmax of 49,152 x 1,024 f16 takes 53 us on an H200, 98 % of a copy
+// (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
 
 /// A row of at most kLanes * kPackCount * N columns, a multiple of N.
 template <class Operation, int kLanes, int N, int kPackCount>
