@@ -12,7 +12,7 @@ import sys
 from support import ROUND_F32, EndToEnd, main
 from weights_test import read_safetensors
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "comparisons"))
 from published_parameters import RULES, published_parameters
 
 RATE = 0.1
