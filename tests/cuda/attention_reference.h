@@ -98,24 +98,24 @@ class HeadReference {
   void run(Reference& to) {
     std::vector<double> p(static_cast<size_t>(length_));
     std::vector<double> f(p.size());
-    std::vector<double> slope(p.size());
+    std::vector<double> dp(p.size());
     for (int64_t q = 0; q < length_; ++q) {
       to.lse[static_cast<size_t>(head_ * c_.tokens() + first_ + q)] = softmax(q, p);
       double delta = 0.0;
       for (int64_t k = 0; k < length_; ++k) {
         const auto at = static_cast<size_t>(k);
         f[at] = factor_of(c_, first_ + q, head_, k);
-        slope[at] = 0.0;
+        dp[at] = 0.0;
         for (int64_t d = 0; d < c_.head_size; ++d) {
-          slope[at] += f[at] * in(dout_, out_at(q, d)) * in(qkv_, qkv_at(k, 2, d));
+          dp[at] += f[at] * in(dout_, out_at(q, d)) * in(qkv_, qkv_at(k, 2, d));
         }
-        delta += p[at] * slope[at];
+        delta += p[at] * dp[at];
         to.largest_dscore_term =
-            std::max(to.largest_dscore_term, std::abs(p[at] * slope[at]) * c_.scale());
+            std::max(to.largest_dscore_term, std::abs(p[at] * dp[at]) * c_.scale());
       }
       for (int64_t k = 0; k < length_; ++k) {
         const auto at = static_cast<size_t>(k);
-        add(to, q, k, p[at], f[at], p[at] * (slope[at] - delta) * c_.scale());
+        add(to, q, k, p[at], f[at], p[at] * (dp[at] - delta) * c_.scale());
       }
     }
   }

@@ -35,7 +35,7 @@ inline void expect_data_gradient(const Case& c, Activation activation, const Tes
   const HostTensor<float> plain = run(cpu(), DType::kF32, Activation::kNone);
   std::vector<double> bound;
   for (int64_t i = 0; i < want.elements(); ++i) {
-    // The product may be rounded before it meets the slope, whose own error is that of its
+    // The GEMM may be rounded before it is multiplied by the derivative, whose error is that of its
     // function.
     const double size = std::abs(static_cast<double>(plain[i]));
     const double function = activation == Activation::kNone ? 0.0
@@ -49,7 +49,7 @@ inline void expect_data_gradient(const Case& c, Activation activation, const Tes
                 concat("dx ", text(c.shape, c.dtype), " ", static_cast<int>(activation)));
 }
 
-/// dx times the slope at `saved`, and the bias gradient below, added to `before`.
+/// dx times the derivative at `saved`, and the bias gradient below, added to `before`.
 struct DataAndBias {
   HostTensor<float> dx, dbias;
 };

@@ -26,12 +26,12 @@ inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
   return found->second;
 }
 
-/// By default our own kernels take larger products only; here, all.
+/// By default our own kernels take larger GEMMs only; here, all.
 inline const TestBackend& own_gelu(int sm_count = kAllSms) {
   return gelu_gpu(GeluGemms::kOwn, sm_count);
 }
 
-/// That own kernels refuse what `run` does, with these words.
+/// Expects that own kernels refuse what `run` does, with this text in the message.
 template <class Run>
 void expect_refused(const Run& run, const char* words) {
   try {

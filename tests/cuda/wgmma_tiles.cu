@@ -119,8 +119,8 @@ void dispatch_half(DType dtype, const Work& work) {
 
 }  // namespace
 
-std::vector<float> wgmma_product(DType dtype, Left left_from, bool right_transposed,
-                                 const std::vector<float>& left, const std::vector<float>& right) {
+std::vector<float> wgmma_gemm(DType dtype, Left left_from, bool right_transposed,
+                              const std::vector<float>& left, const std::vector<float>& right) {
   const DeviceArray<float> result(kTileElements);
   dispatch_half(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -41,7 +41,7 @@ TEST(CudaWgmmaTiles, EveryOperandSourceMultipliesExactly) {
   for (const DType dtype : kHalves) {
     for (const Left left : {Left::kRegisters, Left::kShared, Left::kSharedTransposed}) {
       for (const bool right_transposed : {false, true}) {
-        const std::vector<float> got = wgmma_product(
+        const std::vector<float> got = wgmma_gemm(
             dtype, left, right_transposed, left == Left::kSharedTransposed ? transposed(a) : a,
             right_transposed ? transposed(b) : b);
         size_t wrong = 0;

@@ -8,8 +8,8 @@
 // Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 227 us. Variants:
 //           kernels/measured/attention.md.
 
-#include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/launch.cuh"
+#include "kernels/cuda/common/dropout.cuh"
 
 namespace bertha {
 namespace {
@@ -32,28 +32,33 @@ struct DropoutMask {
   int64_t first_word;  // the same as an index
   int live_words = 0;  // that hold keys of the sequence, counted like `words`
   int tile = 0;
-  WarpMask mask;
+  uint32_t word = 0;  // lane r + 16 w: word w of the warp's row r
 
   __device__ __forceinline__ DropoutMask(const AttentionFwdParams& params, const HeadOfSequence& at,
                                          int warp, int lane)
       : dropout(params.dropout) {
-    const int row = at.first_row + warp * Shape::kWarpRows + WarpMask::row_of(lane);
-    first_word = ((at.begin + row) * params.batch.heads + at.head) * params.batch.mask_words +
-                 WarpMask::word_of(lane);
+    const int row = at.first_row + warp * Shape::kWarpRows + (lane & 15);
+    const int word_of_row = lane >> 4;
+    first_word =
+        ((at.begin + row) * params.batch.heads + at.head) * params.batch.mask_words + word_of_row;
     words = params.mask + first_word;
-    if (row < at.length) live_words = (at.length + 31) / 32 - WarpMask::word_of(lane);
+    if (row < at.length) live_words = (at.length + 31) / 32 - word_of_row;
     if constexpr (Shape::kDropout) {
       seed = dropout.random[0];
       step = dropout.random[1];
     }
   }
 
-  __device__ __forceinline__ void start() {
-    mask.word = drawn_word(SeedKeys{seed}, step, first_word + 2 * tile, dropout);
+  __device__ __forceinline__ void draw() {
+    word = drawn_bits(SeedKeys{seed}, step, dropout.site, first_word + 2 * tile,
+                      [this](int digit) { return dropout.digits[digit]; });
   }
-  __device__ __forceinline__ WarpMask finish() {
-    if (2 * tile < live_words) words[2 * tile] = mask.word;
-    return mask;
+  __device__ __forceinline__ void store() const {
+    if (2 * tile < live_words) words[2 * tile] = word;
+  }
+  /// Word `which` (0, 1) of row `row`. All lanes call it.
+  __device__ __forceinline__ uint32_t of(int row, int which) const {
+    return __shfl_sync(kFullWarp, word, row + 16 * which);
   }
 };
 
@@ -63,7 +68,7 @@ struct QueryRows {
   using T = typename Shape::T;
   static constexpr int kBlocks = Shape::kBlocks;
 
-  uint32_t q[kBlocks][Shape::kSteps][4];
+  uint32_t q[Shape::kSteps][kBlocks][4];
   float acc_o[kBlocks][Shape::kColumns][4];  // of exp2(score - reference) * kept * value
   float reference[kBlocks][2];               // in units of log2
   float row_sum[kBlocks][2];                 // of exp2(score - reference), this lane's columns
@@ -74,7 +79,7 @@ struct QueryRows {
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
       for (int step = 0; step < Shape::kSteps; ++step) {
-        ldmatrix_x4(q[block][step], offset.at(tile, warp * Shape::kWarpRows + block * 16, step));
+        ldmatrix_x4(q[step][block], offset.at(tile, warp * Shape::kWarpRows + block * 16, step));
       }
 #pragma unroll
       for (int column = 0; column < Shape::kColumns; ++column) {
@@ -143,14 +148,10 @@ struct QueryRows {
       for (int step = 0; step < Shape::kSteps; ++step) {
         uint32_t key[4];
         ldmatrix_x4(key, by_columns.at(keys, 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(score[block][2 * i], q[block][step], key[0], key[1]);
-          mma_m16n8k16<T>(score[block][2 * i + 1], q[block][step], key[2], key[3]);
-        }
+        mma_column_pair<T>(score, i, q[step], key);
       }
     }
-    if constexpr (Shape::kDropout) dropout.start();
+    if constexpr (Shape::kDropout) dropout.draw();
     if (kTail) {
 #pragma unroll
       for (int column = 0; column < 8; ++column) {
@@ -163,10 +164,8 @@ struct QueryRows {
       }
     }
     rescale(score, scale);
-    WarpMask mask;
-    if constexpr (Shape::kDropout) mask = dropout.finish();
-    const auto by_rows = rows_first<kHeadSize>(lane);
-    // 16 keys at a time from exp to mma, so that the mma of one overlap the exp of the next.
+    if constexpr (Shape::kDropout) dropout.store();
+      // 16 keys at a time from exp to mma, so that the mma of one overlap the exp of the next.
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (kTail && i >= live) continue;
@@ -183,18 +182,9 @@ struct QueryRows {
           }
         }
         pack_a_operand<T>(probability[block], score[block][2 * i], score[block][2 * i + 1]);
-        if constexpr (Shape::kDropout) apply_dropout(probability[block], block, i, lane, mask);
+        if constexpr (Shape::kDropout) apply_dropout(probability[block], block, i, lane, dropout);
       }
-#pragma unroll
-      for (int step = 0; step < Shape::kSteps; ++step) {
-        uint32_t value[4];
-        ldmatrix_x4_trans(value, by_rows.at(values, 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(acc_o[block][2 * step], probability[block], value[0], value[1]);
-          mma_m16n8k16<T>(acc_o[block][2 * step + 1], probability[block], value[2], value[3]);
-        }
-      }
+      gemm_ab<Shape>(acc_o, probability, values, 16 * i, lane);
     }
   }
 
@@ -202,7 +192,7 @@ struct QueryRows {
   /// 8n + 2c and 8n + 2c + 1: shifted so that they top byte n, they become masks with one
   /// instruction.
   __device__ __forceinline__ void apply_dropout(uint32_t (&probability)[4], int block, int i,
-                                                int lane, const WarpMask& mask) {
+                                                int lane, const DropoutMask<Shape>& mask) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t word = mask.of(block * 16 + half * 8 + lane / 4, i / 2);
@@ -297,9 +287,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
       }
     }
   }
-  store_rows<Shape>(shared, warp, lane, queries.acc_o, factor,
-                    static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * kHeadSize,
-                    stride / 3, at.first_row, at.length);
+  store_rows<Shape>(
+      shared, warp, lane, queries.acc_o, [&](int block, int half) { return factor[block][half]; },
+      static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * kHeadSize, stride / 3,
+      at.first_row, at.length);
 }
 
 }  // namespace

@@ -85,31 +85,7 @@ struct KeyGradient {
       for (int i = 0; i < 2; ++i) {
         uint32_t right[4];
         ldmatrix_x4(right, by_columns.at(others, other_row + 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(scores[block][2 * i], left[block], right[0], right[1]);
-          mma_m16n8k16<T>(scores[block][2 * i + 1], left[block], right[2], right[3]);
-        }
-      }
-    }
-  }
-
-  /// sums += left[keys, 32 queries] x 32 rows of `others`.
-  __device__ __forceinline__ static void gemm_ab(float (&sums)[kBlocks][Shape::kColumns][4],
-                                                 const uint32_t (&left)[kBlocks][2][4],
-                                                 uint32_t others, int other_row, int lane) {
-    const auto by_rows = rows_first<kHeadSize>(lane);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int step = 0; step < Shape::kSteps; ++step) {
-        uint32_t right[4];
-        ldmatrix_x4_trans(right, by_rows.at(others, other_row + 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(sums[block][2 * step], left[block][i], right[0], right[1]);
-          mma_m16n8k16<T>(sums[block][2 * step + 1], left[block][i], right[2], right[3]);
-        }
+        mma_column_pair<T>(scores, i, left, right);
       }
     }
   }
@@ -158,21 +134,25 @@ struct KeyGradient {
         }
       }
     }
-    uint32_t left[kBlocks][2][4];
-    pack_a_operands(left, probability);
-    gemm_ab(dvalue, left, stage + Stage::kDout, slice * kSlice, lane);
-    pack_a_operands(left, dp);
-    gemm_ab(dkey, left, stage, slice * kSlice, lane);
+    add_gradient(dvalue, probability, stage + Stage::kDout, slice, lane);
+    add_gradient(dkey, dp, stage, slice, lane);
   }
 
-  __device__ __forceinline__ static void pack_a_operands(uint32_t (&left)[kBlocks][2][4],
-                                                         const float (&from)[kBlocks][4][4]) {
+  /// acc += left[keys, 32 queries] x rows of slice `slice` of `tile`.
+  __device__ __forceinline__ static void add_gradient(float (&acc)[kBlocks][Shape::kColumns][4],
+                                                      const float (&left)[kBlocks][4][4],
+                                                      uint32_t tile, int slice, int lane) {
+    uint32_t packed_left[2][kBlocks][4];
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        pack_a_operand<T>(left[block][i], from[block][2 * i], from[block][2 * i + 1]);
+        pack_a_operand<T>(packed_left[i][block], left[block][2 * i], left[block][2 * i + 1]);
       }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      gemm_ab<Shape>(acc, packed_left[i], tile, slice * kSlice + 16 * i, lane);
     }
   }
 };
@@ -222,17 +202,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
   if (!active) return;
 
-  float key_factor[Shape::kBlocks][2];
-  float value_factor[Shape::kBlocks][2];
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) {
-    key_factor[block][0] = key_factor[block][1] = params.scale / params.dropout.keep;
-    value_factor[block][0] = value_factor[block][1] = 1.0f / params.dropout.keep;
-  }
-  store_rows<Shape>(shared, warp, lane, gradient.dkey, key_factor, head.dkey, head.qkv_stride,
-                    at.first_row, at.length);
-  store_rows<Shape>(shared + kRowsBytes, warp, lane, gradient.dvalue, value_factor, head.dvalue,
-                    head.qkv_stride, at.first_row, at.length);
+  const float key_factor = params.scale / params.dropout.keep;
+  const float value_factor = 1.0f / params.dropout.keep;
+  store_rows<Shape>(
+      shared, warp, lane, gradient.dkey, [&](int, int) { return key_factor; }, head.dkey,
+      head.qkv_stride, at.first_row, at.length);
+  store_rows<Shape>(
+      shared + kRowsBytes, warp, lane, gradient.dvalue, [&](int, int) { return value_factor; },
+      head.dvalue, head.qkv_stride, at.first_row, at.length);
 }
 
 }  // namespace
@@ -242,7 +219,6 @@ struct KeyPlan {
   static constexpr int kBlocks = kHeadSize <= 64 ? 2 : 1;
   static constexpr int kWarps = kTiles == 2 ? 2 : 4;
   static constexpr int kResident = 8 / kWarps;
-  static constexpr int kUnrolledTiles = 0;
 };
 
 void launch_mma_key_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {

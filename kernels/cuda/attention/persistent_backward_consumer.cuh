@@ -2,8 +2,8 @@
 
 // The consumer warpgroups of persistent_backward.cu.
 
-#include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/persistent_backward.cuh"
+#include "kernels/cuda/common/dropout.cuh"
 
 namespace bertha::backward {
 
@@ -233,18 +233,8 @@ class Consumer {
       float scores[32];
       float dp[32];  // dP, then dS
       wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(scores, key_rows[step], wgmma_step<kColumns>(query_tile, step),
-                                    step > 0);
-      }
-      wgmma_commit();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kColumns>(dp, value_rows[step], wgmma_step<kColumns>(dout_tile, step),
-                                    step > 0);
-      }
-      wgmma_commit();
+      wgmma_64x64x64<T, kColumns, false>(scores, key_rows, query_tile);
+      wgmma_64x64x64<T, kColumns, false>(dp, value_rows, dout_tile);
       float lse[kLaneQueries];
       load_statistics(lse, shared_.lse[slot_], tile);
       wgmma_wait<1>();
@@ -253,11 +243,7 @@ class Consumer {
       uint32_t kept[kSteps][4];
       softmax_exp(scores, kept, lse, stage, keys_left);
       wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dvalue, kept[step], wgmma_step<kRows>(dout_tile, step), 1);
-      }
-      wgmma_commit();
+      wgmma_64x64x64<T, kRows, true>(dvalue, kept, dout_tile);
       float delta[kLaneQueries];
       // With dropout there are no registers for them while dP is in flight.
       if constexpr (!kDropout) load_statistics(delta, shared_.delta[slot_], tile);
@@ -272,11 +258,7 @@ class Consumer {
       store_rows(dscore_tile + warp_ * kWarpRows * kRowBytes, dscores, lane_);
       fence_proxy_async();
       wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        wgmma_64x64x16<T, kRows>(dkey, dscores[step], wgmma_step<kRows>(query_tile, step), 1);
-      }
-      wgmma_commit();
+      wgmma_64x64x64<T, kRows, true>(dkey, dscores, query_tile);
       sync_warpgroup();  // dS is stored
       float dquery[32];
       wgmma_fence();

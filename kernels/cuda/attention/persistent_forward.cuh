@@ -3,8 +3,9 @@
 // What a warp of persistent_forward.cu computes for its 16 queries. GEMMs are issued by the
 // warpgroup, the rest is the warp's own.
 
-#include "kernels/cuda/attention/dropout.cuh"
+#include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
+#include "kernels/cuda/common/dropout.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
@@ -22,6 +23,49 @@ inline constexpr float kMaxRowSum = std::is_same_v<T, __half> ? 65504.0f : 0x1p6
 /// With the default threshold, known at compile time, drawing takes half the comparisons.
 enum class DropoutKind { kNone, kDefault, kAny };
 inline constexpr uint32_t kDefaultThreshold = drop_threshold(0.1f);
+
+/// Philox of the groups below 2^32 at one (seed, step, site), with what all groups have in common
+/// kept in registers. The values pass through a shuffle, or the compiler would compute them at each
+/// draw.
+class RegisterPhilox {
+ public:
+  /// All lanes call it.
+  __device__ __forceinline__ void init(const SeedKeys& keys, uint64_t step, uint32_t site) {
+    const PhiloxWords once =
+        philox_round(dropout_counter(step, site, 0), keys.low(0), keys.high(0));
+    const uint64_t twice = multiply_wide(kPhiloxFactor0, once.lane[0]);
+    step_ = warp_uniform(static_cast<uint32_t>(step) ^ keys.high(0));
+    low_[1] = warp_uniform(once.lane[1] ^ keys.low(1));
+    high_[1] = warp_uniform(static_cast<uint32_t>(twice >> 32) ^ keys.high(1));
+    high_[2] = warp_uniform(static_cast<uint32_t>(twice) ^ keys.high(2));
+#pragma unroll
+    for (int round = 2; round < kDropoutRounds; ++round) {
+      low_[round] = warp_uniform(keys.low(round));
+      if (round > 2) high_[round] = warp_uniform(keys.high(round));
+    }
+  }
+  __device__ __forceinline__ PhiloxWords words(uint32_t group) const {
+    const uint64_t first = multiply_wide(kPhiloxFactor0, group);
+    const uint64_t second =
+        multiply_wide(kPhiloxFactor1, static_cast<uint32_t>(first >> 32) ^ step_);
+    PhiloxWords words{{static_cast<uint32_t>(second >> 32) ^ low_[1], static_cast<uint32_t>(second),
+                       static_cast<uint32_t>(first) ^ high_[1], 0}};  // 0: it is in high_[2]
+#pragma unroll
+    for (int round = 2; round < kDropoutRounds; ++round) {
+      words = philox_round(words, low_[round], high_[round]);
+    }
+    return words;
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t warp_uniform(uint32_t word) {
+    return __shfl_sync(kFullWarp, word, 0);
+  }
+
+  uint32_t step_ = 0;
+  uint32_t low_[kDropoutRounds] = {};   // keys, and what the first two rounds add to them
+  uint32_t high_[kDropoutRounds] = {};  // likewise
+};
 
 /// Draws the dropout bits of a warp's 16 rows for the 64 keys of a tile and stores them, 32 bits a
 /// lane: lane 4 g + c has row g + c % 2 * 8 and word c / 2. The four words that the lane's own
@@ -126,21 +170,12 @@ struct QueryRows {
   /// Issues S = Q K^T; `keys`, and `values` below: wgmma descriptors of tiles.
   __device__ __forceinline__ void gemm_qk(float (&score)[32], uint64_t keys) const {
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kColumns>(score, q[step], wgmma_step<Inner::kColumns>(keys, step),
-                                         step > 0);
-    }
-    wgmma_commit();
+    wgmma_64x64x64<T, Inner::kColumns, false>(score, q, keys);
   }
 
   __device__ __forceinline__ void gemm_pv(const uint32_t (&p)[kSteps][4], uint64_t values) {
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      wgmma_64x64x16<T, Inner::kRows>(acc_o, p[step], wgmma_step<Inner::kRows>(values, step), 1);
-    }
-    wgmma_commit();
+    wgmma_64x64x64<T, Inner::kRows, true>(acc_o, p, values);
   }
 
   /// S of gemm_qk() again, by this warp alone with mma.sync; `keys`: address of the tile.

@@ -129,16 +129,11 @@ struct QueryGradient {
         uint32_t value[4];
         ldmatrix_x4(key, by_columns.at(keys, kIndex * kSlice + 16 * i, step));
         ldmatrix_x4(value, by_columns.at(values, kIndex * kSlice + 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(score[block][2 * i], query[block], key[0], key[1]);
-          mma_m16n8k16<T>(score[block][2 * i + 1], query[block], key[2], key[3]);
-          mma_m16n8k16<T>(dp[block][2 * i], dout[block], value[0], value[1]);
-          mma_m16n8k16<T>(dp[block][2 * i + 1], dout[block], value[2], value[3]);
-        }
+        mma_column_pair<T>(score, i, query, key);
+        mma_column_pair<T>(dp, i, dout, value);
       }
     }
-    uint32_t dscore[kBlocks][2][4];
+    uint32_t dscore[2][kBlocks][4];
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
@@ -168,22 +163,12 @@ struct QueryGradient {
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        pack_a_operand<T>(dscore[block][i], dp[block][2 * i], dp[block][2 * i + 1]);
+        pack_a_operand<T>(dscore[i][block], dp[block][2 * i], dp[block][2 * i + 1]);
       }
     }
-    const auto by_rows = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int step = 0; step < Shape::kSteps; ++step) {
-        uint32_t key[4];
-        ldmatrix_x4_trans(key, by_rows.at(keys, kIndex * kSlice + 16 * i, step));
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-          mma_m16n8k16<T>(acc_dq[block][2 * step], dscore[block][i], key[0], key[1]);
-          mma_m16n8k16<T>(acc_dq[block][2 * step + 1], dscore[block][i], key[2], key[3]);
-        }
-      }
+      gemm_ab<Shape>(acc_dq, dscore[i], keys, kIndex * kSlice + 16 * i, lane);
     }
   }
 };
@@ -264,13 +249,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
   if (!active) return;
 
-  float factor[Shape::kBlocks][2];
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) {
-    factor[block][0] = factor[block][1] = params.scale / params.dropout.keep;
-  }
-  store_rows<Shape>(shared, warp, lane, gradient.acc_dq, factor, head.dquery, head.qkv_stride,
-                    at.first_row, at.length);
+  const float factor = params.scale / params.dropout.keep;
+  store_rows<Shape>(
+      shared, warp, lane, gradient.acc_dq, [&](int, int) { return factor; }, head.dquery,
+      head.qkv_stride, at.first_row, at.length);
 }
 
 }  // namespace
@@ -280,7 +262,6 @@ struct QueryPlan {
   static constexpr int kBlocks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = kHeadSize <= 64 ? 3 : 2;
-  static constexpr int kUnrolledTiles = 0;
 };
 
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {

@@ -9,22 +9,16 @@ inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
 /// Shape of a mma.sync kernel: each warp owns 16 * kBlocks rows (queries, or keys in the kernel of
-/// dK and dV), and the block loops over tiles of 64 rows of the other kind. Plan: its configuration
-/// for a head size and length bucket.
+/// dK and dV), and the block loops over tiles of 64 rows of the other kind. Plan: kBlocks, kWarps
+/// and kResident (blocks per SM) for a head size and length bucket.
 template <class T_, int kHeadSize_, class Plan, bool kDropout_>
-struct MmaShape {
+struct MmaShape : Plan {
   using T = T_;
   static constexpr int kHeadSize = kHeadSize_;
   static constexpr bool kDropout = kDropout_;
-  static constexpr int kBlocks = Plan::kBlocks;
-  static constexpr int kWarps = Plan::kWarps;
-  static constexpr int kUnrolledTiles =
-      Plan::kUnrolledTiles;  // length of the unrolled loop over tiles; 0: any number
-  static constexpr int kResident = Plan::kResident;  // thread blocks per SM
-
-  static constexpr int kWarpRows = 16 * kBlocks;
-  static constexpr int kRows = kWarps * kWarpRows;
-  static constexpr int kThreads = kWarps * kWarpThreads;
+  static constexpr int kWarpRows = 16 * Plan::kBlocks;
+  static constexpr int kRows = Plan::kWarps * kWarpRows;
+  static constexpr int kThreads = Plan::kWarps * kWarpThreads;
   static constexpr int kSteps = kHeadSize / 16;   // mma steps along the head
   static constexpr int kColumns = kHeadSize / 8;  // accumulators along the head
   static constexpr int kChunks = kHeadSize / 8;   // 16-byte chunks of a row
@@ -71,6 +65,32 @@ __device__ __forceinline__ LaneOffset<kHeadSize> columns_first(int lane) {
   return LaneOffset<kHeadSize>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 
+/// acc[block][2 pair] and [2 pair + 1] += left[block] x the two blocks of 8 columns in `right`.
+template <class T, int kBlocks, int kColumns>
+__device__ __forceinline__ void mma_column_pair(float (&acc)[kBlocks][kColumns][4], int pair,
+                                                const uint32_t (&left)[kBlocks][4],
+                                                const uint32_t (&right)[4]) {
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    mma_m16n8k16<T>(acc[block][2 * pair], left[block], right[0], right[1]);
+    mma_m16n8k16<T>(acc[block][2 * pair + 1], left[block], right[2], right[3]);
+  }
+}
+
+/// acc += left x rows [first_row, first_row + 16) of `tile`.
+template <class Shape>
+__device__ __forceinline__ void gemm_ab(float (&acc)[Shape::kBlocks][Shape::kColumns][4],
+                                        const uint32_t (&left)[Shape::kBlocks][4], uint32_t tile,
+                                        int first_row, int lane) {
+  const auto by_rows = rows_first<Shape::kHeadSize>(lane);
+#pragma unroll
+  for (int step = 0; step < Shape::kSteps; ++step) {
+    uint32_t right[4];
+    ldmatrix_x4_trans(right, by_rows.at(tile, first_row, step));
+    mma_column_pair<typename Shape::T>(acc, step, left, right);
+  }
+}
+
 /// One head of one sequence, as a thread block sees it.
 struct HeadOfSequence {
   int64_t begin;  // token
@@ -111,14 +131,13 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
   }
 }
 
-/// Writes a warp's accumulators, times `factor`, to the rows of global memory below `length`,
+/// Writes a warp's accumulators, times factor(block, half), to the rows of global memory below `length`,
 /// through the warp's own rows of a shared-memory tile that is no longer read.
-template <class Shape>
+template <class Shape, class Factor>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
                                            const float (&sums)[Shape::kBlocks][Shape::kColumns][4],
-                                           const float (&factor)[Shape::kBlocks][2],
-                                           typename Shape::T* rows, int stride, int first,
-                                           int length) {
+                                           const Factor& factor, typename Shape::T* rows,
+                                           int stride, int first, int length) {
   using T = typename Shape::T;
   constexpr int kHeadSize = Shape::kHeadSize;
   unsigned char* own = tile + warp * Shape::kWarpRows * Shape::kRowBytes;
@@ -132,7 +151,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int la
       for (int column = 0; column < Shape::kColumns; ++column) {
         const float* pair = &sums[block][column][2 * half];
         *reinterpret_cast<uint32_t*>(own + chunk_offset<kHeadSize>(row, column) + lane % 4 * 4) =
-            packed<T>(pair[0] * factor[block][half], pair[1] * factor[block][half]);
+            packed<T>(pair[0] * factor(block, half), pair[1] * factor(block, half));
       }
     }
   }

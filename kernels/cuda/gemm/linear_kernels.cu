@@ -43,7 +43,7 @@ __device__ __forceinline__ float derivative(float saved) {
   return 1.0f;
 }
 
-/// kVec neighbours per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
+/// kVec elements per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
 template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
     bias_activation_kernel(T* z, const T* bias, T* y, int64_t vecs, int64_t columns) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
   }
 }
 
-/// target (+)= sum of the partials: a warp's lanes are neighbouring columns, the warps of a block
+/// target (+)= sum of the partials: a warp's lanes are adjacent columns, the warps of a block
 /// share their partials.
 template <class T>
 __global__ void __launch_bounds__(kThreads)

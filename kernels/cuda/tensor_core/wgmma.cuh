@@ -183,4 +183,16 @@ __device__ __forceinline__ void wgmma_64x64x16(float (&sum)[32], uint64_t a, uin
   }
 }
 
+/// Issues acc[64 x 64] (+)= left[64 x 64] right[64 x 64] as one group. left: registers of 16 inner
+/// indices each; right: descriptor of a tile; kAdd: whether acc is added to.
+template <class T, Inner kInner, bool kAdd>
+__device__ __forceinline__ void wgmma_64x64x64(float (&acc)[32], const uint32_t (&left)[4][4],
+                                               uint64_t right) {
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    wgmma_64x64x16<T, kInner>(acc, left[step], wgmma_step<kInner>(right, step), kAdd || step > 0);
+  }
+  wgmma_commit();
+}
+
 }  // namespace bertha
