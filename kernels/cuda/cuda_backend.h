@@ -27,8 +27,8 @@ struct CudaOptions {
   /// what the second can serve, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward products that end in a GELU, and data gradients that end in its slope: the library's,
-  /// or our own kernels. gemm/gelu_choice.h has what these can serve, and what auto means.
+  /// Forward GEMMs with a GELU, and data gradients with its derivative: the library's epilogues, or
+  /// our own kernels. gemm/gelu_choice.h has what these can serve, and what auto means.
   enum class GeluGemms { kAuto, kLibrary, kOwn };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file

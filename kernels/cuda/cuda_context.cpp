@@ -1,7 +1,6 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/gemm/gemm_plans.h"
 
 namespace bertha {
 
@@ -47,12 +46,7 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       sm_count(cuda_device.sm_count()),
       options(cuda_options),
       scratch(cuda_stream),
-      gemm(std::make_unique<GemmPlans>(cuda_device, cuda_stream, cuda_options)),
       arrivals(cuda_stream),
-      exchange(cuda_stream, sm_count),
-      lamb_chunks(cuda_stream),
-      attention_lanes(cuda_device.ordinal(), cuda_stream) {}
-
-CudaContext::~CudaContext() = default;
+      exchange(cuda_stream, sm_count) {}
 
 }  // namespace bertha

@@ -1,16 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <typeindex>
+#include <unordered_map>
 
-#include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/handles.h"
-#include "kernels/cuda/lamb_chunks.h"
 
 namespace bertha {
-
-class GemmPlans;
 
 inline constexpr int kExchangeWords = 128;  // per SM
 
@@ -32,8 +30,8 @@ class ScratchMemory {
   int64_t bytes_ = 0;
 };
 
-/// Lets the last block of a kernel finish what the others began: a count of arrivals, zero between
-/// kernels, because the arrival that completes it wraps it around (atomicInc).
+/// A count of arrivals by which the last block of a kernel finishes what the others began. Zero
+/// between kernels: the last arrival wraps it around (atomicInc).
 class ArrivalCounter {
  public:
   explicit ArrivalCounter(cudaStream_t stream);
@@ -48,9 +46,9 @@ class ArrivalCounter {
   uint32_t* count_ = nullptr;
 };
 
-/// Words of 64 bits by which blocks of a kernel hand each other numbers (common/inter_block_exchange.cuh), and counts
-/// of the blocks that have read some of them: all zero between kernels of the stream, because the last
-/// to read a word leaves zero there.
+/// 64-bit flag-packed values by which blocks of a kernel exchange numbers
+/// (common/inter_block_exchange.cuh), and counts of the blocks that have read some of them. All
+/// zero between kernels of the stream: the last reader of a value resets it.
 class InterBlockExchange {
  public:
   InterBlockExchange(cudaStream_t stream, int sm_count);
@@ -70,18 +68,25 @@ class InterBlockExchange {
 /// What every operation of one Ops object shares.
 struct CudaContext {
   CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream, const CudaOptions& cuda_options);
-  ~CudaContext();
+
+  /// What a family of operations keeps between its calls: State(context), made at the first call.
+  template <class State>
+  State& state() {
+    std::shared_ptr<void>& kept = states_[typeid(State)];
+    if (kept == nullptr) kept = std::make_shared<State>(*this);
+    return *static_cast<State*>(kept.get());
+  }
 
   CudaDevice& device;
   cudaStream_t stream;
   int sm_count;
   CudaOptions options;
   ScratchMemory scratch;
-  std::unique_ptr<GemmPlans> gemm;
   ArrivalCounter arrivals;
   InterBlockExchange exchange;
-  LambChunkTables lamb_chunks;
-  AttentionLanes attention_lanes;
+
+ private:
+  std::unordered_map<std::type_index, std::shared_ptr<void>> states_;
 };
 
 }  // namespace bertha

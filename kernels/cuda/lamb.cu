@@ -11,6 +11,7 @@
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/lamb_chunks.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
@@ -270,7 +271,7 @@ template <>
 void run_cuda(CudaContext& context, const LambMoments& args) {
   const int64_t tensors = args.norms.extent(0);
   if (tensors == 0) return;
-  const LambChunkTable table = context.lamb_chunks.table_of(args.segments, tensors);
+  const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
   const unsigned blocks = table.chunks_count > 0 ? static_cast<unsigned>(table.chunks_count) : 1;
   dispatch_io(args.gradient.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -296,7 +297,8 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
 
 template <>
 void run_cuda(CudaContext& context, const LambApply& args) {
-  const LambChunkTable table = context.lamb_chunks.table_of(args.segments, args.norms.extent(0));
+  const LambChunkTable table =
+      context.state<LambChunkTables>().table_of(args.segments, args.norms.extent(0));
   if (table.chunks_count == 0) return;
   dispatch_io(args.model_weight.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/cuda_context.h"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {
@@ -36,7 +37,7 @@ struct LambChunkTable {
 /// call copies them, later calls compare some hundred segments on the host.
 class LambChunkTables {
  public:
-  explicit LambChunkTables(cudaStream_t stream) : stream_(stream) {}
+  explicit LambChunkTables(const CudaContext& context) : stream_(context.stream) {}
   ~LambChunkTables();
   LambChunkTables(const LambChunkTables&) = delete;
   LambChunkTables& operator=(const LambChunkTables&) = delete;

@@ -1,9 +1,8 @@
 // Attention: which kernel serves which group of sequences, and on which stream.
 //
-// Grouped (choice.h says when): every group of sequences of one length bucket is a launch of its
-// own (two in backward), on its own lane, the longest first: the thread blocks that are left over
-// of one group share the GPU with the next. Padding rows are zeroed by a small kernel beside them.
-// Persistent: one launch for all.
+// Grouped (choice.h says when): every length bucket of sequences is a launch of its own (two in
+// backward), on its own side stream, the longest first: the last blocks of one group share the GPU
+// with the next. A small kernel zeroes the padding rows. Persistent: one launch for all.
 
 #include <algorithm>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/types.cuh"
@@ -113,7 +113,7 @@ void sum_gradient(CudaContext& context, const AttentionBwd& args) {
   sum_columns(context, rows, args.accumulate, args.dbias);
 }
 
-/// dbias (+)= the sums that the persistent kernel has left.
+/// dbias (+)= the sums that the persistent kernel has stored.
 void finish_gradient_sums(const CudaContext& context, const AttentionBwd& args,
                           const float* column_sums, int64_t seqs) {
   dispatch_io(args.dbias.dtype, [&](auto tag) {
@@ -123,7 +123,7 @@ void finish_gradient_sums(const CudaContext& context, const AttentionBwd& args,
   });
 }
 
-/// Calls work(launch, params) for every group on its lane, then pad() on the last lane.
+/// Calls work(launch, params) for every group on its side stream, then pad() on the last one.
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
                 Params params, const Work& work, const Pad& pad) {
@@ -133,19 +133,20 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
   const int count = static_cast<int>(sorted.size());
   LaneRecorder* const recorder = context.options.attention_recorder;
   if (recorder != nullptr) recorder->start(context.stream);
-  context.attention_lanes.fork(count);
+  auto& side_streams = context.state<SideStreams>();
+  side_streams.fork(count);
   for (int i = 0; i < count; ++i) {
     const SequenceGroup& group = sorted[static_cast<size_t>(i)];
     params.batch.first_seq = static_cast<int>(group.first_seq);
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);
-    const cudaStream_t stream = context.attention_lanes.stream(i);
-    if (recorder != nullptr) recorder->begin(i % AttentionLanes::kLanes, stream, group);
+    const cudaStream_t stream = side_streams.stream(i);
+    if (recorder != nullptr) recorder->begin(i % SideStreams::kStreams, stream, group);
     work(AttentionLaunch{stream, dtype, group.bucket_tokens}, params);
     if (recorder != nullptr) recorder->end(stream);
   }
-  pad(context.attention_lanes.stream(std::max(count - 1, 0)));
-  context.attention_lanes.join();
+  pad(side_streams.stream(std::max(count - 1, 0)));
+  side_streams.join();
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                             .dqkv = args.dqkv.data,
                             .scale = args.scale};
   const bool aligned = is_aligned({params.dout, params.qkv, params.out, params.dqkv});
-  // The tensor copy reads the mask at multiples of 16 bytes only: at any other address the GPU
+  // TMA reads the mask at multiples of 16 bytes only: at any other address the GPU
   // stops with "illegal instruction".
   const bool aligned_mask = params.dropout.random == nullptr || is_aligned({args.mask.data});
   const AttentionKernels kernels = kernels_for(context, args, aligned && aligned_mask);

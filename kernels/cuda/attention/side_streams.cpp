@@ -3,44 +3,43 @@
 #include <algorithm>
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/handles.h"
 
 namespace bertha {
 
-AttentionLanes::AttentionLanes(int device_ordinal, cudaStream_t stream) {
-  use_cuda_device(device_ordinal);
+SideStreams::SideStreams(const CudaContext& context) {
+  use_cuda_device(context.device.ordinal());
   int priority = 0;
-  BERTHA_CUDA_CHECK(cudaStreamGetPriority(stream, &priority));
-  streams_[0] = stream;
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    if (lane > 0) {
+  BERTHA_CUDA_CHECK(cudaStreamGetPriority(context.stream, &priority));
+  streams_[0] = context.stream;
+  for (size_t i = 0; i < kStreams; ++i) {
+    if (i > 0) {
       BERTHA_CUDA_CHECK(
-          cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, priority));
+          cudaStreamCreateWithPriority(&streams_[i], cudaStreamNonBlocking, priority));
     }
-    BERTHA_CUDA_CHECK(cudaEventCreateWithFlags(&events_[lane], cudaEventDisableTiming));
+    BERTHA_CUDA_CHECK(cudaEventCreateWithFlags(&events_[i], cudaEventDisableTiming));
   }
 }
 
-AttentionLanes::~AttentionLanes() {
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    cudaEventDestroy(events_[lane]);
-    if (lane > 0) cudaStreamDestroy(streams_[lane]);
+SideStreams::~SideStreams() {
+  for (size_t i = 0; i < kStreams; ++i) {
+    cudaEventDestroy(events_[i]);
+    if (i > 0) cudaStreamDestroy(streams_[i]);
   }
 }
 
-void AttentionLanes::fork(int items) {
-  open_ = std::clamp(items, 1, kLanes);
+void SideStreams::fork(int items) {
+  open_ = std::clamp(items, 1, kStreams);
   if (open_ == 1) return;
   BERTHA_CUDA_CHECK(cudaEventRecord(events_[0], streams_[0]));
-  for (size_t lane = 1; lane < static_cast<size_t>(open_); ++lane) {
-    BERTHA_CUDA_CHECK(cudaStreamWaitEvent(streams_[lane], events_[0], 0));
+  for (size_t i = 1; i < static_cast<size_t>(open_); ++i) {
+    BERTHA_CUDA_CHECK(cudaStreamWaitEvent(streams_[i], events_[0], 0));
   }
 }
 
-void AttentionLanes::join() {
-  for (size_t lane = 1; lane < static_cast<size_t>(open_); ++lane) {
-    BERTHA_CUDA_CHECK(cudaEventRecord(events_[lane], streams_[lane]));
-    BERTHA_CUDA_CHECK(cudaStreamWaitEvent(streams_[0], events_[lane], 0));
+void SideStreams::join() {
+  for (size_t i = 1; i < static_cast<size_t>(open_); ++i) {
+    BERTHA_CUDA_CHECK(cudaEventRecord(events_[i], streams_[i]));
+    BERTHA_CUDA_CHECK(cudaStreamWaitEvent(streams_[0], events_[i], 0));
   }
   open_ = 1;
 }

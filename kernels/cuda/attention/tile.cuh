@@ -131,8 +131,8 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
   }
 }
 
-/// Writes a warp's accumulators, times factor(block, half), to the rows of global memory below `length`,
-/// through the warp's own rows of a shared-memory tile that is no longer read.
+/// Writes a warp's accumulators, times factor(block, half), to the rows of global memory below
+/// `length`, through the warp's own rows of a shared-memory tile that is no longer read.
 template <class Shape, class Factor>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
                                            const float (&sums)[Shape::kBlocks][Shape::kColumns][4],

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/gemm_key.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 
@@ -66,6 +66,8 @@ struct GemmOperands {
 /// Waits     only where it tunes.
 class GemmPlans {
  public:
+  explicit GemmPlans(const CudaContext& context)
+      : GemmPlans(context.device, context.stream, context.options) {}
   GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options);
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;

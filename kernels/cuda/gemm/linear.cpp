@@ -107,7 +107,7 @@ template <>
 void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
-  GemmPlans& plans = *context.gemm;
+  auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.product = GemmProduct::kForward,
                           .dtype = args.x.dtype,
                           .rows = args.x.extent(0),
@@ -149,7 +149,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
 namespace {
 
 void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
-  GemmPlans& plans = *context.gemm;
+  auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.product = GemmProduct::kDataGradient,
                           .dtype = args.dy.dtype,
                           .rows = args.dy.extent(0),
@@ -205,7 +205,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
     add_nothing(context, args.accumulate, args.dbias);
     return;
   }
-  GemmPlans& plans = *context.gemm;
+  auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.product = GemmProduct::kWeightGradient,
                           .dtype = args.dy.dtype,
                           .rows = args.dy.extent(0),
