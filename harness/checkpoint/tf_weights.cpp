@@ -70,7 +70,8 @@ class TfSource : public WeightSource {
       const TfTensor& tensor = bundle_.tensors().at(key);
       std::vector<int64_t> shape = tensor.shape;
       if (naming_ == WeightNaming::kModelGarden) {
-        shape = without_heads(official_name_of(name, shape), std::move(shape));
+        const std::string official_name = official_name_of(name, shape);  // before shape is moved
+        shape = without_heads(official_name, std::move(shape));
       }
       tensors_[name] = {.dtype = tensor.dtype, .shape = std::move(shape)};
     }
