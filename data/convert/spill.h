@@ -9,9 +9,8 @@
 
 namespace bertha {
 
-// Sequences on their way to another order, of which more than memory holds: each spill file has
-// some of them, sorted by the shard that they go to, so that a shard is gathered by reading one
-// section of every file.
+// Reorders more sequences than memory holds: each spill file has some of them, sorted by the shard
+// that they go to, so that a shard is gathered by reading one section of every file.
 
 /// Writes the samples, whose ids are places in the new order, to a file that appears whole or not
 /// at all. Shard s takes the places [shard_firsts[s], shard_firsts[s + 1]).

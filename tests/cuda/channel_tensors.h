@@ -7,9 +7,9 @@
 
 namespace bertha::testing {
 
-/// For kernels that cut aligned tensors into tiles of channels: one block to a tile and more, tiles
-/// of a plane, of octets in two channels, and of columns; enough tiles to occupy the device, whole
-/// octets and shared ones, and columns that several blocks share.
+/// For kernels that cut aligned tensors into tiles of channels: one block per tile and more, tiles
+/// of a plane, of vectors across two channels, and of columns; enough tiles to occupy the device,
+/// whole and partial vectors, and columns that several blocks share.
 inline const std::vector<ChannelsExtents> kTiledExtents = {
     {14, 2, 1024},  {70, 8, 49},  {37, 4, 12},   {50, 4, 10},   {3, 8, 9},     {2, 268, 12},
     {2, 140, 8},    {9, 800, 1},  {1100, 16, 1}, {530, 64, 1},  {70, 128, 48}, {37, 132, 50},
