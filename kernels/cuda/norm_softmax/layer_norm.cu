@@ -132,16 +132,8 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
       if constexpr (sizeof(T) == 2) {
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
             has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
-          const TeamBackward<T> team{.dy = norm.dy,
-                                     .x = norm.x,
-                                     .mean = norm.mean,
-                                     .rstd = norm.rstd,
-                                     .gamma = norm.gamma,
-                                     .dx = norm.dx,
-                                     .mask = nullptr,
-                                     .dropped = nullptr,
-                                     .partial = nullptr};
-          return launch_layernorm_bwd_team<false>(context, team, rows, columns, 1.0f, take);
+          return launch_layernorm_bwd_team<false>(context, norm, DropoutBranch<T>{}, rows, columns,
+                                                  take);
         }
       }
       const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 
 namespace bertha {
@@ -24,23 +25,20 @@ inline constexpr int kTeamBackwardRows = 2;  // of a batch
 template <class T>
 inline constexpr int kTeamBackwardStages = sizeof(T) == 2 ? 4 : 3;
 
+/// The branch of a residual block that goes back through the dropout.
 template <class T>
-struct TeamBackward {
-  const T* dy;
-  const T* x;
-  const float* mean;
-  const float* rstd;
-  const T* gamma;
-  T* dx;                // of the residual where there is one
-  const uint8_t* mask;  // with kHasDropout; null: nothing is dropped
-  T* dropped;           // with kHasDropout: dx through the dropout
-  float* partial;       // [blocks, 2 or 3, columns]: dgamma, dbeta, and with kHasDropout dbias
+struct DropoutBranch {
+  const uint8_t* mask = nullptr;  // [rows, columns / 8]; null: nothing is dropped
+  T* dx = nullptr;
+  float keep_factor = 1.0f;
 };
 
+/// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with kHasDropout dbias.
 template <class Shape, bool kHasDropout>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    layernorm_bwd_team_kernel(TeamBackward<typename Shape::Element> p, int64_t rows,
-                              int64_t columns, float keep_factor) {
+    layernorm_bwd_team_kernel(NormBackward<typename Shape::Element> p,
+                              DropoutBranch<typename Shape::Element> branch, int64_t rows,
+                              int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
   extern __shared__ uint4 slots[];
@@ -50,9 +48,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   team.interleave_blocks();
   const T* const streams[2] = {p.dy, p.x};
   RowRing<Shape, 2, kTeamBackwardStages<T>> ring(slots, team, rows, streams);
-  const uint8_t* const mask = kHasDropout ? p.mask : nullptr;
   SavedRows<Shape> next;
-  next.load(team, team.first_row, rows, p.mean, p.rstd, mask);
+  next.load(team, team.first_row, rows, p.mean, p.rstd, branch.mask);
   Vec<T, kVecSize> gamma{};
   if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
@@ -61,7 +58,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
     ring.refill(team, first, rows, streams);
     const SavedRows<Shape> saved = next;
-    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, mask);
+    next.load(team, first + team.row_stride, rows, p.mean, p.rstd, branch.mask);
     ring.wait();
     const int left = team.rows_left(first, rows);
     NormGradientSums<Shape> row_sums;
@@ -90,10 +87,10 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
         float dropped[kVecSize];
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
-          dropped[i] = is_set(kept[r], i) ? dx[i] * keep_factor : 0.0f;
+          dropped[i] = is_set(kept[r], i) ? dx[i] * branch.keep_factor : 0.0f;
           sums[2][i] += dropped[i];
         }
-        store_vec_global(p.dropped + at + r * team.columns, to_vec<T>(dropped));
+        store_vec_global(branch.dx + at + r * team.columns, to_vec<T>(dropped));
       }
     });
     ring.advance();
@@ -105,8 +102,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 
 /// take_partial(blocks) allocates the sums of as many blocks, of none without rows.
 template <bool kHasDropout, class T, class TakePartial>
-void launch_layernorm_bwd_team(const CudaContext& context, TeamBackward<T> p, int64_t rows,
-                               int64_t columns, float keep_factor,
+void launch_layernorm_bwd_team(const CudaContext& context, NormBackward<T> p,
+                               const DropoutBranch<T>& branch, int64_t rows, int64_t columns,
                                const TakePartial& take_partial) {
   dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
@@ -117,8 +114,8 @@ void launch_layernorm_bwd_team(const CudaContext& context, TeamBackward<T> p, in
     const int bytes = ring_bytes<Shape, 2, kTeamBackwardStages<T>>(columns);
     allow_shared_bytes(kernel, bytes);
     launch_dependent(context.stream, kernel,
-                     {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, p, rows,
-                     columns, keep_factor);
+                     {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, p, branch,
+                     rows, columns);
   });
 }
 

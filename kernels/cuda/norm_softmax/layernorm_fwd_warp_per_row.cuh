@@ -110,23 +110,33 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <bool kHasResidual, int kLanes, int kPacks, int kRows, int kThreads, class T>
+void launch_layernorm_lanes(const CudaContext& context, const NormForward<T>& p, int64_t rows,
+                            int64_t columns) {
+  const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
+  layernorm_fwd_warp_per_row_kernel<T, kHasResidual, kLanes, kPacks, kRows, kThreads>
+      <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
 /// There is at least one row; columns are a multiple of 8, at most kMostWarpRowColumns.
-template <bool kHasResidual, class T>
+template <bool kResidual, class T>
 void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const NormForward<T>& p,
                                        int64_t rows, int64_t columns) {
-  const auto launch = [&]<int kLanes, int kPacks, int kRows, int kThreads>() {
-    const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
-    layernorm_fwd_warp_per_row_kernel<T, kHasResidual, kLanes, kPacks, kRows, kThreads>
-        <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
-    BERTHA_CUDA_CHECK(cudaGetLastError());
-  };
   const int64_t packs = columns / kVecSize;
-  if (packs <= 4) return launch.template operator()<4, 1, 1, 256>();
-  if (packs <= 8) return launch.template operator()<8, 1, 2, 128>();
-  if (packs <= 16) return launch.template operator()<8, 2, 1, 128>();
-  if (packs <= 32) return launch.template operator()<16, 2, 1, 128>();
-  if (packs <= 64) return launch.template operator()<32, 2, 1, 128>();
-  launch.template operator()<32, 4, 1, 64>();
+  if (packs <= 4) {
+    launch_layernorm_lanes<kResidual, 4, 1, 1, 256>(context, p, rows, columns);
+  } else if (packs <= 8) {
+    launch_layernorm_lanes<kResidual, 8, 1, 2, 128>(context, p, rows, columns);
+  } else if (packs <= 16) {
+    launch_layernorm_lanes<kResidual, 8, 2, 1, 128>(context, p, rows, columns);
+  } else if (packs <= 32) {
+    launch_layernorm_lanes<kResidual, 16, 2, 1, 128>(context, p, rows, columns);
+  } else if (packs <= 64) {
+    launch_layernorm_lanes<kResidual, 32, 2, 1, 128>(context, p, rows, columns);
+  } else {
+    launch_layernorm_lanes<kResidual, 32, 4, 1, 64>(context, p, rows, columns);
+  }
 }
 
 }  // namespace bertha

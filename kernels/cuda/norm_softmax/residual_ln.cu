@@ -150,17 +150,18 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
       return partial =
                  static_cast<float*>(context.scratch.take(column_sum_bytes(count, columns, 3)));
     };
-    const TeamBackward<T> pointers{
-        .dy = aligned_elements<T>(args.dy),
-        .x = aligned_elements<T>(args.sum),
-        .mean = elements<float>(args.mean),
-        .rstd = elements<float>(args.rstd),
-        .gamma = aligned_elements<T>(args.gamma),
-        .dx = aligned_elements<T>(args.dresidual),
+    const NormBackward<T> norm{.dy = aligned_elements<T>(args.dy),
+                               .x = aligned_elements<T>(args.sum),
+                               .gamma = aligned_elements<T>(args.gamma),
+                               .mean = elements<float>(args.mean),
+                               .rstd = elements<float>(args.rstd),
+                               .dx = aligned_elements<T>(args.dresidual),
+                               .partial = nullptr};
+    const DropoutBranch<T> branch{
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
-        .dropped = aligned_elements<T>(args.dx),
-        .partial = nullptr};
-    launch_layernorm_bwd_team<true>(context, pointers, rows, columns, dropout.keep_factor, take);
+        .dx = aligned_elements<T>(args.dx),
+        .keep_factor = dropout.keep_factor};
+    launch_layernorm_bwd_team<true>(context, norm, branch, rows, columns, take);
     finish_column_sums<T, 3>(context, partial, blocks, columns,
                              {{{elements<T>(args.dgamma), add},
                                {elements<T>(args.dbeta), add},
