@@ -11,7 +11,7 @@ constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
-std::string obstacle(const AttentionCall& call) {
+std::string unsupported(const AttentionCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
     return concat(name(call.io), ", want f16 or bf16");
   }
@@ -26,8 +26,8 @@ std::string obstacle(const AttentionCall& call) {
 }
 
 /// The same of the backward kernel, which copies mask bits by TMA.
-std::string backward_obstacle(const AttentionCall& call) {
-  const std::string why = obstacle(call);
+std::string unsupported_backward(const AttentionCall& call) {
+  const std::string why = unsupported(call);
   if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0)
     return why;
   return concat("dropout with sequences of up to ", call.max_seq_tokens,
@@ -42,13 +42,13 @@ const char* word(Variant chosen) {
 
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (asked == Variant::kGrouped) return {};
-  const std::string why = backward_obstacle(call);
+  const std::string why = unsupported_backward(call);
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   if (asked == Variant::kPersistent) {
     fail(ExitCode::kUsage, "cuda.attention is persistent, but these kernels do not support ", why,
          "; set cuda.attention to auto or grouped.");
   }
-  return {.forward = obstacle(call).empty() ? Variant::kPersistent : Variant::kGrouped};
+  return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};
 }
 
 std::string text(const AttentionKernels& kernels) {

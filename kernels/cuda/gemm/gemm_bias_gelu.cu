@@ -24,8 +24,6 @@
 //           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
 //           kernels/measured/gemm.md.
 
-#include "kernels/cuda/gemm/gemm_bias_gelu.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/common/dependent_launch.cuh"
@@ -33,6 +31,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
+#include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/cluster.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"

@@ -23,8 +23,6 @@
 //           where cuBLASLt's DGELU takes 361 and the column sums 55. Variants:
 //           kernels/measured/gemm.md.
 
-#include "kernels/cuda/gemm/gemm_dgelu_dbias.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/common/alignment.h"
@@ -33,6 +31,7 @@
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
+#include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"

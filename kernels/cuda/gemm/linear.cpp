@@ -10,8 +10,6 @@
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
-#include "kernels/cuda/gemm/gemm_bias_gelu.h"
-#include "kernels/cuda/gemm/gemm_dgelu_dbias.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"

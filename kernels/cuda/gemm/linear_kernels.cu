@@ -13,6 +13,7 @@
 #include "kernels/cuda/gemm/linear_kernels.h"
 
 #include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
@@ -135,31 +136,6 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
   }
 }
 
-/// target (+)= sum of the partials: a warp's lanes are adjacent columns, the warps of a block
-/// share their partials.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    column_totals_kernel(const float* partial, int64_t partials, int64_t columns, bool add,
-                         T* target) {
-  __shared__ float of_warp[kWarps][kWarpThreads];
-  wait_for_kernel_before();
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + lane;
-  float sum = 0.0f;
-  if (column < columns) {
-#pragma unroll 4
-    for (int64_t i = warp; i < partials; i += kWarps) sum += partial[i * columns + column];
-  }
-  of_warp[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || column >= columns) return;
-  float total = add ? to_float(target[column]) : 0.0f;
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += of_warp[w][lane];
-  target[column] = from_float<T>(total);
-}
-
 unsigned resident_blocks(const CudaContext& context, int64_t vecs) {
   return blocks_for(vecs, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
 }
@@ -196,14 +172,12 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   const int64_t even = (rows + wanted - 1) / wanted;
   const int64_t rows_per_block = even < kLeastRows ? kLeastRows : even;
   const int64_t partials = (rows + rows_per_block - 1) / rows_per_block;
-  auto* partial = static_cast<float*>(
-      context.scratch.take(partials * columns * static_cast<int64_t>(sizeof(float))));
+  auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(partials, columns, 1)));
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
   launch_dependent(context.stream, column_partials_kernel<T, kVec>, {grid, kThreads},
                    elements<T>(values), rows, columns, rows_per_block, partial);
-  const auto blocks = static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads);
-  launch_dependent(context.stream, column_totals_kernel<T>, {blocks, kThreads}, partial, partials,
-                   columns, accumulate == Accumulate::kYes, elements<T>(target));
+  finish_column_sums<T, 1>(context, partial, partials, columns,
+                           {{{elements<T>(target), accumulate == Accumulate::kYes}}});
 }
 
 }  // namespace

@@ -19,4 +19,11 @@ void multiply_by_derivative(CudaContext& context, const ActivationBwd& args);
 void sum_columns(CudaContext& context, const View& values, Accumulate accumulate,
                  const View& target);
 
+// GEMMs with their epilogues by kernels of our own, for the calls that gelu_choice.h gives them.
+
+/// gemm_bias_gelu.cu. GELU is applied to the rounded pre-activation, as it is stored.
+void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args);
+/// gemm_dgelu_dbias.cu.
+void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args);
+
 }  // namespace bertha

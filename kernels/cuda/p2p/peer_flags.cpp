@@ -21,7 +21,7 @@ BatchMemOp find_batch_mem_op() {
   BERTHA_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, kSinceCuda,
                                                      cudaEnableDefault, &found));
   if (found != cudaDriverEntryPointSuccess) {
-    fail(ExitCode::kEnvironment, "the CUDA driver has no memory operations of streams");
+    fail(ExitCode::kEnvironment, "the CUDA driver lacks stream memory operations");
   }
   return reinterpret_cast<BatchMemOp>(function);
 }
