@@ -15,9 +15,10 @@ inline const std::vector<ChannelsExtents> kTiledExtents = {
     {2, 140, 8},    {9, 800, 1},  {1100, 16, 1}, {530, 64, 1},  {70, 128, 48}, {37, 132, 50},
     {450, 104, 9},  {9, 264, 15}, {3, 512, 9},   {1100, 49, 1}, {40, 128, 98}, {250, 192, 1},
     {1100, 128, 1}, {1, 128, 1},  {6700, 64, 1}};
-/// Too long for tiles: many columns, chunks of one plane, the same chunk of several.
+/// Too long for tiles: many columns, one plane in more pieces than there are splits, the same of an
+/// odd number of elements, pieces of several planes.
 inline const std::vector<ChannelsExtents> kLongExtents = {
-    {17, 8456, 1}, {1, 1, 200000}, {1030, 2, 2056}};
+    {17, 8456, 1}, {1, 1, 8500000}, {1, 1, 4300001}, {1030, 2, 2056}};
 
 inline HostTensor<float> garbage_like(const ChannelsExtents& e) {
   return garbage_tensor({e.outer, e.channels, e.inner});

@@ -1,7 +1,6 @@
 // BatchNorm + ReLU and BatchNorm + Add + ReLU with a bit per element for backward.
 //
-// Bytes at [128, 64, 112 * 112] bf16 (U = 205.5 MB, 48.1 us at the 4.27 TB/s of a large copy), bits
-// at U / 16 per pass over them:
+// Bytes of U = one tensor, bits at U / 16 per pass over them:
 //
 //   training forward      3 U (x twice, y),            with addend 4 U; + U / 16
 //   inference forward     2 U,                         with addend 3 U; + U / 16 where bits are
@@ -9,27 +8,33 @@
 //   training backward     5 U (dy and x twice, dx),    with daddend 6 U; + U / 8
 //   inference backward    4 U (dy twice, x, dx),       with daddend 5 U; + U / 8
 //
-// Limited by memory. Where blocks can keep all elements of a channel in shared memory, training is
-// one kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U,
-// with daddend 4 U (gradient_copies.cuh where tiles run in waves). Else a kernel sums, a small one
-// follows up, and a third goes over the elements from the end that the second-level cache still has.
+// Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is one
+// kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U, with
+// daddend 4 U. Else a kernel sums, a small one follows up (channel_sums.cuh), and a third goes over
+// the elements (channel_apply.cuh) from the end that L2 still has: 69 to 100 % of a copy of the 2 to
+// 4 U forward, 84 to 104 % backward.
 //
 // Measured: kernels/measured/rows.md.
 
 #include "kernels/cuda/channels/batch_norm_sums.cuh"
-#include "kernels/cuda/channels/channel_map.cuh"
+#include "kernels/cuda/channels/channel_apply.cuh"
 #include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tiles.cuh"
-#include "kernels/cuda/channels/gradient_copies.cuh"
 #include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/ops/batch_norm_relu.h"
 
 namespace bertha {
 namespace {
 
-constexpr int kThreads = 256;  // of the kernels over channels
+/// f32 [kTables, stride] in scratch: what the last kernel needs of each channel.
+struct NormTables {
+  float* data;
+  int64_t stride;  // channels, rounded up to a multiple of 16 bytes
+
+  __device__ const float* of(int table) const { return data + table * stride; }
+};
+
+constexpr int kThreads = 256;  // of the kernel over channels
 
 __global__ void __launch_bounds__(kThreads)
     running_statistics_kernel(int64_t channels, NormParameters p, NormTables tables) {
@@ -39,7 +44,6 @@ __global__ void __launch_bounds__(kThreads)
   finish_channel(p, channel, p.gamma[channel], p.beta[channel],
                  static_cast<double>(p.running_mean[channel]),
                  static_cast<double>(p.running_var[channel]), true, constants);
-#pragma unroll
   for (int t = 0; t < 3; ++t) tables.data[t * tables.stride + channel] = constants[t];
 }
 
@@ -54,29 +58,34 @@ __device__ __forceinline__ float relu(float value) {
 
 /// Bit i says that element i is not zero; no element is below zero.
 template <class T>
-__device__ __forceinline__ uint32_t nonzero_lanes(const Vec<T, kVecSize>& octet) {
+__device__ __forceinline__ uint32_t nonzero_bits(const Vec<T, kVecSize>& vec) {
   uint32_t bits = 0;
   if constexpr (sizeof(T) == 2) {
-    // What adding carries into the sign bits of a word's lanes, gathered at bits 2 i and 2 i + 16.
-#pragma unroll
+    // What adding carries into the sign bits of a word's halves, gathered at bits 2 i and 2 i + 16.
     for (int i = 0; i < kVecSize / 2; ++i) {
-      const uint32_t carried = (octet.word[i] & 0x7fff7fffu) + 0x7fff7fffu;
+      const uint32_t carried = (vec.word[i] & 0x7fff7fffu) + 0x7fff7fffu;
       bits |= (carried & 0x80008000u) >> (15 - 2 * i);
     }
     return (bits | bits >> 15) & 0xffu;
   } else {
-#pragma unroll
-    for (int i = 0; i < kVecSize; ++i) bits |= element(octet, i) != 0.0f ? 1u << i : 0u;
+    for (int i = 0; i < kVecSize; ++i) bits |= element(vec, i) != 0.0f ? 1u << i : 0u;
     return bits;
   }
 }
 
+/// What the applying kernels of forward and backward share (channel_apply.cuh).
+template <class T>
+struct NormApply {
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocksPerSm = 3;
+  static constexpr int kVecs = 4 / static_cast<int>(sizeof(T));
+  static constexpr bool kOverlapsPlanes = false;  // measured: slower
+};
+
 /// Normalise, add, ReLU and bits in one pass.
 template <class T>
-struct ForwardMap {
+struct ForwardApply : NormApply<T> {
   static constexpr int kTables = 3;
-  static constexpr int kBlocks = 3;
-  static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
     Vec<T, kVecSize> x;
     Vec<T, kVecSize> addend;
@@ -85,29 +94,33 @@ struct ForwardMap {
   const T* x;
   const T* addend;  // or null
   T* y;
-  uint8_t* mask;      // or null
-  NormTables tables;  // mean, rstd * gamma, beta
+  uint8_t* mask;        // or null
+  NormTables tables{};  // mean, rstd * gamma, beta
+
+  explicit ForwardApply(const BatchNormReluFwd& args)
+      : x(elements<T>(args.x)),
+        addend(optional_elements<T>(args.addend)),
+        y(elements<T>(args.y)),
+        mask(optional_elements<uint8_t>(args.mask)) {}
 
   __device__ const float* table(int t) const { return tables.of(t); }
-  __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
-    Operands in{load_lanes(x + at, lanes, wide), {}};
-    if (addend != nullptr) in.addend = load_lanes(addend + at, lanes, wide);
+  __device__ Operands load(int64_t at, const VecAccess& access) const {
+    Operands in{load_part(x + at, access), {}};
+    if (addend != nullptr) in.addend = load_part(addend + at, access);
     return in;
   }
   __device__ void apply(const Operands& in, const float (&constants)[kTables][kVecSize], int64_t at,
-                        const LaneRange& lanes, bool wide) const {
+                        const VecAccess& access) const {
     float values[kVecSize];
-#pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       float value = fmaf(element(in.x, i) - constants[0][i], constants[1][i], constants[2][i]);
       if (addend != nullptr) value += element(in.addend, i);
       values[i] = relu(value);
     }
-    store_lanes(y + at, values, lanes, wide);
+    store_part(y + at, values, access);
     if (mask == nullptr) return;
-    uint32_t bits = nonzero_lanes(to_vec<T>(values));
-    if (!lanes.is_whole()) bits &= (1u << lanes.high) - 1u;  // a map begins at lane 0
-    mask[at / kVecSize] = static_cast<uint8_t>(bits);
+    const uint32_t bits = nonzero_bits(to_vec<T>(values));
+    mask[at / kVecSize] = static_cast<uint8_t>(bits & ((1u << access.count) - 1u));
   }
 };
 
@@ -116,31 +129,31 @@ struct ForwardTile {
   using Element = T;
   using Sums = MomentSums<T>;
   using Finish = MomentFinish<T>;
-  using Map = ForwardMap<T>;
+  using Apply = ForwardApply<T>;
   static constexpr int kKept = 1;  // x
-  // The addend comes from far away: twice as many of it are on their way.
-  static constexpr int kMapInFlight = kAdds ? 2 * Map::kPacks : Map::kPacks;
+  // The addend comes from memory: twice as many of it are in flight.
+  static constexpr int kApplyInFlight = kAdds ? 2 * Apply::kVecs : Apply::kVecs;
 
   Sums sums;
   Finish finish;
-  Map map;
+  Apply apply;
 
   __device__ void keep(const typename Sums::template Operands<kVecSize>& in, T* to, int64_t) const {
     store_vec(to, in.x);
   }
-  __device__ typename Map::Operands restored(const T* from, int64_t, int64_t at) const {
-    typename Map::Operands in{load_vec(from), {}};
-    if constexpr (kAdds) in.addend = load_vec(map.addend + at);
+  __device__ typename Apply::Operands restored(const T* from, int64_t, int64_t at) const {
+    typename Apply::Operands in{load_vec(from), {}};
+    if constexpr (kAdds) in.addend = load_vec(apply.addend + at);
     return in;
   }
 };
 
+// --- backward --------------------------------------------------------------------------------
+
 template <class T, NormStatistics kStatistics>
-struct BackwardMap {
+struct BackwardApply : NormApply<T> {
   static constexpr bool kIsBatch = kStatistics == NormStatistics::kBatch;
   static constexpr int kTables = kIsBatch ? 4 : 1;
-  static constexpr int kBlocks = 3;
-  static constexpr int kPacks = 4 / static_cast<int>(sizeof(T));
   struct Operands {
     Vec<T, kVecSize> dy;
     Vec<T, kVecSize> x;  // with kBatch
@@ -154,17 +167,24 @@ struct BackwardMap {
   T* daddend;         // or null
   NormTables tables;  // those of GradientFinish
 
+  BackwardApply(const BatchNormReluBwd& args, const NormTables& of_channels)
+      : dy(elements<T>(args.dy)),
+        x(elements<T>(args.x)),
+        mask(args.mask.as<uint8_t>()),
+        dx(elements<T>(args.dx)),
+        daddend(optional_elements<T>(args.daddend)),
+        tables(of_channels) {}
+
   __device__ const float* table(int t) const { return tables.of(t); }
-  __device__ Operands load(int64_t at, const LaneRange& lanes, bool wide) const {
-    Operands in{load_lanes(dy + at, lanes, wide), {}, mask[at / kVecSize]};
-    if constexpr (kIsBatch) in.x = load_lanes(x + at, lanes, wide);
+  __device__ Operands load(int64_t at, const VecAccess& access) const {
+    Operands in{load_part(dy + at, access), {}, mask[at / kVecSize]};
+    if constexpr (kIsBatch) in.x = load_part(x + at, access);
     return in;
   }
   __device__ void apply(const Operands& in, const float (&constants)[kTables][kVecSize], int64_t at,
-                        const LaneRange& lanes, bool wide) const {
+                        const VecAccess& access) const {
     float g[kVecSize];
     float values[kVecSize];
-#pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       g[i] = selected(in.dy, in.bits, i);
       float centred = g[i];
@@ -174,8 +194,8 @@ struct BackwardMap {
       }
       values[i] = constants[0][i] * centred;
     }
-    store_lanes(dx + at, values, lanes, wide);
-    if (daddend != nullptr) store_lanes(daddend + at, g, lanes, wide);
+    store_part(dx + at, values, access);
+    if (daddend != nullptr) store_part(daddend + at, g, access);
   }
 };
 
@@ -184,143 +204,119 @@ struct BackwardTile {
   using Element = T;
   using Sums = GradientSums<T>;
   using Finish = GradientFinish;
-  using Map = BackwardMap<T, NormStatistics::kBatch>;
+  using Apply = BackwardApply<T, NormStatistics::kBatch>;
   static constexpr int kKept = 2;  // g, x
-  static constexpr int kMapInFlight = Map::kPacks;
+  static constexpr int kApplyInFlight = Apply::kVecs;
 
   Sums sums;
   Finish finish;
-  Map map;
+  Apply apply;
 
   __device__ void keep(const typename Sums::template Operands<kVecSize>& in, T* to,
                        int64_t stride) const {
     float g[kVecSize];
-#pragma unroll
     for (int i = 0; i < kVecSize; ++i) g[i] = selected(in.dy, in.bits, i);
     store_vec(to, to_vec<T>(g));
     store_vec(to + stride, in.x);
   }
-  __device__ typename Map::Operands restored(const T* from, int64_t stride, int64_t) const {
+  __device__ typename Apply::Operands restored(const T* from, int64_t stride, int64_t) const {
     return {load_vec(from), load_vec(from + stride), 0xffu};
   }
 };
 
-/// Partial sums [splits, kQuantities, C] and tables, in one block of scratch.
-template <class Finish>
-struct ChannelScratch {
-  typename Finish::Sum* partial;
-  NormTables tables;
+// --- launches --------------------------------------------------------------------------------
 
-  ChannelScratch(CudaContext& context, int64_t splits, int64_t channels) {
-    using Sum = typename Finish::Sum;
-    constexpr auto kSumBytes = static_cast<int64_t>(sizeof(Sum));
-    const int64_t stride = (channels + 3) / 4 * 4;
-    const int64_t sums = splits * Finish::kQuantities * stride;  // at least those there are
-    const int64_t bytes = sums * kSumBytes + Finish::kTables * stride * 4;
-    partial = static_cast<Sum*>(context.scratch.take(bytes));
-    tables = {reinterpret_cast<float*>(partial + sums), stride};
-  }
-};
+/// Tiles whose elements are all kept, or nothing.
+template <class Tile>
+std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const ChannelExtents& extents,
+                                       bool aligned) {
+  constexpr int64_t kVecBytes = kVecSize * sizeof(typename Tile::Element);
+  const auto plan = extents.inner == 1 ? plan_column_tiles : plan_plane_tiles;
+  return plan(context, extents, Tile::kKept, kVecBytes, aligned);
+}
 
-double elements_per_channel(const ChannelExtents& extents) {
-  return static_cast<double>(extents.outer) * static_cast<double>(extents.inner);
+/// Tables in scratch, behind so many bytes for partial sums, a multiple of 16.
+NormTables tables_behind(void* scratch, int64_t bytes, int64_t stride) {
+  return {reinterpret_cast<float*>(static_cast<char*>(scratch) + bytes), stride};
+}
+
+/// The first two of three kernels: sums, and the constants that follow from them.
+template <class Sums, class Finish>
+NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& finish,
+                        const ChannelExtents& extents, bool aligned) {
+  using Sum = typename Sums::Sum;
+  const ChannelSumPlan plan = plan_channel_sums<Sums>(context, extents, aligned);
+  const int64_t stride = ceil_div(extents.channels, 4) * 4;
+  const int64_t bytes = plan.splits * Sums::kQuantities * stride * int64_t{sizeof(Sum)};
+  void* const scratch = context.scratch.take(bytes + Finish::kTables * stride * 4);
+  const NormTables tables = tables_behind(scratch, bytes, stride);
+  launch_channel_sums(context, sums, extents, plan, static_cast<Sum*>(scratch));
+  finish_channels(context, finish, static_cast<const Sum*>(scratch), plan.splits, extents.channels,
+                  tables.data, stride);
+  return tables;
 }
 
 template <class T>
 void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelExtents& extents) {
   const int64_t channels = extents.channels;
-  const bool has_running = args.running_mean.has_data();
-  const NormParameters parameters{
-      .gamma = args.gamma.as<float>(),
-      .beta = args.beta.as<float>(),
-      .running_mean = has_running ? args.running_mean.as<float>() : nullptr,
-      .running_var = has_running ? args.running_var.as<float>() : nullptr,
-      .mean = args.mean.as<float>(),
-      .rstd = args.rstd.as<float>(),
-      .momentum = args.momentum,
-      .epsilon = args.epsilon};
-  ForwardMap<T> map{.x = elements<T>(args.x),
-                    .addend = args.addend.has_data() ? elements<T>(args.addend) : nullptr,
-                    .y = elements<T>(args.y),
-                    .mask = args.mask.has_data() ? args.mask.as<uint8_t>() : nullptr,
-                    .tables = {}};
-  const bool aligned = is_aligned({map.x, map.addend, map.y});
-  const MomentSums<T> moments{map.x, extents.inner};
-  const MomentFinish<T> finish{moments, parameters, elements_per_channel(extents)};
+  const NormParameters parameters{.gamma = args.gamma.as<float>(),
+                                  .beta = args.beta.as<float>(),
+                                  .running_mean = optional_elements<float>(args.running_mean),
+                                  .running_var = optional_elements<float>(args.running_var),
+                                  .mean = args.mean.as<float>(),
+                                  .rstd = args.rstd.as<float>(),
+                                  .momentum = args.momentum,
+                                  .epsilon = args.epsilon};
+  ForwardApply<T> apply(args);
+  const bool aligned = is_aligned({apply.x, apply.addend, apply.y});
+  const MomentSums<T> moments{apply.x, extents.inner};
+  const MomentFinish<T> finish{moments, parameters, static_cast<double>(extents.of_channel())};
   if (args.statistics == NormStatistics::kRunning) {
-    map.tables = ChannelScratch<MomentFinish<T>>(context, 0, channels).tables;
+    const int64_t stride = ceil_div(channels, 4) * 4;
+    apply.tables = tables_behind(context.scratch.take(3 * stride * 4), 0, stride);
     running_statistics_kernel<<<blocks_for(channels, kThreads, INT32_MAX), kThreads, 0,
-                                context.stream>>>(channels, parameters, map.tables);
+                                context.stream>>>(channels, parameters, apply.tables);
     BERTHA_CUDA_CHECK(cudaGetLastError());
-  } else if (const auto tiles = plan_channel_tiles(
-                 context, extents, kVecSize * static_cast<int64_t>(sizeof(T)), aligned)) {
-    if (map.addend != nullptr) {
-      launch_channel_tiles(context, ForwardTile<T, true>{moments, finish, map}, extents, *tiles);
+  } else if (const auto tiles = plan_tiles<ForwardTile<T, true>>(context, extents, aligned)) {
+    if (apply.addend != nullptr) {
+      launch_channel_tiles(context, ForwardTile<T, true>{moments, finish, apply}, extents, *tiles);
     } else {
-      launch_channel_tiles(context, ForwardTile<T, false>{moments, finish, map}, extents, *tiles);
+      launch_channel_tiles(context, ForwardTile<T, false>{moments, finish, apply}, extents, *tiles);
     }
     return;
   } else {
-    const bool x_aligned = is_aligned({map.x});
-    const ChannelSumPlan plan = plan_channel_sums<MomentSums<T>>(context, extents, x_aligned);
-    const ChannelScratch<MomentFinish<T>> scratch(context, plan.splits, channels);
-    launch_channel_sums(context, moments, extents, plan, x_aligned, scratch.partial);
-    map.tables = scratch.tables;
-    finish_channels(context, finish, scratch.partial, plan.splits, channels, map.tables.data,
-                    map.tables.stride);
+    apply.tables = sum_channels(context, moments, finish, extents, is_aligned({apply.x}));
   }
-  map_channels(context, map, extents, aligned, true);
-}
-
-template <class T, NormStatistics kStatistics>
-BackwardMap<T, kStatistics> backward_map(const BatchNormReluBwd& args, const NormTables& tables) {
-  return {.dy = elements<T>(args.dy),
-          .x = elements<T>(args.x),
-          .mask = args.mask.as<uint8_t>(),
-          .dx = elements<T>(args.dx),
-          .daddend = args.daddend.has_data() ? elements<T>(args.daddend) : nullptr,
-          .tables = tables};
+  apply_to_channels(context, apply, extents, aligned, true);
 }
 
 template <class T>
 void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelExtents& extents) {
-  constexpr NormStatistics kBatch = NormStatistics::kBatch;
-  constexpr NormStatistics kRunning = NormStatistics::kRunning;
-  const int64_t channels = extents.channels;
-  const GradientSums<T> gradient{elements<T>(args.dy), elements<T>(args.x), args.mask.as<uint8_t>(),
-                                 args.mean.as<float>()};
-  const GradientFinish finish{.parameters = {.gamma = args.gamma.as<float>(),
-                                             .mean = args.mean.as<float>(),
-                                             .rstd = args.rstd.as<float>(),
-                                             .dgamma = args.dgamma.as<float>(),
-                                             .dbeta = args.dbeta.as<float>(),
-                                             .add = args.accumulate == Accumulate::kYes},
-                              .per_element = 1.0 / elements_per_channel(extents)};
-  const bool all_aligned = is_aligned({gradient.dy, gradient.x, args.dx.data, args.daddend.data});
-  const bool is_batch = args.statistics == kBatch;
+  using BatchApply = BackwardApply<T, NormStatistics::kBatch>;
+  using RunningApply = BackwardApply<T, NormStatistics::kRunning>;
+  const GradientSums<T> sums{elements<T>(args.dy), elements<T>(args.x), args.mask.as<uint8_t>(),
+                             args.mean.as<float>()};
+  const GradientFinish finish{.gamma = args.gamma.as<float>(),
+                              .mean = args.mean.as<float>(),
+                              .rstd = args.rstd.as<float>(),
+                              .dgamma = args.dgamma.as<float>(),
+                              .dbeta = args.dbeta.as<float>(),
+                              .add = args.accumulate == Accumulate::kYes,
+                              .per_element = 1.0 / static_cast<double>(extents.of_channel())};
+  const bool aligned = is_aligned({sums.dy, sums.x});
+  const bool all_aligned = aligned && is_aligned({args.dx.data, args.daddend.data});
+  const bool is_batch = args.statistics == NormStatistics::kBatch;
   if (is_batch) {
-    constexpr int64_t kKeptBytes = 2 * kVecSize * static_cast<int64_t>(sizeof(T));
-    if (const auto tiles = plan_channel_tiles(context, extents, kKeptBytes, all_aligned)) {
-      const BackwardTile<T> tile{gradient, finish, backward_map<T, kBatch>(args, {})};
-      if constexpr (sizeof(T) == 2) {
-        if (const auto copies = plan_gradient_copies(*tiles, kKeptBytes)) {
-          return launch_gradient_copies(context, tile, extents, *copies);
-        }
-      }
+    if (const auto tiles = plan_tiles<BackwardTile<T>>(context, extents, all_aligned)) {
+      const BackwardTile<T> tile{sums, finish, BatchApply(args, {})};
       return launch_channel_tiles(context, tile, extents, *tiles);
     }
   }
-  const bool aligned = is_aligned({gradient.dy, gradient.x});
-  const ChannelSumPlan plan = plan_channel_sums<GradientSums<T>>(context, extents, aligned);
-  const ChannelScratch<GradientFinish> scratch(context, plan.splits, channels);
-  launch_channel_sums(context, gradient, extents, plan, aligned, scratch.partial);
-  const NormTables tables = scratch.tables;
-  finish_channels(context, finish, scratch.partial, plan.splits, channels, tables.data,
-                  tables.stride);
+  const NormTables tables = sum_channels(context, sums, finish, extents, aligned);
   if (is_batch) {
-    map_channels(context, backward_map<T, kBatch>(args, tables), extents, all_aligned, true);
+    apply_to_channels(context, BatchApply(args, tables), extents, all_aligned, true);
   } else {
-    map_channels(context, backward_map<T, kRunning>(args, tables), extents, all_aligned, true);
+    apply_to_channels(context, RunningApply(args, tables), extents, all_aligned, true);
   }
 }
 
@@ -339,9 +335,11 @@ void run_cuda(CudaContext& context, const BatchNormReluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
   if (extents.elements() == 0) {  // sums over nothing
-    const bool add = args.accumulate == Accumulate::kYes;
-    finish_column_sums<float, 2>(context, nullptr, 0, extents.channels,
-                                 {{{args.dgamma.as<float>(), add}, {args.dbeta.as<float>(), add}}});
+    if (args.accumulate == Accumulate::kYes) return;
+    for (const View* sum : {&args.dgamma, &args.dbeta}) {
+      BERTHA_CUDA_CHECK(
+          cudaMemsetAsync(sum->data, 0, static_cast<size_t>(sum->bytes()), context.stream));
+    }
     return;
   }
   dispatch_io(args.dy.dtype,

@@ -1,20 +1,19 @@
 #pragma once
 
-#include "kernels/cuda/channels/channel_sums.cuh"
+#include "kernels/cuda/channels/channels.cuh"
 
 namespace bertha {
 
 // What batch normalisation sums of each channel, and what follows from the sums; policies of
-// channel_sums.cuh, channel_tiles.cuh and channel_finish.cuh.
+// channel_sums.cuh and channel_tiles.cuh.
 //
 // Statistics take one pass: a thread sums differences to the first element that it sees of a
 // channel, in f32. That element is one of those it sums, so its distance to their mean is at most
 // the root of their squared deviations, and the sum of squares grows by a factor of at most 1 + the
 // elements of a thread (some hundred) over what a mean known beforehand would give, whatever the
 // values are. In tiles of columns the threads of a warp that share a channel sum differences to the
-// first element of all of them, which is the same for some hundred elements. (Where a thread begins
-// behind the end of a ragged plane, the plane's last element takes that place, for one thread per
-// plane.) Threads are merged in f64 around the channel's first element.
+// first element of all of them, which is the same for some hundred elements. Threads are merged in
+// f64 around the channel's first element.
 
 /// Sums of x - r and of their squares, r being the channel's first element.
 template <class T>
@@ -22,9 +21,9 @@ struct MomentSums {
   using Sum = double;
   static constexpr int kQuantities = 2;
   static constexpr int kInFlight = 8 / static_cast<int>(sizeof(T));
-  template <int kLanes>
+  template <int N>
   struct Operands {
-    LaneGroup<T, kLanes> x;
+    Vec<T, N> x;
   };
 
   const T* x;
@@ -32,16 +31,14 @@ struct MomentSums {
 
   /// What a thread measures its differences from.
   __device__ float constant(int64_t, int64_t at) const { return to_float(x[at]); }
-  template <int kLanes>
-  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
-    return {load_group<kLanes>(x + at, lanes, wide)};
+  template <int N>
+  __device__ Operands<N> load(int64_t at) const {
+    return {load_vec<N>(x + at)};
   }
-  template <int kLanes>
-  __device__ void add(const Operands<kLanes>& in, const float (&pivots)[kLanes], int64_t,
-                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (kLanes > 1 && !lanes.has(i)) continue;
+  template <int N>
+  __device__ void add(const Operands<N>& in, const float (&pivots)[N], int64_t,
+                      float (&sums)[2][N]) const {
+    for (int i = 0; i < N; ++i) {
       const float difference = element(in.x, i) - pivots[i];
       sums[0][i] += difference;
       sums[1][i] = fmaf(difference, difference, sums[1][i]);
@@ -57,14 +54,6 @@ struct MomentSums {
     return static_cast<double>(sums[1]) + moved * (2.0 * sum + all);
   }
   __device__ float first(int64_t channel) const { return to_float(x[channel * inner]); }
-};
-
-/// f32 [kTables, stride] in scratch: what the second pass needs of each channel.
-struct NormTables {
-  float* data;
-  int64_t stride;  // channels, rounded up to a multiple of 16 bytes
-
-  __device__ const float* of(int table) const { return data + table * stride; }
 };
 
 struct NormParameters {
@@ -146,8 +135,8 @@ struct MomentFinish {
 };
 
 /// dy where the bit is one, and zero elsewhere whatever dy is.
-template <class Group>
-__device__ __forceinline__ float selected(const Group& dy, uint32_t bits, int i) {
+template <class T, int N>
+__device__ __forceinline__ float selected(const Vec<T, N>& dy, uint32_t bits, int i) {
   return (bits >> i & 1u) != 0 ? element(dy, i) : 0.0f;
 }
 
@@ -157,10 +146,10 @@ struct GradientSums {
   using Sum = float;
   static constexpr int kQuantities = 2;
   static constexpr int kInFlight = 4 / static_cast<int>(sizeof(T));
-  template <int kLanes>
+  template <int N>
   struct Operands {
-    LaneGroup<T, kLanes> dy;
-    LaneGroup<T, kLanes> x;
+    Vec<T, N> dy;
+    Vec<T, N> x;
     uint32_t bits;
   };
 
@@ -170,17 +159,15 @@ struct GradientSums {
   const float* mean;
 
   __device__ float constant(int64_t channel, int64_t) const { return mean[channel]; }
-  template <int kLanes>
-  __device__ Operands<kLanes> load(int64_t at, const LaneRange& lanes, bool wide) const {
-    return {load_group<kLanes>(dy + at, lanes, wide), load_group<kLanes>(x + at, lanes, wide),
-            group_bits<kLanes>(mask, at)};
+  template <int N>
+  __device__ Operands<N> load(int64_t at) const {
+    const uint32_t byte = mask[at / kVecSize];
+    return {load_vec<N>(dy + at), load_vec<N>(x + at), N == 1 ? byte >> (at % kVecSize) : byte};
   }
-  template <int kLanes>
-  __device__ void add(const Operands<kLanes>& in, const float (&means)[kLanes], int64_t,
-                      const LaneRange& lanes, bool, float (&sums)[2][kLanes]) const {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (kLanes > 1 && !lanes.has(i)) continue;
+  template <int N>
+  __device__ void add(const Operands<N>& in, const float (&means)[N], int64_t,
+                      float (&sums)[2][N]) const {
+    for (int i = 0; i < N; ++i) {
       const float g = selected(in.dy, in.bits, i);
       sums[0][i] += g;
       sums[1][i] = fmaf(g, element(in.x, i) - means[i], sums[1][i]);
@@ -189,15 +176,6 @@ struct GradientSums {
   __device__ float total(int quantity, const float (&sums)[2], int64_t, float, int64_t) const {
     return sums[quantity];
   }
-};
-
-struct NormGradients {
-  const float* gamma;
-  const float* mean;
-  const float* rstd;
-  float* dgamma;
-  float* dbeta;
-  bool add;
 };
 
 /// dx = scale * (g - mean_g - (x - mean) * pull). constants: scale = rstd * gamma, mean, mean_g =
@@ -214,13 +192,17 @@ struct GradientFinish {
     float dbeta;
   };
 
-  NormGradients parameters;
+  const float* gamma;
+  const float* mean;
+  const float* rstd;
+  float* dgamma;
+  float* dbeta;
+  bool add;
   double per_element;  // 1 / M, M elements of a channel
 
   __device__ Inputs load(int64_t channel) const {
-    const NormGradients& p = parameters;
-    return {p.gamma[channel], p.mean[channel], p.rstd[channel], p.add ? p.dgamma[channel] : 0.0f,
-            p.add ? p.dbeta[channel] : 0.0f};
+    return {gamma[channel], mean[channel], rstd[channel], add ? dgamma[channel] : 0.0f,
+            add ? dbeta[channel] : 0.0f};
   }
   __device__ void operator()(int64_t channel, const Inputs& in, const float (&sums)[2], bool writes,
                              float* constants) const {
@@ -230,8 +212,8 @@ struct GradientFinish {
     constants[2] = static_cast<float>(static_cast<double>(sums[0]) * per_element);
     constants[3] = static_cast<float>(static_cast<double>(sum_gn) * per_element) * in.rstd;
     if (!writes) return;
-    parameters.dgamma[channel] = in.dgamma + sum_gn;
-    parameters.dbeta[channel] = in.dbeta + sums[0];
+    dgamma[channel] = in.dgamma + sum_gn;
+    dbeta[channel] = in.dbeta + sums[0];
   }
 };
 

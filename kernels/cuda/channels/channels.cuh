@@ -3,23 +3,23 @@
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
+#include "kernels/cuda/common/divisor.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/ops/check_channels.h"
 
 namespace bertha {
 
-// Tensors of channels [N, C, S] in octets of the flat element index, so that rows of any length
-// move in full 16-byte packs and an octet is a byte of a bit mask. Which channels an octet meets
-// depends on S and C alone.
+// Tensors of channels [N, C, S] as vectors of eight elements of the flat index: 16 bytes of a 16-bit
+// type, a byte of a bit mask.
 
 BERTHA_HOST_DEVICE inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// What the eight channels of an octet look like.
-enum class OctetChannels : uint8_t {
-  kSame,        // all eight in one channel: S % 8 == 0, or a single channel
-  kNeighbours,  // eight channels in a row, beginning at a multiple of 8: S == 1 and C % 8 == 0
-  kTwo,         // two at most: S >= 8
-  kAny,
+/// Channels of a vector's eight elements.
+enum class VecChannels : uint8_t {
+  kOne,          // S % 8 == 0, or a single channel
+  kConsecutive,  // eight, the first a multiple of 8: S == 1 and C % 8 == 0
+  kTwo,          // two at most: S >= 8
+  kAny,          // and any address and number of elements: the slow path
 };
 
 /// The extents that kernels see, of the same elements: a single channel is one plane.
@@ -29,6 +29,7 @@ struct ChannelExtents {
   int64_t inner;
 
   BERTHA_HOST_DEVICE int64_t elements() const { return outer * channels * inner; }
+  BERTHA_HOST_DEVICE int64_t of_channel() const { return outer * inner; }
 };
 
 inline ChannelExtents channel_extents(const View& view) {
@@ -37,112 +38,107 @@ inline ChannelExtents channel_extents(const View& view) {
   return {shape.outer, shape.channels, shape.inner};
 }
 
-/// The channel of an element, and the element's number among its S neighbours.
+/// The channel of an element, and the element's index among its S neighbours.
 struct ChannelPlace {
   int64_t channel;
   int64_t inner;
 };
 
-BERTHA_HOST_DEVICE inline ChannelPlace place_of(int64_t element, const ChannelExtents& extents) {
-  const int64_t plane = element / extents.inner;
-  return {plane % extents.channels, element - plane * extents.inner};
-}
+/// Finds the channel of an element, without divisions where elements are counted in 31 bits.
+class ChannelFinder {
+ public:
+  explicit ChannelFinder(const ChannelExtents& extents)
+      : extents_(extents),
+        is_narrow_(extents.elements() <= INT32_MAX),
+        inner_(is_narrow_ ? extents.inner : 1),
+        channels_(is_narrow_ ? extents.channels : 1) {}
 
-/// The place of the element behind the one at `place`.
-__device__ __forceinline__ ChannelPlace place_behind(ChannelPlace place,
-                                                     const ChannelExtents& extents) {
-  if (++place.inner == extents.inner) {
-    place.inner = 0;
-    if (++place.channel == extents.channels) place.channel = 0;
+  __device__ __forceinline__ const ChannelExtents& extents() const { return extents_; }
+  __device__ __forceinline__ ChannelPlace operator()(int64_t element) const {
+    if (is_narrow_) return narrow(static_cast<uint32_t>(element));
+    const int64_t plane = element / extents_.inner;
+    return {plane % extents_.channels, element - plane * extents_.inner};
   }
-  return place;
-}
+  /// Of elements that are counted in 31 bits.
+  __device__ __forceinline__ ChannelPlace narrow(uint32_t element) const {
+    const uint32_t plane = inner_.quotient(element);
+    return {channels_.remainder(plane), element - plane * static_cast<uint32_t>(extents_.inner)};
+  }
 
-/// values[i] = table[channel of the octet's element i]; for kNeighbours the table is aligned to 16
+ private:
+  ChannelExtents extents_;
+  bool is_narrow_;
+  Divisor inner_;
+  Divisor channels_;
+};
+
+/// values[i] = table[channel of the vector's element i]; for kConsecutive the table is aligned to 16
 /// bytes.
-template <OctetChannels kChannels, class T>
+template <VecChannels kChannels, class T>
 __device__ __forceinline__ void channel_values(const T* table, const ChannelPlace& place,
                                                const ChannelExtents& extents,
                                                float (&values)[kVecSize]) {
-  if constexpr (kChannels == OctetChannels::kSame) {
+  if constexpr (kChannels == VecChannels::kOne) {
     const float value = to_float(table[place.channel]);
-#pragma unroll
     for (int i = 0; i < kVecSize; ++i) values[i] = value;
-  } else if constexpr (kChannels == OctetChannels::kNeighbours) {
+  } else if constexpr (kChannels == VecChannels::kConsecutive) {
     to_floats(load_vec(table + place.channel), values);
-  } else if constexpr (kChannels == OctetChannels::kTwo) {
+  } else if constexpr (kChannels == VecChannels::kTwo) {
     const int64_t after = place.channel + 1 == extents.channels ? 0 : place.channel + 1;
     const float first = to_float(table[place.channel]);
     const float second = to_float(table[after]);
-    const int64_t left = extents.inner - place.inner;
-#pragma unroll
-    for (int i = 0; i < kVecSize; ++i) values[i] = i < left ? first : second;
+    const int64_t in_first = extents.inner - place.inner;
+    for (int i = 0; i < kVecSize; ++i) values[i] = i < in_first ? first : second;
   } else {
     ChannelPlace at = place;
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       values[i] = to_float(table[at.channel]);
-      at = place_behind(at, extents);
+      if (++at.inner < extents.inner) continue;
+      at.inner = 0;
+      if (++at.channel == extents.channels) at.channel = 0;
     }
   }
 }
 
-/// Sum of an octet's eight numbers, in pairs.
-__device__ __forceinline__ float octet_sum(const float (&values)[kVecSize]) {
-  return ((values[0] + values[1]) + (values[2] + values[3])) +
-         ((values[4] + values[5]) + (values[6] + values[7]));
-}
-
-/// Which kernel; `table_aligned` says whether all tables of channels begin at multiples of 16
-/// bytes. work(std::integral_constant<OctetChannels, ..>).
-template <class Work>
-void dispatch_octet_channels(const ChannelExtents& extents, bool table_aligned, const Work& work) {
-  using Kind = OctetChannels;
-  if (extents.channels == 1 || extents.inner % kVecSize == 0) {
-    return work(std::integral_constant<Kind, Kind::kSame>{});
-  }
-  if (extents.inner == 1 && extents.channels % kVecSize == 0 && table_aligned) {
-    return work(std::integral_constant<Kind, Kind::kNeighbours>{});
-  }
-  if (extents.inner >= kVecSize) return work(std::integral_constant<Kind, Kind::kTwo>{});
-  work(std::integral_constant<Kind, Kind::kAny>{});
-}
-
-/// The lanes [low, high) of an octet; those of the tensor's last octet, of a plane's first and last
-/// one, and all of them elsewhere.
-struct LaneRange {
-  int low;
-  int high;
-
-  __device__ __forceinline__ bool is_whole() const { return low == 0 && high == kVecSize; }
-  __device__ __forceinline__ bool has(int lane) const { return lane >= low && lane < high; }
+/// How a vector is accessed: how many of its elements exist, from the first one, and whether 16-byte
+/// accesses are allowed.
+struct VecAccess {
+  int count = kVecSize;
+  bool wide = true;
 };
 
-/// The octet at `from`: in wide words where `wide` says that these are allowed, else lanes one by
-/// one, and zeros beyond them.
+/// The vector at `from`, with zeros for elements that do not exist.
 template <class T>
-__device__ __forceinline__ Vec<T, kVecSize> load_lanes(const T* from, const LaneRange& lanes,
-                                                       bool wide) {
-  if (wide) return load_vec(from);
+__device__ __forceinline__ Vec<T, kVecSize> load_part(const T* from, const VecAccess& access) {
+  if (access.wide) return load_vec(from);
   float values[kVecSize] = {};
 #pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
-    if (lanes.has(i)) values[i] = to_float(from[i]);
+    if (i < access.count) values[i] = to_float(from[i]);
   }
   return to_vec<T>(values);
 }
 
-/// Lanes of `values` at `to`; others are not touched.
 template <class T>
-__device__ __forceinline__ void store_lanes(T* to, const float (&values)[kVecSize],
-                                            const LaneRange& lanes, bool wide) {
-  if (wide) {
-    store_vec(to, to_vec<T>(values));
-    return;
-  }
+__device__ __forceinline__ void store_part(T* to, const float (&values)[kVecSize],
+                                           const VecAccess& access) {
+  if (access.wide) return store_vec_global(to, to_vec<T>(values));
 #pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
-    if (lanes.has(i)) to[i] = from_float<T>(values[i]);
+    if (i < access.count) to[i] = from_float<T>(values[i]);
+  }
+}
+
+/// Sum of a vector's numbers, in pairs.
+template <int N>
+__device__ __forceinline__ float vec_sum(const float (&values)[N]) {
+  static_assert(N == 1 || N == 8);
+  if constexpr (N == 1) {
+    return values[0];
+  } else {
+    return ((values[0] + values[1]) + (values[2] + values[3])) +
+           ((values[4] + values[5]) + (values[6] + values[7]));
   }
 }
 
