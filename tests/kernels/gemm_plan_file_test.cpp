@@ -77,6 +77,16 @@ class GemmPlanFile : public ::testing::Test {
   std::vector<std::string> warnings;
 };
 
+// Files that users have stay readable: these words are the format.
+TEST_F(GemmPlanFile, HasTheWordsOfItsFormat) {
+  save_tuned_gemms(path, kHere, some_plans());
+  for (const char* line : {"bertha_gemm_plans 2\n", "forward bf16 gelu_bias overwrite 24576 1024 ",
+                           "data_gradient f16 gelu_gradient add 256 1024 4096 16 2 116 12.5 7 6 ",
+                           "weight_gradient f32 plain add 1 1024 "}) {
+    EXPECT_NE(text().find(line), std::string::npos) << line << "\n" << text();
+  }
+}
+
 TEST_F(GemmPlanFile, GivesBackEveryBitOfWhatWasSaved) {
   save_tuned_gemms(path, kHere, some_plans());
   EXPECT_EQ(load_tuned_gemms(path, kHere), some_plans());
