@@ -94,16 +94,6 @@ std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& back
   return describe_cuda_gelu_gemms(backend, cuda, model);
 }
 
-std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,
-                                      const std::function<void(Ops&)>& attention) {
-  if (choice.kind != BackendChoice::Kind::kCuda) {
-    fail(ExitCode::kUsage,
-         "the CPU backend has no streams to show; set train.backend to cuda on a machine with a "
-         "GPU, or leave out --lanes.");
-  }
-  return cuda_attention_lanes(backend, attention);
-}
-
 void tune_products(const BackendChoice& choice, const Backend& backend,
                    std::span<const GemmShape> products, const std::string& path,
                    const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {

@@ -8,7 +8,6 @@
 
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
-#include "kernels/base/lane_span.h"
 #include "kernels/collectives.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -55,12 +54,6 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
 /// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model.
 std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
                                 const CudaConfig& cuda, const FeedForward& model);
-
-/// When the groups of a grouped attention ran on their streams: `attention` does one attention with
-/// the operations it gets. Blocks: the host.
-/// Error(kUsage) on the CPU, which takes one sequence after another.
-std::vector<LaneSpan> attention_lanes(const BackendChoice& choice, const Backend& backend,
-                                      const std::function<void(Ops&)>& attention);
 
 /// Times the library's algorithms for each product and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.

@@ -67,11 +67,6 @@ std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& c
   return gelu_gemms(*backend.device, cuda_options(config), model);
 }
 
-std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,
-                                           const std::function<void(Ops&)>& attention) {
-  return time_attention_lanes(*backend.device, *backend.stream, attention);
-}
-
 void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
                         const std::string& path,
                         const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {

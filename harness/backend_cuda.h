@@ -25,10 +25,6 @@ std::string describe_cuda_attention(const CudaConfig& config, const AttentionCal
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model);
 
-/// As attention_lanes, on a backend with a GPU.
-std::vector<LaneSpan> cuda_attention_lanes(const Backend& backend,
-                                           const std::function<void(Ops&)>& attention);
-
 /// As tune_products, on a backend with a GPU.
 void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
                         const std::string& path,

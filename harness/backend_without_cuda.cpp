@@ -18,10 +18,6 @@ std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const Fe
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-std::vector<LaneSpan> cuda_attention_lanes(const Backend&, const std::function<void(Ops&)>&) {
-  fail(ExitCode::kEnvironment, "this program has no CUDA backend");
-}
-
 void tune_cuda_products(const Backend&, std::span<const GemmShape>, const std::string&,
                         const std::function<void(const GemmShape&, const GemmTuning&)>&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");

@@ -8,7 +8,7 @@ tools=(cmake:cmake ninja-build:ninja g++:g++ make:make pkg-config:pkg-config git
   python3:python3 openmpi-bin:mpirun openssh-client:ssh shellcheck:shellcheck)
 libraries=(libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev
   libfmt-dev nlohmann-json3-dev libutf8proc-dev libhwloc-dev libgtest-dev libgmock-dev
-  libbenchmark-dev libxxhash-dev libssl-dev libisal-dev libleveldb-dev wordnet-base
+  libxxhash-dev libssl-dev libisal-dev libleveldb-dev wordnet-base
   python3-venv)
 
 usage() {

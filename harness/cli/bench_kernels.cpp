@@ -1,22 +1,24 @@
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/backend.h"
+#include "harness/cli/attention_dump.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/bench_commands.h"
-#include "harness/cli/bench_op_cases.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/option_checks.h"
 #include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
-#include "harness/report/kernel_bench_report.h"
+#include "harness/report/files.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
+#include "kernels/bench/bench_report.h"
 #include "kernels/bench/op_bench.h"
 #include "kernels/bench/op_cases.h"
 
@@ -29,6 +31,7 @@ struct KernelOptions {
   std::string lengths;
   std::string json;
   std::string tune;
+  std::string dump;
   int64_t tokens = 24576;
   int64_t launches = 100;
   double peak_tflops = 0;  // 0 = measured
@@ -50,57 +53,168 @@ void tune(const KernelOptions& options, const BenchModel& model, const BenchBatc
   std::cout << "written: " << options.tune << "; name it in cuda.gemm_plans\n\n";
 }
 
+/// A backend, and the kernels that its attention takes: "grouped"; "" where there is one kind.
+struct Contender {
+  Backend backend;
+  std::unique_ptr<OpBench> bench;
+  std::string attention;
+
+  /// Of one direction, where both have kernels of their own: "persistent forward, grouped backward".
+  std::string kernels(const OpCase& op) const {
+    const size_t comma = attention.find(", ");
+    if (comma == std::string::npos) return attention;
+    const std::string part =
+        op.operation == "attention_bwd" ? attention.substr(comma + 2) : attention.substr(0, comma);
+    return part.substr(0, part.find(' '));
+  }
+};
+
+/// What the benchmark of one process runs on.
+struct Setting {
+  Config config = {};
+  BackendChoice choice = {};
+  CoreShare cores = {};
+  BenchModel model = {};
+  DType io = DType::kF32;
+
+  Contender contender(const std::string& attention, World& world) const {
+    CudaConfig cuda = config.cuda;
+    cuda.attention = attention;
+    const int threads = config.train.threads_per_rank > 0
+                            ? static_cast<int>(config.train.threads_per_rank)
+                            : cores.threads;
+    Contender made{.backend = {},
+                   .bench = nullptr,
+                   .attention = describe_attention(choice, cuda,
+                                                   {.io = io,
+                                                    .head_size = model.hidden / model.heads,
+                                                    .max_seq_tokens = model.mask_width,
+                                                    .has_dropout = model.attention_dropout > 0})};
+    made.backend = make_backend(choice, cuda, threads, world);
+    made.bench = std::make_unique<OpBench>(OpBench::Parts{.device = made.backend.device.get(),
+                                                          .stream = made.backend.stream.get(),
+                                                          .ops = made.backend.ops.get(),
+                                                          .io = io,
+                                                          .reference_threads = cores.threads});
+    return made;
+  }
+};
+
+bool is_attention(const OpCase& op) { return op.operation.starts_with("attention_"); }
+
+/// Under cuda.attention: auto, both kinds of attention kernels; the first runs what is not
+/// attention, too. A kind that does not apply to the model is noted.
+std::vector<Contender> contenders(const Setting& setting, bool has_attention, World& world,
+                                  std::vector<std::string>& notes) {
+  const std::string& asked = setting.config.cuda.attention;
+  const bool compares =
+      has_attention && asked == "auto" && setting.choice.kind == BackendChoice::Kind::kCuda;
+  std::vector<Contender> all;
+  all.push_back(setting.contender(compares ? "grouped" : asked, world));
+  if (!compares) return all;
+  try {
+    all.push_back(setting.contender("persistent", world));
+  } catch (const Error& error) {
+    if (error.code != ExitCode::kUsage) throw;
+    notes.push_back(concat("persistent is not measured: ", error.what()));
+  }
+  return all;
+}
+
+/// Both kinds of attention kernels take turns, so that the clock of a warm device is the same.
+std::vector<OpResult> measure(const std::vector<OpCase>& cases, std::vector<Contender>& contenders,
+                              int64_t launches) {
+  std::vector<OpResult> rows;
+  for (const OpCase& op : cases) {
+    for (const Contender& contender : contenders) {
+      rows.push_back(contender.bench->run(op, launches));
+      if (!is_attention(op)) break;
+      rows.back().kernels = contender.kernels(op);
+    }
+  }
+  return rows;
+}
+
+BenchMix mix_of(const BenchBatch& batch) {
+  BenchMix mix{.name = batch.name, .lengths = {}};
+  for (size_t b = 1; b < batch.cu_seqlens.size(); ++b) {
+    mix.lengths.push_back(batch.cu_seqlens[b] - batch.cu_seqlens[b - 1]);
+  }
+  return mix;
+}
+
+void dump(const Setting& setting, const std::vector<BenchBatch>& batches, const std::string& folder,
+          const std::vector<Contender>& contenders) {
+  std::filesystem::create_directories(folder);
+  const float dropout = setting.model.attention_dropout;
+  for (const BenchBatch& batch : batches) {
+    const OpCase op = attention_cases(setting.model, batch, dropout).back();
+    for (const Contender& contender : contenders) {
+      const std::string kernels = contender.attention.empty() ? "cpu" : contender.attention;
+      const std::string path = dump_path(folder, batch.name, kernels);
+      contender.bench->run_once(op, [&](const OpCall& call) {
+        write_attention_dump(
+            path, op, call, *contender.backend.device, *contender.backend.stream,
+            {.mix = batch.name, .kernels = kernels, .dropout = dropout, .site = kBenchDropoutSite});
+      });
+      std::cout << "written: " << path << "\n";
+    }
+  }
+}
+
 int run_kernels(const CLI::App& command, const KernelOptions& options, CommandContext& context) {
   World& world = *context.world;
   if (world.size() != 1) {
     fail(ExitCode::kUsage, "bench kernels runs on one rank, found ", world.size(),
          "; start it without mpirun.");
   }
-  Config config = config_for_ranks(command, world, BatchRule::kAnySize);
+  Setting setting{.config = config_for_ranks(command, world, BatchRule::kAnySize)};
+  Config& config = setting.config;
   if (!options.dtype.empty()) config.train.precision = options.dtype;
   if (config.train.precision == "fp16") config.optimizer.loss_scale = "dynamic";  // fp16 wants one
-  const BackendChoice choice = choose_backend(config.train, world);
-  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
-  const int threads = config.train.threads_per_rank > 0
-                          ? static_cast<int>(config.train.threads_per_rank)
-                          : cores.threads;
-  const BenchModel model = bench_model(config);
-  Backend backend = make_backend(choice, config.cuda, threads, world);
-  const DType io = choose_io(config, *backend.device);
-  const std::vector<BenchBatch> batches =
-      bench_batches(config,
-                    {.lengths_path = options.lengths,
-                     .tokens = options.tokens,
-                     .multiple = backend.device->token_multiple()},
-                    world);
-  const std::vector<OpCase> cases = chosen_cases(make_op_cases(model, batches), options.operations);
-  if (!options.tune.empty()) {
-    tune(options, model, batches.front(), io, choice, backend);
-    config.cuda.gemm_plans = options.tune;
-    backend = Backend();  // its memory goes before the next one's comes
-    backend = make_backend(choice, config.cuda, threads, world);
-  }
+  setting.choice = choose_backend(config.train, world);
+  setting.cores = take_core_share(world, setting.choice.gpu_bus_id);
+  setting.model = bench_model(config);
+  setting.io = planned_io(config.train, setting.choice.kind == BackendChoice::Kind::kCuda);
 
-  OpBench bench({.device = backend.device.get(),
-                 .stream = backend.stream.get(),
-                 .ops = backend.ops.get(),
-                 .io = io,
-                 .reference_threads = cores.threads});
+  BenchReport report{.model = config.model.name,
+                     .device = {},
+                     .precision = name(setting.io),
+                     .date = utc_date(),
+                     .peak_flops_per_second = 1e12 * options.peak_tflops,
+                     .peak_bytes_per_second = 1e9 * options.peak_gbps,
+                     .rows = {}};
+  std::vector<Contender> all;
+  all.push_back(setting.contender(config.cuda.attention, world));
+  const Device& device = *all.front().backend.device;
+  choose_io(config, device);
+  report.device = device.description();
+  const std::vector<BenchBatch> batches = bench_batches(config,
+                                                        {.lengths_path = options.lengths,
+                                                         .tokens = options.tokens,
+                                                         .multiple = device.token_multiple()},
+                                                        world);
+  const std::vector<OpCase> cases =
+      chosen_cases(make_op_cases(setting.model, batches), options.operations);
+  if (!options.tune.empty()) {
+    tune(options, setting.model, batches.front(), setting.io, setting.choice, all.front().backend);
+    config.cuda.gemm_plans = options.tune;
+  }
+  all.clear();  // its memory goes before that of the next ones comes
+  all = contenders(setting, std::ranges::any_of(cases, is_attention), world, report.notes);
+
+  report.tokens = batches.front().rows();
+  for (const BenchBatch& batch : batches) report.mixes.push_back(mix_of(batch));
   double largest_flops = 0;
   for (const OpCase& op : cases) largest_flops = std::max(largest_flops, op.flops);
-  KernelBenchReport report{.model = config.model.name,
-                           .device = backend.device->description(),
-                           .precision = name(io),
-                           .date = utc_date(),
-                           .tokens = batches.front().rows(),
-                           .peak_flops_per_second = 1e12 * options.peak_tflops,
-                           .peak_bytes_per_second = 1e9 * options.peak_gbps,
-                           .rows = {}};
   if (largest_flops > 0 && options.peak_tflops == 0) {
-    report.peak_flops_per_second = bench.product_roof(largest_flops, options.launches);
+    report.peak_flops_per_second = all.front().bench->product_roof(largest_flops, options.launches);
   }
-  report.rows = run_cases(bench, cases, options.launches);
-  return finish_report(report, options.json);
+  report.rows = measure(cases, all, options.launches);
+  std::cout << bench_text(report);
+  if (!options.json.empty()) write_text_file(options.json, bench_json(report));
+  if (!options.dump.empty()) dump(setting, batches, options.dump, all);
+  return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
 }
 
 }  // namespace
@@ -110,10 +224,12 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       bench, chosen,
       {.name = "kernels",
        .description = "Checks and times every operation of a training step at the shapes of the "
-                      "model, beside a plain copy of as many bytes and a large product. Exit code "
-                      "7 when a result is wrong.",
+                      "model, beside a plain copy of as many bytes and a large product; attention "
+                      "with every kind of kernels that cuda.attention allows. Exit code 7 when a "
+                      "result is wrong.",
        .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
                     "bertha bench kernels --op attention,linear_fwd --tokens 8192",
+                    "bertha bench kernels --op attention --dump dump --repeats 5",
                     "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
                     "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
   const auto options = std::make_shared<KernelOptions>();
@@ -155,6 +271,12 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       .add_option("--tune", options->tune,
                   "First tune the products of the model on this GPU, and add them to this file")
       ->type_name("FILE");
+  kernels
+      .add_option("--dump", options->dump,
+                  "Folder for what went into and came out of attention with the model's dropout, a "
+                  "safetensors file per mix and kind of kernels, for "
+                  "tests/comparisons/attention_peers.py --check")
+      ->type_name("DIR");
   kernels.add_option("--json", options->json, "File for the same figures as JSON")
       ->type_name("FILE");
   add_config_options(kernels, ShortOptions::kStepBench);

@@ -94,15 +94,6 @@ std::string utilization_text(const StepBenchReport& report, double utilization) 
 
 }  // namespace
 
-double percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return std::lerp(values[below], values[above], at - static_cast<double>(below));
-}
-
 StepBenchRates rates_of(const StepBenchReport& report) {
   const double step_ms = mean(report.step_ms);
   StepBenchRates rates{.seqs_per_second = per_second(report.seqs_global, step_ms),

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/figures.h"
+
 namespace bertha {
 
 /// One operation in the mean step of rank 0.
@@ -44,9 +46,6 @@ struct StepBenchReport {
   double loss = 0;
   int64_t skipped_updates = 0;
 };
-
-/// The value below which `share` of the values lie, between two of them in proportion; 0 of none.
-double percentile(std::vector<double> values, double share);
 
 /// Mean rates over the timed steps.
 struct StepBenchRates {

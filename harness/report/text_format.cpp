@@ -34,8 +34,6 @@ std::string three_digits(double value) {
 
 }  // namespace
 
-std::string fixed_text(double value, int decimals) { return printed("%.*f", decimals, value); }
-
 std::string scaled_text(double value) {
   constexpr std::array<const char*, 5> kScales = {"", "k", "M", "G", "T"};
   size_t scale = 0;

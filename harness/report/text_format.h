@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/base/figures.h"
+
 namespace bertha {
 
 // Numbers as people read them; the exact values are in metrics.jsonl.
-
-/// "3.142" for (3.14159, 3); "nan" and "inf" as such.
-std::string fixed_text(double value, int decimals);
 
 /// Three digits and a scale: 512 -> "512", 46080 -> "46.1k", 3200000 -> "3.20M", 0.25 -> "0.25".
 std::string scaled_text(double value);

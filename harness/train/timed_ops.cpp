@@ -51,8 +51,6 @@ OperationTime cost_of(const ResidualLnBwd& a) {
 }
 OperationTime cost_of(const LayerNormFwd& a) { return moves(a, {a.x, a.y}); }
 OperationTime cost_of(const LayerNormBwd& a) { return moves(a, {a.dy, a.x, a.dx}); }
-OperationTime cost_of(const SoftmaxFwd& a) { return moves(a, {a.x, a.y, a.dropped, a.kept_mask}); }
-OperationTime cost_of(const SoftmaxBwd& a) { return moves(a, {a.dy, a.y, a.kept_mask, a.dx}); }
 OperationTime cost_of(const GatherRows& a) { return moves(a, {a.picked, a.picked}); }
 OperationTime cost_of(const ScatterAddRows& a) { return moves(a, {a.rows, a.rows, a.rows}); }
 OperationTime cost_of(const CrossEntropy& a) {

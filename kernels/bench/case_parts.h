@@ -109,7 +109,6 @@ struct Rows {
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
-void add_softmax(const Rows& rows, SoftmaxKind kind, float dropout, std::vector<OpCase>& cases);
 void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 /// What the heads have beside products: rows, GELU's gradient, the loss.
 void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);

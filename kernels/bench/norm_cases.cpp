@@ -105,53 +105,6 @@ void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
   cases.push_back(std::move(op));
 }
 
-void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpCase>& cases) {
-  const bool is_log = kind == SoftmaxKind::kLogSoftmax;
-  BenchTensor kept = r.mask(dropout > 0 ? 1 : 0);
-  kept.extents.back() = kept.checked.back() = softmax_mask_columns(r.columns) / 8;
-  kept.is_result = dropout > 0;
-  const auto drop = [=](const OpCall& c) -> Dropout {
-    return {.random = c.tensors[4], .probability = dropout, .site = 6};
-  };
-  const auto forward = [=](const OpCall& c) {
-    c.ops.run(SoftmaxFwd{.x = c.tensors[0],
-                         .bias = View(),
-                         .mask = View(),
-                         .y = c.tensors[1],
-                         .dropped = c.tensors[2],
-                         .kept_mask = c.tensors[3],
-                         .kind = kind,
-                         .dropout = drop(c)});
-  };
-  BenchTensor dropped = r.result("dropped", dropout > 0 ? 1 : 0);
-  dropped.is_result = dropout > 0;
-  if (dropout == 0) dropped.extents[0] = dropped.checked[0] = 0;
-  const std::vector<BenchTensor> tensors{r.matrix("x", 2, 1), r.result("y", 1), dropped, kept,
-                                         random_state()};
-  const std::string shape =
-      concat(r.text(), is_log ? ", log" : "", dropout > 0 ? concat(", dropout ", dropout) : "");
-  cases.push_back(
-      {.operation = "softmax_fwd", .shape = shape, .tensors = tensors, .call = forward});
-  OpCase op{.operation = "softmax_bwd",
-            .shape = shape,
-            .tensors = tensors,
-            .call =
-                [=](const OpCall& c) {
-                  c.ops.run(SoftmaxBwd{.dy = c.tensors[5],
-                                       .y = c.tensors[1],
-                                       .kept_mask = c.tensors[3],
-                                       .dx = c.tensors[6],
-                                       .kind = kind,
-                                       .dropout = drop(c)});
-                },
-            .prepare = forward};
-  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
-  for (const size_t unread : {0, 2}) op.tensors[unread].passes = 0;
-  op.tensors.push_back(r.gradient());
-  op.tensors.push_back(r.result("dx", 1));
-  cases.push_back(std::move(op));
-}
-
 namespace {
 
 /// How often the most frequent word occurs: as many adds to one row of the word table.

@@ -86,22 +86,10 @@ OpBench::OpBench(const Parts& parts)
     : parts_(parts),
       reference_device_(make_cpu_device(parts.reference_threads)),
       reference_stream_(reference_device_->make_stream()),
-      reference_ops_(make_cpu_ops(*reference_device_, *reference_stream_)),
-      pool_f32_(parts.device->allocate(kPoolElements * size_bytes(DType::kF32))),
-      pool_io_(parts.device->allocate(kPoolElements * size_bytes(parts.io))) {
-  const Buffer pinned = parts_.device->allocate_pinned(pool_f32_.bytes());
-  auto* values = static_cast<float*>(pinned.data());
-  for (int64_t i = 0; i < kPoolElements; i += 4) {
-    const PhiloxWords words = random_block(20, 0, 0, i / 4);
-    for (int64_t lane = 0; lane < 4; ++lane) {
-      values[i + lane] = static_cast<float>(static_cast<int32_t>(words.lane[lane])) * 0x1p-31f;
-    }
+      reference_ops_(make_cpu_ops(*reference_device_, *reference_stream_)) {
+  if (parts.make_reference_row_ops != nullptr) {
+    reference_row_ops_ = parts.make_reference_row_ops(*reference_device_, *reference_stream_);
   }
-  parts_.device->copy(*parts_.stream, pool_f32_.data(), values, pool_f32_.bytes());
-  parts_.stream->wait_on_host();
-  parts_.ops->run(Cast{.from = View(pool_f32_.data(), DType::kF32, {kPoolElements}),
-                       .to = View(pool_io_.data(), parts_.io, {kPoolElements})});
-
   // A stream that is behind the host has to be kept busy while launches are enqueued.
   busy_ = parts_.device->allocate(kBusyBytes);
   const auto after = parts_.device->make_event();
@@ -110,6 +98,29 @@ OpBench::OpBench(const Parts& parts)
   parts_.stream->record(*after);
   is_asynchronous_ = !after->is_done();
   parts_.stream->wait_on_host();
+}
+
+/// Random values in [-scale, scale).
+const Buffer& OpBench::pool(double scale, DType dtype) {
+  const auto [at, is_new] = pools_.try_emplace({scale, dtype});
+  if (!is_new) return at->second;
+  const int64_t bytes = kPoolElements * size_bytes(DType::kF32);
+  const Buffer pinned = parts_.device->allocate_pinned(bytes);
+  auto* values = static_cast<float*>(pinned.data());
+  for (int64_t i = 0; i < kPoolElements; i += 4) {
+    const PhiloxWords words = random_block(20, 0, 0, i / 4);
+    for (int64_t lane = 0; lane < 4; ++lane) {
+      values[i + lane] = static_cast<float>(
+          scale * 0x1p-31 * static_cast<double>(static_cast<int32_t>(words.lane[lane])));
+    }
+  }
+  const Buffer wide = parts_.device->allocate(bytes);
+  parts_.device->copy(*parts_.stream, wide.data(), values, bytes);
+  at->second = parts_.device->allocate(kPoolElements * size_bytes(dtype));
+  parts_.ops->run(Cast{.from = View(wide.data(), DType::kF32, {kPoolElements}),
+                       .to = View(at->second.data(), dtype, {kPoolElements})});
+  parts_.stream->wait_on_host();
+  return at->second;
 }
 
 /// Continues the view with copies of its first `bytes`.
@@ -132,17 +143,15 @@ void OpBench::fill(const BenchTensor& tensor, const View& view, int64_t number) 
     return;
   }
   if (tensor.scale == 0) return;  // as allocated
-  const char* pool = static_cast<char*>((tensor.io ? pool_io_ : pool_f32_).data());
-  const int64_t pool_bytes = kPoolElements * size_bytes(view.dtype);
+  const Buffer& values = pool(tensor.scale, view.dtype);
+  const int64_t pool_bytes = values.bytes();
   int64_t from = number * 65536 % pool_bytes;  // tensors and sets differ
   for (int64_t at = 0; at < view.bytes();) {
     const int64_t bytes = std::min(view.bytes() - at, pool_bytes - from);
-    device.copy(*parts_.stream, static_cast<char*>(view.data) + at, pool + from, bytes);
+    device.copy(*parts_.stream, static_cast<char*>(view.data) + at,
+                static_cast<const char*>(values.data()) + from, bytes);
     at += bytes;
     from = 0;
-  }
-  if (tensor.scale != 1) {
-    parts_.ops->run(Scale{.values = view.reshaped({view.elements()}), .factor = tensor.scale});
   }
 }
 
@@ -150,6 +159,11 @@ int64_t OpBench::bytes_of(const Set& set) {
   int64_t bytes = 0;
   for (const Buffer& buffer : set.memory) bytes += buffer.bytes();
   return bytes;
+}
+
+OpCall OpBench::call_of(const Set& set) {
+  return {
+      .ops = *parts_.ops, .row_ops = parts_.row_ops, .tensors = set.views, .extent = Extent::kFull};
 }
 
 OpBench::Set OpBench::make_set(const OpCase& op, int64_t number) {
@@ -240,9 +254,11 @@ void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
     }
     reference.views.push_back(view);
   }
-  const OpCall on_device{.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull};
-  const OpCall on_cpu{
-      .ops = *reference_ops_, .tensors = reference.views, .extent = Extent::kChecked};
+  const OpCall on_device = call_of(set);
+  const OpCall on_cpu{.ops = *reference_ops_,
+                      .row_ops = reference_row_ops_.get(),
+                      .tensors = reference.views,
+                      .extent = Extent::kChecked};
   for (const OpCall& where : {on_device, on_cpu}) {
     if (op.prepare) op.prepare(where);
     op.call(where);
@@ -332,7 +348,7 @@ OpResult OpBench::run(const OpCase& op, int64_t launches) {
   while (std::ssize(sets) < count) sets.push_back(make_set(op, std::ssize(sets)));
   std::vector<OpCall> calls;
   for (const Set& set : sets) {
-    calls.push_back({.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull});
+    calls.push_back(call_of(set));
     if (op.prepare) op.prepare(calls.back());
   }
   result.times_us =
@@ -344,7 +360,7 @@ OpResult OpBench::run(const OpCase& op, int64_t launches) {
 
 void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)>& use) {
   const Set set = make_set(op, 0);
-  const OpCall call{.ops = *parts_.ops, .tensors = set.views, .extent = Extent::kFull};
+  const OpCall call = call_of(set);
   if (op.prepare) op.prepare(call);
   op.call(call);
   parts_.stream->wait_on_host();

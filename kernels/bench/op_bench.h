@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/bench/op_case.h"
@@ -13,6 +15,7 @@ namespace bertha {
 struct OpResult {
   std::string operation;
   std::string shape;
+  std::string kernels = {};      // "grouped", where there are several kinds; "" elsewhere
   std::vector<double> times_us;  // one launch each
   double flops = 0;              // per launch; 0 = bound by memory
   double bytes = 0;              // per launch
@@ -35,6 +38,9 @@ class OpBench {
     Device* device = nullptr;
     Stream* stream = nullptr;  // the one that ops is bound to
     Ops* ops = nullptr;
+    // For cases of RowOps: the operations, and what makes the reference's.
+    RowOps* row_ops = nullptr;
+    std::unique_ptr<RowOps> (*make_reference_row_ops)(Device&, Stream&) = nullptr;
     DType io = DType::kF32;
     int reference_threads = 1;
   };
@@ -63,6 +69,8 @@ class OpBench {
   void empty_beyond(const OpCase& op, const Set& set);
   void check(const OpCase& op, const Set& set, OpResult& result);
   void compare(const BenchTensor& tensor, const View& found, const View& wanted, OpResult& result);
+  OpCall call_of(const Set& set);
+  const Buffer& pool(double scale, DType dtype);
   std::vector<char> download(const View& view, int64_t bytes);
   void enqueue_copies(int count);
   void wait_until_freed_is_cleared();
@@ -73,8 +81,8 @@ class OpBench {
   std::unique_ptr<Device> reference_device_;
   std::unique_ptr<Stream> reference_stream_;
   std::unique_ptr<Ops> reference_ops_;
-  Buffer pool_f32_;
-  Buffer pool_io_;
+  std::unique_ptr<RowOps> reference_row_ops_;
+  std::map<std::pair<double, DType>, Buffer> pools_;
   Buffer busy_;
   int64_t freed_bytes_ = 0;  // since the last wait
   bool is_asynchronous_ = false;

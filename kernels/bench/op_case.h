@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/row_ops.h"
 
 namespace bertha {
 
@@ -40,6 +41,7 @@ enum class Extent : uint8_t { kFull, kChecked };
 
 struct OpCall {
   Ops& ops;
+  RowOps* row_ops;                // null where the benchmark has none
   std::span<const View> tensors;  // in the order of OpCase::tensors
   Extent extent;
 };

@@ -40,13 +40,6 @@ std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<Ben
   }
   add_residual_ln({batch.rows(), part.tokens, model.hidden}, model.hidden_dropout, cases);
   add_layer_norm({batch.masked_rows(), part.masked, model.hidden}, cases);
-  const Rows hidden{batch.rows(), part.tokens, model.hidden};
-  add_softmax(hidden, SoftmaxKind::kSoftmax, 0, cases);
-  add_softmax(hidden, SoftmaxKind::kLogSoftmax, 0, cases);
-  if (model.hidden_dropout > 0) {
-    add_softmax(hidden, SoftmaxKind::kSoftmax, model.hidden_dropout, cases);
-  }
-  add_softmax({batch.masked_rows(), part.masked, model.classes}, SoftmaxKind::kSoftmax, 0, cases);
   add_heads(model, batch, cases);
   add_optimizer(model, cases);
   return cases;

@@ -49,19 +49,6 @@ void run_cpu(WorkerPool& pool, const Fill& args) {
 }
 
 template <>
-void run_cpu(WorkerPool& pool, const Scale& args) {
-  with_floating_type(args.values.dtype, [&](auto element) {
-    using T = decltype(element);
-    T* values = args.values.as<T>();
-    pool.for_range(args.values.elements(), kBlockElements, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        values[i] = from_double<T>(to_double(values[i]) * args.factor);
-      }
-    });
-  });
-}
-
-template <>
 void run_cpu(WorkerPool&, const GradientScale& args) {
   double loss_scale = 1.0;
   if (args.state.has_data()) {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/lane_span.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/ops/gemm_shape.h"
@@ -14,8 +13,6 @@
 struct CUstream_st;  // what a cudaStream_t points to
 
 namespace bertha {
-
-class LaneRecorder;
 
 /// Choices between kernels that compute the same; the defaults are the measured best.
 struct CudaOptions {
@@ -40,8 +37,6 @@ struct CudaOptions {
   bool tune_gemms = false;
   /// SMs that products plan for, where communication holds the others; 0 = all.
   int gemm_sm_count = 0;
-  /// Records the groups of grouped attention, see time_attention_lanes(); null: nothing.
-  LaneRecorder* attention_recorder = nullptr;
 };
 
 /// GPUs that this process sees; 0 where there is no driver.
@@ -74,13 +69,6 @@ std::string attention_kernels(const CudaOptions& options, const AttentionCall& c
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
 /// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
-
-/// Runs `attention`, which does one attention with the operations it gets, some sixty times with
-/// the grouped kernels, and returns the spans of its groups in the run of median length.
-///
-/// Blocks    the host, until that is done.
-std::vector<LaneSpan> time_attention_lanes(Device& device, Stream& stream,
-                                           const std::function<void(Ops&)>& attention);
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and
 /// writes the fastest to the file `path` (what else the file has of this GPU model and library

@@ -1,38 +1,16 @@
 #include "kernels/cuda/attention/side_streams.h"
+#include "kernels/cuda/cuda_op_set.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
-#include "kernels/cuda/operations.h"
 
 namespace bertha {
-namespace {
-
-class CudaOps final : public Ops {
- public:
-  CudaOps(CudaDevice& device, Stream& stream, const CudaOptions& options)
-      : context_(device, native(stream), options) {
-    // Now, not in a step that may be timed or captured: they allocate, and read the plan file.
-    context_.state<GemmPlans>();
-    context_.state<SideStreams>();
-  }
-
- private:
-  void enqueue(AnyArgs any) override {
-    std::visit([&](const auto* args) { run_cuda(context_, *args); }, any);
-  }
-
-  CudaContext context_;
-};
-
-CudaDevice& as_cuda(Device& device) {
-  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
-  BERTHA_CHECK(cuda_device != nullptr, "device is ", device.description(), ", want a CUDA device");
-  return *cuda_device;
-}
-
-}  // namespace
 
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options) {
-  return std::make_unique<CudaOps>(as_cuda(device), stream, options);
+  auto ops = std::make_unique<CudaOpSet<Ops>>(device, stream, options);
+  // Now, not in a step that may be timed or captured: they allocate, and read the plan file.
+  ops->context().state<GemmPlans>();
+  ops->context().state<SideStreams>();
+  return ops;
 }
 
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model) {

@@ -1,4 +1,4 @@
-// Cast, fill, scale and the gradient scale of a loss mean: one pass over memory each.
+// Cast, fill and the gradient scale of a loss mean: one pass over memory each.
 
 #include <type_traits>
 
@@ -75,13 +75,6 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = vecs * N + first_index(); i < count; i += index_stride()) values[i] = value;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) scale_kernel(T* values, double factor, int64_t count) {
-  for (int64_t i = first_index(); i < count; i += index_stride()) {
-    values[i] = converted<T>(converted<double>(values[i]) * factor);
-  }
-}
-
 __global__ void gradient_scale_kernel(const int64_t* denominator, const LambState* state,
                                       double numerator, float* target) {
   const double rows = denominator[0] > 1 ? static_cast<double>(denominator[0]) : 1.0;
@@ -148,18 +141,6 @@ void run_cuda(CudaContext& context, const Fill& args) {
     default:
       fail(ExitCode::kInternal, "fill of ", name(args.values.dtype));
   }
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-}
-
-template <>
-void run_cuda(CudaContext& context, const Scale& args) {
-  const int64_t count = args.values.elements();
-  if (count == 0) return;
-  dispatch_floating(args.values.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    scale_kernel<T><<<grid_for(context, count), kThreads, 0, context.stream>>>(
-        elements<T>(args.values), args.factor, count);
-  });
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -38,12 +38,6 @@ void validate(const Fill& args) {
   check_data(check, "values", args.values);
 }
 
-void validate(const Scale& args) {
-  const ArgumentCheck check(Scale::kName);
-  check_floating(check, "values", args.values);
-  check_data(check, "values", args.values);
-}
-
 void validate(const GradientScale& args) {
   const ArgumentCheck check(GradientScale::kName);
   check.view("denominator", args.denominator, DType::kI64, {1});

@@ -18,13 +18,6 @@ struct Fill {
   double value = 0.0;
 };
 
-/// values[i] *= factor. Dtypes f32, f16, bf16, f64.
-struct Scale {
-  static constexpr const char* kName = "scale";
-  View values;  // io [n]  in, out
-  double factor = 1.0;
-};
-
 /// target[0] = numerator / max(1, denominator[0]) * loss_scale of the state: the gradient scale of
 /// a loss mean, computed where the counts live.
 struct GradientScale {
@@ -37,7 +30,6 @@ struct GradientScale {
 
 void validate(const Cast& args);
 void validate(const Fill& args);
-void validate(const Scale& args);
 void validate(const GradientScale& args);
 
 }  // namespace bertha

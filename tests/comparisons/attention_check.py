@@ -1,4 +1,4 @@
-"""What `bertha bench attention --dump` wrote, against float64 PyTorch: attention_peers.py --check.
+"""What `bertha bench kernels --dump` wrote, against float64 PyTorch: attention_peers.py --check.
 
 Every live row is computed again from the dump's queries, keys, values and gradient: probabilities,
 outputs, log-sum-exps and the three gradients, sequence by sequence, by the formulas of the paper

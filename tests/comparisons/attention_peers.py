@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Puts what `bertha bench attention` found on a GPU beside PyTorch's attention there.
+"""Puts what `bertha bench kernels` found of attention on a GPU beside PyTorch's attention there.
 
-    bertha bench attention --lengths lengths.txt --json attention.json --dump dump
+    bertha bench kernels --op attention --lengths lengths.txt --json attention.json --dump dump
     python3 tests/comparisons/attention_peers.py attention.json --save peers.json
     python3 tests/comparisons/attention_peers.py attention.json --peers peers.json    # again, anywhere
     python3 tests/comparisons/attention_peers.py --check dump/*.safetensors
@@ -14,7 +14,28 @@ result was wrong. Printing alone is standard library only.
 import argparse
 import json
 import pathlib
+import re
 import sys
+
+SHAPE = re.compile(r"(?P<mix>.+), T=\d+ A=(?P<heads>\d+) D=(?P<size>\d+)"
+                   r"(, dropout (?P<dropout>[\d.e-]+))?$")
+
+
+def attention_of(report):
+    """The rows of attention, with mix, dropout and direction; adds heads and head_size."""
+    rows = []
+    for row in report["operations"]:
+        if not row["operation"].startswith("attention_"):
+            continue
+        shape = SHAPE.match(row["shape"])
+        report["heads"], report["head_size"] = int(shape["heads"]), int(shape["size"])
+        rows.append(row | {"mix": shape["mix"], "dropout": float(shape["dropout"] or 0),
+                           "direction": {"attention_fwd": "forward",
+                                         "attention_bwd": "backward"}[row["operation"]]})
+    if not rows:
+        sys.exit("attention_peers.py: the report has no attention; want bench kernels --op attention")
+    report["rows"] = rows
+    return report
 
 
 def table(report, peers):
@@ -47,7 +68,7 @@ def table(report, peers):
         for r in mine + theirs:
             wrong = " WRONG" if r and not r.get("verified", True) else ""
             text.append(f"{r['median_us']:.1f}{wrong}" if r else "-")
-        text += [f"{best['flops_per_second'] / 1e12:.1f}", f"{100 * best['share_of_peak']:.1f}",
+        text += [f"{best['per_second'] / 1e12:.1f}", f"{100 * best['share_of_roof']:.1f}",
                  f"{rival / best['median_us']:.2f}" if rival else "-"]
         lines.append("| " + " | ".join(text) + " |")
     return lines
@@ -62,10 +83,10 @@ def main():
     parser.add_argument("--check", nargs="+", default=[], metavar="DUMP")
     options = parser.parse_args()
     if not options.report and not options.check:
-        parser.error("name the JSON of bench attention, or --check dumps")
+        parser.error("name the JSON of bench kernels, or --check dumps")
     good = True
     if options.report:
-        report = json.loads(options.report.read_text())
+        report = attention_of(json.loads(options.report.read_text()))
         if options.peers:
             peers = json.loads(options.peers.read_text())
         else:

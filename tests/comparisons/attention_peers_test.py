@@ -11,9 +11,10 @@ SCRIPT = pathlib.Path(__file__).with_name("attention_peers.py")
 
 
 def row(mix, dropout, direction, kernels, us, **more):
-    return {"mix": mix, "dropout": dropout, "direction": direction, "kernels": kernels,
-            "median_us": us, "verified": True, "flops_per_second": 1e16 / us,
-            "share_of_peak": 10 / us} | more
+    shape = f"{mix}, T=1024 A=16 D=64" + (f", dropout {dropout}" if dropout else "")
+    operation = {"forward": "attention_fwd", "backward": "attention_bwd"}[direction]
+    return {"operation": operation, "shape": shape, "kernels": kernels, "median_us": us,
+            "verified": True, "per_second": 1e16 / us, "share_of_roof": 10 / us} | more
 
 
 def peer(program, mix, dropout, direction, us):
@@ -30,11 +31,11 @@ class AttentionPeers(unittest.TestCase):
     def run_on(self, rows, results, notes=()):
         mine, theirs = self.folder / "attention.json", self.folder / "peers.json"
         mine.write_text(json.dumps({
-            "model": "large", "precision": "bf16", "heads": 16, "head_size": 64,
-            "device": "a GPU", "date": "2026-11-21", "peak_flops_per_second": 8e14,
+            "model": "large", "precision": "bf16", "device": "a GPU", "date": "2026-11-21", "peak_flops_per_second": 8e14,
             "verified": all(r["verified"] for r in rows), "notes": list(notes),
             "mixes": [{"name": "all 512", "lengths": [512, 512]},
-                      {"name": "histogram", "lengths": [7, 30, 100]}], "rows": rows}))
+                      {"name": "histogram", "lengths": [7, 30, 100]}],
+            "operations": [{"operation": "fill", "shape": "8", "verified": True}] + rows}))
         theirs.write_text(json.dumps({"torch": "2", "cudnn": 9, "notes": ["no cuDNN"],
                                       "results": results}))
         ran = subprocess.run([sys.executable, "-B", SCRIPT, mine, "--peers", theirs],
@@ -74,7 +75,7 @@ class AttentionPeers(unittest.TestCase):
         ran = subprocess.run([sys.executable, "-B", SCRIPT], capture_output=True, text=True,
                              check=False)
         self.assertEqual(ran.returncode, 2)
-        self.assertIn("name the JSON of bench attention", ran.stderr)
+        self.assertIn("name the JSON of bench kernels", ran.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The attention that `bertha bench attention` times, in PyTorch: what attention_peers.py compares with.
+"""The attention that `bertha bench kernels --op attention` times, in PyTorch: what attention_peers.py compares with.
 
     FlashAttention-2   the varlen form: un-padded tokens, as a user of PyTorch would train on them
     cuDNN un-padded    cuDNN's attention over the same tokens, where PyTorch offers it
@@ -119,7 +119,7 @@ def median_us(make_operands, call):
 
 
 def measure(report):
-    """`report`: the JSON of bench attention. Returns what attention_peers.py prints."""
+    """`report`: the JSON of bench kernels, with the rows of attention_peers.attention_of. Returns what attention_peers.py prints."""
     if report["precision"] not in DTYPES:
         sys.exit(f"attention_peers.py: precision is {report['precision']}, want bf16 or f16")
     if not torch.cuda.is_available():

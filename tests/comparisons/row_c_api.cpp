@@ -4,10 +4,10 @@
 #include <string>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_row_ops.h"
 #include "kernels/device.h"
-#include "kernels/ops.h"
 
-// The kernels of `bertha bench rows` for a program that has its own memory and its own stream, in
+// The kernels of bertha_bench_rows for a program that has its own memory and its own stream, in
 // C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers are
 // of device memory; letters, shapes and what may be null are those of kernels/ops/*.h.
 //
@@ -19,7 +19,7 @@
 struct BerthaRows {
   std::unique_ptr<bertha::Device> device;
   std::unique_ptr<bertha::Stream> stream;
-  std::unique_ptr<bertha::Ops> ops;
+  std::unique_ptr<bertha::RowOps> ops;
   std::string error;
 };
 
@@ -75,7 +75,7 @@ BerthaRows* bertha_rows_open(int64_t gpu, void* stream) {
   sentence_of(*handle, [&] {
     handle->device = bertha::make_cuda_device(static_cast<int>(gpu));
     handle->stream = bertha::borrow_cuda_stream(static_cast<CUstream_st*>(stream));
-    handle->ops = bertha::make_cuda_ops(*handle->device, *handle->stream, {});
+    handle->ops = bertha::make_cuda_row_ops(*handle->device, *handle->stream);
   });
   return handle.release();
 }

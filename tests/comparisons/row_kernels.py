@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares what `bertha bench rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
+"""Compares what `bertha_bench_rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
 
-    bertha bench rows --dtype fp16 --json rows.json
+    build/cuda/bertha_bench_rows --dtype fp16 --json rows.json
     cmake --build build/cuda --target bertha_row_c_api
     python3 tests/comparisons/row_kernels.py rows.json --save peers.json --svg plots \
       --library build/cuda/tests/comparisons/libbertha_row_c_api.so
@@ -16,7 +16,7 @@ Judging and drawing are standard library only.
 With --library Bertha's kernels run in PyTorch's process too, on the same tensors, in turns with
 PyTorch's ("beside", with a copy of as many bytes there), and PyTorch's bars are judged by these
 times: where memory is the limit, where in it a tensor lies is worth several percent, and two programs
-lie in different places. Without it they are judged by those of `bench rows`.
+lie in different places. Without it they are judged by those of `bertha_bench_rows`.
 
 Bars
   every width       not slower than PyTorch, eager or compiled; 2 % is what two runs differ by
@@ -24,7 +24,7 @@ Bars
   LayerNorm forward to 128 columns: 2 times PyTorch
   PReLU             85 % of the copy, 1.5 times PyTorch; at ragged planes (7 x 7) not slower
   BatchNorm + ReLU  1.3 times PyTorch's three kernels
-Shares of the copy are those of `bench rows`: of a plain copy of as many bytes, in its run. Where a
+Shares of the copy are those of `bertha_bench_rows`: of a plain copy of as many bytes, in its run. Where a
 multiple of PyTorch lies above the copy, the table says so: no kernel reaches it.
 """
 import argparse
@@ -202,7 +202,7 @@ def draw(folder, rows, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha bench rows`, fp16")
+    parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha_bench_rows`, fp16")
     parser.add_argument("--peers", type=pathlib.Path, help="measured before, instead of measuring")
     parser.add_argument("--library", type=pathlib.Path,
                         help="bertha_row_c_api: Bertha in PyTorch's process too")
@@ -237,7 +237,7 @@ def main():
           f"cuDNN {peers['cudnn']}")
     beside = sum(row.peers["bertha"] is not None for row in rows)
     print(f"PyTorch's bars: {beside} of {len(rows)} cases are judged by Bertha's times in PyTorch's "
-          "process, on the same tensors; the others by those of `bench rows`.")
+          "process, on the same tensors; the others by those of `bertha_bench_rows`.")
     for operation, title in TITLES.items():
         chosen = [row for row in rows if row.operation == operation]
         if chosen:

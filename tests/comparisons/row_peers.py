@@ -1,4 +1,4 @@
-"""The kernels that `bertha bench rows` times, in PyTorch and cuDNN, and Bertha's own beside them in
+"""The kernels that `bertha_bench_rows` times, in PyTorch and cuDNN, and Bertha's own beside them in
 PyTorch's memory: what row_kernels.py compares.
 
 All programs of a case take the same operands: fp16, random, in rotation that fits into no cache.

@@ -26,18 +26,22 @@ const TestBackend& gpu() {
 
 const TestBackend& cpu() {
   static const TestBackend backend = [] {
-    TestBackend made{.device = make_cpu_device(2), .stream = nullptr, .ops = nullptr};
+    TestBackend made{
+        .device = make_cpu_device(2), .stream = nullptr, .ops = nullptr, .row_ops = nullptr};
     made.stream = made.device->make_stream();
     made.ops = make_cpu_ops(*made.device, *made.stream);
+    made.row_ops = make_cpu_row_ops(*made.device, *made.stream);
     return made;
   }();
   return backend;
 }
 
 TestBackend make_gpu(const CudaOptions& options) {
-  TestBackend made{.device = make_cuda_device(0), .stream = nullptr, .ops = nullptr};
+  TestBackend made{
+      .device = make_cuda_device(0), .stream = nullptr, .ops = nullptr, .row_ops = nullptr};
   made.stream = made.device->make_stream();
   made.ops = make_cuda_ops(*made.device, *made.stream, options);
+  made.row_ops = make_cuda_row_ops(*made.device, *made.stream);
   return made;
 }
 

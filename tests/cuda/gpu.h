@@ -6,7 +6,9 @@
 
 #include "kernels/base/half.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_row_ops.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_row_ops.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/host_tensor.h"
 
@@ -17,6 +19,7 @@ struct TestBackend {
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Ops> ops;
+  std::unique_ptr<RowOps> row_ops;
 
   void wait() const { stream->wait_on_host(); }
 };

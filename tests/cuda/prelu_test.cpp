@@ -17,7 +17,7 @@ void expect_forward(DType io, const ChannelsExtents& e, const DeviceTensor& x_on
   const HostTensor<float> slope = rounded_to(io, random_tensor({e.channels}, 2));
   const DeviceTensor slope_on(gpu(), io, slope);
   const DeviceTensor y(gpu(), io, garbage_like(e), offset);
-  gpu().ops->run(PreluFwd{.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
+  gpu().row_ops->run(PreluFwd{.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
   expect_close(y.floats().values, naive_prelu(e, x.doubles(), slope.doubles()), rounding(io),
                concat("y ", name(io), e.text(), " + ", offset), 4.0);
 }
@@ -42,12 +42,12 @@ void expect_forward_and_backward(DType io, const ChannelsExtents& e, const Devic
     const DeviceTensor dslope(gpu(), io, adds ? before : garbage_tensor({e.channels}));
     // With kYes dx replaces dy.
     const View to = (adds ? dy_on : dx).view();
-    gpu().ops->run(PreluBwd{.dy = dy_on.view(),
-                            .x = x_on.view(),
-                            .slope = slope_on.view(),
-                            .dx = to,
-                            .dslope = dslope.view(),
-                            .accumulate = accumulate});
+    gpu().row_ops->run(PreluBwd{.dy = dy_on.view(),
+                                .x = x_on.view(),
+                                .slope = slope_on.view(),
+                                .dx = to,
+                                .dslope = dslope.view(),
+                                .accumulate = accumulate});
     expect_close((adds ? dy_on : dx).floats().values, want.dx, rounding(io), "dx" + what, 4.0);
     Doubles sums = want.dslope;
     for (int64_t c = 0; adds && c < e.channels; ++c) at(sums, c) += static_cast<double>(before[c]);
@@ -102,11 +102,11 @@ TEST(CudaPrelu, TwoRunsGiveTheSameBits) {
     for (int run = 0; run < 2; ++run) {
       const DeviceTensor dx(gpu(), io, garbage_like(e));
       const DeviceTensor dslope(gpu(), io, garbage_tensor({e.channels}));
-      gpu().ops->run(PreluBwd{.dy = dy.view(),
-                              .x = x.view(),
-                              .slope = slope.view(),
-                              .dx = dx.view(),
-                              .dslope = dslope.view()});
+      gpu().row_ops->run(PreluBwd{.dy = dy.view(),
+                                  .x = x.view(),
+                                  .slope = slope.view(),
+                                  .dx = dx.view(),
+                                  .dslope = dslope.view()});
       sums.push_back(dslope.floats().values);
     }
     EXPECT_EQ(sums[0], sums[1]) << e.text();
@@ -129,12 +129,12 @@ TEST(CudaPrelu, ZerosNansAndInfinitiesAreThoseOfTheReference) {
     const DeviceTensor y(*backend, DType::kF32, garbage_tensor({1, 2, 8}));
     const DeviceTensor dx(*backend, DType::kF32, garbage_tensor({1, 2, 8}));
     const DeviceTensor dslope(*backend, DType::kF32, garbage_tensor({2}));
-    backend->ops->run(PreluFwd{.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
-    backend->ops->run(PreluBwd{.dy = dy_on.view(),
-                               .x = x_on.view(),
-                               .slope = slope_on.view(),
-                               .dx = dx.view(),
-                               .dslope = dslope.view()});
+    backend->row_ops->run(PreluFwd{.x = x_on.view(), .slope = slope_on.view(), .y = y.view()});
+    backend->row_ops->run(PreluBwd{.dy = dy_on.view(),
+                                   .x = x_on.view(),
+                                   .slope = slope_on.view(),
+                                   .dx = dx.view(),
+                                   .dslope = dslope.view()});
     std::vector<float> all = y.floats().values;
     for (const DeviceTensor* tensor : {&dx, &dslope}) {
       for (const float value : tensor->floats().values) all.push_back(value);

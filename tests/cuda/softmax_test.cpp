@@ -75,7 +75,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
       .kind = fusion.kind,
       .scale = fusion.scale,
       .dropout = {.random = random_on.view(), .probability = fusion.probability, .site = kSite}};
-  gpu().ops->run(on);
+  gpu().row_ops->run(on);
 
   HostTensor<double> x_at = wide(x), bias_at = wide(bias), dy_at = wide(dy);
   HostTensor<double> y_at = wide(garbage), dropped_at = y_at, dx_at = y_at;
@@ -87,7 +87,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
   at.dropped = dropped_at.view();
   at.kept_mask = kept.view();
   at.dropout.random = random.view();
-  cpu().ops->run(at);
+  cpu().row_ops->run(at);
   const double tolerance = tolerance::device_softmax(rounding(io), unit_of(io), columns);
   expect_near(y_on.numbers(), y_at.values, tolerance, "y " + what);
   if (fusion.probability > 0) {
@@ -103,7 +103,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
                         .kind = fusion.kind,
                         .scale = fusion.scale,
                         .dropout = on.dropout};
-  gpu().ops->run(back);
+  gpu().row_ops->run(back);
   y_at.values = y_on.numbers();  // of the same rounding
   SoftmaxBwd back_at = back;
   back_at.dy = dy_at.view();
@@ -111,7 +111,7 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
   back_at.kept_mask = kept.view();
   back_at.dx = dx_at.view();
   back_at.dropout.random = random.view();
-  cpu().ops->run(back_at);
+  cpu().row_ops->run(back_at);
   // Terms of the sum are up to 2 / (1 - p) < 3, and log softmax multiplies its rounding by exp(y).
   expect_near(dx_on.numbers(), dx_at.values, 4 * tolerance, "dx " + what);
 }
@@ -192,12 +192,12 @@ TEST(CudaSoftmax, IsTheSameInEveryRun) {
   std::vector<float> before;
   for (int run = 0; run < 2; ++run) {
     const DeviceTensor y(gpu(), DType::kBF16, garbage_tensor({500, 30522}));
-    gpu().ops->run(SoftmaxFwd{.x = x.view(),
-                              .bias = View(),
-                              .mask = View(),
-                              .y = y.view(),
-                              .dropped = View(),
-                              .kept_mask = View()});
+    gpu().row_ops->run(SoftmaxFwd{.x = x.view(),
+                                  .bias = View(),
+                                  .mask = View(),
+                                  .y = y.view(),
+                                  .dropped = View(),
+                                  .kept_mask = View()});
     const std::vector<float> now = y.floats().values;
     if (run > 0) {
       EXPECT_EQ(now, before);

@@ -74,8 +74,8 @@ class BadPaths(EndToEnd):
         yield "submit", 4, lambda path: ["submit", path, "--system", "s", "-o", self.new_folder()]
         yield "bench step --lengths", 4, lambda path: ["bench", "step", "--lengths", path,
                                                        *config()]
-        yield "bench attention --lengths", 4, lambda path: ["bench", "attention", "--lengths", path,
-                                                            *config()]
+        yield "bench kernels --lengths", 4, lambda path: ["bench", "kernels", "--lengths", path,
+                                                          *config()]
 
     def written_commands(self):
         data, config, good = self.data, self.data.config, self.good

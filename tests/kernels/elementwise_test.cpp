@@ -26,13 +26,6 @@ void fill(const View& values, double value) {
   run_cpu(pool, args);
 }
 
-void scale(const View& values, double factor) {
-  WorkerPool pool(2);
-  const Scale args{.values = values, .factor = factor};
-  validate(args);
-  run_cpu(pool, args);
-}
-
 constexpr int64_t kCounts[] = {0, 1, 7, 33, 511, 40000};
 
 TEST(Cast, RoundsOnceBetweenEveryPairOfDtypes) {
@@ -90,17 +83,6 @@ TEST(Fill, WritesEveryElementOfEveryDtype) {
       ASSERT_EQ(i32[i], -3);
     }
   }
-}
-
-TEST(Scale, MultipliesInF64AndRoundsOnce) {
-  HostTensor<float> values = random_tensor({33, 7}, 1);
-  HostTensor<float> want = values;
-  for (float& value : want.values) value = static_cast<float>(static_cast<double>(value) * 0.1);
-  scale(values.view(), 0.1);
-  EXPECT_EQ(values.values, want.values);
-  HostTensor<Half> half({511}, to_half(3.0));
-  scale(half.view(), 0.1);
-  for (const Half& value : half.values) EXPECT_EQ(value.bits, to_half(3.0 * 0.1).bits);
 }
 
 float gradient_scale(int64_t denominator, double numerator, const LambState* state) {

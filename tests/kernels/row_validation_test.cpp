@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/ops.h"
+#include "kernels/row_ops.h"
 #include "tests/kernels/validation_checks.h"
 
 namespace bertha {

@@ -10,7 +10,6 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/lane_recorder.h"
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/common/alignment.h"
@@ -131,8 +130,6 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
                ", want at most ", kPlainHeadSize);
   const std::vector<SequenceGroup> sorted = by_length(groups);
   const int count = static_cast<int>(sorted.size());
-  LaneRecorder* const recorder = context.options.attention_recorder;
-  if (recorder != nullptr) recorder->start(context.stream);
   auto& side_streams = context.state<SideStreams>();
   side_streams.fork(count);
   for (int i = 0; i < count; ++i) {
@@ -141,9 +138,7 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);
     const cudaStream_t stream = side_streams.stream(i);
-    if (recorder != nullptr) recorder->begin(i % SideStreams::kStreams, stream, group);
     work(AttentionLaunch{stream, dtype, group.bucket_tokens}, params);
-    if (recorder != nullptr) recorder->end(stream);
   }
   pad(side_streams.stream(std::max(count - 1, 0)));
   side_streams.join();

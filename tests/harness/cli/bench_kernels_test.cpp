@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "tests/harness/cli/bench_fixture.h"
@@ -56,6 +58,50 @@ TEST_F(BenchKernelsTest, ANameWithoutItsEndStandsForAllOfItsOperations) {
   EXPECT_EQ(operations.count("attention_fwd"), 4u);  // two mixes, with and without dropout
   EXPECT_EQ(operations.count("attention_bwd"), 4u);
   EXPECT_EQ(operations.size(), 8u + operations.count("gather_rows"));
+}
+
+TEST_F(BenchKernelsTest, AttentionsLengthsAndFlopsAreThoseOfTheBatch) {
+  ASSERT_EQ(run({"--op", "attention", "--tokens", "504"}).code, 0);
+  const Json found = json();
+  ASSERT_EQ(found["mixes"].size(), 2u);
+  EXPECT_EQ(found["mixes"][0]["name"], "all 64");
+  const std::vector<double> lengths = found["mixes"][0]["lengths"];
+  EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), 0.0), 504);
+  const double pairs = std::inner_product(lengths.begin(), lengths.end(), lengths.begin(), 0.0);
+  EXPECT_EQ(found["operations"][0]["shape"], "all 64, T=504 A=4 D=8");
+  EXPECT_EQ(found["operations"][0]["flops"], 4 * 32 * pairs);
+  EXPECT_EQ(found["operations"][1]["flops"], 8 * 32 * pairs);
+  EXPECT_EQ(found["operations"][2]["shape"], "all 64, T=504 A=4 D=8, dropout 0.25");
+}
+
+/// Names and byte ranges of a safetensors file.
+Json header_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  uint64_t bytes = 0;
+  file.read(reinterpret_cast<char*>(&bytes), sizeof(bytes));
+  std::string text(file ? bytes : 0, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return Json::parse(text);
+}
+
+TEST_F(BenchKernelsTest, ADumpHasWhatWentIntoAndCameOutOfAttention) {
+  const std::string folder = folder_.path("dump");
+  const Ran ran = run({"--op", "attention_bwd", "--tokens", "504", "--dump", folder});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  for (const char* const name : {"all_64-cpu", "all_16-cpu"}) {
+    const std::string path = folder + "/" + name + ".safetensors";
+    EXPECT_THAT(ran.out, HasSubstr("written: " + path));
+    const Json header = header_of(path);
+    EXPECT_EQ(header["__metadata__"]["dropout"], "0.25");
+    EXPECT_EQ(header["__metadata__"]["kernels"], "cpu");
+    EXPECT_EQ(header["qkv"]["shape"], (std::vector<int>{504, 3, 4, 8}));
+    EXPECT_EQ(header["mask"]["dtype"], "U8");
+    EXPECT_EQ(header["cu_seqlens"]["dtype"], "I32");
+    EXPECT_EQ(header["random"]["dtype"], "U64");
+    for (const char* const tensor : {"out", "lse", "dout", "dqkv"}) {
+      EXPECT_EQ(header[tensor]["dtype"], "F32") << tensor;
+    }
+  }
 }
 
 TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {

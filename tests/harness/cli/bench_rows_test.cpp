@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/harness/cli/bench_fixture.h"
+#include "tests/harness/cli/run_program.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
@@ -12,9 +14,22 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchRowsTest : public BenchFixture {
+/// Tests of `bertha_bench_rows --device cpu --threads 1 --repeats 3 --json FILE OPTIONS`.
+class BenchRowsTest : public ::testing::Test {
  protected:
-  BenchRowsTest() : BenchFixture("rows") {}
+  Ran run(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{BERTHA_BENCH_ROWS, "--device", "cpu",    "--threads", "1",
+                                   "--repeats",       "3",        "--json", json_};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  Json json() const {
+    std::ifstream file(json_);
+    return Json::parse(file);
+  }
+
+  TempFolder folder_;
+  std::string json_ = folder_.path("rows.json");
 };
 
 TEST_F(BenchRowsTest, ChecksAndTimesTheChosenOperationsAtTheChosenWidths) {
@@ -66,7 +81,11 @@ TEST_F(BenchRowsTest, OperationsWithoutTheElementTypeNameOneThatTheyHave) {
 TEST_F(BenchRowsTest, WrongInputsEndWithOneSentence) {
   EXPECT_EQ(run({"--widths", "0"}).code, 2);
   EXPECT_EQ(run({"--dtype", "fp8"}).code, 2);
-  EXPECT_EQ(run_bertha_on_ranks(2, {"bench", "rows"}).code, 2);
+  json_ = folder_.path("none/rows.json");
+  const Ran unwritable =
+      run({"--op", "softmax_fwd", "--widths", "8", "--rows", "4", "--dtype", "fp32"});
+  EXPECT_EQ(unwritable.code, 4);
+  EXPECT_THAT(unwritable.err, HasSubstr("rows.json cannot be written"));
 }
 
 }  // namespace

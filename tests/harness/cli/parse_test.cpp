@@ -64,7 +64,7 @@ Outcome outcome(const Words& words) {
 
 TEST(Parse, KnowsEveryCommand) {
   const std::vector<Words> all = all_commands();
-  for (const Words& known : {Words{"train"}, {"submit"}, {"data", "pack"}, {"bench", "rows"}}) {
+  for (const Words& known : {Words{"train"}, {"submit"}, {"data", "pack"}, {"bench", "kernels"}}) {
     EXPECT_THAT(all, testing::Contains(known));
   }
 }
@@ -172,7 +172,7 @@ TEST(Parse, HelpIsReadable) {
 TEST(Parse, HelpKeepsNamesOfFilesAndTypesWhole) {
   EXPECT_THAT(help({"checkpoint"}), HasSubstr("config.json, model.safetensors"));
   EXPECT_THAT(help({"train"}), HasSubstr("--profile-steps A:B "));
-  EXPECT_THAT(help({"bench", "rows"}), HasSubstr("--dtype fp16|bf16|fp32|fp64\n"));
+  EXPECT_THAT(help({"bench", "kernels"}), HasSubstr("--dtype bf16|fp16|fp32\n"));
 }
 
 // The words behind "bertha" in a line of the help or a README; none where another program runs.

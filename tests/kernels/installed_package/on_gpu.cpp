@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_row_ops.h"
 
 namespace {
 
@@ -51,7 +52,7 @@ int main() {
     using namespace bertha;
     const std::unique_ptr<Device> device = make_cuda_device(0);
     const std::unique_ptr<Stream> mine = borrow_cuda_stream(stream);
-    const std::unique_ptr<Ops> ops = make_cuda_ops(*device, *mine, {});
+    const std::unique_ptr<RowOps> ops = make_cuda_row_ops(*device, *mine);
     const View input(x, DType::kF32, {kRows, kColumns});
     ops->run(SoftmaxFwd{.x = input,
                         .bias = View(),

@@ -1,4 +1,4 @@
-#include "kernels/bench/sweep_cases.h"
+#include "kernels/bench/row_cases.h"
 
 #include <algorithm>
 #include <utility>
@@ -93,7 +93,7 @@ void add_prelu(const Images& images, std::vector<OpCase>& cases) {
                    .shape = images.text(),
                    .tensors = {images.input("x", 1), slope, images.result("y", 1)},
                    .call = [](const OpCall& c) {
-                     c.ops.run(
+                     c.row_ops->run(
                          PreluFwd{.x = c.tensors[0], .slope = c.tensors[1], .y = c.tensors[2]});
                    }});
   cases.push_back({.operation = "prelu_bwd",
@@ -101,11 +101,11 @@ void add_prelu(const Images& images, std::vector<OpCase>& cases) {
                    .tensors = {images.input("dy", 1), images.input("x", 1), slope,
                                images.result("dx", 1), images.channel_sum("dslope", true)},
                    .call = [](const OpCall& c) {
-                     c.ops.run(PreluBwd{.dy = c.tensors[0],
-                                        .x = c.tensors[1],
-                                        .slope = c.tensors[2],
-                                        .dx = c.tensors[3],
-                                        .dslope = c.tensors[4]});
+                     c.row_ops->run(PreluBwd{.dy = c.tensors[0],
+                                             .x = c.tensors[1],
+                                             .slope = c.tensors[2],
+                                             .dx = c.tensors[3],
+                                             .dslope = c.tensors[4]});
                    }});
 }
 
@@ -137,16 +137,16 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.ops.run(BatchNormReluFwd{.x = c.tensors[0],
-                                                .addend = add ? c.tensors[9] : View(),
-                                                .gamma = c.tensors[1],
-                                                .beta = c.tensors[2],
-                                                .running_mean = c.tensors[7],
-                                                .running_var = c.tensors[8],
-                                                .y = c.tensors[3],
-                                                .mask = c.tensors[4],
-                                                .mean = c.tensors[5],
-                                                .rstd = c.tensors[6]});
+                     c.row_ops->run(BatchNormReluFwd{.x = c.tensors[0],
+                                                     .addend = add ? c.tensors[9] : View(),
+                                                     .gamma = c.tensors[1],
+                                                     .beta = c.tensors[2],
+                                                     .running_mean = c.tensors[7],
+                                                     .running_var = c.tensors[8],
+                                                     .y = c.tensors[3],
+                                                     .mask = c.tensors[4],
+                                                     .mean = c.tensors[5],
+                                                     .rstd = c.tensors[6]});
                    }});
 
   // A mean and a deviation that are near those of x will do; they are the same on both sides.
@@ -164,17 +164,64 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.ops.run(BatchNormReluBwd{.dy = c.tensors[0],
-                                                .x = c.tensors[1],
-                                                .mask = c.tensors[2],
-                                                .mean = c.tensors[3],
-                                                .rstd = c.tensors[4],
-                                                .gamma = c.tensors[5],
-                                                .dx = c.tensors[6],
-                                                .daddend = add ? c.tensors[9] : View(),
-                                                .dgamma = c.tensors[7],
-                                                .dbeta = c.tensors[8]});
+                     c.row_ops->run(BatchNormReluBwd{.dy = c.tensors[0],
+                                                     .x = c.tensors[1],
+                                                     .mask = c.tensors[2],
+                                                     .mean = c.tensors[3],
+                                                     .rstd = c.tensors[4],
+                                                     .gamma = c.tensors[5],
+                                                     .dx = c.tensors[6],
+                                                     .daddend = add ? c.tensors[9] : View(),
+                                                     .dgamma = c.tensors[7],
+                                                     .dbeta = c.tensors[8]});
                    }});
+}
+
+void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpCase>& cases) {
+  const bool is_log = kind == SoftmaxKind::kLogSoftmax;
+  BenchTensor kept = r.mask(dropout > 0 ? 1 : 0);
+  kept.extents.back() = kept.checked.back() = softmax_mask_columns(r.columns) / 8;
+  kept.is_result = dropout > 0;
+  const auto drop = [=](const OpCall& c) -> Dropout {
+    return {.random = c.tensors[4], .probability = dropout, .site = 6};
+  };
+  const auto forward = [=](const OpCall& c) {
+    c.row_ops->run(SoftmaxFwd{.x = c.tensors[0],
+                              .bias = View(),
+                              .mask = View(),
+                              .y = c.tensors[1],
+                              .dropped = c.tensors[2],
+                              .kept_mask = c.tensors[3],
+                              .kind = kind,
+                              .dropout = drop(c)});
+  };
+  BenchTensor dropped = r.result("dropped", dropout > 0 ? 1 : 0);
+  dropped.is_result = dropout > 0;
+  if (dropout == 0) dropped.extents[0] = dropped.checked[0] = 0;
+  const std::vector<BenchTensor> tensors{r.matrix("x", 2, 1), r.result("y", 1), dropped, kept,
+                                         random_state()};
+  const std::string shape =
+      concat(r.text(), is_log ? ", log" : "", dropout > 0 ? concat(", dropout ", dropout) : "");
+  cases.push_back(
+      {.operation = "softmax_fwd", .shape = shape, .tensors = tensors, .call = forward});
+  OpCase op{.operation = "softmax_bwd",
+            .shape = shape,
+            .tensors = tensors,
+            .call =
+                [=](const OpCall& c) {
+                  c.row_ops->run(SoftmaxBwd{.dy = c.tensors[5],
+                                            .y = c.tensors[1],
+                                            .kept_mask = c.tensors[3],
+                                            .dx = c.tensors[6],
+                                            .kind = kind,
+                                            .dropout = drop(c)});
+                },
+            .prepare = forward};
+  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
+  for (const size_t unread : {0, 2}) op.tensors[unread].passes = 0;
+  op.tensors.push_back(r.gradient());
+  op.tensors.push_back(r.result("dx", 1));
+  cases.push_back(std::move(op));
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace bertha {
+
+/// "3.142" for (3.14159, 3); "nan" and "inf" as such.
+inline std::string fixed_text(double value, int decimals) {
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", decimals, value)), ' ');
+  std::snprintf(text.data(), text.size() + 1, "%.*f", decimals, value);
+  return text;
+}
+
+/// The value below which `share` of the values lie, interpolated between two of them; 0 of none.
+inline double percentile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
+}
+
+}  // namespace bertha

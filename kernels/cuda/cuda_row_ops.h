@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/device.h"
+#include "kernels/row_ops.h"
+
+namespace bertha {
+
+/// Row operations enqueued on `stream` of the CUDA device `device`; both must outlive them.
+///
+/// Random    dropout decisions equal those of the CPU backend bit for bit.
+/// Exact     repeatable bit for bit.
+std::unique_ptr<RowOps> make_cuda_row_ops(Device& device, Stream& stream);
+
+}  // namespace bertha
