@@ -19,15 +19,15 @@ __device__ void copy_tiles(unsigned char (&tiles)[kTiles][kTileBytes], uint64_t&
                            const CUtensorMap* const (&maps)[kTiles], int row, int column) {
   const uint32_t barrier = shared_address(&barrier_memory);
   if (threadIdx.x == 0) {
-    barrier_init(barrier, 1);
-    fence_barrier_init();
-    barrier_arrive_expecting(barrier, kTiles * kTileBytes);
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, kTiles * kTileBytes);
     for (int i = 0; i < kTiles; ++i) {
       tma_load_2d(shared_address(tiles[i]), *maps[i], column, row, barrier);
     }
   }
   __syncthreads();
-  barrier_wait(barrier, 0);
+  mbarrier_wait(barrier, 0);
 }
 
 template <class T, Left kLeft, Inner kRight>

@@ -45,25 +45,25 @@ constexpr int kProducerRegisters = 56;
 __device__ __forceinline__ void init_barriers(SharedStorage& shared) {
   constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
   for (int i = 0; i < kConsumers; ++i) {
-    barrier_init(at(shared.keys_full[i]), 1);
-    barrier_init(at(shared.values_full[i]), 1);
-    barrier_init(at(shared.keys_empty[i]), kWarpgroupThreads);
-    barrier_init(at(shared.values_empty[i]), kWarpgroupThreads);
+    mbarrier_init(at(shared.keys_full[i]), 1);
+    mbarrier_init(at(shared.values_full[i]), 1);
+    mbarrier_init(at(shared.keys_empty[i]), kWarpgroupThreads);
+    mbarrier_init(at(shared.values_empty[i]), kWarpgroupThreads);
   }
   for (int i = 0; i < kStages; ++i) {
-    barrier_init(at(shared.stage_full[i]), 1);
-    barrier_init(at(shared.stage_empty[i]), kConsumerThreads);
+    mbarrier_init(at(shared.stage_full[i]), 1);
+    mbarrier_init(at(shared.stage_empty[i]), kConsumerThreads);
   }
   for (int i = 0; i < kItemSlots; ++i) {
-    barrier_init(at(shared.item_full[i]), 1);
-    barrier_init(at(shared.item_empty[i]), kConsumerThreads);
+    mbarrier_init(at(shared.item_full[i]), 1);
+    mbarrier_init(at(shared.item_empty[i]), kConsumerThreads);
     for (const uint64_t& tile : shared.statistics_full[i])
-      barrier_init(at(tile), kGroupsOfTile * kWarpThreads);
+      mbarrier_init(at(tile), kGroupsOfTile * kWarpThreads);
   }
   for (const auto& warpgroup : shared.dq_added) {
-    for (const uint64_t& warp : warpgroup) barrier_init(at(warp), kWarpThreads);
+    for (const uint64_t& warp : warpgroup) mbarrier_init(at(warp), kWarpThreads);
   }
-  fence_barrier_init();
+  fence_mbarrier_init();
 }
 
 template <class T, bool kDropout>

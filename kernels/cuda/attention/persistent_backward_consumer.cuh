@@ -94,7 +94,7 @@ class Consumer {
     for (int count = 0;; ++count) {
       slot_ = count % kItemSlots;
       slot_parity_ = parity_of(count, kItemSlots);
-      barrier_wait(at(shared_.item_full[slot_]), slot_parity_);
+      mbarrier_wait(at(shared_.item_full[slot_]), slot_parity_);
       const int tiles = item().tiles();
       if (tiles == 0) return;
       for (int first = 0; first < tiles; first += kConsumers) {
@@ -105,7 +105,7 @@ class Consumer {
         }
       }
       if (params_.column_sums != nullptr) store_column_sums();
-      barrier_arrive(at(shared_.item_empty[slot_]));
+      mbarrier_arrive(at(shared_.item_empty[slot_]));
     }
   }
 
@@ -114,24 +114,24 @@ class Consumer {
   __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
 
   __device__ __forceinline__ void sync_warpgroup() {
-    barrier_of_threads(kWarpgroupBarrier + warpgroup_, kWarpgroupThreads);
+    named_barrier_sync(kWarpgroupBarrier + warpgroup_, kWarpgroupThreads);
   }
   __device__ __forceinline__ void wait_for_stage() {
-    barrier_wait(at(shared_.stage_full[stages_ % kStages]), parity_of(stages_, kStages));
+    mbarrier_wait(at(shared_.stage_full[stages_ % kStages]), parity_of(stages_, kStages));
   }
   /// The warpgroups add to a tile of dQ in order: 0, then 1.
   __device__ __forceinline__ void wait_dq_turn() {
     const int behind = warpgroup_ == 0 ? 1 : 0;
-    barrier_wait(at(shared_.dq_added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
+    mbarrier_wait(at(shared_.dq_added[1 - warpgroup_][warp_]), parity_of(stages_ + behind, 1));
   }
   /// Tested early, so that the result is there when it is needed.
   __device__ __forceinline__ bool is_dq_turn() {
     const int behind = warpgroup_ == 0 ? 1 : 0;
-    return barrier_test_wait(at(shared_.dq_added[1 - warpgroup_][warp_]),
-                             parity_of(stages_ + behind, 1));
+    return mbarrier_test_wait(at(shared_.dq_added[1 - warpgroup_][warp_]),
+                              parity_of(stages_ + behind, 1));
   }
   __device__ __forceinline__ void pass_dq_turn() {
-    barrier_arrive(at(shared_.dq_added[warpgroup_][warp_]));
+    mbarrier_arrive(at(shared_.dq_added[warpgroup_][warp_]));
   }
 
   /// Rows of a tile that are this warp's go to part `part` of dqkv.
@@ -182,7 +182,7 @@ class Consumer {
   __device__ __forceinline__ void skip_key_tile(int tiles) {
     for (int tile = 0; tile < tiles; ++tile) {
       wait_for_stage();
-      barrier_arrive(at(shared_.stage_empty[stages_ % kStages]));
+      mbarrier_arrive(at(shared_.stage_empty[stages_ % kStages]));
       wait_dq_turn();
       pass_dq_turn();
       ++stages_;
@@ -207,12 +207,12 @@ class Consumer {
     uint32_t key_rows[kSteps][4];
     uint32_t value_rows[kSteps][4];
     const auto by_rows = rows_first<kHeadSize>(lane_);
-    barrier_wait(at(shared_.keys_full[warpgroup_]), key_parity);
+    mbarrier_wait(at(shared_.keys_full[warpgroup_]), key_parity);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       ldmatrix_x4(key_rows[step], by_rows.at(keys, warp_ * kWarpRows, step));
     }
-    barrier_wait(at(shared_.values_full[warpgroup_]), key_parity);
+    mbarrier_wait(at(shared_.values_full[warpgroup_]), key_parity);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       ldmatrix_x4(value_rows[step], by_rows.at(values, warp_ * kWarpRows, step));
@@ -220,7 +220,7 @@ class Consumer {
     // ldmatrix has read before the arrival lets TMA overwrite.
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) hold_registers(value_rows[step]);
-    barrier_arrive(at(shared_.values_empty[warpgroup_]));
+    mbarrier_arrive(at(shared_.values_empty[warpgroup_]));
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
       const int stage = stages_ % kStages;
@@ -228,7 +228,7 @@ class Consumer {
       wait_for_stage();
       // Later key blocks find all statistics there.
       if (key_tile < kConsumers) {
-        barrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
+        mbarrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
       }
       float scores[32];
       float dp[32];  // dP, then dS
@@ -274,13 +274,13 @@ class Consumer {
       hold_registers(dquery);
       hold_registers(dkey);
       hold_registers(dvalue);
-      barrier_arrive(at(shared_.stage_empty[stage]));
+      mbarrier_arrive(at(shared_.stage_empty[stage]));
       if (!turn_has_come) wait_dq_turn();
       accumulate_dq(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
       pass_dq_turn();
       ++stages_;
     }
-    barrier_arrive(at(shared_.keys_empty[warpgroup_]));
+    mbarrier_arrive(at(shared_.keys_empty[warpgroup_]));
     sync_warpgroup();  // dS has been read
     unsigned char* own = &shared_.dscores[warpgroup_][warp_ * kWarpRows * kRowBytes];
     store_gradient(1, dkey, params_.scale, own, key_tile);

@@ -61,9 +61,9 @@ class Producer {
 
   __device__ __forceinline__ void publish(const AttentionItem& item) {
     const int slot = items_ % kItemSlots;
-    barrier_wait(at(shared_.item_empty[slot]), parity_of(items_ + kItemSlots, kItemSlots));
+    mbarrier_wait(at(shared_.item_empty[slot]), parity_of(items_ + kItemSlots, kItemSlots));
     shared_.items[slot] = item;
-    barrier_arrive(at(shared_.item_full[slot]));
+    mbarrier_arrive(at(shared_.item_full[slot]));
     ++items_;
   }
 
@@ -71,8 +71,8 @@ class Producer {
     const int stage = stages_ % kStages;
     const uint32_t full = at(shared_.stage_full[stage]);
     const int row = item.begin + tile * kTileRows;
-    barrier_wait(at(shared_.stage_empty[stage]), parity_of(stages_ + kStages, kStages));
-    barrier_arrive_expecting(full, 2 * kTileBytes + (kDropout ? kMaskBytes : 0));
+    mbarrier_wait(at(shared_.stage_empty[stage]), parity_of(stages_ + kStages, kStages));
+    mbarrier_arrive_expect_tx(full, 2 * kTileBytes + (kDropout ? kMaskBytes : 0));
     tma_load_2d(at(shared_.stage[stage].query), args_.qkv, item.head * kHeadSize, row, full);
     tma_load_2d(at(shared_.stage[stage].dout), args_.dout, item.head * kHeadSize, row, full);
     if constexpr (kDropout) {
@@ -86,8 +86,8 @@ class Producer {
   __device__ __forceinline__ void load_keys(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
       const uint32_t full = at(shared_.keys_full[i]);
-      barrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
-      barrier_arrive_expecting(full, kTileBytes);
+      mbarrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
+      mbarrier_arrive_expect_tx(full, kTileBytes);
       tma_load_2d(at(shared_.keys_values[i][keys_[i] % 2]), args_.qkv,
                   (args_.params.batch.heads + item.head) * kHeadSize,
                   item.begin + (key_tile + i) * kTileRows, full);
@@ -98,8 +98,8 @@ class Producer {
   __device__ __forceinline__ void load_values(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
       const uint32_t full = at(shared_.values_full[i]);
-      barrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
-      barrier_arrive_expecting(full, kTileBytes);
+      mbarrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
+      mbarrier_arrive_expect_tx(full, kTileBytes);
       tma_load_2d(at(shared_.keys_values[i][(values_[i] + 1) % 2]), args_.qkv,
                   (2 * args_.params.batch.heads + item.head) * kHeadSize,
                   item.begin + (key_tile + i) * kTileRows, full);
@@ -172,7 +172,7 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
                                                    int warp, int lane) {
   for (int count = 0;; ++count) {
     const int slot = count % kItemSlots;
-    barrier_wait(at(shared.item_full[slot]), parity_of(count, kItemSlots));
+    mbarrier_wait(at(shared.item_full[slot]), parity_of(count, kItemSlots));
     const AttentionItem item = shared.items[slot];
     if (item.length == 0) return;
     const int groups = item.tiles() * kGroupsOfTile;
@@ -182,7 +182,7 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
         write_statistics<T>(args, item, group * kGroupRows, shared.lse[slot], shared.delta[slot],
                             lane);
       }
-      barrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
+      mbarrier_arrive(at(shared.statistics_full[slot][group / kGroupsOfTile]));
     }
   }
 }

@@ -84,8 +84,8 @@ __device__ __forceinline__ void release_unused(Stage first, int tiles, int lane,
   __syncwarp();  // all lanes have read the item
   if (lane < tiles) {
     const Stage stage = first.after(lane);
-    barrier_wait(at(shared.keys_full[stage.index]), stage.parity);
-    barrier_arrive(at(shared.empty[stage.index]));
+    mbarrier_wait(at(shared.keys_full[stage.index]), stage.parity);
+    mbarrier_arrive(at(shared.empty[stage.index]));
   }
   __syncwarp();
 }
@@ -106,9 +106,9 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
     const int tiles = item.tiles();
     const int column = item.head * kHeadSize;
     const auto load_queries = [&](int tile) {
-      barrier_wait(at(shared.queries_empty[consumer]), consumer_parity);
+      mbarrier_wait(at(shared.queries_empty[consumer]), consumer_parity);
       const uint32_t full = at(shared.queries_full[consumer]);
-      barrier_arrive_expecting(full, kTileBytes);
+      mbarrier_arrive_expect_tx(full, kTileBytes);
       tma_load_2d(at(shared.queries[consumer]), map, column, item.begin + tile * kTileRows, full);
       if (++consumer == kConsumers) {
         consumer = 0;
@@ -117,13 +117,13 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
     };
     for (int tile = 0; tile < tiles; ++tile) {
       const int row = item.begin + tile * kTileRows;
-      barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
       if (tile == 0) shared.items[stage.index] = item;
       const uint32_t keys_full = at(shared.keys_full[stage.index]);
-      barrier_arrive_expecting(keys_full, kTileBytes);
+      mbarrier_arrive_expect_tx(keys_full, kTileBytes);
       tma_load_2d(at(shared.keys[stage.index]), map, part + column, row, keys_full);
       const uint32_t values_full = at(shared.values_full[stage.index]);
-      barrier_arrive_expecting(values_full, kTileBytes);
+      mbarrier_arrive_expect_tx(values_full, kTileBytes);
       tma_load_2d(at(shared.values[stage.index]), map, 2 * part + column, row, values_full);
       stage = stage.after(1);
       // The first tile of each consumer is loaded early; the others wait for a free buffer.
@@ -131,9 +131,9 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
     }
     for (int tile = kConsumers; tile < tiles; ++tile) load_queries(tile);
   }
-  barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+  mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
   shared.items[stage.index] = {};
-  barrier_arrive(at(shared.keys_full[stage.index]));
+  mbarrier_arrive(at(shared.keys_full[stage.index]));
 }
 
 /// Zeroes out and lse behind the last sequence; this thread is number `thread` of `threads`.
@@ -162,7 +162,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
   DropoutMask<kDropout> mask(call);
   constexpr bool kHasDropout = kDropout != DropoutKind::kNone;
   const auto release = [&](Stage stage) {
-    if (lane == 0) barrier_arrive(at(shared.empty[stage.index]));
+    if (lane == 0) mbarrier_arrive(at(shared.empty[stage.index]));
   };
 
   const uint64_t key_tiles = uniform_wgmma_tile(at(shared.keys));
@@ -176,7 +176,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
   int query_tile = warpgroup;   // of this warpgroup, counted from the item's first
   uint32_t queries_parity = 0;  // of "full"
   for (;;) {
-    barrier_wait(at(shared.keys_full[first.index]), first.parity);
+    mbarrier_wait(at(shared.keys_full[first.index]), first.parity);
     const AttentionItem item = shared.items[first.index].warp_uniform();
     if (item.length == 0) break;
     bool first_pass = true;  // over the item's stages: wait until they are full
@@ -186,11 +186,11 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
     for (; query_tile < tiles; query_tile += kConsumers) {
       const bool last_pass = query_tile + kConsumers >= tiles;  // of this warpgroup over this item
       const int first_row = query_tile * kTileRows + warp * kWarpRows;
-      barrier_wait(at(shared.queries_full[warpgroup]), queries_parity);
+      mbarrier_wait(at(shared.queries_full[warpgroup]), queries_parity);
       queries_parity ^= 1;
       queries.load_q(at(shared.queries[warpgroup]), warp, lane);
       __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.queries_empty[warpgroup]));
+      if (lane == 0) mbarrier_arrive(at(shared.queries_empty[warpgroup]));
       if constexpr (kHasDropout) mask.start_rows(call.batch, item, first_row, lane);
 
       float score[32];
@@ -240,9 +240,9 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
       uint64_t keys = at_stage(key_tiles, next);
       uint64_t values = at_stage(value_tiles, stage);
       for (int tile = 1; tile < tiles; ++tile) {
-        if (first_pass) barrier_wait(at(shared.keys_full[next.index]), next.parity);
+        if (first_pass) mbarrier_wait(at(shared.keys_full[next.index]), next.parity);
         queries.gemm_qk(score, keys);
-        if (first_pass) barrier_wait(at(shared.values_full[stage.index]), stage.parity);
+        if (first_pass) mbarrier_wait(at(shared.values_full[stage.index]), stage.parity);
         queries.gemm_pv(p, values);
         const Stage in_flight = stage;
         stage = next;
@@ -283,7 +283,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
         queries.row_sum[0] = row_sums[0];
         queries.row_sum[1] = row_sums[1];
       }
-      if (first_pass) barrier_wait(at(shared.values_full[stage.index]), stage.parity);
+      if (first_pass) mbarrier_wait(at(shared.values_full[stage.index]), stage.parity);
       queries.gemm_pv(p, values);
       wait_for_pv();
       if (last_pass) release(stage);
@@ -293,7 +293,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
     query_tile -= tiles;
     first = first.after(tiles);
   }
-  if (lane == 0) wait_for_stores();
+  if (lane == 0) bulk_store_wait();
 }
 
 template <class T, DropoutKind kDropout>
@@ -309,15 +309,15 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_tensor_map(map);
     prefetch_tensor_map(out_map);
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(at(shared.keys_full[stage]), 1);
-      barrier_init(at(shared.values_full[stage]), 1);
-      barrier_init(at(shared.empty[stage]), kConsumerWarps);
+      mbarrier_init(at(shared.keys_full[stage]), 1);
+      mbarrier_init(at(shared.values_full[stage]), 1);
+      mbarrier_init(at(shared.empty[stage]), kConsumerWarps);
     }
     for (int warpgroup = 0; warpgroup < kConsumers; ++warpgroup) {
-      barrier_init(at(shared.queries_full[warpgroup]), 1);
-      barrier_init(at(shared.queries_empty[warpgroup]), kWarpsPerWarpgroup);
+      mbarrier_init(at(shared.queries_full[warpgroup]), 1);
+      mbarrier_init(at(shared.queries_empty[warpgroup]), kWarpsPerWarpgroup);
     }
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   wait_for_kernel_before();
   static_assert(sizeof(shared.out) >= kSortedSeqs);

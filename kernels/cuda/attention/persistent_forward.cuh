@@ -272,7 +272,7 @@ struct QueryRows {
             (reference[half] + log2_approximate(all)) * kLn2;
       }
     }
-    if (lane == 0) wait_for_stores();
+    if (lane == 0) bulk_store_wait();
     __syncwarp();  // TMA has read the rows of the tile before
     const auto offset = rows_first<kHeadSize>(lane);
 #pragma unroll

@@ -96,8 +96,8 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
        tile += static_cast<int>(gridDim.x)) {
     for (int k = 0; k < params.inner_blocks; ++k) {
       const uint32_t full = at(shared.full[stage.index]);
-      barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
-      barrier_arrive_expecting(full, kXBytes + kWeightBytes);
+      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, kXBytes + kWeightBytes);
       tma_load_2d(at(shared.x[stage.index]), x, k * kInnerBlock, tile * kTileRows, full);
 #pragma unroll
       for (int part = first_part; part < first_part + kOwnParts; ++part) {
@@ -163,7 +163,7 @@ template <class T, int kCluster>
 __device__ __forceinline__ void consume(const Params& params, int half, int warp, int lane,
                                         SharedStorage& shared) {
   const auto release = [&](int stage) {
-    if (warp == 0 && lane < kCluster) barrier_arrive_at(at(shared.empty[stage]), lane);
+    if (warp == 0 && lane < kCluster) mbarrier_arrive_remote(at(shared.empty[stage]), lane);
   };
   const int own_row = half * kHalfRows + warp * 16 + lane / 4;
   const int own_column = lane % 4 * kFragmentColumns;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void consume(const Params& params, int half, int warp
     const auto gemm_until = [&](int end) {
 #pragma unroll 1
       for (; k < end; ++k) {
-        barrier_wait(at(shared.full[stage.index]), stage.parity);
+        mbarrier_wait(at(shared.full[stage.index]), stage.parity);
         const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
         const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
         const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
@@ -224,10 +224,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_tensor_map(x);
     prefetch_tensor_map(weight);
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(at(shared.full[stage]), 1);
-      barrier_init(at(shared.empty[stage]), 2 * kCluster);
+      mbarrier_init(at(shared.full[stage]), 1);
+      mbarrier_init(at(shared.empty[stage]), 2 * kCluster);
     }
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   wait_for_kernel_before();
   if (threadIdx.x < kTileColumns) {

@@ -116,8 +116,8 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   for_each_tile(params, [&](int tile) {
     for (int k = 0; k < params.inner_blocks; ++k) {
       const uint32_t full = at(shared.full[stage.index]);
-      barrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
-      barrier_arrive_expecting(full, kDyBytes + kWeightBytes);
+      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, kDyBytes + kWeightBytes);
       tma_load_2d(at(shared.dy[stage.index]), dy, k * kInnerBlock, tile * kTileRows, full);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ void load_z(const Params& params, const CUtensorMap& 
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint32_t full = at(shared.z_full[half][place.index]);
-        barrier_wait(at(shared.z_empty[half][place.index]), place.parity ^ 1);
-        barrier_arrive_expecting(full, kUnitBytes);
+        mbarrier_wait(at(shared.z_empty[half][place.index]), place.parity ^ 1);
+        mbarrier_arrive_expect_tx(full, kUnitBytes);
         tma_load_2d_evict_first(at(shared.z[half][place.index]), z,
                                 first_column() + half * kHalfColumns,
                                 tile * kTileRows + unit * kUnitRows, full);
@@ -155,11 +155,11 @@ __device__ __forceinline__ void store_dx(const Params& params, const CUtensorMap
   for_each_tile(params, [&](int tile) {
     for (int unit = 0; unit < kUnits; ++unit) {
       const int place = dx_place(unit);
-      barrier_wait(at(shared.dx_full[half][place]), dx_parity(unit));
+      mbarrier_wait(at(shared.dx_full[half][place]), dx_parity(unit));
       tma_store_2d(dx, first_column() + half * kHalfColumns, tile * kTileRows + unit * kUnitRows,
                    at(shared.dx[half][place]));
-      wait_for_stores();
-      barrier_arrive(at(shared.dx_empty[half][place]));
+      bulk_store_wait();
+      mbarrier_arrive(at(shared.dx_empty[half][place]));
     }
   });
 }
@@ -187,7 +187,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(int of) const {
-    if (warp == 0 && lane == 0) barrier_arrive(at(shared.empty[of]));
+    if (warp == 0 && lane == 0) mbarrier_arrive(at(shared.empty[of]));
   }
 
   /// Adds dx of a fragment to the sums and writes it to shared memory for store_dx().
@@ -200,7 +200,7 @@ struct Consumer {
     const int unit = fragment / kFragmentsPerUnit;
     const int place = dx_place(unit);
     if (fragment % kFragmentsPerUnit == 0) {
-      barrier_wait(at(shared.dx_empty[half][place]), dx_parity(unit) ^ 1);
+      mbarrier_wait(at(shared.dx_empty[half][place]), dx_parity(unit) ^ 1);
     }
     stmatrix_x4_trans(at(shared.dx[half][place][fragment % kFragmentsPerUnit * kFragmentBytes]) +
                           fragment_offset(),
@@ -208,7 +208,7 @@ struct Consumer {
     if (fragment % kFragmentsPerUnit == kFragmentsPerUnit - 1) {
       fence_proxy_async();
       __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.dx_full[half][place]));
+      if (lane == 0) mbarrier_arrive(at(shared.dx_full[half][place]));
     }
   }
 
@@ -216,13 +216,13 @@ struct Consumer {
   __device__ __forceinline__ void read_z(int fragment, uint32_t (&z)[4]) {
     const int place = z_place.index;
     if (fragment % kFragmentsPerUnit == 0) {
-      barrier_wait(at(shared.z_full[half][place]), z_place.parity);
+      mbarrier_wait(at(shared.z_full[half][place]), z_place.parity);
     }
     ldmatrix_x4_trans(z, at(shared.z[half][place][fragment % kFragmentsPerUnit * kFragmentBytes]) +
                              fragment_offset());
     if (fragment % kFragmentsPerUnit == kFragmentsPerUnit - 1) {
       __syncwarp();
-      if (lane == 0) barrier_arrive(at(shared.z_empty[half][place]));
+      if (lane == 0) mbarrier_arrive(at(shared.z_empty[half][place]));
       z_place.advance();
     }
   }
@@ -237,7 +237,7 @@ struct Consumer {
       const auto gemm_until = [&](int end) {
 #pragma unroll 1
         for (; k < end; ++k) {
-          barrier_wait(at(shared.full[stage.index]), stage.parity);
+          mbarrier_wait(at(shared.full[stage.index]), stage.parity);
           const uint64_t weight = wgmma_tile<Inner::kRows>(
               at(shared.weight[stage.index][half * (kWeightBytes / 2)]), 0);
           const uint64_t dy = wgmma_tile<Inner::kColumns>(at(shared.dy[stage.index]), 0);
@@ -300,20 +300,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
     for (int i = 0; i < kStages; ++i) {
-      barrier_init(at(shared.full[i]), 1);
-      barrier_init(at(shared.empty[i]), 2);
+      mbarrier_init(at(shared.full[i]), 1);
+      mbarrier_init(at(shared.empty[i]), 2);
     }
     for (int half = 0; half < 2; ++half) {
       for (int i = 0; i < kZUnits; ++i) {
-        barrier_init(at(shared.z_full[half][i]), 1);
-        barrier_init(at(shared.z_empty[half][i]), kWarps);
+        mbarrier_init(at(shared.z_full[half][i]), 1);
+        mbarrier_init(at(shared.z_empty[half][i]), kWarps);
       }
       for (int i = 0; i < kDxUnits; ++i) {
-        barrier_init(at(shared.dx_full[half][i]), kWarps);
-        barrier_init(at(shared.dx_empty[half][i]), 1);
+        mbarrier_init(at(shared.dx_full[half][i]), kWarps);
+        mbarrier_init(at(shared.dx_empty[half][i]), 1);
       }
     }
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   wait_for_kernel_before();
   begin_next_kernel();

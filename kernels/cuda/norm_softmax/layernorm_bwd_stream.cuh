@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   };
 
   if (thread == 0) {
-    for (int s = 0; s < plan.stages; ++s) barrier_init(full(s), 1);
+    for (int s = 0; s < plan.stages; ++s) mbarrier_init(full(s), 1);
     for (int turn = 0; turn < StreamExchange::kTurns; ++turn) {
-      barrier_init(reduced(turn), kClusters ? 1 : warps * kWarpThreads);
+      mbarrier_init(reduced(turn), kClusters ? 1 : warps * kWarpThreads);
     }
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   if constexpr (kClusters) {
     cluster_barrier_of_lanes();
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     const int64_t from = row * columns + begin;
     T* const to = slots + 2 * stage * slot + shift_of(row);
     const uint32_t bytes = static_cast<uint32_t>(own_columns) * sizeof(T);
-    barrier_arrive_expecting(full(stage), 2 * bytes);
-    copy_bytes_async(shared_address(to), p.dy + from, bytes, full(stage));
-    copy_bytes_async(shared_address(to + slot), p.x + from, bytes, full(stage));
+    mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
+    bulk_load(shared_address(to), p.dy + from, bytes, full(stage));
+    bulk_load(shared_address(to + slot), p.x + from, bytes, full(stage));
   };
   if (sends) {
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     shift = (shift + shift_step) % kStreamLine<T>;
     if (turn < turns) {
       next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
-      barrier_wait(full(stage), parity);
+      mbarrier_wait(full(stage), parity);
       float sums[2] = {};  // of g = dy * gamma, and of g * normalized
       for_own([&](int k) {
         float dy[kVecSize];
@@ -204,8 +204,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       if constexpr (kClusters) {
         // Not by arrivals that release: those wait for the stores of dx.
         if (sends) {
-          barrier_arrive_expecting(reduced(turn),
-                                   warps * cluster * static_cast<int>(sizeof(float2)));
+          mbarrier_arrive_expect_tx(reduced(turn),
+                                    warps * cluster * static_cast<int>(sizeof(float2)));
         }
         if (lane < cluster) {
           store_async(address_in_rank(shared_address(part), lane), make_float2(sums[0], sums[1]),
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         }
       } else {
         if (lane == 0) *part = make_float2(sums[0], sums[1]);
-        barrier_arrive(reduced(turn));  // every lane: racecheck does not follow one for its warp
+        mbarrier_arrive(reduced(turn));  // every lane: racecheck does not follow one for its warp
       }
       if (++stage == plan.stages) {
         stage = 0;
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     }
     if (turn > 0) {
       const int old = turn - 1;
-      barrier_wait(reduced(old), static_cast<uint32_t>(old / StreamExchange::kTurns) & 1);
+      mbarrier_wait(reduced(old), static_cast<uint32_t>(old / StreamExchange::kTurns) & 1);
       if (old >= kHeldAfter) {
         if (sends) request(old - kHeldAfter + plan.stages, free_stage);
         if (++free_stage == plan.stages) free_stage = 0;

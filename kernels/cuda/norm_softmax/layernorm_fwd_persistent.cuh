@@ -57,10 +57,10 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   };
   if (thread == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);
-      barrier_init(done(stage), threads);
+      mbarrier_init(full(stage), 1);
+      mbarrier_init(done(stage), threads);
     }
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   __syncthreads();
 
@@ -70,12 +70,11 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     const auto request = [&](int stage, int64_t row) {
       row_of[stage] = row < rows ? row : -1;
       if (row >= rows) {
-        barrier_arrive(full(stage));
+        mbarrier_arrive(full(stage));
         return;
       }
-      barrier_arrive_expecting(full(stage), bytes);
-      copy_bytes_async(shared_address(place_of(stage, row)), p.x + row * columns, bytes,
-                       full(stage));
+      mbarrier_arrive_expect_tx(full(stage), bytes);
+      bulk_load(shared_address(place_of(stage, row)), p.x + row * columns, bytes, full(stage));
     };
     // A row is taken one ahead of its use: the counter is far away.
     const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
@@ -90,10 +89,10 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 #pragma unroll
       for (int stage = 0; stage < kStages; ++stage) {
         if (here[stage] >= rows) return;
-        barrier_wait(done(stage), parity);
-        store_bytes_async(p.y + here[stage] * columns, shared_address(place_of(stage, here[stage])),
-                          bytes);
-        wait_for_stores();
+        mbarrier_wait(done(stage), parity);
+        bulk_store(p.y + here[stage] * columns, shared_address(place_of(stage, here[stage])),
+                   bytes);
+        bulk_store_wait();
         here[stage] = next;
         request(stage, next);
         if (next < rows) next = take();
@@ -118,7 +117,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   int stage = 0;
   uint32_t parity = 0;
   for (int turn = 0;; ++turn) {
-    barrier_wait(full(stage), parity);
+    mbarrier_wait(full(stage), parity);
     const int64_t row = row_of[stage];
     if (row < 0) return;
     T* const place = place_of(stage, row);
@@ -138,7 +137,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       }
     }
     block_reduce(sums, Add(), exchange, turn, threads / kWarpThreads,
-                 [threads] { barrier_of_threads(1, threads); });
+                 [threads] { named_barrier_sync(1, threads); });
     const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
     if (thread == 0) {
       p.mean[row] = pivot + moments.rest;
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       store_vec_shared(own + k * threads * kVecSize, to_vec<T>(y));
     }
     fence_proxy_async();
-    barrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
+    mbarrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
     if (++stage == kStages) {
       stage = 0;
       parity ^= 1;

@@ -60,21 +60,20 @@ class TmaRow {
     end_whole_ = end_ / kVecSize;
     const uint32_t loaded = shared_address(&shared.loaded);
     if (thread_ == 0) {
-      barrier_init(loaded, 1);
-      fence_barrier_init();
-      barrier_arrive_expecting(loaded, kInputs * whole_bytes());
+      mbarrier_init(loaded, 1);
+      fence_mbarrier_init();
+      mbarrier_arrive_expect_tx(loaded, kInputs * whole_bytes());
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) {
-        copy_bytes_async(shared_address(cells_ + k * slot_ + begin_whole_ * kVecSize),
-                         operation.inputs[k] + at_ + begin_whole_ * kVecSize, whole_bytes(),
-                         loaded);
+        bulk_load(shared_address(cells_ + k * slot_ + begin_whole_ * kVecSize),
+                  operation.inputs[k] + at_ + begin_whole_ * kVecSize, whole_bytes(), loaded);
       }
     }
     // The thread that works on a partial pack loads it.
     load_edge(0);
     load_edge((end_ - 1) / kVecSize);
     __syncthreads();  // the barrier is initialised
-    barrier_wait(loaded, 0);
+    mbarrier_wait(loaded, 0);
   }
 
   template <class Work>
@@ -128,9 +127,9 @@ class TmaRow {
       fence_proxy_async();
       __syncthreads();
       if (thread_ != 0) return;
-      store_bytes_async(operation_.output + at_ + begin_whole_ * kVecSize,
-                        shared_address(pack(0, begin_whole_)), whole_bytes());
-      wait_for_stores();
+      bulk_store(operation_.output + at_ + begin_whole_ * kVecSize,
+                 shared_address(pack(0, begin_whole_)), whole_bytes());
+      bulk_store_wait();
     }
   }
 

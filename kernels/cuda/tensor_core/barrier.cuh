@@ -18,26 +18,26 @@
 
 namespace bertha {
 
-/// One thread initializes each barrier; then fence_barrier_init() and __syncthreads().
-__device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
+/// One thread initializes each barrier; then fence_mbarrier_init() and __syncthreads().
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 /// Makes initialized barriers visible to TMA.
-__device__ __forceinline__ void fence_barrier_init() {
+__device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 /// Arrives, and expects bytes that TMA writes in this phase.
-__device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint32_t bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
 /// Whether the phase of this parity is complete.
-__device__ __forceinline__ bool barrier_test_wait(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
   uint32_t complete;
   asm volatile(
       "{.reg .pred complete; "
@@ -51,7 +51,7 @@ __device__ __forceinline__ bool barrier_test_wait(uint32_t barrier, uint32_t par
 
 /// Waits until the phase of this parity is complete. The loop is in C++ because a label
 /// in inline assembly would be defined twice.
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t complete = 0;
   do {
     asm volatile(
@@ -103,7 +103,7 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int column,
       : "memory");
 }
 /// Waits until all TMA stores of this thread have read their source.
-__device__ __forceinline__ void wait_for_stores() {
+__device__ __forceinline__ void bulk_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 /// Bulk copies of bytes in a row are fast where both ends are equally far behind a line of so many
@@ -114,16 +114,16 @@ inline constexpr int kCopyLineElements = kCopyLineBytes / 2;  // of 16 bits
 
 /// Starts copying `bytes` in a row, a multiple of 16, between places that are multiples too; they
 /// complete on `barrier`.
-__device__ __forceinline__ void copy_bytes_async(uint32_t to, const void* from, uint32_t bytes,
-                                                 uint32_t barrier) {
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-/// The other way round: wait_for_stores() tells when `from` has been read.
-__device__ __forceinline__ void store_bytes_async(void* to, uint32_t from, uint32_t bytes) {
+/// The other way round: bulk_store_wait() tells when `from` has been read.
+__device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t bytes) {
   asm volatile(
       "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
       "cp.async.bulk.commit_group;" ::"l"(to),
@@ -135,7 +135,7 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
 }
 
 /// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, whole warps.
-__device__ __forceinline__ void barrier_of_threads(int id, int threads) {
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 

@@ -28,7 +28,7 @@ __device__ __forceinline__ void cluster_barrier_of_lanes() {
 /// must not have exited. Enough to release a pipeline stage, but nothing that this block wrote
 /// becomes visible: a release to the cluster scope would do that, and compiles to a fence of all
 /// memory.
-__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank) {
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, int rank) {
   asm volatile(
       "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
       "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
