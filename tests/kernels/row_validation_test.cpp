@@ -15,8 +15,7 @@ TEST(Validation, LayerNormOptionalFields) {
                        .mean = f64_row,
                        .rstd = f64_row};
   expect_accepted(forward);
-  expect_refused<LayerNormFwd>(forward, [](auto& a) { a.mean = f32({kTokens}); },
-                               {"mean", "want f64 [5]"});
+  expect_refused(forward, &LayerNormFwd::mean, f32({kTokens}), {"mean", "want f64 [5]"});
   forward.residual = forward.x;
   expect_refused<LayerNormFwd>(forward, [](auto&) {}, {"sum", "want f64 [5,3]"});
   forward.sum = forward.x;
@@ -50,9 +49,9 @@ TEST(Validation, Softmax) {
   const SoftmaxBwd backward{
       .dy = f32({6, 33}), .y = f32({6, 33}), .kept_mask = View(), .dx = f32({6, 33})};
   expect_accepted(backward);
-  expect_refused<SoftmaxBwd>(backward, [](auto& a) { a.dropout = dropout(0.5f); },
-                             {"softmax_bwd", "kept_mask", "want u8 [6,8]"});
-  expect_refused<SoftmaxBwd>(backward, [](auto& a) { a.dx = f32({6, 32}); }, {"dx", "[6,33]"});
+  expect_refused(backward, &SoftmaxBwd::dropout, dropout(0.5f),
+                 {"softmax_bwd", "kept_mask", "want u8 [6,8]"});
+  expect_refused(backward, &SoftmaxBwd::dx, f32({6, 32}), {"dx", "[6,33]"});
 }
 
 }  // namespace

@@ -44,6 +44,14 @@ void expect_refused(Args args, const std::function<void(Args&)>& spoil,
   }
 }
 
+/// The same with one field changed.
+template <class Args, class Field, class Value>
+void expect_refused(const Args& args, Field Args::*field, const Value& wrong,
+                    std::initializer_list<const char*> words) {
+  expect_refused<Args>(
+      args, [&](Args& a) { a.*field = wrong; }, words);
+}
+
 inline constexpr int64_t kTokens = 5;
 inline constexpr int64_t kHidden = 16;
 

@@ -28,40 +28,32 @@ EmbeddingFwd embedding_fwd() {
 template <class Forward>
 void expect_norm_checked(const Forward& good) {
   const View wrong = f32({9});
-  expect_refused<Forward>(good, [&](Forward& a) { a.gamma = wrong; }, {"gamma", "[9]"});
-  expect_refused<Forward>(good, [&](Forward& a) { a.beta = wrong; }, {"beta", "[9]"});
-  expect_refused<Forward>(good, [&](Forward& a) { a.mean = wrong; }, {"mean", "[9]"});
-  expect_refused<Forward>(good, [&](Forward& a) { a.rstd = wrong; }, {"rstd", "[9]"});
-  expect_refused<Forward>(good, [](Forward& a) { a.epsilon = 0.0f; }, {"epsilon", "above 0"});
+  expect_refused(good, &Forward::gamma, wrong, {"gamma", "[9]"});
+  expect_refused(good, &Forward::beta, wrong, {"beta", "[9]"});
+  expect_refused(good, &Forward::mean, wrong, {"mean", "[9]"});
+  expect_refused(good, &Forward::rstd, wrong, {"rstd", "[9]"});
+  expect_refused(good, &Forward::epsilon, 0.0f, {"epsilon", "above 0"});
 }
 
 template <class Backward>
 void expect_norm_backward_checked(const Backward& good) {
   const View wrong = f32({9});
-  expect_refused<Backward>(good, [&](Backward& a) { a.mean = wrong; }, {"mean", "[9]"});
-  expect_refused<Backward>(good, [&](Backward& a) { a.rstd = wrong; }, {"rstd", "[9]"});
-  expect_refused<Backward>(good, [&](Backward& a) { a.gamma = wrong; }, {"gamma", "[9]"});
-  expect_refused<Backward>(good, [&](Backward& a) { a.dgamma = wrong; }, {"dgamma", "[9]"});
-  expect_refused<Backward>(good, [&](Backward& a) { a.dbeta = wrong; }, {"dbeta", "[9]"});
+  expect_refused(good, &Backward::mean, wrong, {"mean", "[9]"});
+  expect_refused(good, &Backward::rstd, wrong, {"rstd", "[9]"});
+  expect_refused(good, &Backward::gamma, wrong, {"gamma", "[9]"});
+  expect_refused(good, &Backward::dgamma, wrong, {"dgamma", "[9]"});
+  expect_refused(good, &Backward::dbeta, wrong, {"dbeta", "[9]"});
 }
 
 TEST(Validation, EmbeddingFwd) {
   using Args = EmbeddingFwd;
   expect_accepted(embedding_fwd());
-  expect_refused<Args>(embedding_fwd(),
-                       [](Args& a) {
-                         a.word_table = f32({100, 8});
-                       },
-                       {"embedding_fwd", "word_table", "f32 [100,8]", "want f32 [100,16]"});
-  expect_refused<Args>(embedding_fwd(), [](Args& a) { a.word_ids = f32({kTokens}); },
-                       {"word_ids", "f32 [5]", "want i32 [5]"});
-  expect_refused<Args>(embedding_fwd(),
-                       [](Args& a) {
-                         a.y = f32({kTokens, 12});
-                       },
-                       {"H", "12", "multiple of 8"});
-  expect_refused<Args>(embedding_fwd(), [](Args& a) { a.mean = no_data({kTokens}); },
-                       {"mean", "no data"});
+  expect_refused(embedding_fwd(), &Args::word_table, f32({100, 8}),
+                 {"embedding_fwd", "word_table", "f32 [100,8]", "want f32 [100,16]"});
+  expect_refused(embedding_fwd(), &Args::word_ids, f32({kTokens}),
+                 {"word_ids", "f32 [5]", "want i32 [5]"});
+  expect_refused(embedding_fwd(), &Args::y, f32({kTokens, 12}), {"H", "12", "multiple of 8"});
+  expect_refused(embedding_fwd(), &Args::mean, no_data({kTokens}), {"mean", "no data"});
   expect_norm_checked(embedding_fwd());
 }
 
@@ -84,16 +76,16 @@ TEST(Validation, EmbeddingBwd) {
                   .dbeta = f32({kHidden}),
                   .dropout = dropout(0.1f)};
   expect_accepted(good);
-  expect_refused<Args>(good, [](Args& a) { a.dsegment_table = f32({2}); },
-                       {"embedding_bwd", "dsegment_table", "want 2 axes"});
+  expect_refused(good, &Args::dsegment_table, f32({2}),
+                 {"embedding_bwd", "dsegment_table", "want 2 axes"});
   expect_norm_backward_checked(good);
 }
 
 TEST(Validation, Dropout) {
   using Args = EmbeddingFwd;
   for (const float wrong : {1.0f, -0.1f, std::numeric_limits<float>::quiet_NaN()}) {
-    expect_refused<Args>(embedding_fwd(), [&](Args& a) { a.dropout = dropout(wrong); },
-                         {"dropout.probability", "[0, 1)"});
+    expect_refused(embedding_fwd(), &Args::dropout, dropout(wrong),
+                   {"dropout.probability", "[0, 1)"});
   }
   expect_refused<Args>(embedding_fwd(),
                        [](Args& a) { a.dropout.random = View(nullptr, DType::kU64, {2}); },
@@ -112,14 +104,10 @@ TEST(Validation, LinearFwd) {
                   .pre_activation = f32({kTokens, 3}),
                   .activation = Activation::kGeluTanh};
   expect_accepted(good);
-  expect_refused<Args>(good,
-                       [](Args& a) {
-                         a.weight = f32({3, 8});
-                       },
-                       {"linear_fwd", "weight", "f32 [3,8]", "want f32 [3,7]"});
-  expect_refused<Args>(good, [](Args& a) { a.pre_activation = View(); }, {"pre_activation"});
-  expect_refused<Args>(good, [](Args& a) { a.activation = Activation::kTanh; },
-                       {"pre_activation", "want no data"});
+  expect_refused(good, &Args::weight, f32({3, 8}),
+                 {"linear_fwd", "weight", "f32 [3,8]", "want f32 [3,7]"});
+  expect_refused(good, &Args::pre_activation, View(), {"pre_activation"});
+  expect_refused(good, &Args::activation, Activation::kTanh, {"pre_activation", "want no data"});
   expect_refused<Args>(good, [](Args& a) { a.x.dtype = DType::kF64; },
                        {"x", "f64", "f32, f16 or bf16"});
   expect_refused<Args>(good, [](Args& a) { a.y.dtype = DType::kBF16; },
@@ -133,31 +121,27 @@ TEST(Validation, LinearBackward) {
                            .dx = f32({kTokens, 7}),
                            .activation = Activation::kTanh};
   expect_accepted(data);
-  expect_refused<LinearBwdData>(data, [](auto& a) { a.accumulate = Accumulate::kYes; },
-                                {"linear_bwd_data", "accumulate"});
-  expect_refused<LinearBwdData>(data, [](auto& a) { a.activation = Activation::kNone; },
-                                {"saved", "want no data"});
+  expect_refused(data, &LinearBwdData::accumulate, Accumulate::kYes,
+                 {"linear_bwd_data", "accumulate"});
+  expect_refused(data, &LinearBwdData::activation, Activation::kNone, {"saved", "want no data"});
   LinearBwdData with_bias = data;
   with_bias.dbias_below = f32({7});
   with_bias.accumulate_dbias = Accumulate::kYes;
   expect_accepted(with_bias);
-  expect_refused<LinearBwdData>(with_bias, [](auto& a) { a.dbias_below = f32({3}); },
-                                {"linear_bwd_data", "dbias_below", "[3]", "want f32 [7]"});
+  expect_refused(with_bias, &LinearBwdData::dbias_below, f32({3}),
+                 {"linear_bwd_data", "dbias_below", "[3]", "want f32 [7]"});
   const LinearBwdWeight weight{
       .dy = f32({kTokens, 3}), .x = f32({kTokens, 7}), .dweight = f32({3, 7}), .dbias = View()};
   expect_accepted(weight);
-  expect_refused<LinearBwdWeight>(weight,
-                                  [](auto& a) {
-                                    a.x = f32({4, 7});
-                                  },
-                                  {"linear_bwd_weight", "x", "[4,7]", "want f32 [5,7]"});
+  expect_refused(weight, &LinearBwdWeight::x, f32({4, 7}),
+                 {"linear_bwd_weight", "x", "[4,7]", "want f32 [5,7]"});
   const ActivationBwd activation{.dy = f32({kTokens, 3}),
                                  .saved = f32({kTokens, 3}),
                                  .dx = f32({kTokens, 3}),
                                  .activation = Activation::kTanh};
   expect_accepted(activation);
-  expect_refused<ActivationBwd>(activation, [](auto& a) { a.activation = Activation::kNone; },
-                                {"activation_bwd", "activation", "gelu or tanh"});
+  expect_refused(activation, &ActivationBwd::activation, Activation::kNone,
+                 {"activation_bwd", "activation", "gelu or tanh"});
 }
 
 AttentionFwd attention_fwd(std::span<const SequenceGroup> groups) {
@@ -177,18 +161,11 @@ TEST(Validation, AttentionShapes) {
       .num_seqs = 3, .num_tokens = 8, .longest_seq_tokens = 4, .bucket_tokens = 128};
   const std::vector<SequenceGroup> groups = {all};
   expect_accepted(attention_fwd(groups));
-  expect_refused<Args>(attention_fwd(groups),
-                       [](Args& a) {
-                         a.qkv = f32({9, 2, 2, 8});
-                       },
-                       {"attention_fwd", "qkv", "want f32 [9,3,2,8]"});
-  expect_refused<Args>(attention_fwd(groups),
-                       [](Args& a) {
-                         a.lse = f32({9, 2});
-                       },
-                       {"lse", "want f32 [2,9]"});
-  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.max_seq_tokens = 48; },
-                       {"max_seq_tokens", "48", "multiple of 32"});
+  expect_refused(attention_fwd(groups), &Args::qkv, f32({9, 2, 2, 8}),
+                 {"attention_fwd", "qkv", "want f32 [9,3,2,8]"});
+  expect_refused(attention_fwd(groups), &Args::lse, f32({9, 2}), {"lse", "want f32 [2,9]"});
+  expect_refused(attention_fwd(groups), &Args::max_seq_tokens, 48,
+                 {"max_seq_tokens", "48", "multiple of 32"});
   const std::vector<SequenceGroup> long_group = {
       {.num_seqs = 3, .num_tokens = 8, .longest_seq_tokens = 40, .bucket_tokens = 128}};
   expect_refused<Args>(attention_fwd(long_group),
@@ -197,8 +174,8 @@ TEST(Validation, AttentionShapes) {
                          a.mask = u8({9, 2, 4});
                        },
                        {"longest_seq_tokens", "40", "at most 32"});
-  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.mask = View(); }, {"mask"});
-  expect_refused<Args>(attention_fwd(groups), [](Args& a) { a.scale = -1.0f; }, {"scale"});
+  expect_refused(attention_fwd(groups), &Args::mask, View(), {"mask"});
+  expect_refused(attention_fwd(groups), &Args::scale, -1.0f, {"scale"});
   const AttentionBwd backward{.dout = f32({9, 2, 8}),
                               .qkv = f32({9, 3, 2, 8}),
                               .out = f32({9, 2, 8}),
@@ -210,16 +187,10 @@ TEST(Validation, AttentionShapes) {
                               .groups = groups,
                               .dropout = dropout(0.0f)};
   expect_accepted(backward);
-  expect_refused<AttentionBwd>(backward,
-                               [](auto& a) {
-                                 a.dqkv = f32({9, 2, 8});
-                               },
-                               {"attention_bwd", "dqkv", "want f32 [9,3,2,8]"});
-  expect_refused<AttentionBwd>(backward,
-                               [](auto& a) {
-                                 a.dbias = f32({3, 2, 8});
-                               },
-                               {"attention_bwd", "dbias", "want f32 [48]"});
+  expect_refused(backward, &AttentionBwd::dqkv, f32({9, 2, 8}),
+                 {"attention_bwd", "dqkv", "want f32 [9,3,2,8]"});
+  expect_refused(backward, &AttentionBwd::dbias, f32({3, 2, 8}),
+                 {"attention_bwd", "dbias", "want f32 [48]"});
 }
 
 TEST(Validation, AttentionGroupsCoverAllSequencesInOrder) {
@@ -263,11 +234,8 @@ TEST(Validation, ResidualLn) {
                               .dropout = dropout(0.1f)};
   expect_accepted(forward);
   expect_norm_checked(forward);
-  expect_refused<ResidualLnFwd>(forward,
-                                [](auto& a) {
-                                  a.residual = f32({4, kHidden});
-                                },
-                                {"residual_ln_fwd", "residual", "[4,16]", "want f32 [5,16]"});
+  expect_refused(forward, &ResidualLnFwd::residual, f32({4, kHidden}),
+                 {"residual_ln_fwd", "residual", "[4,16]", "want f32 [5,16]"});
   char other[8];
   const ResidualLnBwd backward{.dy = f32({kTokens, kHidden}),
                                .sum = f32({kTokens, kHidden}),
@@ -296,13 +264,9 @@ TEST(Validation, LayerNorm) {
                              .rstd = f32({kTokens})};
   expect_accepted(forward);
   expect_norm_checked(forward);
-  expect_refused<LayerNormFwd>(forward, [](auto& a) { a.beta = f32({4}); },
-                               {"layer_norm_fwd", "beta", "want f32 [3]"});
-  expect_refused<LayerNormFwd>(forward,
-                               [](auto& a) {
-                                 a.x = f32({kTokens, 0});
-                               },
-                               {"C", "at least 1"});
+  expect_refused(forward, &LayerNormFwd::beta, f32({4}),
+                 {"layer_norm_fwd", "beta", "want f32 [3]"});
+  expect_refused(forward, &LayerNormFwd::x, f32({kTokens, 0}), {"C", "at least 1"});
   const LayerNormBwd backward{.dy = f32({kTokens, 3}),
                               .x = f32({kTokens, 3}),
                               .mean = f32({kTokens}),
@@ -313,32 +277,26 @@ TEST(Validation, LayerNorm) {
                               .dbeta = f32({3})};
   expect_accepted(backward);
   expect_norm_backward_checked(backward);
-  expect_refused<LayerNormBwd>(backward, [](auto& a) { a.rstd = f32({4}); },
-                               {"layer_norm_bwd", "rstd", "want f32 [5]"});
+  expect_refused(backward, &LayerNormBwd::rstd, f32({4}),
+                 {"layer_norm_bwd", "rstd", "want f32 [5]"});
 }
 
 TEST(Validation, Prelu) {
   const PreluFwd forward{.x = f32({2, 3, 5}), .slope = f32({3}), .y = f32({2, 3, 5})};
   expect_accepted(forward);
-  expect_refused<PreluFwd>(forward,
-                           [](auto& a) {
-                             a.x = f32({6, 5});
-                           },
-                           {"prelu_fwd", "x", "want 3 axes"});
-  expect_refused<PreluFwd>(forward, [](auto& a) { a.slope = f32({5}); },
-                           {"prelu_fwd", "slope", "want f32 [3]"});
-  expect_refused<PreluFwd>(forward, [](auto& a) { a.y = f32({2, 5, 3}); }, {"prelu_fwd", "y"});
+  expect_refused(forward, &PreluFwd::x, f32({6, 5}), {"prelu_fwd", "x", "want 3 axes"});
+  expect_refused(forward, &PreluFwd::slope, f32({5}), {"prelu_fwd", "slope", "want f32 [3]"});
+  expect_refused(forward, &PreluFwd::y, f32({2, 5, 3}), {"prelu_fwd", "y"});
   const PreluBwd backward{.dy = f32({2, 3, 5}),
                           .x = f32({2, 3, 5}),
                           .slope = f32({3}),
                           .dx = f32({2, 3, 5}),
                           .dslope = f32({3})};
   expect_accepted(backward);
-  expect_refused<PreluBwd>(backward, [](auto& a) { a.x = f32({2, 3, 4}); }, {"prelu_bwd", "x"});
-  expect_refused<PreluBwd>(backward, [](auto& a) { a.slope = f32({1}); }, {"prelu_bwd", "slope"});
-  expect_refused<PreluBwd>(backward, [](auto& a) { a.dx = f32({2, 3}); }, {"prelu_bwd", "dx"});
-  expect_refused<PreluBwd>(backward, [](auto& a) { a.dslope = f32({1}); },
-                           {"prelu_bwd", "dslope", "want f32 [3]"});
+  expect_refused(backward, &PreluBwd::x, f32({2, 3, 4}), {"prelu_bwd", "x"});
+  expect_refused(backward, &PreluBwd::slope, f32({1}), {"prelu_bwd", "slope"});
+  expect_refused(backward, &PreluBwd::dx, f32({2, 3}), {"prelu_bwd", "dx"});
+  expect_refused(backward, &PreluBwd::dslope, f32({1}), {"prelu_bwd", "dslope", "want f32 [3]"});
 }
 
 TEST(Validation, BatchNormRelu) {
@@ -354,27 +312,22 @@ TEST(Validation, BatchNormRelu) {
                                  .rstd = f32({3})};
   using Fwd = BatchNormReluFwd;
   expect_accepted(forward);
-  expect_refused<Fwd>(forward,
-                      [](auto& a) {
-                        a.addend = f32({2, 3, 4});
-                      },
-                      {"batch_norm_relu_fwd", "addend", "want f32 [2,3,5]"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.gamma = f32({5}); }, {"gamma"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.beta = f32({5}); }, {"beta"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.y = f32({2, 5, 3}); }, {"y is"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.mask = u8({3}); }, {"mask", "want u8 [4]"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.mean = f32({2}); }, {"mean"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.rstd = f32({2}); }, {"rstd"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.momentum = 1.5f; }, {"momentum", "1.5"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.epsilon = 0.0f; }, {"epsilon"});
-  expect_refused<Fwd>(forward, [](auto& a) { a.running_var = View(); },
-                      {"running_mean", "both or none"});
+  expect_refused(forward, &Fwd::addend, f32({2, 3, 4}),
+                 {"batch_norm_relu_fwd", "addend", "want f32 [2,3,5]"});
+  expect_refused(forward, &Fwd::gamma, f32({5}), {"gamma"});
+  expect_refused(forward, &Fwd::beta, f32({5}), {"beta"});
+  expect_refused(forward, &Fwd::y, f32({2, 5, 3}), {"y is"});
+  expect_refused(forward, &Fwd::mask, u8({3}), {"mask", "want u8 [4]"});
+  expect_refused(forward, &Fwd::mean, f32({2}), {"mean"});
+  expect_refused(forward, &Fwd::rstd, f32({2}), {"rstd"});
+  expect_refused(forward, &Fwd::momentum, 1.5f, {"momentum", "1.5"});
+  expect_refused(forward, &Fwd::epsilon, 0.0f, {"epsilon"});
+  expect_refused(forward, &Fwd::running_var, View(), {"running_mean", "both or none"});
   Fwd inference = forward;
   inference.statistics = NormStatistics::kRunning;
   inference.mask = View();
   expect_accepted(inference);
-  expect_refused<Fwd>(inference, [](auto& a) { a.running_mean = no_data({3}); },
-                      {"running_mean", "no data"});
+  expect_refused(inference, &Fwd::running_mean, no_data({3}), {"running_mean", "no data"});
 
   alignas(8) static char other[8];
   const BatchNormReluBwd backward{.dy = f32({2, 3, 5}),
@@ -389,34 +342,27 @@ TEST(Validation, BatchNormRelu) {
                                   .dbeta = f32({3})};
   using Bwd = BatchNormReluBwd;
   expect_accepted(backward);
-  expect_refused<Bwd>(backward, [](auto& a) { a.x = f32({2, 3, 4}); }, {"x is"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.mask = View(); }, {"mask", "want u8 [4]"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.mean = f32({4}); }, {"mean"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.rstd = f32({4}); }, {"rstd"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.gamma = f32({4}); }, {"gamma"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.dx = f32({2, 15}); }, {"dx is"});
-  expect_refused<Bwd>(backward,
-                      [](auto& a) {
-                        a.daddend = f32({2, 3, 5});
-                      },
-                      {"daddend", "two buffers"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.dgamma = f32({4}); }, {"dgamma"});
-  expect_refused<Bwd>(backward, [](auto& a) { a.dbeta = f32({4}); }, {"dbeta"});
+  expect_refused(backward, &Bwd::x, f32({2, 3, 4}), {"x is"});
+  expect_refused(backward, &Bwd::mask, View(), {"mask", "want u8 [4]"});
+  expect_refused(backward, &Bwd::mean, f32({4}), {"mean"});
+  expect_refused(backward, &Bwd::rstd, f32({4}), {"rstd"});
+  expect_refused(backward, &Bwd::gamma, f32({4}), {"gamma"});
+  expect_refused(backward, &Bwd::dx, f32({2, 15}), {"dx is"});
+  expect_refused(backward, &Bwd::daddend, f32({2, 3, 5}), {"daddend", "two buffers"});
+  expect_refused(backward, &Bwd::dgamma, f32({4}), {"dgamma"});
+  expect_refused(backward, &Bwd::dbeta, f32({4}), {"dbeta"});
 }
 
 TEST(Validation, Rows) {
   const GatherRows gather{.source = f32({kTokens, 3}), .indices = i32({2}), .picked = f32({2, 3})};
   expect_accepted(gather);
-  expect_refused<GatherRows>(gather, [](auto& a) { a.indices = i32({3}); },
-                             {"gather_rows", "indices", "want i32 [2]"});
+  expect_refused(gather, &GatherRows::indices, i32({3}),
+                 {"gather_rows", "indices", "want i32 [2]"});
   const ScatterAddRows scatter{
       .rows = f32({2, 3}), .indices = i32({2}), .target = f32({kTokens, 3})};
   expect_accepted(scatter);
-  expect_refused<ScatterAddRows>(scatter,
-                                 [](auto& a) {
-                                   a.target = f32({kTokens, 4});
-                                 },
-                                 {"scatter_add_rows", "target", "want f32 [5,3]"});
+  expect_refused(scatter, &ScatterAddRows::target, f32({kTokens, 4}),
+                 {"scatter_add_rows", "target", "want f32 [5,3]"});
 }
 
 TEST(Validation, CrossEntropy) {
@@ -428,9 +374,8 @@ TEST(Validation, CrossEntropy) {
                           .rows_counted = View(some_memory, DType::kI64, {1}),
                           .classes = 7};
   expect_accepted(good);
-  expect_refused<CrossEntropy>(good, [](auto& a) { a.classes = 9; },
-                               {"cross_entropy", "classes", "9", "at most 8"});
-  expect_refused<CrossEntropy>(good, [](auto& a) { a.classes = 0; }, {"classes", "at least 1"});
+  expect_refused(good, &CrossEntropy::classes, 9, {"cross_entropy", "classes", "9", "at most 8"});
+  expect_refused(good, &CrossEntropy::classes, 0, {"classes", "at least 1"});
   expect_refused<CrossEntropy>(good, [](auto& a) { a.loss_sum.dtype = DType::kF32; },
                                {"loss_sum", "want f64 [1]"});
 }
@@ -438,16 +383,15 @@ TEST(Validation, CrossEntropy) {
 TEST(Validation, Elementwise) {
   const Cast cast{.from = f32({4}), .to = View(some_memory, DType::kBF16, {2, 2})};
   expect_accepted(cast);
-  expect_refused<Cast>(cast, [](auto& a) { a.to = f32({5}); }, {"cast", "to", "as many elements"});
-  expect_refused<Cast>(cast, [](auto& a) { a.from = i32({4}); }, {"from", "i32"});
+  expect_refused(cast, &Cast::to, f32({5}), {"cast", "to", "as many elements"});
+  expect_refused(cast, &Cast::from, i32({4}), {"from", "i32"});
   expect_refused<Fill>(Fill{.values = View(some_memory, DType::kU8, {4})}, [](auto&) {},
                        {"fill", "u8"});
   const GradientScale scale{
       .denominator = View(some_memory, DType::kI64, {1}), .state = View(), .target = f32({1})};
   expect_accepted(scale);
-  expect_refused<GradientScale>(scale,
-                                [](auto& a) { a.state = View(some_memory, DType::kU8, {4}); },
-                                {"gradient_scale", "state", "u8 [4]"});
+  expect_refused(scale, &GradientScale::state, View(some_memory, DType::kU8, {4}),
+                 {"gradient_scale", "state", "u8 [4]"});
 }
 
 TEST(Validation, NoElementsNeedNoData) {
