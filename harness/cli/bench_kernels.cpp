@@ -41,7 +41,7 @@ struct KernelOptions {
 void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
           const BackendChoice& choice, const Backend& backend) {
   const char* const products[] = {"forward", "data gradient", "weight gradient"};
-  const std::vector<GemmShape> shapes = model_products(model, batch, io);
+  const std::vector<GemmShape> shapes = model_gemms(model, batch, io);
   std::cout << "tuning " << shapes.size() << " products; first choice and tuned, us\n";
   tune_products(
       choice, backend, shapes, options.tune, [&](const GemmShape& shape, const GemmTuning& tuning) {
@@ -208,7 +208,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   double largest_flops = 0;
   for (const OpCase& op : cases) largest_flops = std::max(largest_flops, op.flops);
   if (largest_flops > 0 && options.peak_tflops == 0) {
-    report.peak_flops_per_second = all.front().bench->product_roof(largest_flops, options.launches);
+    report.peak_flops_per_second = all.front().bench->gemm_roof(largest_flops, options.launches);
   }
   report.rows = measure(cases, all, options.launches);
   std::cout << bench_text(report);
@@ -224,7 +224,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       bench, chosen,
       {.name = "kernels",
        .description = "Checks and times every operation of a training step at the shapes of the "
-                      "model, beside a plain copy of as many bytes and a large product; attention "
+                      "model, beside a plain copy of as many bytes and a large GEMM; attention "
                       "with every kind of kernels that cuda.attention allows. Exit code 7 when a "
                       "result is wrong.",
        .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
@@ -259,7 +259,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       ->type_name("N");
   kernels
       .add_option("--peak-tflops", options->peak_tflops,
-                  "Roof of products (default: a large one, measured)")
+                  "Roof of GEMMs (default: a large one, measured)")
       ->check(above_zero())
       ->type_name("X");
   kernels

@@ -27,7 +27,7 @@ double median_us(const OpResult& row) { return percentile(row.times_us, 0.5); }
 
 double per_second(double amount, double us) { return us > 0 ? amount / us * 1e6 : 0; }
 
-/// FLOP/s of products, bytes/s of the rest.
+/// FLOP/s of GEMMs, bytes/s of the rest.
 double rate(const OpResult& row) {
   return per_second(row.flops > 0 ? row.flops : row.bytes, median_us(row));
 }
@@ -94,7 +94,7 @@ std::string bench_text(const BenchReport& report) {
           ? fixed_text(report.peak_bytes_per_second / 1e9, 1) + " GB/s, given"
           : "a plain copy of as many bytes",
       report.peak_flops_per_second > 0
-          ? concat("; of products ", fixed_text(report.peak_flops_per_second / 1e12, 3), " TFLOP/s")
+          ? concat("; of GEMMs ", fixed_text(report.peak_flops_per_second / 1e12, 3), " TFLOP/s")
           : "",
       "\n");
   return text;

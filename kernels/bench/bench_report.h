@@ -21,7 +21,7 @@ struct BenchReport {
   std::string precision;  // "bf16"
   std::string date;       // UTC
   int64_t tokens = 0;     // rows of the first batch; 0 = there is none
-  // Roofs: measured in this run, or given.
+  // Roofs, measured in this run or given.
   double peak_flops_per_second = 0;
   double peak_bytes_per_second = 0;     // 0 = each row has a copy of its own
   std::vector<std::string> notes = {};  // what was not measured, and why

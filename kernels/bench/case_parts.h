@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-// What the files of cases share; one file per family of operations.
+// Shared by the files of cases, one per family of operations.
 
 inline constexpr Accumulate kAdd = Accumulate::kYes;
 
@@ -110,9 +110,9 @@ void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<Op
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
 void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
-/// What the heads have beside products: rows, GELU's gradient, the loss.
+/// The heads' operations other than GEMMs: gather, scatter, dGELU, the loss.
 void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
-/// Over all parameters, as one rank alone has them.
+/// Over all parameters, as with one rank.
 void add_optimizer(const BenchModel& model, std::vector<OpCase>& cases);
 
 }  // namespace bertha

@@ -5,17 +5,17 @@
 namespace bertha {
 namespace {
 
-/// A linear layer of the model, and what its three products take along (harness/model/layer.cpp and
-/// heads.cpp call them so).
+/// A linear layer of the model, and what its three GEMMs fuse, as in harness/model/layer.cpp and
+/// heads.cpp.
 struct Layer {
   const char* name;
   int64_t rows;     // T
   int64_t checked;  // rows that the reference computes
   int64_t inputs;   // K
   int64_t outputs;  // N
-  bool bias;        // in the forward product
+  bool bias;        // in the forward GEMM
   Activation activation = Activation::kNone;
-  Activation below = Activation::kNone;  // whose gradient the data gradient takes along
+  Activation below = Activation::kNone;  // whose derivative the data gradient fuses
   Accumulate adds_dx = Accumulate::kNo;
   bool bias_gradient = true;  // by the weight gradient
   bool bias_below = false;    // of the layer below, by the data gradient
@@ -188,7 +188,7 @@ void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<Op
   for (const Layer& layer : layers) cases.push_back(linear_bwd_weight(layer));
 }
 
-std::vector<GemmShape> model_products(const BenchModel& model, const BenchBatch& batch, DType io) {
+std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& batch, DType io) {
   std::vector<GemmShape> shapes;
   for (const Layer& l : layers_of(model, batch)) {
     const GemmShape shape{.product = GemmProduct::kForward,

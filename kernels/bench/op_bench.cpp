@@ -15,13 +15,13 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kPoolElements = int64_t{1} << 22;  // random values; tensors repeat them
-// Operands of launches in a row are in memory of their own, four times the cache of an H200.
+// Operands of consecutive launches lie in separate memory, four times the cache of an H200.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int64_t kMostSets = 16;
 constexpr int64_t kLaunchesInFlight = 64;  // fewer than a driver's queue holds
 constexpr int64_t kBusyBytes = int64_t{128} << 20;
 constexpr int kBusyCopies = 32;  // about a millisecond: the host enqueues 64 launches meanwhile
-constexpr double kClearedBytesPerSecond = 200e9;  // half of what a driver was seen to clear
+constexpr double kClearedBytesPerSecond = 200e9;  // half of the measured rate
 constexpr int64_t kWarmUps = 3;
 
 double median(std::vector<double> values) {
@@ -90,7 +90,7 @@ OpBench::OpBench(const Parts& parts)
   if (parts.make_reference_row_ops != nullptr) {
     reference_row_ops_ = parts.make_reference_row_ops(*reference_device_, *reference_stream_);
   }
-  // A stream that is behind the host has to be kept busy while launches are enqueued.
+  // An asynchronous stream is kept busy while the host enqueues the launches to be timed.
   busy_ = parts_.device->allocate(kBusyBytes);
   const auto after = parts_.device->make_event();
   parts_.stream->wait_on_host();
@@ -202,9 +202,9 @@ std::vector<char> OpBench::download(const View& view, int64_t bytes) {
   return values;
 }
 
-// What the device may differ by: roundings to its dtype (a result passes one or more, what it is
-// made from some) and those of sums in f32, or in f64. Both grow as the root of their number
-// (Higham and Mary 2019), with a factor for the largest of many; relative to the largest value.
+// The allowed difference, relative to the largest value: roundings of inputs and results to the
+// dtype, and those of sums in f32 or f64. Both grow as the square root of their number (Higham and
+// Mary 2019), with a factor for the maximum of many.
 void OpBench::compare(const BenchTensor& tensor, const View& found, const View& wanted,
                       OpResult& result) {
   const std::vector<char> device = download(found, wanted.elements() * size_bytes(found.dtype));
@@ -280,8 +280,7 @@ void OpBench::enqueue_copies(int count) {
   }
 }
 
-// What is freed the driver clears afterwards, behind the program's back; until it is done a copy
-// takes a tenth longer.
+// The driver clears freed memory in the background; until it has, a copy takes a tenth longer.
 void OpBench::wait_until_freed_is_cleared() {
   const std::chrono::duration<double> needed(static_cast<double>(freed_bytes_) /
                                              kClearedBytesPerSecond);
@@ -369,7 +368,7 @@ void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)
   freed_bytes_ += bytes_of(set);
 }
 
-double OpBench::product_roof(double flops, int64_t launches) {
+double OpBench::gemm_roof(double flops, int64_t launches) {
   const auto side =
       std::clamp<int64_t>(static_cast<int64_t>(std::cbrt(flops / 2)) / 256 * 256, 256, 8192);
   OpCase product{

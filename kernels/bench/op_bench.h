@@ -20,15 +20,14 @@ struct OpResult {
   double flops = 0;              // per launch; 0 = bound by memory
   double bytes = 0;              // per launch
   double copy_us = 0;            // median of a plain copy that moves as many bytes
-  double error = 0;              // largest difference from the reference beside the allowed one
+  double error = 0;              // largest difference from the reference over the allowed one
   std::string worst;             // the result that it is in
   std::string checked;           // what was compared
 };
 
-/// Runs operations through a backend: each is compared with the CPU backend first, at its full size
-/// on its leading rows, and timed by events around every launch. Operands change from launch to
-/// launch, and all of them together do not fit into a cache. Nothing is timed while a driver still
-/// clears memory that this has freed.
+/// Runs operations on a backend. Each runs once at full size, is compared with the CPU backend on its
+/// leading rows, then is timed by events around every launch. Operands rotate from launch to launch
+/// and together exceed the caches. Timing waits until the driver has cleared memory freed here.
 ///
 /// Random    The same numbers in every process.
 /// Errors    Error(kMemory).
@@ -49,12 +48,12 @@ class OpBench {
   /// Blocks: the host, until `launches` have been timed.
   OpResult run(const OpCase& op, int64_t launches);
 
-  /// Runs the operation once at its full size, behind what it prepares, and hands out the call: the
-  /// tensors are in device memory until `use` returns.
+  /// Runs the operation once at full size, after its preparation, and calls `use` with its tensors,
+  /// which stay in device memory until `use` returns.
   void run_once(const OpCase& op, const std::function<void(const OpCall&)>& use);
 
-  /// What one large square product reaches: FLOP/s in the median. `flops` sizes it.
-  double product_roof(double flops, int64_t launches);
+  /// FLOP/s of one large square GEMM, median. `flops` sizes it.
+  double gemm_roof(double flops, int64_t launches);
 
  private:
   struct Set {

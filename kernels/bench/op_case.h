@@ -11,9 +11,9 @@
 
 namespace bertha {
 
-/// One tensor of a benchmarked operation, and what checking needs to know of it. The operation runs
-/// at full extents on the device; the reference computes it at `checked` extents, which differ from
-/// them in the first axis at most, on the leading elements of the same values.
+/// One tensor of a benchmarked operation, and how it is checked. The operation runs at full extents
+/// on the device; the reference computes the leading `checked` extents, which differ in the first
+/// axis at most, from the same values.
 struct BenchTensor {
   std::string name;
   std::vector<int64_t> extents;
@@ -26,11 +26,11 @@ struct BenchTensor {
   bool is_result = false;             // compared with the reference
   int64_t terms = 1;                  // that a compared element sums up in f32
   int64_t roundings = 1;              // to the benchmarked dtype, one after another
-  // While checking, what lies beyond the checked rows: nothing, so that sums over all rows equal
-  // the reference's. Zeros, or for i32 the id -1.
+  // While checking, rows beyond the checked ones are zero (i32: the id -1), so that sums over all
+  // rows equal the reference's.
   bool is_empty_beyond = false;
-  // What lies beyond the checked rows repeats them, so that means over all rows equal the
-  // reference's. The full extent is a multiple of the checked one.
+  // Rows beyond the checked ones repeat them, so that means over all rows equal the reference's.
+  // The full extent is a multiple of the checked one.
   bool repeats = false;
   double repeated = 1;  // a compared sum over all rows is that many times the reference's
   bool is_absent_in_reference = false;  // the reference gets a view without data
@@ -53,7 +53,7 @@ struct OpCase {
   std::vector<BenchTensor> tensors;
   std::function<void(const OpCall&)> call;
   std::function<void(const OpCall&)> prepare = {};  // what has to run before, untimed
-  double flops = 0;        // of products, 2 per multiply-add; 0 = bound by memory
+  double flops = 0;        // of GEMMs, 2 per multiply-add; 0 = memory-bound
   double other_bytes = 0;  // moved beside the passes over tensors
 };
 

@@ -24,8 +24,7 @@ struct BenchModel {
   float attention_dropout = 0;
 };
 
-/// One micro-batch on the host. Arrays are padded to the rows that the device works on; what lies
-/// beyond the live ones is an id that stands for nothing.
+/// One micro-batch on the host. Arrays are padded to the device's row count with padding ids.
 struct BenchBatch {
   std::string name;                                                        // "all 512"
   int64_t tokens = 0;                                                      // live
@@ -47,10 +46,10 @@ std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<Ben
 /// attention_fwd and attention_bwd of one batch.
 std::vector<OpCase> attention_cases(const BenchModel& model, const BenchBatch& batch,
                                     float dropout);
-/// The number of attention's dropout in these cases.
+/// The dropout site of attention in these cases.
 inline constexpr uint32_t kBenchDropoutSite = 3;
 
-/// The products of a training step at the shapes of a batch, each once.
-std::vector<GemmShape> model_products(const BenchModel& model, const BenchBatch& batch, DType io);
+/// The GEMMs of a training step at the shapes of a batch, each once.
+std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& batch, DType io);
 
 }  // namespace bertha

@@ -10,8 +10,7 @@ constexpr int64_t kCheckedElements = 65536;  // of the flat buffers
 
 }  // namespace
 
-// Norms are of a tensor, so two tensors at the
-/// beginning are what the reference computes.
+// Norms are per tensor: the reference computes the first two tensors.
 void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
   const int64_t n = m.parameters;
   const int64_t checked = std::min(kCheckedElements, n / 4 / 64 * 64);

@@ -44,7 +44,7 @@ void move(float& running, double batch, float momentum) {
   running = static_cast<float>(before + static_cast<double>(momentum) * (batch - before));
 }
 
-/// Fills mean and rstd, and moves the running statistics.
+/// Fills mean and rstd, and updates the running statistics.
 void take_statistics(WorkerPool& pool, const BatchNormReluFwd& args) {
   const ChannelsShape shape = channels_shape(args.x);
   float* mean = args.mean.as<float>();

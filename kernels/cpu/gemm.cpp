@@ -50,7 +50,7 @@ void multiply(WorkerPool& pool, const Product& product,
 
 void prepare_products(int threads) {
   openblas_set_num_threads(1);
-  // A machine with more threads takes the others later. OpenBLAS ends the program when it has more
+  // A machine with more threads allocates the others later. OpenBLAS ends the program when it has more
   // buffers than twice the processors that it was built for.
   const auto buffers = static_cast<size_t>(std::min(threads, 64));
   constexpr size_t kBufferBytes = size_t{129} << 20;  // at most, by the kind of processor

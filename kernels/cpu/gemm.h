@@ -28,19 +28,18 @@ struct Product {
   int64_t c_stride = 0;
 };
 
-/// The product in the calling thread; m or n zero is a no-op, k zero leaves keep * c.
+/// The GEMM in the calling thread; m or n zero is a no-op, k zero leaves keep * c.
 void multiply(const Product& product);
 
-/// The product with the rows of c shared out in blocks of a fixed size; `finish` then gets each
-/// block's rows of c while they are in cache.
+/// The GEMM with the rows of c divided into blocks of a fixed size; `finish` then gets each block's
+/// rows of c while they are in cache.
 ///
 /// Exact     the bits of c do not depend on the number of threads.
 void multiply(WorkerPool& pool, const Product& product,
               const std::function<void(int64_t begin, int64_t end)>& finish);
 
-/// Has OpenBLAS run each product in the thread that calls it, and take the buffers of `threads`
-/// products under way at once. It would take them at the first products, and where there is no
-/// memory it tries again for ever.
+/// Makes OpenBLAS run each GEMM in the calling thread, and allocates its buffers for `threads`
+/// concurrent GEMMs now: at the first GEMMs it would retry for ever where memory is short.
 ///
 /// Errors    Error(kMemory) when they do not fit.
 void prepare_products(int threads);

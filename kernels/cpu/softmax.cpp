@@ -94,7 +94,7 @@ void run_forward(WorkerPool& pool, const SoftmaxFwd& args) {
       decisions.write_factors(bits, wide_columns, factors.data());
       for (int64_t i = 0; i < columns; ++i) {
         const auto factor = static_cast<double>(factors[static_cast<size_t>(i)]);
-        // Zero where dropped, also instead of NaN.
+        // Zero where dropped, NaN included.
         dropped[row * columns + i] =
             factor == 0.0 ? T{} : from_double<T>(values[static_cast<size_t>(i)] * factor);
       }

@@ -17,7 +17,7 @@ enum class NormStatistics : uint8_t { kBatch, kRunning };
 /// Writes    overwrites y, mask, mean, rstd. With kBatch, running += momentum * (batch - running)
 ///           for both running statistics, unless they have no data; with kRunning they are read.
 /// Masks     bit i % 8 of byte i / 8 is 1 exactly where element i of the stored y is not zero (NaN
-///           counts); bits behind the last element are 0. Without data no mask is saved.
+///           counts); bits after the last element are 0. Without data no mask is saved.
 /// Exact     deterministic; statistics in one pass around a value of the channel, merged in f64
 ///           (CPU: two passes in f64). The variance that normalises is biased, sum / M, the one
 ///           that runs is not, sum / (M - 1). M == 1 has variance 0, so y = max(0, beta + addend),
@@ -39,7 +39,7 @@ struct BatchNormReluFwd {
   View mean;          // f32 [C]  out, saved for backward
   View rstd;          // f32 [C]  out, 1 / sqrt(biased variance + epsilon)
   NormStatistics statistics = NormStatistics::kBatch;
-  float momentum = 0.1f;  // in [0, 1]: the share of the new batch
+  float momentum = 0.1f;  // in [0, 1]: weight of the new batch
   float epsilon = 1e-5f;
 };
 
@@ -61,7 +61,7 @@ struct BatchNormReluBwd {
   View rstd;     // f32 [C]
   View gamma;    // f32 [C]
   View dx;       // io  [N, C, S]  out
-  View daddend;  // io  [N, C, S]  out, or no data: nobody wants it
+  View daddend;  // io  [N, C, S]  out; without data: not wanted
   View dgamma;   // f32 [C]        out
   View dbeta;    // f32 [C]        out
   NormStatistics statistics = NormStatistics::kBatch;

@@ -37,7 +37,7 @@ class ArgumentCheck {
   void dropout(const Dropout& dropout) const;
   /// Bits of kept elements, u8; needed where something is dropped.
   void mask(const View& mask, const Dropout& dropout, std::initializer_list<int64_t> extents) const;
-  /// Ends with a sentence that begins with operation and field.
+  /// Throws with a sentence that begins with operation and field.
   template <class... Parts>
   [[noreturn]] void refuse(const char* field, const Parts&... parts) const {
     fail(ExitCode::kInternal, operation_, ": ", field, " ", parts...);

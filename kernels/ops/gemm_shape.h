@@ -4,10 +4,10 @@
 
 namespace bertha {
 
-/// The products of a linear layer y[T,N] = x[T,K] w[N,K]^T.
+/// The GEMMs of a linear layer y[T,N] = x[T,K] w[N,K]^T.
 enum class GemmProduct : uint8_t { kForward, kDataGradient, kWeightGradient };
 
-/// One product as the operations of linear.h ask for it.
+/// One GEMM of the operations of linear.h.
 struct GemmShape {
   GemmProduct product;
   DType dtype;                                // f32, f16 or bf16
@@ -19,7 +19,7 @@ struct GemmShape {
   Accumulate accumulate = Accumulate::kNo;    // gradients
 };
 
-/// What decides which kernels take a model's products with a GELU: those of its feed-forward
+/// What the choice of kernels for a model's GEMMs with a GELU depends on: those of its feed-forward
 /// blocks, and of the transform [hidden, hidden] before the decoder.
 struct FeedForward {
   DType io;
@@ -28,12 +28,12 @@ struct FeedForward {
   int64_t feed_forward;
 };
 
-/// What tuning of one product found.
+/// The result of tuning one GEMM.
 struct GemmTuning {
   int candidates = 0;     // 0: the library has no algorithm for this shape
   int wrong = 0;          // candidates that failed, or computed something else
   double first_us = 0.0;  // the library's first choice
-  double tuned_us = 0.0;  // the one kept
+  double tuned_us = 0.0;  // the fastest
 };
 
 }  // namespace bertha

@@ -17,7 +17,7 @@ constexpr bool keeps_pre_activation(Activation activation) {
 /// y = activation(x * w^T + bias).
 ///
 /// Letters   T = rows, K = inputs, N = outputs.
-/// Dtypes    io is one of f32, f16, bf16; products accumulate in f32.
+/// Dtypes    io is one of f32, f16, bf16; GEMMs accumulate in f32.
 /// Writes    overwrites y and, for both GELUs, pre_activation. For kNone and kTanh give
 ///           pre_activation no data; backward of kTanh needs y only.
 /// Needs     T == 0 is a no-op. bias without data means no bias.
@@ -62,7 +62,7 @@ struct LinearBwdWeight {
   Accumulate accumulate = Accumulate::kNo;
 };
 
-/// dx = dy elementwise-times activation'(saved), where no product follows to fuse it into.
+/// dx = dy elementwise-times activation'(saved), where no GEMM follows to fuse it into.
 /// dx may be dy.
 struct ActivationBwd {
   static constexpr const char* kName = "activation_bwd";

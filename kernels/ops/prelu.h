@@ -6,7 +6,7 @@ namespace bertha {
 
 /// y = x where x > 0, else slope[c] * x.
 ///
-/// Letters   N = outer extent, C = channels, S = neighbours of one channel. Channels first
+/// Letters   N = outer extent, C = channels, S = contiguous elements of one channel. Channels first
 ///           [N, C, H, W] is [N, C, H * W]; channels last [N, H, W, C] is [N * H * W, C, 1]; one
 ///           slope for all elements is [1, 1, elements].
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; computed in f32.

@@ -22,7 +22,7 @@ struct RowBroadcast {
     }
   }
 
-  /// The operand's first element of x's row, counted from its begin.
+  /// Index of the operand's first element for this row of x.
   BERTHA_HOST_DEVICE int64_t row_offset(int64_t row) const {
     int64_t offset = 0;
     int64_t rest = row;
@@ -35,7 +35,7 @@ struct RowBroadcast {
 
   int64_t extents[kOuterAxes] = {1, 1, 1};  // of x, the innermost axis of rows first
   int64_t strides[kOuterAxes] = {0, 0, 0};  // of the operand; 0 where it is broadcast
-  int64_t column_stride = 0;                // 1, or 0 where one value goes with the whole row
+  int64_t column_stride = 0;                // 1, or 0 where one value serves the whole row
 };
 
 }  // namespace bertha

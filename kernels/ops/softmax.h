@@ -15,7 +15,7 @@ enum class SoftmaxKind : uint8_t { kSoftmax, kLogSoftmax };
 /// Broadcast mask and bias have as many axes as x, each of x's extent or of 1: [B, 1, 1, C] masks
 ///           the keys of attention scores [B, A, Q, C].
 /// Random    element (r, c) is dropped as the element r * W + c of `dropout`; softmax only. Rows of
-///           the mask of kept elements so begin with a whole word.
+///           the mask of kept elements so start at a 32-bit word.
 /// Writes    overwrites y, and with dropout `dropped` and kept_mask (the bits beyond a row's columns
 ///           too: with the decisions that nothing reads).
 /// Exact     deterministic. A row without a value above minus infinity, or wholly masked, gives
@@ -53,7 +53,7 @@ struct SoftmaxBwd {
   Dropout dropout = {};
 };
 
-/// W: the distance of rows in kept_mask, in bits and in numbers of the dropout.
+/// W: the row stride of kept_mask in bits, and of dropout indices.
 constexpr int64_t softmax_mask_columns(int64_t columns) { return (columns + 31) / 32 * 32; }
 
 void validate(const SoftmaxFwd& args);

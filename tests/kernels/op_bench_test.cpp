@@ -260,8 +260,8 @@ TEST_F(OpBenchTest, LayersOfImagesAgreeWithTheirLeadingImages) {
                                                  "prelu_bwd", "prelu_fwd"));
 }
 
-TEST(ModelProducts, AreEightLayersInThreeDirections) {
-  const std::vector<GemmShape> shapes = model_products(tiny_model(), tiny_batch(), DType::kBF16);
+TEST(ModelGemms, AreEightLayersInThreeDirections) {
+  const std::vector<GemmShape> shapes = model_gemms(tiny_model(), tiny_batch(), DType::kBF16);
   ASSERT_EQ(shapes.size(), 24u);
   EXPECT_EQ(shapes[0].rows, 1216);
   EXPECT_EQ(shapes[0].outputs, 48);

@@ -108,7 +108,7 @@ TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
   const Ran ran = run({"--op", "linear_fwd,layer_norm_fwd", "--tokens", "128", "--peak-tflops",
                        "0.5", "--peak-gbps", "20"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("roof: 20.0 GB/s, given; of products 0.500 TFLOP/s\n"));
+  EXPECT_THAT(ran.out, HasSubstr("roof: 20.0 GB/s, given; of GEMMs 0.500 TFLOP/s\n"));
   const Json written = json();
   for (const Json& row : written["operations"]) {
     EXPECT_EQ(row["roof_per_second"], row["flops"] > 0 ? 0.5e12 : 20e9);
