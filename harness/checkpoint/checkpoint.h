@@ -28,7 +28,7 @@ struct DataPosition {
   std::string identity;       // md5 over names and bytes of the training shards
 };
 
-/// Where a run stands, beside weights and moments: everything needed to go on bit for bit.
+/// The progress of a run, beside weights and moments: everything needed to continue bit for bit.
 struct TrainingState {
   int64_t step = 0;             // batches consumed, skipped updates included
   int64_t samples_trained = 0;  // sequences of successful updates

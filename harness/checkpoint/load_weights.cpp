@@ -27,7 +27,7 @@ constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTok
 /// The tensors of a source that stand for weights, by the names that the model looks for.
 struct Meanings {
   std::map<std::string, std::string> names;  // the model's name, the writer's
-  std::vector<std::string> unused;           // the writer's names of tensors that nobody trained
+  std::vector<std::string> unused;           // the writer's names of tensors that were not trained
   bool has_padding = false;                  // learnt padding rows, of a checkpoint of ours
   // Copies of tied tensors, to be compared with what they are tied to; the writer's names.
   std::string decoder_weight;

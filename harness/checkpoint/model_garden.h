@@ -21,14 +21,14 @@ namespace bertha {
 bool is_model_garden_path(const std::string& path);
 
 /// The name of the same tensor in the official code of BERT, "" when there is none:
-/// "bert/encoder/layer_0/attention/self/query/kernel". The shape tells the heads apart where both go
+/// "bert/encoder/layer_0/attention/self/query/kernel". The shape distinguishes the heads where both go
 /// by numbers.
 std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape);
 
 /// As the official code has it: the model garden's attention has a dimension of its own for heads.
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);
 
-/// Pre-training there leaves the encoder's pooler as it was and trains that of the sentence head.
+/// Pre-training there does not train the encoder's pooler but that of the sentence head.
 bool is_pooler_of_encoder(const std::string& path);
 bool is_pooler_of_head(const std::string& path);
 

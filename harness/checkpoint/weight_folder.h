@@ -14,7 +14,7 @@ struct WeightFolder {
   ParamTable table;
   std::vector<float> flat;  // [table.elements]
   std::string vocab;        // vocab.txt to copy; "" = none
-  LoadedWeights loaded;     // which parts are fresh, and what to tell the user
+  LoadedWeights loaded;     // which parts are fresh, and messages for the user
 };
 
 /// What to read, and what the reader knows that the files do not say.

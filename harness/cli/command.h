@@ -10,8 +10,8 @@
 
 namespace bertha {
 
-/// Who meets the errors that are thrown from here on: every rank alike (a wrong config, so rank 0
-/// speaks and all return), or perhaps one rank alone (so it speaks and ends the others).
+/// Which ranks throw the errors from here on: all of them the same (a wrong config: rank 0 prints
+/// it and all return), or perhaps one alone (it prints the error and ends the others).
 enum class ErrorScope : uint8_t { kEveryRank, kThisRank };
 
 /// What a command may use while it runs.

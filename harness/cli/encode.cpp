@@ -40,7 +40,7 @@ struct EncodedLine {
   std::vector<int16_t> ids;
   std::vector<int8_t> segments;
   std::vector<int16_t> masked;  // places of [MASK]
-  std::vector<int16_t> labels;  // nobody knows them: the mask itself
+  std::vector<int16_t> labels;  // unknown: the mask itself
 };
 
 class LineEncoder {

@@ -26,7 +26,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// On a terminal a progress line may stand there: it is taken back first.
+// A progress line on the terminal is erased first.
 std::string line_start(const Terminal& terminal) { return terminal.redraws ? "\r\033[K" : ""; }
 
 }  // namespace

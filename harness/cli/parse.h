@@ -24,8 +24,8 @@ class CommandLine {
   ///
   /// Errors    Error(kUsage), with the nearest option or command after a typo.
   Parsed parse(const std::vector<std::string>& arguments);
-  /// Whether the command that parse() met runs on ranks. Holds after a mistake too, which rank 0
-  /// then tells for all.
+  /// Whether the command that parse() found runs on ranks; known after a parse error too, which
+  /// rank 0 then prints for all.
   bool runs_on_ranks() const;
   /// The words of every command: {"data"}, {"data", "verify"} and so on.
   std::vector<std::vector<std::string>> commands() const;

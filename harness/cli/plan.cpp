@@ -152,7 +152,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "plan",
        .description =
-           "Tells what a run would take: memory, FLOPs, steps, evaluations, and what is "
+           "Prints what a run would take: memory, FLOPs, steps, evaluations, and what is "
            "missing. Needs no GPU and no data. Exits with 6 when the run does not fit into "
            "--gpu-memory, and with 4 when a path that the configuration names cannot "
            "serve.",

@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// What the data folder of a configuration tells without reading a shard.
+/// What is known of a configuration's data folder without reading a shard.
 struct DataFacts {
   int64_t num_samples = 0;
   double mean_seq_tokens = 0;

@@ -9,7 +9,7 @@
 
 namespace bertha {
 
-/// What a progress line tells.
+/// What a progress line shows.
 struct ProgressView {
   std::string label;  // "prepare"
   std::string unit;   // "documents", "bytes"

@@ -10,8 +10,8 @@
 namespace bertha {
 namespace {
 
-// What rank 0 tells: a configuration as YAML, or why there is none.
-std::string telling(const CLI::App& command, int num_ranks, BatchRule rule) {
+// What rank 0 broadcasts: a configuration as YAML, or why there is none.
+std::string config_message(const CLI::App& command, int num_ranks, BatchRule rule) {
   try {
     const Config config = load_from_options(command).config;
     check_config(config, rule == BatchRule::kDividesOverRanks ? num_ranks : 0);
@@ -24,11 +24,11 @@ std::string telling(const CLI::App& command, int num_ranks, BatchRule rule) {
 }  // namespace
 
 Config config_for_ranks(const CLI::App& command, World& world, BatchRule rule) {
-  const std::string told =
-      world.broadcast(world.rank() == 0 ? telling(command, world.size(), rule) : "", 0);
-  const size_t line = told.find('\n');
-  const std::string rest = told.substr(line + 1);
-  if (told.substr(0, line) == "config") return config_from_yaml(rest, "the config of rank 0");
+  const std::string message =
+      world.broadcast(world.rank() == 0 ? config_message(command, world.size(), rule) : "", 0);
+  const size_t line = message.find('\n');
+  const std::string rest = message.substr(line + 1);
+  if (message.substr(0, line) == "config") return config_from_yaml(rest, "the config of rank 0");
   const size_t second = rest.find('\n');
   throw Error(static_cast<ExitCode>(std::stoi(rest.substr(0, second))), rest.substr(second + 1));
 }

@@ -16,7 +16,7 @@
 namespace bertha {
 namespace {
 
-// Runs `work`. What it throws, or null.
+// Runs `work`; returns what it throws, or null.
 template <class Work>
 std::exception_ptr attempt(Work work) {
   try {
@@ -61,16 +61,16 @@ int run_bertha(const std::vector<std::string>& arguments) {
   const std::exception_ptr exception = attempt([&] {
     CommandLine line;
     Parsed parsed;
-    std::exception_ptr mistake;
+    std::exception_ptr parse_error;
     try {
       parsed = line.parse(arguments);
     } catch (const Error&) {
-      mistake = std::current_exception();  // told once the ranks know each other
+      parse_error = std::current_exception();  // reported once the ranks are connected
     }
     if (parsed.command == "train") watch_signals();  // before MPI, which takes its time
     if (line.runs_on_ranks()) world = make_world();
     context.world = world.get();
-    if (mistake) std::rethrow_exception(mistake);
+    if (parse_error) std::rethrow_exception(parse_error);
     code = run_parsed(parsed, context);
     if (!std::cout.flush()) fail(ExitCode::kData, "standard output cannot be written");
   });

@@ -73,7 +73,7 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
       ->check(fraction())
       ->type_name("X");
   submit.add_flag("--draft", request.draft,
-                  "Build it although a rule is broken or the sources cannot be told");
+                  "Build it although a rule is broken or the sources are unknown");
   submit.callback([&chosen, options] {
     chosen.action = [options](CommandContext&) { return run_submit(*options); };
   });

@@ -16,14 +16,13 @@ struct CopyOptions {
   /// Where copies are impossible: kWherePossible takes the others, kAlways throws.
   enum class Use : uint8_t { kWherePossible, kAlways };
   Use use = Use::kWherePossible;
-  /// Where slices of the other ranks arrive, on each GPU: what is larger comes in several goes.
+  /// Where slices of the other ranks arrive, on each GPU: what is larger comes in several rounds.
   int64_t staging_bytes = int64_t{128} << 20;
 };
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines
-/// make them, so that the model's kernels keep every SM: a reduce-scatter sends each
-/// rank its slices and leaves only the sum of what has arrived to a kernel, an all-gather is copies
-/// alone. The rest goes to `others`, whose stream they share. Making and destroying them are
+/// make them, so that the model's kernels keep every SM: a reduce-scatter sends each rank its slices,
+/// and a kernel only sums what has arrived; an all-gather is copies alone. The rest goes to `others`, whose stream they share. Making and destroying them are
 /// collective calls; destroy them before `device`.
 ///
 /// Copied    reduce_scatter_sum of f32, f16 and bf16 with shards of whole 16 bytes; all_gather into
@@ -32,9 +31,9 @@ struct CopyOptions {
 ///           owns it: the same bits at every run.
 /// Needs     ranks on one machine, at most kMostCopyRanks, that reach each other's memory. Elsewhere
 ///           `others` itself comes back, or, where they are to be used always, Error(kEnvironment)
-///           on every rank. The views of a call are aligned alike on every rank, for each rank
+///           on every rank. The views of a call have the same alignment on every rank, for each rank
 ///           decides by itself whether it is copied.
-/// Errors    a peer that is gone leaves the stream waiting, as with NCCL; the launcher or the
+/// Errors    when a peer is gone the stream keeps waiting, as with NCCL; the launcher or the
 ///           watchdog ends the job.
 ///
 /// Four H200, BERT-large, 24,576 tokens a GPU, bf16, 2026-11-22 (the code of 0277102), ms per step,

@@ -23,9 +23,9 @@ struct CorePlan {
 
 /// Decides where rank `self` runs. Ranks of one machine that were all given the same cores divide
 /// them evenly: those of a NUMA node among the ranks whose GPU sits there, when that is known of
-/// all of them and leaves a core for each, else all cores among all ranks. A rank that the launcher
+/// all of them and gives each a core, else all cores among all ranks. A rank that the launcher
 /// gave cores of its own keeps them, or those of them near its GPU; with more ranks than cores
-/// nobody is bound, and each has one thread.
+/// no rank is bound, and each has one thread.
 CorePlan plan_cores(std::span<const RankCores> ranks, int self);
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.

@@ -9,31 +9,31 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostNamed = 4;  // a sentence with a thousand ranks helps nobody
+constexpr size_t kMostNamed = 4;  // a sentence with a thousand ranks is unreadable
 
 using Ranks = std::vector<const Watched*>;
 
 /// Ranks make moves in the same order; among equals the pipeline's threads decide.
 std::pair<int64_t, int64_t> progress(const Watched& rank) {
-  return {rank.standing.moves, rank.standing.background_moves};
+  return {rank.status.moves, rank.status.background_moves};
 }
 
-std::string place(const Standing& standing) {
-  return concat("step ", standing.step, ", phase ", name(standing.phase));
+std::string place(const RankStatus& status) {
+  return concat("step ", status.step, ", phase ", name(status.phase));
 }
 
 std::string names(const Ranks& ranks, int num_ranks) {
   std::string text;
   for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
-    const Standing& standing = ranks[i]->standing;
-    text += concat(i == 0 ? "" : ", ", rank_name(standing.rank, num_ranks, standing.host),
-                   " (process ", standing.process, ")");
+    const RankStatus& status = ranks[i]->status;
+    text += concat(i == 0 ? "" : ", ", rank_name(status.rank, num_ranks, status.host), " (process ",
+                   status.process, ")");
   }
   if (ranks.size() > kMostNamed) text += concat(" and ", ranks.size() - kMostNamed, " more");
   return text;
 }
 
-/// Where the rank stands that has come furthest of those which are not to blame.
+/// The place of the rank that is furthest, of those that are not to blame.
 std::string others(const std::vector<Watched>& ranks, const Ranks& late) {
   const Watched* furthest = nullptr;
   for (const Watched& rank : ranks) {
@@ -41,7 +41,7 @@ std::string others(const std::vector<Watched>& ranks, const Ranks& late) {
     if (furthest == nullptr || progress(*furthest) < progress(rank)) furthest = &rank;
   }
   if (furthest == nullptr) return "";
-  return concat("; the others wait in ", place(furthest->standing));
+  return concat("; the others wait in ", place(furthest->status));
 }
 
 }  // namespace
@@ -50,27 +50,27 @@ std::string hang_report(const std::vector<Watched>& ranks, int num_ranks, double
   const auto slowest =
       std::min_element(ranks.begin(), ranks.end(),
                        [](const auto& a, const auto& b) { return progress(a) < progress(b); });
-  Ranks unheard;
+  Ranks silent;
   Ranks behind;
   for (const Watched& rank : ranks) {
-    if (rank.unheard_s >= still_s / 2) unheard.push_back(&rank);
+    if (rank.silent_s >= still_s / 2) silent.push_back(&rank);
     if (progress(rank) == progress(*slowest)) behind.push_back(&rank);
   }
 
-  if (!unheard.empty()) {
-    return concat(names(unheard, num_ranks), unheard.size() == 1 ? " has" : " have",
+  if (!silent.empty()) {
+    return concat(names(silent, num_ranks), silent.size() == 1 ? " has" : " have",
                   " not answered for ", still_s,
                   " s: stopped, or the machine cannot be reached;"
                   " last seen in ",
-                  place(unheard.front()->standing), others(ranks, unheard));
+                  place(silent.front()->status), others(ranks, silent));
   }
   if (behind.size() < ranks.size() || num_ranks == 1) {
     return concat(names(behind, num_ranks), behind.size() == 1 ? " has" : " have",
-                  " stood still for ", still_s, " s in ", place(slowest->standing),
+                  " stood still for ", still_s, " s in ", place(slowest->status),
                   "; look there for a slow disk or a busy device", others(ranks, behind));
   }
   return concat("all ", ranks.size(), " ranks that can be seen have stood still for ", still_s,
-                " s in ", place(slowest->standing),
+                " s in ", place(slowest->status),
                 ", and none is behind the others; look at the network and the devices");
 }
 }  // namespace bertha

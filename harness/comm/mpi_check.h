@@ -6,14 +6,14 @@
 
 namespace bertha {
 
-/// MPI's own words for what a call returned.
+/// MPI's own text for what a call returned.
 std::string mpi_words(int status);
 
 [[noreturn]] void throw_mpi_error(const char* call, int status);
 
 }  // namespace bertha
 
-/// Throws Error(kEnvironment) with the call and MPI's own words unless it returned MPI_SUCCESS.
+/// Throws Error(kEnvironment) with the call and MPI's own text unless it returned MPI_SUCCESS.
 #define BERTHA_MPI_CHECK(call)                                                                 \
   do {                                                                                         \
     const int bertha_mpi_status = (call);                                                      \

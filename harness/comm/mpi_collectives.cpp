@@ -14,7 +14,7 @@ namespace {
 
 // One round moves this much per pair of ranks: what is summed is still in the cache then.
 constexpr int64_t kRoundBytes = int64_t{1} << 20;
-// Below this a vector goes to everybody whole: one round instead of two.
+// Below this a vector goes to every rank whole: one round instead of two.
 constexpr int64_t kWholeBytes = int64_t{1} << 12;
 
 /// The elements that one rank sums.
@@ -44,7 +44,7 @@ class MpiCollectives final : public Collectives {
     check_shard(full, shard);
     const std::vector<Slice> slices = equal_slices(full.elements());
     const char* own = byte_address(full, own_slice(slices).begin);
-    // In place at its own slot is safe: that slot is sent to nobody. Any other overlap is not.
+    // In place at its own slot is safe: that slot is not sent. Any other overlap is not.
     if (shard.data == own || !overlap(full, shard)) {
       reduce(full, slices, shard);
       return;

@@ -9,7 +9,7 @@
 namespace bertha {
 
 /// How long a waiting thread keeps its core before it sleeps between polls. Ranks and threads
-/// share cores here, so nobody may spin for long, and MPI's own blocking calls do.
+/// share cores here, so no thread may spin for long, as MPI's own blocking calls do.
 enum class Patience {
   kLatency,     // the training thread: 200 us of polling, then sleeps of 50 to 250 us
   kBackground,  // pipeline threads: 100 us of polling, then the same sleeps

@@ -14,7 +14,7 @@
 #include "harness/comm/mpi_collectives.h"
 #include "harness/comm/mpi_communicator.h"
 #include "harness/comm/mpi_transport.h"
-#include "harness/comm/node_news.h"
+#include "harness/comm/status_exchange.h"
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
 
@@ -32,7 +32,7 @@ extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented
 namespace bertha {
 namespace {
 
-/// MPI from start to end. Finalize meets all ranks, so an unwinding rank must leave it out.
+/// MPI from start to end. Finalize waits for all ranks, so an unwinding rank must not call it.
 class MpiSession {
  public:
   MpiSession() {
@@ -70,22 +70,23 @@ class NodeCommunicator {
 
 constexpr std::chrono::seconds kOtherRanksWait{5};
 
-/// What MPI says when there is no room for shared memory is "internal error".
+/// When shared memory is exhausted, MPI says only "internal error".
 void check_shared(const Communicator& node, int status) {
   if (status == MPI_SUCCESS) return;
-  // All ranks of the node meet it: the first one speaks and, by its end, ends the others.
+  // All ranks of the node fail: the first one reports it and, by exiting, ends the others.
   if (node.rank() != 0) std::this_thread::sleep_for(kOtherRanksWait);
-  struct statvfs room {};
-  const bool is_known = statvfs("/dev/shm", &room) == 0;
+  struct statvfs file_system {};
+  const bool is_known = statvfs("/dev/shm", &file_system) == 0;
   fail(ExitCode::kEnvironment, "MPI can share no memory between the ranks of this machine (",
        mpi_words(status), "), /dev/shm has ",
-       is_known ? concat(room.f_bavail * room.f_frsize / 1024, " KiB left") : "no file system",
+       is_known ? concat(file_system.f_bavail * file_system.f_frsize / 1024, " KiB left")
+                : "no file system",
        "; remove what ended programs left there, or enlarge it: `mount -o remount,size=2g "
        "/dev/shm`, in a container `--shm-size=2g`");
 }
 
-/// Memory that the ranks of a node share: neither reading nor writing it needs another rank's
-/// answer. A slot per rank of the world, of which those of this node are in use.
+/// Memory that the ranks of a node share: reading and writing it needs no reply of another
+/// rank. A slot per rank of the world, of which those of this node are in use.
 class NodeMemory {
  public:
   NodeMemory(const Communicator& node, int num_ranks) {
@@ -139,7 +140,7 @@ class MpiWorld final : public World {
         memory_(node_, start_.size()),
         board_(memory_.slots(), start_.rank()),
         world_(MPI_COMM_WORLD, &board_),
-        news_(start_, node_, board_) {}
+        status_exchange_(start_, node_, board_) {}
 
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
@@ -176,7 +177,7 @@ class MpiWorld final : public World {
   bool claim_failure() override { return memory_.take_flag(); }
 
   RankBoard& board() override { return board_; }
-  void exchange_news() override { news_.exchange(); }
+  void exchange_status() override { status_exchange_.exchange(); }
 
   void abort(int exit_code) override {
     if (size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -201,7 +202,7 @@ class MpiWorld final : public World {
   NodeMemory memory_;
   RankBoard board_;
   Communicator world_;
-  NodeNews news_;
+  StatusExchange status_exchange_;
 };
 
 }  // namespace
@@ -211,7 +212,7 @@ std::unique_ptr<World> make_world() {
   check_srun_task(lookup);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   auto world = std::make_unique<MpiWorld>();
-  // Every rank sees the same disagreement, so all of them may meet in the end of the world.
+  // Every rank sees the same disagreement, so all of them reach the end of the world together.
   std::exception_ptr disagreement;
   try {
     check_launcher(claim, world->size());

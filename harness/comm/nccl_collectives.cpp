@@ -60,7 +60,7 @@ class NcclCollectives final : public Collectives {
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
 
-  // Destroying meets the other ranks, aborting does not: after a failure they may not come.
+  // Destroying waits for the other ranks, aborting does not: after a failure they may be gone.
   ~NcclCollectives() override {
     if (std::uncaught_exceptions() > 0 || background_status() != ncclSuccess) {
       ncclCommAbort(comm_);

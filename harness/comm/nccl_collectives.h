@@ -22,10 +22,9 @@ struct NcclOptions {
 /// Dtypes    sums of f64, f32, f16, bf16, i64; gathers of every dtype.
 /// In place  the shard at its own rank's slot, or apart from the full view; nothing between.
 /// Exact     every rank has the same bits; the order of a sum is NCCL's choice and the same at
-///           every run on the same machines. f16 and bf16 sums may round at every addition. A NaN
-///           may be lost in a maximum.
+///           every run on the same machines. f16 and bf16 sums may round at every addition.
 /// Errors    Error(kEnvironment) that names the call, also for a failure of an earlier one. When a
-///           peer dies, the launcher ends this process; when it hangs, the stream stands still and
+///           peer dies, the launcher ends this process; when it hangs, the stream blocks until
 ///           the watchdog ends the job.
 /// Multicast NVLink SHARP stays off unless NCCL_NVLS_ENABLE is set: a program that is stopped while
 ///           it uses it can take the GPUs of the node out of service.

@@ -1,4 +1,4 @@
-// Stands in for nccl_collectives.cpp in a build without NCCL.
+// Replaces nccl_collectives.cpp in a build without NCCL.
 
 #include "harness/comm/nccl_collectives.h"
 

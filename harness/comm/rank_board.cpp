@@ -34,9 +34,11 @@ const char* name(RunPhase phase) {
   return "unknown";
 }
 
-RankBoard::RankBoard() : own_memory_(2), slots_(own_memory_) { sign_in(); }
+RankBoard::RankBoard() : own_memory_(2), slots_(own_memory_) { register_process(); }
 
-RankBoard::RankBoard(std::span<Slot> slots, int rank) : slots_(slots), rank_(rank) { sign_in(); }
+RankBoard::RankBoard(std::span<Slot> slots, int rank) : slots_(slots), rank_(rank) {
+  register_process();
+}
 
 namespace {
 
@@ -48,7 +50,7 @@ int64_t id_namespace() {
 
 }  // namespace
 
-void RankBoard::sign_in() {
+void RankBoard::register_process() {
   gethostname(own().host, sizeof(own().host) - 1);
   own().is_here = id_namespace();
   own().process = getpid();
@@ -60,9 +62,9 @@ void RankBoard::enter(int64_t step, RunPhase phase) {
   move();
 }
 
-Standing RankBoard::standing(int rank) const {
+RankStatus RankBoard::status(int rank) const {
   const Slot& slot = slots_[static_cast<size_t>(rank)];
-  Standing standing{.rank = rank,
+  RankStatus status{.rank = rank,
                     .process = slot.process,
                     .is_here = slot.is_here == own().is_here,
                     .step = slot.step,
@@ -71,17 +73,17 @@ Standing RankBoard::standing(int rank) const {
                     .background_moves = slot.background_moves,
                     .beats = slot.beats,
                     .ticks = slot.ticks};
-  std::memcpy(standing.host, slot.host, sizeof(standing.host));
-  return standing;
+  std::memcpy(status.host, slot.host, sizeof(status.host));
+  return status;
 }
 
-std::vector<Standing> RankBoard::read() const {
-  std::vector<Standing> standings;
+std::vector<RankStatus> RankBoard::read() const {
+  std::vector<RankStatus> statuses;
   for (int r = 0; r < size(); ++r) {
-    const Standing one = standing(r);
-    if (one.process != 0) standings.push_back(one);
+    const RankStatus one = status(r);
+    if (one.process != 0) statuses.push_back(one);
   }
-  return standings;
+  return statuses;
 }
 
 int64_t RankBoard::progress() const {
@@ -90,22 +92,23 @@ int64_t RankBoard::progress() const {
   return sum;
 }
 
-Standing RankBoard::all_together() const {
+RankStatus RankBoard::all_together() const {
   return {.rank = size(), .process = 1, .beats = progress() - slots_.back().beats};
 }
 
-void RankBoard::post(const Standing& news) {
-  BERTHA_CHECK(news.rank >= 0 && news.rank <= size(), "news of rank ", news.rank, " of ", size());
-  Slot& slot = slots_[static_cast<size_t>(news.rank)];
-  slot.step = news.step;
-  slot.phase = static_cast<int64_t>(news.phase);
-  slot.moves = news.moves;
-  slot.background_moves = news.background_moves;
-  slot.beats = news.beats;
-  slot.ticks = news.ticks;
+void RankBoard::store(const RankStatus& received) {
+  BERTHA_CHECK(received.rank >= 0 && received.rank <= size(), "status of rank ", received.rank,
+               " of ", size());
+  Slot& slot = slots_[static_cast<size_t>(received.rank)];
+  slot.step = received.step;
+  slot.phase = static_cast<int64_t>(received.phase);
+  slot.moves = received.moves;
+  slot.background_moves = received.background_moves;
+  slot.beats = received.beats;
+  slot.ticks = received.ticks;
   if (slot.process != 0) return;
-  std::memcpy(slot.host, news.host, sizeof(slot.host));
-  slot.process = news.process;
+  std::memcpy(slot.host, received.host, sizeof(slot.host));
+  slot.process = received.process;
 }
 
 }  // namespace bertha

@@ -12,8 +12,8 @@
 namespace bertha {
 namespace {
 
-// A failure that all nodes meet at once is left to the node of rank 0 to report; of a hang it alone
-// knows where all ranks stand.
+// A failure on all nodes at once is reported by the node of rank 0; at a hang it alone knows the
+// status of all ranks.
 constexpr std::chrono::milliseconds kOtherNodesWait{500};
 constexpr std::chrono::milliseconds kOtherNodesWaitAtHang{4000};
 // The rank that reports ends this one; if it cannot, this rank ends the job itself.

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// A launcher leaves the other ranks a second when one is lost: they speak within it.
+// A launcher gives the other ranks a second when one is lost: they report within it.
 constexpr double kLongestInterval_s = 0.25;
 
 // More than this between two looks counts no further: this process itself was stopped, and the
@@ -39,14 +39,14 @@ bool is_running(int64_t process) {
   return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
 }
 
-RankError lost_rank(const Standing& lost, int num_ranks) {
+RankError lost_rank(const RankStatus& lost, int num_ranks) {
   return RankError(
       kLostRank,
       concat(rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
              ") is gone without a word, last seen in step ", lost.step, ", phase ",
              name(lost.phase),
              ": it was killed; the kernel does so when memory runs out (dmesg shows it), "
-             "or somebody sent signal 9. Run again to go on from the last checkpoint"));
+             "or another process sent signal 9. Run again to go on from the last checkpoint"));
 }
 
 }  // namespace
@@ -56,39 +56,39 @@ class Watchdog::View {
  public:
   explicit View(const RankBoard& board) : own_rank_(board.rank()) {}
 
-  void update(const std::vector<Standing>& standings, int64_t progress) {
+  void update(const std::vector<RankStatus>& statuses, int64_t progress) {
     const Clock::time_point clock = Clock::now();
     now_s_ += std::min(Seconds(clock - clock_).count(), kLongestStep_s);
     clock_ = clock;
-    ranks_.resize(standings.size(), {.ticks = 0, .heard_s = now_s_});
-    for (size_t i = 0; i < standings.size(); ++i) {
-      if (standings[i].ticks != ranks_[i].ticks || standings[i].ticks == kSignedOff) {
-        ranks_[i] = {.ticks = standings[i].ticks, .heard_s = now_s_};
+    ranks_.resize(statuses.size(), {.ticks = 0, .heard_s = now_s_});
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      if (statuses[i].ticks != ranks_[i].ticks || statuses[i].ticks == kSignedOff) {
+        ranks_[i] = {.ticks = statuses[i].ticks, .heard_s = now_s_};
       }
     }
     if (progress != progress_) moved_s_ = now_s_;
     progress_ = progress;
   }
 
-  /// Since any rank got on.
+  /// Since any rank made progress.
   double still_s() const { return now_s_ - moved_s_; }
 
-  std::vector<Watched> watched(const std::vector<Standing>& standings) const {
+  std::vector<Watched> watched(const std::vector<RankStatus>& statuses) const {
     std::vector<Watched> watched;
-    for (size_t i = 0; i < standings.size(); ++i) {
-      watched.push_back({.standing = standings[i], .unheard_s = now_s_ - ranks_[i].heard_s});
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      watched.push_back({.status = statuses[i], .silent_s = now_s_ - ranks_[i].heard_s});
     }
     return watched;
   }
 
-  /// The next rank of this node, if its process is gone. Each rank looks at one other: someone is
-  /// left to tell unless all are gone.
-  const Standing* lost_neighbour(const std::vector<Standing>& standings) const {
-    const Standing* next = nullptr;
-    for (const Standing& standing : standings) {
-      if (!standing.is_here || standing.rank == own_rank_) continue;
-      const bool is_after = standing.rank > own_rank_;
-      if (next == nullptr || (is_after && next->rank < own_rank_)) next = &standing;
+  /// The next rank of this node, if its process is gone. Each rank looks at one other, so that a
+  /// rank remains to report unless all are gone.
+  const RankStatus* lost_neighbour(const std::vector<RankStatus>& statuses) const {
+    const RankStatus* next = nullptr;
+    for (const RankStatus& status : statuses) {
+      if (!status.is_here || status.rank == own_rank_) continue;
+      const bool is_after = status.rank > own_rank_;
+      if (next == nullptr || (is_after && next->rank < own_rank_)) next = &status;
     }
     return next == nullptr || is_running(next->process) ? nullptr : next;
   }
@@ -117,10 +117,10 @@ Watchdog::~Watchdog() {
   changed_.notify_all();
   thread_.join();
   // It has come further than the others, and its silence is no sign of anything.
-  Standing last = board_.standing(board_.rank());
+  RankStatus last = board_.status(board_.rank());
   last.ticks = kSignedOff;
   ++last.moves;
-  board_.post(last);
+  board_.store(last);
 }
 
 void Watchdog::set_check(std::function<void()> check) {
@@ -131,14 +131,14 @@ void Watchdog::set_check(std::function<void()> check) {
 void Watchdog::look(View& view) const {
   if (check_) check_();
   if (options_.before_look) options_.before_look();
-  const std::vector<Standing> standings = board_.read();
-  view.update(standings, board_.progress());
-  if (const Standing* lost = view.lost_neighbour(standings)) {
+  const std::vector<RankStatus> statuses = board_.read();
+  view.update(statuses, board_.progress());
+  if (const RankStatus* lost = view.lost_neighbour(statuses)) {
     throw lost_rank(*lost, options_.num_ranks);
   }
   if (options_.timeout_s <= 0 || view.still_s() < options_.timeout_s) return;
   throw RankError(ExitCode::kHang,
-                  hang_report(view.watched(standings), options_.num_ranks, options_.timeout_s));
+                  hang_report(view.watched(statuses), options_.num_ranks, options_.timeout_s));
 }
 
 // Looks up every now and then instead of being woken at every beat.
@@ -163,7 +163,7 @@ std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s) {
   return std::make_unique<Watchdog>(
       world.board(), Watchdog::Options{.timeout_s = timeout_s,
                                        .num_ranks = world.size(),
-                                       .before_look = [&world] { world.exchange_news(); },
+                                       .before_look = [&world] { world.exchange_status(); },
                                        .on_failure =
                                            [&world](const Error&) {
                                              end_all_ranks(world, std::current_exception());

@@ -12,10 +12,10 @@
 
 namespace bertha {
 
-/// The exit code of a run that lost a rank without a word: that of a process killed by signal 9.
+/// The exit code of a run that lost a rank without an error message: that of a process killed by signal 9.
 constexpr ExitCode kLostRank{128 + 9};
 
-/// Ends a run that cannot go on by itself. No rank that is known here has got on for `timeout_s`:
+/// Ends a run that cannot go on by itself. No rank that is known here has made progress for `timeout_s`:
 /// kHang, with the ranks that have not arrived (hang_report.h). A rank of this node is gone:
 /// kLostRank. Communication has failed while this rank waits for the device: what the check throws.
 ///
@@ -24,7 +24,7 @@ constexpr ExitCode kLostRank{128 + 9};
 class Watchdog {
  public:
   struct Options {
-    double timeout_s = 0;                    // 0 = standing still is never a hang
+    double timeout_s = 0;                    // 0 = no progress is never a hang
     int num_ranks = 1;                       // of the world
     std::function<void()> before_look = {};  // on the watchdog's thread
     /// On the watchdog's thread, once, while it handles the exception; a RankError unless it comes

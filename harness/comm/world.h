@@ -13,7 +13,7 @@ namespace bertha {
 /// last: what it makes must be gone before. Its end waits for all ranks, unless an exception
 /// unwinds; then the process should end at once (see rank_failure.h).
 ///
-/// Threads   one thread at a time; abort(), claim_failure(), board() and exchange_news()
+/// Threads   one thread at a time; abort(), claim_failure(), board() and exchange_status()
 ///           from any.
 /// Errors    Error(kEnvironment) when the launcher's environment and MPI disagree (for example
 ///           SLURM_NTASKS=8 but a world of 1), or MPI lacks thread support.
@@ -36,13 +36,13 @@ class World {
   virtual void barrier() = 0;
 
   /// True for the first caller among the ranks of this node: the one that reports a failure which
-  /// several ranks meet at the same time.
+  /// several ranks have at the same time.
   virtual bool claim_failure() { return true; }
 
-  /// Where the ranks stand, for the watchdog: those of this node, and of others by their news.
+  /// The status of the ranks, for the watchdog: of this node, and of other nodes as received.
   virtual RankBoard& board() { return own_board_; }
-  /// Sends and receives those news where they are due. On one thread at a time; does not block.
-  virtual void exchange_news() {}
+  /// Sends and receives statuses where they are due. On one thread at a time; does not block.
+  virtual void exchange_status() {}
 
   /// Ends every rank at once with this exit code, after this rank's message. Never returns.
   [[noreturn]] virtual void abort(int exit_code) = 0;

@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-// Everything a run can be told, as plain structs: units in names, defaults in place. The YAML key
+// All settings of a run, as plain structs: units in names, defaults in place. The YAML key
 // of a field is its path, e.g. train.global_batch_seqs; harness/config/keys.cpp has a row for each.
 
 struct ModelConfig {

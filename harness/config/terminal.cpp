@@ -21,10 +21,10 @@ Terminal detect_terminal() {
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
   terminal.redraws = is_terminal && environment("TERM") != "dumb";
   terminal.colors = terminal.redraws && environment("NO_COLOR").empty();
-  const int64_t told = std::atoll(environment("COLUMNS").data());
+  const int64_t columns = std::atoll(environment("COLUMNS").data());
   winsize size{};
-  if (told > 0) {
-    terminal.columns = told;
+  if (columns > 0) {
+    terminal.columns = columns;
   } else if (is_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.columns = size.ws_col;
   }

@@ -43,7 +43,7 @@ bool steady(const Evals& evals, double EvalRecord::*value, double share) {
   return extent.high - extent.low <= share * std::abs(extent.high);
 }
 
-/// No evaluation knows more words than the most frequent one, as far as chance lets one tell.
+/// No evaluation knows more words than the most frequent one, within chance.
 bool scores_as_a_constant(const Evals& evals, const RunIdentity& run) {
   if (run.constant_answer_accuracy <= 0) return false;
   const double most = 1.1 * run.constant_answer_accuracy + 0.002;
@@ -170,9 +170,10 @@ std::optional<CurveRemark> context_not_used(const Metrics& metrics) {
              ". From random weights this lasts some 200,000 samples at best; small batches and "
              "AdamW at "
              "a low rate have led out of it, see configs/medium_from_scratch.yaml",
-             sentences ? ". Next sentences are learned, and their gradient can hide the other: try "
-                         "train.nsp_weight: 0"
-                       : "")};
+             sentences
+                 ? ". Next sentences are learned, and their gradient can drown the other: try "
+                   "train.nsp_weight: 0"
+                 : "")};
 }
 
 std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics) {

@@ -16,7 +16,7 @@ using SeedPlace = std::tuple<std::string, std::string, int64_t>;  // file, linen
 /// Nothing when the record's value is no whole number or its metadata has no file and lineno.
 std::optional<SeedPlace> seed_place(const MlperfRecord& record);
 
-/// What earlier records of a log have told.
+/// What is known from earlier records of a log.
 struct LogState {
   bool init_started = false;
   bool init_stopped = false;

@@ -18,7 +18,7 @@
 namespace bertha {
 namespace {
 
-/// The division decides which rules count, wherever in the log it stands.
+/// The division decides which rules count, wherever in the log it is.
 Division division_of(const std::vector<MlperfRecord>& records) {
   for (const MlperfRecord& record : records) {
     if (record.key == "submission_division") {
@@ -97,7 +97,7 @@ class Checker {
     }
   }
 
-  /// Of two moments, which have no value, nobody knows which one counts.
+  /// Of two moments, which have no value, it is unknown which one counts.
   void report_repeated(const KeyRule& rule, const std::vector<const MlperfRecord*>& found) {
     for (size_t i = 1; i < found.size(); ++i) {
       const bool same = found[i]->value == found[0]->value && !found[i]->value.is_null();

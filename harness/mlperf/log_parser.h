@@ -23,7 +23,7 @@ struct MlperfRecords {
   std::vector<LogFinding> findings = {};  // lines that hold a record that cannot be read
 };
 
-/// Reads as the official parser does: lines without ":::MLLOG " are skipped, what stands before it
+/// Reads as the official parser does: lines without ":::MLLOG " are skipped, what precedes it
 /// is dropped, bytes are Latin-1.
 MlperfRecords parse_mlperf_text(const std::string& text);
 

@@ -9,7 +9,7 @@
 namespace bertha {
 namespace {
 
-/// The path from the repository's root: the folder of the build machine is nobody's business, and
+/// The path from the repository's root: the folder of the build machine is private, and
 /// the seed checker compares places between runs.
 std::string repository_path(std::string_view file) {
   const size_t at = file.rfind("harness/mlperf/");

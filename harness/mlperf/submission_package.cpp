@@ -122,7 +122,7 @@ std::string implementation_readme(const PackageRequest& request, const std::stri
       request.system,
       ".yaml\n\nThat file has every key of the runs with its value: the seed there is the first "
       "run's, and the\n",
-      "paths of data and weights are theirs; README.md of the sources tells how to make those.\n");
+      "paths of data and weights are theirs; README.md of the sources says how to make those.\n");
   return text;
 }
 

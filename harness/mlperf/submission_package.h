@@ -14,7 +14,7 @@ struct PackageRequest {
   std::string system = {};                 // name of the system, as a folder can have it
   std::string sources = ".";               // git checkout that has the commit the runs were made by
   SubmissionOptions options = {};
-  bool draft = false;  // build it although a rule is broken, or the sources cannot be told
+  bool draft = false;  // build it although a rule is broken, or the sources are unknown
 };
 
 struct SubmissionPackage {
@@ -22,7 +22,7 @@ struct SubmissionPackage {
   SystemDescription system = {};
   std::string system_path = {};
   std::string results_path = {};  // "" = nothing was written, because a rule is broken
-  std::string code_path = {};     // "" in a draft whose sources cannot be told
+  std::string code_path = {};     // "" in a draft whose sources are unknown
   std::vector<std::string> warnings = {};
 };
 

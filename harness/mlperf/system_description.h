@@ -17,7 +17,7 @@ struct SystemNames {
 };
 
 /// The system description of a submission: every field that the benchmark asks for, in its order,
-/// as text. A field that no machine can tell is "".
+/// as text. A field that no machine knows is "".
 struct SystemDescription {
   std::vector<std::pair<std::string, std::string>> fields = {};
 

@@ -27,8 +27,8 @@ enum class ParamClass : uint8_t {
 enum class DecayRule : uint8_t {
   kReference,   // all but LayerNorm and biases; three
   kNvidiaFmha,  // reference, and the QKV bias; three
-  kNvidiaTe,    // reference, and the gain of the attention LayerNorm; one
-  kBaidu,       // reference, and the QKV bias and both LayerNorm gains of every layer; one
+  kNvidiaTe,    // reference, and the gamma of the attention LayerNorm; one
+  kBaidu,       // reference, and the QKV bias and both LayerNorm gammas of every layer; one
 };
 DecayRule parse_decay_rule(const std::string& text);
 
@@ -60,7 +60,7 @@ struct ParamTable {
 ParamTable make_param_table(const Dims& dims, DecayRule rule);
 
 /// Fills a flat f32 host buffer with the initial weights: normal(0, stddev) for matrices and
-/// tables truncated at two deviations, 1 for gains, 0 for biases, padding rows 0.
+/// tables truncated at two deviations, 1 for gammas, 0 for biases and betas, padding rows 0.
 /// A pure function of (seed, tensor name, element).
 void initialize(const ParamTable& table, const Dims& dims, double stddev, uint64_t seed,
                 float* flat);

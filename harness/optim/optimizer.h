@@ -14,7 +14,7 @@ namespace bertha {
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
 ///
-/// Gradients and weights travel bucket by bucket on the stream of the collectives: the sum of a
+/// Gradients and weights are exchanged bucket by bucket on the stream of the collectives: the sum of a
 /// bucket begins when backward has finished it, and forward waits only for the weights it is about
 /// to use. The order of these calls is the same on every rank: gradients from the last bucket to
 /// the first, weights from the first to the last.
@@ -23,7 +23,7 @@ namespace bertha {
 /// is a sum. With clip "before" a rank's part is limited to max_gradient_norm / ranks, which equals
 /// the published limit of max_gradient_norm on the rank's own mean. The weight norm of the trust
 /// ratio is that of the f32 master, as Baidu has it (NVIDIA measures the f16 copy). A weight decay
-/// of zero leaves the trust ratio on, as in the reference.
+/// of zero does not switch the trust ratio off, as in the reference.
 ///
 /// Letters   P = flat elements padded for the ranks, N = P / ranks.
 /// Exact     bit for bit repeatable at one number of ranks, where the collectives are.
@@ -42,7 +42,7 @@ class Optimizer {
             Parts parts);
   ~Optimizer();
 
-  /// io [P]: what the model reads. The compute stream waits for all weights on their way.
+  /// io [P]: what the model reads. The compute stream waits for all weights in flight.
   View weights() const;
   View gradients() const;  // io [P]  what the model adds to
   View state() const;      // u8 [sizeof(LambState)]
@@ -55,11 +55,11 @@ class Optimizer {
   /// reduction has to see the whole gradient first.
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
-  /// called once per step on every rank. Gradients are scratch afterwards: the model zeroes them.
+  /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites them.
   /// An update with a gradient that is not finite changes nothing but state().
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   void update_weights();    // prepare, moments, norms over ranks, apply, all-gather
-  /// What is enqueued on the compute stream from here on finds weights [0, end_element).
+  /// What is enqueued on the compute stream from here on reads updated weights [0, end_element).
   void await_weights(int64_t end_element);
 
   // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges().

@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// A range of the flat buffer that travels between ranks in one call: it has one equal slice for
+/// A range of the flat buffer that one collective call exchanges: it has one equal slice for
 /// each rank, in rank order.
 struct Bucket {
   int64_t begin = 0;     // elements, in the flat buffer
@@ -22,7 +22,7 @@ struct ShardRange {
   int64_t elements = 0;
 };
 
-/// Which elements of the flat buffer a rank updates, and the tensors it meets there. Pure: every
+/// Which elements of the flat buffer a rank updates, and the tensors they belong to. Pure: every
 /// rank computes its own plan from the table, and the plans of all ranks tile the buffer.
 ///
 /// The shard of a rank is its slices of all buckets, one after the other; that of a single rank is

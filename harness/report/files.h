@@ -12,7 +12,7 @@ namespace bertha {
 /// within a line.
 ///
 /// Writes    creates the file; a last line that a killed process left unfinished is ended first. A
-///           record that finds no room leaves no part behind.
+///           record that does not fit on the disk is removed whole.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
 ///           when the file has been removed or replaced since: what is appended would be lost.
 /// Threads   one thread at a time.

@@ -97,7 +97,7 @@ std::string network_below(const fs::path& classes) {
   }
   for (const fs::path& interface : entries(classes / "net", "")) {
     const bool is_hardware = fs::exists(interface / "device");
-    const double speed = number_in(line_of(interface / "speed"));  // -1 where nobody knows
+    const double speed = number_in(line_of(interface / "speed"));  // -1 = unknown
     if (is_hardware && speed > 0) ++ports[concat("Ethernet ", speed, " Mb/s")];
   }
   std::string text;

@@ -5,8 +5,8 @@
 
 namespace bertha {
 
-/// What this machine says about itself. A fact that the system does not tell is "unknown", "" where
-/// there may be nothing to tell, or 0.
+/// This machine. A fact that the system does not give is "unknown", "" where there may be none, or
+/// 0.
 struct HostFacts {
   std::string host;
   std::string operating_system;  // "Debian GNU/Linux 12 (bookworm)"

@@ -14,7 +14,7 @@ namespace {
 std::string three_decimals(double value) { return fixed_text(value, 3); }
 std::string four_decimals(double value) { return fixed_text(value, 4); }
 
-/// The last value stands in the legend: it is what one looks for first.
+/// The legend has the last value: it is what one looks for first.
 template <class Record>
 void add_series(Chart& chart, const std::vector<Record>& records, const std::string& label,
                 double Record::*value, std::string (*last_text)(double value) = three_decimals,

@@ -24,7 +24,7 @@ struct RunFolder {
   std::string earlier_config = {};  // resolved*.yaml of the start before this one; "" = none
 };
 
-/// What a start leaves on record. The caller reads the environment and asks the libraries.
+/// What a start records. The caller reads the environment and asks the libraries.
 struct StartRecord {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -46,7 +46,7 @@ struct StartRecord {
 RunFolder open_run_folder(const RunPlace& place);
 
 /// Renames mllog/, where it holds anything, to mllog.superseded1/, 2, ...: the benchmark's records of
-/// a run that another one in this folder begins anew are no part of that one. Errors as above.
+/// a run that another one in this folder starts from scratch are no part of that one. Errors as above.
 void set_aside_mlperf_logs(const RunFolder& folder);
 
 /// Completes the folder:

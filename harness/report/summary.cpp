@@ -24,15 +24,16 @@ std::string verdict(const RunSummary& summary) {
   return target_reached(summary) ? "  (target reached)" : "  (target missed)";
 }
 
-/// Leaves the learning rate of every step what the schedule says: one that has ended is not drawn
-/// out over the trained model, which a rate that leaps up again would harm.
+/// Keeps the learning rate of every step as scheduled: a schedule that has ended is not stretched,
+/// because a rate that rises again would harm the trained model.
 std::string command_after_miss(const RunSummary& summary) {
   const bool goes_on = summary.schedule_steps > summary.steps;
   const int64_t twice = 2 * summary.steps;
-  std::string words = concat("bertha train --config ", summary.config, " --output-dir ",
-                             summary.run_dir, goes_on ? "" : concat("-", twice, "-steps"),
-                             // The run may have been told to start afresh, or from a checkpoint.
-                             " --resume auto");
+  std::string words =
+      concat("bertha train --config ", summary.config, " --output-dir ", summary.run_dir,
+             goes_on ? "" : concat("-", twice, "-steps"),
+             // The run may have been asked to start from scratch, or from a checkpoint.
+             " --resume auto");
   if (!goes_on) {
     words += concat(" --max-steps ", twice);
     if (summary.has_schedule_steps) words += concat(" --set optimizer.schedule_steps=", twice);

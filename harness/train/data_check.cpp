@@ -46,7 +46,7 @@ std::string manifest_beside(const std::string& data_path) {
   return (folder / kManifestName).string();
 }
 
-/// Ids of another vocabulary are other words, and most of them are no ids out of range.
+/// Ids of another vocabulary mean other words, and most of them are within the range of this one.
 void check_made_with(const Config& config, const std::string& path, const Manifest& manifest) {
   const auto made_with = manifest.options.find("vocab_sha256");
   if (made_with == manifest.options.end()) return;  // converted: not known

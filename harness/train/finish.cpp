@@ -21,7 +21,7 @@ void end_log(TrainingRun& run, const char* status) {
 void print_summary(const TrainingRun& run) {
   if (run.world->rank() != 0) return;
   const TrainingState& state = run.state;
-  // A second start of a finished run trains nothing: then the rate over all its time stands.
+  // A second start of a finished run trains nothing: then the rate over all its time is kept.
   double seqs_per_second = run.progress->seqs_per_second();
   if (seqs_per_second <= 0 && state.training_seconds > 0) {
     seqs_per_second = static_cast<double>(state.samples_trained) / state.training_seconds;

@@ -28,7 +28,7 @@ int stop_before_training(TrainingRun& run);
 /// way. All ranks call it.
 ///
 /// Needs     an Error(kData) or Error(kUsage) of `work` is thrown on all ranks or on none: they
-///           wait for rank 0's log, as the first to leave takes the others along.
+///           wait for rank 0's log, because the first rank to exit ends the others.
 void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work);
 
 }  // namespace bertha

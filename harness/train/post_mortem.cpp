@@ -24,7 +24,7 @@ View flat_part(const View& flat, const ParamInfo& param) {
   return flat.rows(param.offset, param.elements);
 }
 
-/// JSON has no infinities: numbers stay numbers, the rest become words.
+/// JSON has no infinities: finite numbers stay numbers, the rest become strings.
 nlohmann::json as_json(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : "inf";

@@ -16,7 +16,7 @@ struct StepScalars {
 };
 
 /// Brings loss, accuracy, learning rate and counters of a step to the host without making it wait:
-/// capture() enqueues the reduction and the copies, poll() hands them over once they have arrived.
+/// capture() enqueues the reduction and the copies, poll() returns them once they have arrived.
 class StepProbe {
  public:
   StepProbe(const ModelParts& parts, Collectives& collectives);

@@ -17,7 +17,7 @@ void begin_or_go_on(TrainingRun& run);
 
 /// From here on the checkpoints of the run folder are those of this run: others are set aside, and
 /// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when
-/// nothing else can fail: a run that cannot start leaves the folder as it was. All ranks call it.
+/// nothing else can fail: a run that cannot start does not change the folder. All ranks call it.
 void claim_checkpoints(const TrainingRun& run);
 
 /// What the config's schedule changes for a model that was last updated as `lamb` says: one

@@ -46,7 +46,7 @@ struct TrainingRun {
   std::unique_ptr<Progress> progress = nullptr;
   std::unique_ptr<Watchdog> watchdog = nullptr;  // ends before what it checks
 
-  // Where it stands.
+  // Progress.
   TrainingState state = {};
   std::optional<StepBatch> last_batch = std::nullopt;  // for the post-mortem
   int64_t evaluated_step = -1;                         // none

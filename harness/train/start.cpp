@@ -50,7 +50,7 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
   return changes;
 }
 
-/// Makes or opens the run folder on rank 0 and tells the others where it is.
+/// Makes or opens the run folder on rank 0 and broadcasts its path.
 void open_folder(TrainingRun& run, const RunInfo& info) {
   World& world = *run.world;
   if (world.rank() == 0) {

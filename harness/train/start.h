@@ -6,7 +6,7 @@
 namespace bertha {
 
 /// Chooses the run folder, builds model and optimizer, and fills them with fresh weights or those
-/// of the checkpoint to go on from. The log then stands at init_stop. All ranks call it.
+/// of the checkpoint to go on from. The log is then at init_stop. All ranks call it.
 ///
 /// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
 ///           the config.

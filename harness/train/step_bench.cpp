@@ -60,7 +60,7 @@ BenchBatch make_bench_batch(const SyntheticSteps& steps, const SyntheticPlan& pl
   return made;
 }
 
-/// Room for the largest micro-batch of any rank, where the number of tokens is given and that of
+/// The largest micro-batch of any rank, where the number of tokens is given and that of
 /// sequences follows.
 BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
   BatchRows most{.tokens = steps.tokens_per_micro_batch};
@@ -110,7 +110,7 @@ class Steps {
         settings_(step_settings(session.config, *session.world,
                                 static_cast<uint64_t>(session.config.train.seed))) {}
 
-  /// Blocks: the host, until they have run; then what they left behind starts anew.
+  /// Blocks: the host, until they have run; then timers and counters are reset.
   void warm_up() {
     for (int64_t i = 0; i < options_.warmup_steps; ++i) run();
     session_.backend.stream->wait_on_host();

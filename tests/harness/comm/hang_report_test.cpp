@@ -17,14 +17,14 @@ using ::testing::StartsWith;
 
 constexpr double kStill_s = 60;
 
-Watched rank(int number, int64_t moves, RunPhase phase = RunPhase::kTrain, double unheard_s = 0) {
-  Watched watched{.standing = {.rank = number,
-                               .process = 100 + number,
-                               .step = 7,
-                               .phase = phase,
-                               .moves = moves},
-                  .unheard_s = unheard_s};
-  std::strcpy(watched.standing.host, number < 2 ? "node1" : "node2");
+Watched rank(int number, int64_t moves, RunPhase phase = RunPhase::kTrain, double silent_s = 0) {
+  Watched watched{.status = {.rank = number,
+                             .process = 100 + number,
+                             .step = 7,
+                             .phase = phase,
+                             .moves = moves},
+                  .silent_s = silent_s};
+  std::strcpy(watched.status.host, number < 2 ? "node1" : "node2");
   return watched;
 }
 
@@ -48,8 +48,8 @@ TEST(HangReport, OfRanksThatAnswerTheOneBehindIsNamed) {
 TEST(HangReport, AmongEqualsThePipelinesThreadsDecide) {
   std::vector<Watched> ranks{rank(0, 40, RunPhase::kWaitForData),
                              rank(1, 40, RunPhase::kWaitForData)};
-  ranks[0].standing.background_moves = 12;
-  ranks[1].standing.background_moves = 13;
+  ranks[0].status.background_moves = 12;
+  ranks[1].status.background_moves = 13;
   EXPECT_THAT(hang_report(ranks, 2, kStill_s), StartsWith("rank 0 of 2"));
 }
 

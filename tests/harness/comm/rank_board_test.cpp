@@ -8,25 +8,25 @@
 namespace bertha {
 namespace {
 
-TEST(RankBoard, ARankAloneStandsWhereItSays) {
+TEST(RankBoard, ARankAloneHasTheStatusItEntered) {
   RankBoard board;
   board.enter(5, RunPhase::kEvaluate);
-  const std::vector<Standing> standings = board.read();
-  ASSERT_EQ(standings.size(), 1u);
-  EXPECT_EQ(standings[0].step, 5);
-  EXPECT_EQ(standings[0].phase, RunPhase::kEvaluate);
-  EXPECT_EQ(standings[0].process, getpid());
-  EXPECT_TRUE(standings[0].is_here);
+  const std::vector<RankStatus> statuses = board.read();
+  ASSERT_EQ(statuses.size(), 1u);
+  EXPECT_EQ(statuses[0].step, 5);
+  EXPECT_EQ(statuses[0].phase, RunPhase::kEvaluate);
+  EXPECT_EQ(statuses[0].process, getpid());
+  EXPECT_TRUE(statuses[0].is_here);
 }
 
-TEST(RankBoard, RanksThatHaveNotSignedInAreLeftOut) {
+TEST(RankBoard, RanksThatHaveNotRegisteredAreLeftOut) {
   std::vector<RankBoard::Slot> slots(5);
   const RankBoard second(slots, 1);
   const RankBoard last(slots, 3);
-  const std::vector<Standing> standings = last.read();
-  ASSERT_EQ(standings.size(), 2u);
-  EXPECT_EQ(standings[0].rank, 1);
-  EXPECT_EQ(standings[1].rank, 3);
+  const std::vector<RankStatus> statuses = last.read();
+  ASSERT_EQ(statuses.size(), 2u);
+  EXPECT_EQ(statuses[0].rank, 1);
+  EXPECT_EQ(statuses[1].rank, 3);
 }
 
 TEST(RankBoard, EverySignOfLifeOfAnyRankIsProgressAndATickIsNot) {
@@ -50,18 +50,18 @@ TEST(RankBoard, EverySignOfLifeOfAnyRankIsProgressAndATickIsNot) {
   EXPECT_EQ(first.progress(), before);
 }
 
-TEST(RankBoard, NewsOfAnotherNodeAreReadButTheirProcessIsNotHere) {
+TEST(RankBoard, StatusOfAnotherNodeIsReadButItsProcessIsNotHere) {
   std::vector<RankBoard::Slot> there(3);
   RankBoard sender(there, 1);
   sender.enter(8, RunPhase::kSave);
   std::vector<RankBoard::Slot> here(3);
   RankBoard receiver(here, 0);
-  receiver.post(sender.standing(1));
-  const std::vector<Standing> standings = receiver.read();
-  ASSERT_EQ(standings.size(), 2u);
-  EXPECT_EQ(standings[1].step, 8);
-  EXPECT_EQ(standings[1].process, getpid());
-  EXPECT_FALSE(standings[1].is_here);
+  receiver.store(sender.status(1));
+  const std::vector<RankStatus> statuses = receiver.read();
+  ASSERT_EQ(statuses.size(), 2u);
+  EXPECT_EQ(statuses[1].step, 8);
+  EXPECT_EQ(statuses[1].process, getpid());
+  EXPECT_FALSE(statuses[1].is_here);
 }
 
 }  // namespace

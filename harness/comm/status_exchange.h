@@ -10,27 +10,27 @@
 
 namespace bertha {
 
-/// Tells the board of the first node where the ranks of all other nodes stand, and the boards of
-/// those where rank 0 stands and whether anybody has got on. One rank of each node sends a message
-/// of some 140 bytes per rank about once a second; nobody ever waits for an answer.
+/// Brings the status of all ranks to the board of the first node, and the status of rank 0 and the
+/// progress of all together to the boards of the other nodes. One rank of each node sends a message
+/// of some 140 bytes per rank about once a second; no rank ever waits for an answer.
 ///
 /// Threads   exchange() on one at a time, and none when this ends.
-class NodeNews {
+class StatusExchange {
  public:
   /// All ranks call it, with the ranks of their own node and its board.
-  NodeNews(const Communicator& world, const Communicator& node, RankBoard& board);
-  NodeNews(const NodeNews&) = delete;
-  NodeNews& operator=(const NodeNews&) = delete;
+  StatusExchange(const Communicator& world, const Communicator& node, RankBoard& board);
+  StatusExchange(const StatusExchange&) = delete;
+  StatusExchange& operator=(const StatusExchange&) = delete;
   /// All ranks end it together, unless an exception unwinds.
-  ~NodeNews();
+  ~StatusExchange();
 
-  /// Sends and receives what is due. Does not block.
+  /// Sends and receives what is due; does not block.
   void exchange();
 
  private:
   /// What goes to the first node and back.
   struct Message {
-    std::vector<Standing> standings;
+    std::vector<RankStatus> statuses;
     MPI_Request request = MPI_REQUEST_NULL;
     bool is_under_way() const { return request != MPI_REQUEST_NULL; }
   };

@@ -1,4 +1,4 @@
-#include "harness/comm/node_news.h"
+#include "harness/comm/status_exchange.h"
 
 #include <exception>
 #include <thread>
@@ -22,7 +22,8 @@ bool is_done(MPI_Request& request) {
 
 }  // namespace
 
-NodeNews::NodeNews(const Communicator& world, const Communicator& node, RankBoard& board)
+StatusExchange::StatusExchange(const Communicator& world, const Communicator& node,
+                               RankBoard& board)
     : board_(board) {
   const bool is_leader = node.rank() == 0;
   BERTHA_MPI_CHECK(
@@ -41,66 +42,66 @@ NodeNews::NodeNews(const Communicator& world, const Communicator& node, RankBoar
   if (is_first()) {
     for (int peer = 1; peer < num_nodes; ++peer) {
       peers_.push_back({.rank = peer});
-      peers_.back().received.standings.resize(
+      peers_.back().received.statuses.resize(
           static_cast<size_t>(node_sizes[static_cast<size_t>(peer)]));
-      peers_.back().sent.standings.resize(2);  // rank 0, and all together
+      peers_.back().sent.statuses.resize(2);  // rank 0, and all together
     }
   } else {
     peers_.push_back({.rank = 0});
-    peers_.back().received.standings.resize(2);
-    peers_.back().sent.standings.resize(node_ranks_.size());
+    peers_.back().received.statuses.resize(2);
+    peers_.back().sent.statuses.resize(node_ranks_.size());
   }
 }
 
-NodeNews::~NodeNews() {
+StatusExchange::~StatusExchange() {
   if (!is_leader() || std::uncaught_exceptions() > 0) return;
   settle();
   MPI_Comm_free(&leaders_);
 }
 
-void NodeNews::exchange() {
+void StatusExchange::exchange() {
   for (Peer& peer : peers_) is_first() ? answer(peer) : ask(peer);
 }
 
-void NodeNews::start_send(Peer& peer) {
+void StatusExchange::start_send(Peer& peer) {
   Message& message = peer.sent;
   BERTHA_MPI_CHECK(MPI_Isend(
-      message.standings.data(), static_cast<int>(message.standings.size() * sizeof(Standing)),
+      message.statuses.data(), static_cast<int>(message.statuses.size() * sizeof(RankStatus)),
       MPI_BYTE, peer.rank, is_first() ? kFromFirst : kToFirst, leaders_, &message.request));
 }
 
-void NodeNews::start_receive(Peer& peer) {
+void StatusExchange::start_receive(Peer& peer) {
   Message& message = peer.received;
   BERTHA_MPI_CHECK(MPI_Irecv(
-      message.standings.data(), static_cast<int>(message.standings.size() * sizeof(Standing)),
+      message.statuses.data(), static_cast<int>(message.statuses.size() * sizeof(RankStatus)),
       MPI_BYTE, peer.rank, is_first() ? kToFirst : kFromFirst, leaders_, &message.request));
 }
 
-void NodeNews::answer(Peer& peer) {
+void StatusExchange::answer(Peer& peer) {
   if (!peer.received.is_under_way()) start_receive(peer);
   if (!is_done(peer.sent.request) || !is_done(peer.received.request)) return;
-  for (const Standing& news : peer.received.standings) board_.post(news);
-  peer.sent.standings = {board_.standing(board_.rank()), board_.all_together()};
+  for (const RankStatus& received : peer.received.statuses) board_.store(received);
+  peer.sent.statuses = {board_.status(board_.rank()), board_.all_together()};
   start_send(peer);
   start_receive(peer);
 }
 
-void NodeNews::ask(Peer& peer) {
+void StatusExchange::ask(Peer& peer) {
   if (peer.received.is_under_way()) {
     if (!is_done(peer.received.request)) return;
-    for (const Standing& news : peer.received.standings) board_.post(news);
+    for (const RankStatus& received : peer.received.statuses) board_.store(received);
   }
   const auto now = std::chrono::steady_clock::now();
   if (now - asked_ < kInterval || !is_done(peer.sent.request)) return;
   asked_ = now;
-  peer.sent.standings.clear();
-  for (const int rank : node_ranks_) peer.sent.standings.push_back(board_.standing(rank));
+  peer.sent.statuses.clear();
+  for (const int rank : node_ranks_) peer.sent.statuses.push_back(board_.status(rank));
   start_receive(peer);
   start_send(peer);
 }
 
 // Every question gets its answer, so that no message is left when MPI ends.
-void NodeNews::settle() {
+void StatusExchange::settle() {
   const auto wait_until = [&](const auto& condition) {
     while (!condition()) {
       for (Peer& peer : peers_) {

@@ -1,4 +1,4 @@
-#include "harness/comm/node_news.h"
+#include "harness/comm/status_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,45 +25,45 @@ struct Node {
   RankBoard board{slots, world.rank()};
 };
 
-void exchange_until(NodeNews& news, const std::function<bool()>& condition) {
+void exchange_until(StatusExchange& exchange, const std::function<bool()>& condition) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
   while (!condition() && Clock::now() < limit) {
-    news.exchange();
+    exchange.exchange();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_TRUE(condition());
 }
 
-TEST(NodeNews, TheFirstNodeLearnsWhereAllStandAndTheOthersWhereItStands) {
+TEST(StatusExchange, TheFirstNodeHasTheStatusOfAllAndTheOthersThatOfRank0) {
   Node node;
-  NodeNews news(node.world, node.self, node.board);
+  StatusExchange exchange(node.world, node.self, node.board);
   const int rank = node.world.rank();
   node.board.enter(100 + rank, RunPhase::kSave);
   const size_t known = rank == 0 ? static_cast<size_t>(node.world.size()) : 2;
-  exchange_until(news, [&] { return node.board.read().size() == known; });
-  for (const Standing& standing : node.board.read()) {
-    EXPECT_EQ(standing.step, 100 + standing.rank);
-    EXPECT_EQ(standing.phase, RunPhase::kSave);
-    EXPECT_EQ(standing.is_here, standing.rank == rank);
-    EXPECT_STRNE(standing.host, "");
+  exchange_until(exchange, [&] { return node.board.read().size() == known; });
+  for (const RankStatus& status : node.board.read()) {
+    EXPECT_EQ(status.step, 100 + status.rank);
+    EXPECT_EQ(status.phase, RunPhase::kSave);
+    EXPECT_EQ(status.is_here, status.rank == rank);
+    EXPECT_STRNE(status.host, "");
   }
 }
 
-TEST(NodeNews, ProgressOfOneNodeIsSeenOnAll) {
+TEST(StatusExchange, ProgressOfOneNodeIsSeenOnAll) {
   Node node;
-  NodeNews news(node.world, node.self, node.board);
+  StatusExchange exchange(node.world, node.self, node.board);
   const bool gets_on = node.world.rank() == node.world.size() - 1;
   if (gets_on) {
     for (int i = 0; i < 1000; ++i) node.board.beat();
   }
   // Its own comes back to it in the sum of all.
   const int64_t wanted = gets_on && node.world.size() > 1 ? 2000 : 1000;
-  exchange_until(news, [&] { return node.board.progress() >= wanted; });
+  exchange_until(exchange, [&] { return node.board.progress() >= wanted; });
 }
 
-TEST(NodeNews, EndsAtOnceWhenNobodyEverExchanged) {
+TEST(StatusExchange, EndsAtOnceWithoutAnyExchange) {
   Node node;
-  NodeNews news(node.world, node.self, node.board);
+  StatusExchange exchange(node.world, node.self, node.board);
 }
 
 }  // namespace
