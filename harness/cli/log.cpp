@@ -8,7 +8,7 @@
 
 #include "harness/cli/choice.h"
 #include "harness/cli/command.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/rule_options.h"
 #include "harness/mlperf/curve_doctor.h"
 #include "harness/mlperf/log_check.h"
 #include "harness/mlperf/published_curves.h"
@@ -111,18 +111,10 @@ void add_check(CLI::App& log, Chosen& chosen) {
                     "bertha log check results/my_system/bert",
                     "bertha log check runs/latest --target-accuracy 0.2"}});
   const auto options = std::make_shared<CheckOptions>();
-  MlperfCheckOptions& rules = options->submission.rules;
   check.add_option("path", options->paths, "Run folders, result files or folders of result files")
       ->required()
       ->type_name("PATH");
-  add_choice<RuleSet>(check, "--ruleset", rules.rule_set,
-                      {{"4.0.0", RuleSet::k4_0_0}, {"5.0.0", RuleSet::k5_0_0}},
-                      "Rule set to check by (default 5.0.0, the last that has BERT)");
-  check
-      .add_option("--target-accuracy", rules.target_accuracy,
-                  "Accuracy that some evaluation has to reach (default 0.720)")
-      ->check(fraction())
-      ->type_name("X");
+  add_rule_options(check, options->submission.rules);
   add_choice<SamplesFrom>(
       check, "--samples-from", options->submission.samples_from,
       {{"evaluation", SamplesFrom::kEvaluation}, {"train_samples", SamplesFrom::kTrainSamples}},

@@ -3,9 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/rule_options.h"
 #include "harness/mlperf/submission_package.h"
 #include "kernels/base/error.h"
 
@@ -46,7 +45,6 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
                     "bertha submit results --system test --output /tmp/test --draft"}});
   const auto options = std::make_shared<SubmitOptions>();
   PackageRequest& request = options->request;
-  MlperfCheckOptions& rules = request.options.rules;
   submit
       .add_option("path", options->paths,
                   "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
@@ -64,14 +62,7 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
       .add_option("--sources", request.sources,
                   "Git checkout that has the commit of the runs (default: this folder)")
       ->type_name("DIR");
-  add_choice<RuleSet>(submit, "--ruleset", rules.rule_set,
-                      {{"4.0.0", RuleSet::k4_0_0}, {"5.0.0", RuleSet::k5_0_0}},
-                      "Rule set to check by (default 5.0.0, the last that has BERT)");
-  submit
-      .add_option("--target-accuracy", rules.target_accuracy,
-                  "Accuracy that some evaluation has to reach (default 0.720)")
-      ->check(fraction())
-      ->type_name("X");
+  add_rule_options(submit, request.options.rules);
   submit.add_flag("--draft", request.draft,
                   "Build it although a rule is broken or the sources are unknown");
   submit.callback([&chosen, options] {

@@ -101,7 +101,7 @@ TEST(MlperfCheck, ALogWithoutFaultHasNoFinding) {
 }
 
 TEST(MlperfCheck, WhatOurOwnLogWritesComplies) {
-  const test::TempFolder folder;
+  const TempFolder folder;
   MlperfLog log(folder.path("result_0.txt"));
   log.init_start(test::test_config());
   log.init_stop(test::test_config(), test::test_facts());

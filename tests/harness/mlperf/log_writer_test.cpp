@@ -13,7 +13,6 @@ namespace bertha {
 namespace {
 
 using nlohmann::json;
-using test::TempFolder;
 
 /// A whole run whose clock ticks 7 ms per record.
 std::vector<std::string> recorded_lines(const std::string& path) {

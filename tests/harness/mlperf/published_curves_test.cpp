@@ -13,8 +13,6 @@
 namespace bertha {
 namespace {
 
-using test::TempFolder;
-
 TEST(PublishedCurves, AreTenRunsThatRiseFromTheCheckpointToTheTarget) {
   ASSERT_EQ(all_published_curves().size(), 2u);
   for (const PublishedCurves& curves : all_published_curves()) {

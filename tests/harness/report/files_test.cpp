@@ -15,8 +15,6 @@
 namespace bertha {
 namespace {
 
-using test::TempFolder;
-
 TEST(AppendFile, GrowsAcrossOpenings) {
   const TempFolder folder;
   AppendFile(folder.path("f")).append_line("one");

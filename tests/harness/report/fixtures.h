@@ -1,10 +1,6 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -15,28 +11,9 @@
 #include "harness/report/run_records.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha::test {
-
-/// A folder that goes away with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bertha-report-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) fail(ExitCode::kInternal, "no temporary folder");
-    path_ = name;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path(const std::string& name = "") const {
-    return name.empty() ? path_ : path_ + "/" + name;
-  }
-
- private:
-  std::string path_;
-};
 
 /// Collects what log_line() says while it lives.
 class CapturedLog {

@@ -14,7 +14,6 @@ namespace bertha {
 namespace {
 
 using nlohmann::json;
-using test::TempFolder;
 
 TEST(Metrics, EveryLineIsOneObjectWithItsKind) {
   const TempFolder folder;

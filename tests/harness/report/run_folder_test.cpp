@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using test::TempFolder;
 using testing::HasSubstr;
 
 RunPlace place_in(const TempFolder& folder) {

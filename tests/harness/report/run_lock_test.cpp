@@ -12,7 +12,6 @@
 namespace bertha {
 namespace {
 
-using test::TempFolder;
 using testing::HasSubstr;
 
 TEST(RunLock, ASecondHolderIsRefusedWithHostAndProcessOfTheFirst) {

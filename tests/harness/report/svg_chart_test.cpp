@@ -216,7 +216,7 @@ TEST(ChartSvg, BarsAreAsHighAsTheirCounts) {
 }
 
 TEST(Plots, MetricsBecomeFourChartsWithTheirLastValues) {
-  const test::TempFolder folder;
+  const TempFolder folder;
   MetricsFile file(folder.path("m"));
   file.run(test::test_config(), test::test_facts());
   for (const int64_t step : {10, 20, 30}) file.step(test::test_step(step));
@@ -240,14 +240,14 @@ TEST(Plots, MetricsBecomeFourChartsWithTheirLastValues) {
 }
 
 TEST(Plots, ARunThatEndedBeforeItsFirstStepHasEmptyCharts) {
-  const test::TempFolder folder;
+  const TempFolder folder;
   MetricsFile(folder.path("m")).run(test::test_config(), test::test_facts());
   plot_metrics(read_metrics(folder.path("m")), folder.path("plots"));
   EXPECT_THAT(read_text_file(folder.path("plots/loss.svg")), HasSubstr("no data"));
 }
 
 TEST(Plots, APlaceThatCannotBeWrittenIsNamed) {
-  const test::TempFolder folder;
+  const TempFolder folder;
   MetricsFile(folder.path("m")).run(test::test_config(), test::test_facts());
   try {
     plot_metrics(read_metrics(folder.path("m")), folder.path("m/plots"));

@@ -14,8 +14,6 @@
 namespace bertha {
 namespace {
 
-using test::TempFolder;
-
 // --- an independent reader: bitwise CRC, protobuf wire format, TFRecord frames -------------------
 
 uint32_t bitwise_crc32c(const std::string& bytes) {

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::CapturedLog;
-using test::TempFolder;
 
 void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
               const Config& config) {
