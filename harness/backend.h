@@ -44,8 +44,9 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
                      World& world);
 
-/// The attention kernels that a model takes, for logs: "grouped"; "" on the CPU, which has one kind.
-/// Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the model.
+/// The attention kernels that a model takes, for logs: "grouped"; "" on the CPU, which has one
+/// kind. Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the
+/// model.
 std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
                                const AttentionCall& call);
 

@@ -34,8 +34,8 @@ bool is_complete(const std::string& path);
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
 /// Renames the checkpoints of a higher step to <name>.superseded, where nothing looks for them, and
-/// says so in a log line: a run that continues from `step` (-1: starts from scratch) is not theirs. One
-/// set aside before under the same name is replaced. Error(kData) when one cannot be renamed.
+/// says so in a log line: a run that continues from `step` (-1: starts from scratch) is not theirs.
+/// One set aside before under the same name is replaced. Error(kData) when one cannot be renamed.
 /// Before that, a checkpoint named .replaced without successor gets its name back, and what else
 /// interrupted saves left is removed.
 void set_aside_later_checkpoints(const std::string& folder, int64_t step);

@@ -11,8 +11,9 @@ namespace bertha {
 // Checkpoints of TensorFlow's model garden name a tensor by its path among Keras objects:
 // "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel/.ATTRIBUTES/VARIABLE_VALUE".
 // Parts go by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the layers
-// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer). In the
-// older pre-training model the encoder and its heads have numbers too, before those of their layers.
+// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer). In
+// the older pre-training model the encoder and its heads have numbers too, before those of their
+// layers.
 //
 // Source    github.com/tensorflow/models, official/nlp/modeling: networks/bert_encoder.py,
 //           models/bert_pretrainer.py; golden checkpoints of both forms.
@@ -21,8 +22,8 @@ namespace bertha {
 bool is_model_garden_path(const std::string& path);
 
 /// The name of the same tensor in the official code of BERT, "" when there is none:
-/// "bert/encoder/layer_0/attention/self/query/kernel". The shape distinguishes the heads where both go
-/// by numbers.
+/// "bert/encoder/layer_0/attention/self/query/kernel". The shape distinguishes the heads where both
+/// go by numbers.
 std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape);
 
 /// As the official code has it: the model garden's attention has a dimension of its own for heads.

@@ -150,8 +150,8 @@ class CopyCollectives final : public Collectives {
   void send(const View& from, char* to) { device_.copy(stream(), to, from.data, from.bytes()); }
 
   /// Calls send_to(peer) for every other rank: not before that rank's stream has come here, and
-  /// this rank's stream goes on when what all others sent has arrived. Each rank begins with another
-  /// peer, so that no GPU's links get everything at once.
+  /// this rank's stream goes on when what all others sent has arrived. Each rank begins with
+  /// another peer, so that no GPU's links get everything at once.
   template <class SendTo>
   void to_every_peer(const SendTo& send_to) {
     round_ += 1;

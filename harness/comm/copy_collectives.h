@@ -21,26 +21,27 @@ struct CopyOptions {
 };
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines
-/// make them, so that the model's kernels keep every SM: a reduce-scatter sends each rank its slices,
-/// and a kernel only sums what has arrived; an all-gather is copies alone. The rest goes to `others`, whose stream they share. Making and destroying them are
-/// collective calls; destroy them before `device`.
+/// make them, so that the model's kernels keep every SM: a reduce-scatter sends each rank its
+/// slices, and a kernel only sums what has arrived; an all-gather is copies alone. The rest goes to
+/// `others`, whose stream they share. Making and destroying them are collective calls; destroy them
+/// before `device`.
 ///
 /// Copied    reduce_scatter_sum of f32, f16 and bf16 with shards of whole 16 bytes; all_gather into
 ///           memory of allocate_shared.
 /// Exact     a sum is taken in f32 in the order of the ranks and rounded once, by the rank that
 ///           owns it: the same bits at every run.
-/// Needs     ranks on one machine, at most kMostCopyRanks, that reach each other's memory. Elsewhere
-///           `others` itself comes back, or, where they are to be used always, Error(kEnvironment)
-///           on every rank. The views of a call have the same alignment on every rank, for each rank
-///           decides by itself whether it is copied.
+/// Needs     ranks on one machine, at most kMostCopyRanks, that reach each other's memory.
+///           Elsewhere `others` itself comes back, or, where they are to be used always,
+///           Error(kEnvironment) on every rank. The views of a call have the same alignment on
+///           every rank, for each rank decides by itself whether it is copied.
 /// Errors    when a peer is gone the stream keeps waiting, as with NCCL; the launcher or the
 ///           watchdog ends the job.
 ///
 /// Four H200, BERT-large, 24,576 tokens a GPU, bf16, 2026-11-22 (the code of 0277102), ms per step,
-/// medians of 14 in turns: copies 88.6 and 88.5, NCCL 90.3 (91.4 with buckets of 40 MiB), the ranks in
-/// step but nothing sent 87.7.
-/// A copy runs at 300 GB/s. Copies to several peers at once took longer (0.30 instead of 0.20 ms for
-/// 59 MB); a stream without priority for them or for the sums made no difference.
+/// medians of 14 in turns: copies 88.6 and 88.5, NCCL 90.3 (91.4 with buckets of 40 MiB), the ranks
+/// in step but nothing sent 87.7.
+/// A copy runs at 300 GB/s. Copies to several peers at once took longer (0.30 instead of 0.20 ms
+/// for 59 MB); a stream without priority for them or for the sums made no difference.
 std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
                                                    std::unique_ptr<Collectives> others,
                                                    const CopyOptions& options);

@@ -30,15 +30,16 @@ struct RankStatus {
   bool is_here = true;  // its process can be seen by the process that reads
   int64_t step = 0;
   RunPhase phase = RunPhase::kStart;
-  // Phases begun, and collective calls entered and returned from, by the training thread. All ranks make the
-  // same ones in the same order: the rank with the smaller number is behind.
+  // Phases begun, and collective calls entered and returned from, by the training thread. All ranks
+  // make the same ones in the same order: the rank with the smaller number is behind.
   int64_t moves = 0;
   int64_t background_moves = 0;  // the same of the pipeline's threads
   int64_t beats = 0;             // signs of life within a phase; ranks differ in them
   int64_t ticks = 0;             // of the watchdog's thread: constant in a stopped process
 };
 
-/// The status of every rank, in shared memory: a stopped process could not answer a message. Each rank writes its own slot only.
+/// The status of every rank, in shared memory: a stopped process could not answer a message. Each
+/// rank writes its own slot only.
 ///
 /// Threads   any; writing costs an atomic addition.
 class RankBoard {

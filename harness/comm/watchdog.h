@@ -12,12 +12,14 @@
 
 namespace bertha {
 
-/// The exit code of a run that lost a rank without an error message: that of a process killed by signal 9.
+/// The exit code of a run that lost a rank without an error message: that of a process killed by
+/// signal 9.
 constexpr ExitCode kLostRank{128 + 9};
 
-/// Ends a run that cannot go on by itself. No rank that is known here has made progress for `timeout_s`:
-/// kHang, with the ranks that have not arrived (hang_report.h). A rank of this node is gone:
-/// kLostRank. Communication has failed while this rank waits for the device: what the check throws.
+/// Ends a run that cannot go on by itself. No rank that is known here has made progress for
+/// `timeout_s`: kHang, with the ranks that have not arrived (hang_report.h). A rank of this node is
+/// gone: kLostRank. Communication has failed while this rank waits for the device: what the check
+/// throws.
 ///
 /// Threads   has one of its own.
 /// Errors    std::system_error when the system refuses that thread.

@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-/// A known bad shape of a run's curve: its name, and one or two sentences with what is seen and what
-/// to try next.
+/// A known bad shape of a run's curve: its name, and one or two sentences with what is seen and
+/// what to try next.
 struct CurveRemark {
   std::string shape;
   std::string text;

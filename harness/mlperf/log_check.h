@@ -38,9 +38,9 @@ struct MlperfCheckResult {
 
 /// Checks a recorded log against the rules for BERT, closed or open division as the log says: every
 /// line parses, keys occur as often as required, intervals come in order, the start-up limit holds,
-/// the target was reached, a seed is there; evaluations that do not come as often as they should are a
-/// warning. Passes what the official checkers of one log (of compliance and of seeds) pass, and
-/// nothing else, but for what they do not look at: the clock must not be set back, run_start,
+/// the target was reached, a seed is there; evaluations that do not come as often as they should
+/// are a warning. Passes what the official checkers of one log (of compliance and of seeds) pass,
+/// and nothing else, but for what they do not look at: the clock must not be set back, run_start,
 /// init_stop and run_stop must not be repeated, and the target must be reached before run_stop.
 /// Further remarks are warnings. Independent of the code that writes logs.
 ///

@@ -15,8 +15,8 @@ namespace bertha {
 /// The benchmark's own log: one ":::MLLOG {json}" line per record, complete for BERT in the closed
 /// division of rule set 5.0.0, in the order of the published logs. One method per moment of a run.
 ///
-/// Writes    appends whole lines to one file; each record carries the source line that wrote it, and
-///           a time that never goes back.
+/// Writes    appends whole lines to one file; each record carries the source line that wrote it,
+///           and a time that never goes back.
 /// Needs     calls in the order of declaration; evaluations repeat.
 /// Errors    Error(kData) when the file cannot be written.
 /// Source    github.com/mlcommons/logging, mlperf_logging/mllog and

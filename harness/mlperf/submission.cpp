@@ -90,8 +90,8 @@ void check_files(Submission& submission) {
   }
 }
 
-/// One run may miss the target, and its log then does not comply. One that says it reached the target
-/// is believed by the test of convergence, so that it has to show it.
+/// One run may miss the target, and its log then does not comply. One that says it reached the
+/// target is believed by the test of convergence, so that it has to show it.
 void check_successes(Submission& submission) {
   for (const ResultFile& file : submission.files) {
     if (file.status != "success" || file.check.reached_target) continue;

@@ -44,8 +44,8 @@ struct Submission {
   bool passed() const { return errors.empty(); }
 };
 
-/// Checks result files together, as the benchmark's package checker does for a folder of them. A run
-/// may miss the target, but not say success without an evaluation that reached it.
+/// Checks result files together, as the benchmark's package checker does for a folder of them. A
+/// run may miss the target, but not say success without an evaluation that reached it.
 ///
 /// Errors    Error(kData) when a file cannot be read. What is wrong with the logs is no exception.
 /// Source    github.com/mlcommons/logging, package_checker/{package_checker,seed_checker}.py,

@@ -150,8 +150,8 @@ struct Bert::State {
   DeviceState on_device;
   BertParams weights;
   BertParams gradients;
-  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them. Only
-  // the first step zeroes the buffer, for the gaps between tensors.
+  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them.
+  // Only the first step zeroes the buffer, for the gaps between tensors.
   Accumulate accumulate = Accumulate::kNo;
   View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;

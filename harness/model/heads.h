@@ -50,8 +50,8 @@ void heads_forward(Ops& ops, const HeadCall& call);
 /// scales in saved.mlm_scale and saved.nsp_scale.
 void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write_gradient);
 
-/// scratch.d_hidden becomes the gradient of hidden. Gradients of weights are written, or added to with
-/// call.accumulate.
+/// scratch.d_hidden becomes the gradient of hidden. Gradients of weights are written, or added to
+/// with call.accumulate.
 void heads_backward(Ops& ops, const HeadCall& call);
 
 }  // namespace bertha

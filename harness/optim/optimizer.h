@@ -14,10 +14,10 @@ namespace bertha {
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
 ///
-/// Gradients and weights are exchanged bucket by bucket on the stream of the collectives: the sum of a
-/// bucket begins when backward has finished it, and forward waits only for the weights it is about
-/// to use. The order of these calls is the same on every rank: gradients from the last bucket to
-/// the first, weights from the first to the last.
+/// Gradients and weights are exchanged bucket by bucket on the stream of the collectives: the sum
+/// of a bucket begins when backward has finished it, and forward waits only for the weights it is
+/// about to use. The order of these calls is the same on every rank: gradients from the last bucket
+/// to the first, weights from the first to the last.
 ///
 /// Gradients are the model's part of the mean over all ranks, times the loss scale: the reduction
 /// is a sum. With clip "before" a rank's part is limited to max_gradient_norm / ranks, which equals
@@ -55,8 +55,8 @@ class Optimizer {
   /// reduction has to see the whole gradient first.
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
-  /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites them.
-  /// An update with a gradient that is not finite changes nothing but state().
+  /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites
+  /// them. An update with a gradient that is not finite changes nothing but state().
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   void update_weights();    // prepare, moments, norms over ranks, apply, all-gather
   /// What is enqueued on the compute stream from here on reads updated weights [0, end_element).

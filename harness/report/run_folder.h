@@ -45,8 +45,9 @@ struct StartRecord {
 ///           Error(kEnvironment) when another process trains in it.
 RunFolder open_run_folder(const RunPlace& place);
 
-/// Renames mllog/, where it holds anything, to mllog.superseded1/, 2, ...: the benchmark's records of
-/// a run that another one in this folder starts from scratch are no part of that one. Errors as above.
+/// Renames mllog/, where it holds anything, to mllog.superseded1/, 2, ...: the benchmark's records
+/// of a run that another one in this folder starts from scratch are no part of that one. Errors as
+/// above.
 void set_aside_mlperf_logs(const RunFolder& folder);
 
 /// Completes the folder:

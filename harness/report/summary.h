@@ -30,8 +30,8 @@ struct RunSummary {
 bool target_reached(const RunSummary& summary);
 
 /// The table, one fact per line, ending in a newline; for standard output. With a checkpoint its
-/// last line is a command to copy: an evaluation; after a missed target one that trains on while the
-/// schedule has a learning rate left, and then a run of twice the steps in a folder of its own.
+/// last line is a command to copy: an evaluation; after a missed target one that trains on while
+/// the schedule has a learning rate left, and then a run of twice the steps in a folder of its own.
 std::string summary_text(const RunSummary& summary);
 
 }  // namespace bertha

@@ -9,7 +9,8 @@ namespace bertha {
 
 /// Fills weights, moments and counters: fresh ones, or those of the checkpoint that
 /// checkpoint.resume asks for. A checkpoint that it names is where a continuation begins; once the
-/// run folder has checkpoints of that continuation, the newest of these is taken. All ranks call it.
+/// run folder has checkpoints of that continuation, the newest of these is taken. All ranks call
+/// it.
 ///
 /// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
 ///           the config.
