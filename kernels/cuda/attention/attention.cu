@@ -137,8 +137,7 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
     params.batch.first_seq = static_cast<int>(group.first_seq);
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);
-    const cudaStream_t stream = side_streams.stream(i);
-    work(AttentionLaunch{stream, dtype, group.bucket_tokens}, params);
+    work(AttentionLaunch{side_streams.stream(i), dtype, group.bucket_tokens}, params);
   }
   pad(side_streams.stream(std::max(count - 1, 0)));
   side_streams.join();

@@ -16,8 +16,6 @@ namespace bertha {
 ///           can be captured into a graph.
 class SideStreams {
  public:
-  static constexpr int kStreams = 4;  // groups by 128 tokens of at most 512
-
   explicit SideStreams(const CudaContext& context);
   ~SideStreams();
   SideStreams(const SideStreams&) = delete;
@@ -30,6 +28,8 @@ class SideStreams {
   void join();
 
  private:
+  static constexpr int kStreams = 4;  // groups by 128 tokens of at most 512
+
   int open_ = 1;
   std::array<cudaStream_t, kStreams> streams_{};
   std::array<cudaEvent_t, kStreams> events_{};  // 0: fork, others: end of that stream
