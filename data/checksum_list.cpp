@@ -1,10 +1,13 @@
 #include "data/checksum_list.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
+#include "data/hashing.h"
 #include "data/new_file.h"
 #include "data/shard_names.h"
 #include "data/text_file.h"
@@ -13,6 +16,18 @@
 namespace bertha {
 namespace {
 
+/// "[101, 2023]", as Python prints a list of integers.
+void python_list(std::span<const int16_t> values, std::string& text) {
+  text = "[";
+  std::array<char, 8> digits{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ", ";
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), values[i]).ptr;
+    text.append(digits.data(), end);
+  }
+  text += "]";
+}
+
 std::string stem_of(const std::string& name) {
   const std::filesystem::path path(name);
   const bool known_ending = path.extension() == ".hdf5" || path.extension() == ".hdf";
@@ -20,6 +35,27 @@ std::string stem_of(const std::string& name) {
 }
 
 }  // namespace
+
+std::string md5_of_lists(const SampleSet& samples, std::span<const int64_t> row_offsets) {
+  const int64_t num_rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1;
+  const auto first_token = [&](int64_t row) {
+    const int64_t sample = row_offsets.empty() ? row : row_offsets[static_cast<size_t>(row)];
+    return static_cast<size_t>(samples.token_offsets[static_cast<size_t>(sample)]);
+  };
+  Digest row_digest("MD5");
+  Digest list_digest("MD5");
+  std::string text;
+  list_digest.update("[");
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const size_t first = first_token(row);
+    python_list(std::span(samples.token_ids).subspan(first, first_token(row + 1) - first), text);
+    row_digest.update(text);
+    text = concat(row == 0 ? "'" : ", '", row_digest.finish(), "'");
+    list_digest.update(text);
+  }
+  list_digest.update("]");
+  return list_digest.finish();
+}
 
 std::string ChecksumList::md5_of(const std::string& shard_name) const {
   const auto found = md5_of_stem.find(stem_of(shard_name));

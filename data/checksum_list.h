@@ -10,8 +10,13 @@
 
 namespace bertha {
 
+/// The official checksum of a shard: md5 of the Python repr of the list of per-row md5 digests,
+/// each of the Python repr of the row's token ids ("[101, 2023, ...]"). Hashes token ids only. A
+/// row is a sample, or with the row_offsets of a packed shard (shard_reader.h) a pack.
+std::string md5_of_lists(const SampleSet& samples, std::span<const int64_t> row_offsets = {});
+
 /// A published checksum list: per line the name of a shard, a tab, and the official checksum of its
-/// token ids (md5_of_lists() in hashing.h).
+/// token ids (md5_of_lists()).
 struct ChecksumList {
   std::string path;
   std::map<std::string, std::string> md5_of_stem;  // by the shard's name without its ending

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
 #include "data/json_file.h"
 #include "data/new_file.h"

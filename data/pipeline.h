@@ -83,11 +83,6 @@ struct EvalOptions {
 std::vector<HostBatch> load_eval_batches(const EvalOptions& options, int rank, int num_ranks,
                                          const HostAllocator& allocate);
 
-/// The shards of a data folder, sorted by name: files whose name contains "part" and ends in
-/// .hdf5 or .hdf, or is part_N or part_N_of_S without an ending (or the file itself when `path` is
-/// a file). Error(kData) when there is none.
-std::vector<std::string> list_shards(const std::string& path);
-
 /// Plain memory, aligned to 256 bytes.
 HostAllocator plain_host_allocator();
 

@@ -23,6 +23,11 @@ std::optional<NumberedName> numbered_name(const std::string& name);
 /// part-00007-of-00500, are no shards.
 bool is_shard_name(const std::string& name);
 
+/// The shards of a data folder, sorted by name: files whose name contains "part" and ends in
+/// .hdf5 or .hdf, or is part_N or part_N_of_S without an ending (or the file itself when `path` is
+/// a file). Error(kData) when there is none.
+std::vector<std::string> list_shards(const std::string& path);
+
 /// "part_00007_of_04320.hdf5".
 std::string shard_name(int64_t index, int64_t count);
 

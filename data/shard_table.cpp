@@ -1,62 +1,11 @@
 #include "data/shard_table.h"
 
-#include <algorithm>
-#include <filesystem>
-
 #include "data/agreement.h"
 #include "data/hashing.h"
-#include "data/pipeline.h"
 #include "data/shard_file.h"
-#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
-namespace {
-
-/// A file of the folder that looks like TFRecords or text still to be made into shards, or "".
-std::string unconverted_file(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::directory_iterator entries(folder, error);
-  std::string found;
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    const auto parts = numbered_name(name);
-    const bool is_part = parts && parts->before == "part-";
-    const bool is_record = name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
-    if ((is_part || is_record) && (found.empty() || name < found)) found = name;
-  }
-  return found;
-}
-
-}  // namespace
-
-std::vector<std::string> list_shards(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    fail(ExitCode::kData, path, ": no such file or folder; give a folder of shards or one shard");
-  }
-  if (!std::filesystem::is_directory(status)) return {path};
-  std::vector<std::string> shards;
-  std::filesystem::directory_iterator entries(path, error);
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    if (is_shard_name(entries->path().filename().string()))
-      shards.push_back(entries->path().string());
-  }
-  if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
-  if (shards.empty()) {
-    if (const std::string name = unconverted_file(path); !name.empty()) {
-      fail(ExitCode::kData, path, ": holds ", name,
-           " and no shard; make shards of TFRecord files by `bertha data convert ", path,
-           " --output DIR`, of text by `bertha data prepare --text ", path, " ...`");
-    }
-    fail(ExitCode::kData, path,
-         ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "
-         ".hdf, as `bertha data prepare` writes them, or part_00000 and so on");
-  }
-  std::sort(shards.begin(), shards.end());
-  return shards;
-}
 
 SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& limits) {
   const auto at = static_cast<size_t>(s);

@@ -1,12 +1,12 @@
 #include "data/stats.h"
 
+#include "data/shard_names.h"
+
 #include <algorithm>
 #include <iomanip>
 #include <mutex>
 #include <numeric>
 #include <sstream>
-
-#include "data/pipeline.h"
 
 namespace bertha {
 namespace {

@@ -9,7 +9,6 @@
 #include "data/format.h"
 #include "data/hashing.h"
 #include "data/manifest.h"
-#include "data/pipeline.h"
 #include "data/shard_names.h"
 #include "data/shard_probe.h"
 #include "data/shard_reader.h"

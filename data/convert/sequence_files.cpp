@@ -9,7 +9,7 @@
 #include "data/convert/tf_example.h"
 #include "data/convert/tfrecord_file.h"
 #include "data/format.h"
-#include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "data/shard_reader.h"
 #include "kernels/base/error.h"
 

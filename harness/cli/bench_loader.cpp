@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/option_checks.h"

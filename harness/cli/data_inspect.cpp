@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "data/manifest.h"
-#include "data/pipeline.h"
 #include "data/stats.h"
 #include "data/verify.h"
 #include "harness/cli/choice.h"

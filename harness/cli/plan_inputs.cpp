@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "data/manifest.h"
-#include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 

@@ -8,8 +8,8 @@
 
 #include "data/hashing.h"
 #include "data/manifest.h"
-#include "data/pipeline.h"
 #include "data/shard_file.h"
+#include "data/shard_names.h"
 #include "data/text_file.h"
 #include "kernels/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "data/hashing.h"
-#include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

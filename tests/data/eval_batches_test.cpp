@@ -8,6 +8,7 @@
 
 #include "data/hashing.h"
 #include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -87,27 +88,6 @@ TEST_F(EvalBatches, RankReadsOnlyTheShardsOfItsPart) {
               example_samples(17, 1, narrow), narrow);
   EXPECT_EQ(ids_of_rank(1, 2).size(), 16u);  // samples 17 .. 32 are in the last shard
   EXPECT_THAT(data_error_of([&] { ids_of_rank(0, 2); }), HasSubstr("part_0"));
-}
-
-TEST(ListShards, TakesPartsOfEveryPublishedNameSortedByName) {
-  const TempFolder folder;
-  for (const char* name :
-       {"part_2.hdf5", "part_1.hdf", "other.hdf5", "part_0.txt", "my-part.hdf5", "part_00003",
-        "part_00075_of_04320", "part-00000-of-00500", "part_1.hdf5.tmp", "part_"}) {
-    write_bytes(folder.path(name), "x");
-  }
-  EXPECT_EQ(list_shards(folder.path()),
-            (std::vector<std::string>{folder.path("my-part.hdf5"), folder.path("part_00003"),
-                                      folder.path("part_00075_of_04320"), folder.path("part_1.hdf"),
-                                      folder.path("part_2.hdf5")}));
-  EXPECT_EQ(list_shards(folder.path("other.hdf5")),
-            std::vector<std::string>{folder.path("other.hdf5")});
-}
-
-TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
-  const TempFolder folder;
-  EXPECT_THAT(data_error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
-  EXPECT_THAT(data_error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
 }
 
 }  // namespace

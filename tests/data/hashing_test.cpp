@@ -34,22 +34,6 @@ TEST(Hashing, Crc32cGivesThePublishedAnswers) {
   EXPECT_EQ(masked_crc32c(0x00008000u), 0x1u + 0xa282ead8u);
 }
 
-TEST(Hashing, TheShardChecksumIsThatOfPythonListsInText) {
-  SampleSet samples;
-  const std::vector<int16_t> rows[] = {{101, 2023, 102}, {0}, {-5, 32767}};
-  for (const auto& ids : rows) {
-    const std::vector<int8_t> segments(ids.size());
-    SampleView sample;
-    sample.token_ids = ids;
-    sample.segment_ids = segments;
-    samples.append(sample);
-  }
-  // python3: h = lambda s: hashlib.md5(s.encode()).hexdigest()
-  //          h(str([h(str(r)) for r in [[101, 2023, 102], [0], [-5, 32767]]]))
-  EXPECT_EQ(md5_of_lists(samples), "c80327817b7a0080796f09e38c1619e5");
-  EXPECT_EQ(md5_of_lists(SampleSet()), md5_of_text("[]"));
-}
-
 TEST(Hashing, AFileOfSeveralPiecesHashesAsOne) {
   const TempFolder folder;
   std::string bytes;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
 #include "tests/data/example_data.h"
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "data/hashing.h"
+#include "data/shard_names.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"
 

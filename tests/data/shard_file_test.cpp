@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/hashing.h"
+#include "data/checksum_list.h"
 #include "data/manifest.h"
 #include "data/packed_writer.h"
 #include "data/shard_reader.h"

@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
+#include "data/checksum_list.h"
 #include "data/hashing.h"
 #include "data/manifest.h"
 #include "data/output_folder.h"
-#include "data/pipeline.h"
 #include "data/shard_names.h"
 #include "data/verify.h"
 #include "tests/data/convert/example_records.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/pipeline.h"
+#include "data/shard_names.h"
 #include "data/shard_reader.h"
 #include "data/verify.h"
 #include "tests/data/example_data.h"

@@ -78,5 +78,26 @@ TEST(ShardNames, ManyNamesAreCutShort) {
   EXPECT_EQ(first_names(many, 2), "a, b and 1 more");
 }
 
+TEST(ListShards, TakesPartsOfEveryPublishedNameSortedByName) {
+  const TempFolder folder;
+  for (const char* name :
+       {"part_2.hdf5", "part_1.hdf", "other.hdf5", "part_0.txt", "my-part.hdf5", "part_00003",
+        "part_00075_of_04320", "part-00000-of-00500", "part_1.hdf5.tmp", "part_"}) {
+    write_bytes(folder.path(name), "x");
+  }
+  EXPECT_EQ(list_shards(folder.path()),
+            (std::vector<std::string>{folder.path("my-part.hdf5"), folder.path("part_00003"),
+                                      folder.path("part_00075_of_04320"), folder.path("part_1.hdf"),
+                                      folder.path("part_2.hdf5")}));
+  EXPECT_EQ(list_shards(folder.path("other.hdf5")),
+            std::vector<std::string>{folder.path("other.hdf5")});
+}
+
+TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
+  const TempFolder folder;
+  EXPECT_THAT(data_error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
+  EXPECT_THAT(data_error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
+}
+
 }  // namespace
 }  // namespace bertha
