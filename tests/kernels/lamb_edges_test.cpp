@@ -9,6 +9,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
+#include "tests/kernels/validation_checks.h"
 
 namespace bertha::testing {
 namespace {
@@ -87,43 +88,28 @@ TEST(ClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
 }
 
 TEST(LambContracts, RefuseArgumentsAndNameTheField) {
-  const auto message = [](const auto& args) -> std::string {
-    try {
-      validate(args);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   Shard shard = ragged_shard();
   std::vector<float> shorter(39999);
-  EXPECT_EQ(message(shard.moments_args()), "accepted");
-  LambMoments moments = shard.moments_args();
-  moments.v = Shard::of(shorter);
-  EXPECT_THAT(message(moments), HasSubstr("v is f32 [39999], want f32 [40000]"));
-  moments = shard.moments_args();
-  moments.norms = View(shard.norms.data(), DType::kF32, {7, 2});
-  EXPECT_THAT(message(moments), HasSubstr("norms is f32 [7,2]"));
-  moments = shard.moments_args();
-  moments.norms = View(shard.norms.data(), DType::kF64, {6, 2});
-  EXPECT_THAT(message(moments), HasSubstr("segments name tensor 6, want one below 6"));
-  moments = shard.moments_args();
-  moments.epsilon = 0.0;
-  EXPECT_THAT(message(moments), HasSubstr("epsilon = 0"));
-  moments = shard.moments_args();
-  moments.beta_2 = 1.0;
-  EXPECT_THAT(message(moments), HasSubstr("beta_2 = 1"));
-  LambApply apply = shard.apply_args();
-  apply.state = View(&shard.state, DType::kU8, {8});
-  EXPECT_THAT(message(apply), HasSubstr("state is u8 [8]"));
+  const LambMoments moments = shard.moments_args();
+  expect_accepted(moments);
+  expect_refused(moments, &LambMoments::v, Shard::of(shorter),
+                 {"v is f32 [39999], want f32 [40000]"});
+  expect_refused(moments, &LambMoments::norms, View(shard.norms.data(), DType::kF32, {7, 2}),
+                 {"norms is f32 [7,2]"});
+  expect_refused(moments, &LambMoments::norms, View(shard.norms.data(), DType::kF64, {6, 2}),
+                 {"segments name tensor 6, want one below 6"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.epsilon = 0.0; }, {"epsilon = 0"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.beta_2 = 1.0; }, {"beta_2 = 1"});
+  expect_refused(shard.apply_args(), &LambApply::state, View(&shard.state, DType::kU8, {8}),
+                 {"state is u8 [8]"});
+  const LambPrepare prepare = shard.prepare_args();
+  expect_refused<LambPrepare>(prepare, [](auto& a) { a.schedule.total_steps = 0; },
+                              {"schedule.total_steps = 0"});
+  expect_refused(prepare, &LambPrepare::gradient_sum_of_squares, View(nullptr, DType::kF64, {1}),
+                 {"gradient_sum_of_squares has no data"});
   shard.segments[3].begin -= 20;
-  EXPECT_THAT(message(shard.apply_args()), HasSubstr("want them ascending, without overlap"));
-  LambPrepare prepare = shard.prepare_args();
-  prepare.schedule.total_steps = 0;
-  EXPECT_THAT(message(prepare), HasSubstr("schedule.total_steps = 0"));
-  prepare = shard.prepare_args();
-  prepare.gradient_sum_of_squares = View(nullptr, DType::kF64, {1});
-  EXPECT_THAT(message(prepare), HasSubstr("gradient_sum_of_squares has no data"));
+  expect_refused<LambApply>(shard.apply_args(), [](auto&) {},
+                            {"want them ascending, without overlap"});
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ void expect_refused(Args args, const std::function<void(Args&)>& spoil,
     validate(args);
     FAIL() << "accepted: " << *words.begin();
   } catch (const Error& error) {
-    for (const char* word : words) EXPECT_THAT(error.what(), testing::HasSubstr(word));
+    for (const char* word : words) EXPECT_THAT(error.what(), ::testing::HasSubstr(word));
   }
 }
 

@@ -1,7 +1,6 @@
 #include <limits>
 
 #include "kernels/ops.h"
-#include "kernels/row_ops.h"
 #include "tests/kernels/validation_checks.h"
 
 namespace bertha {
@@ -279,78 +278,6 @@ TEST(Validation, LayerNorm) {
   expect_norm_backward_checked(backward);
   expect_refused(backward, &LayerNormBwd::rstd, f32({4}),
                  {"layer_norm_bwd", "rstd", "want f32 [5]"});
-}
-
-TEST(Validation, Prelu) {
-  const PreluFwd forward{.x = f32({2, 3, 5}), .slope = f32({3}), .y = f32({2, 3, 5})};
-  expect_accepted(forward);
-  expect_refused(forward, &PreluFwd::x, f32({6, 5}), {"prelu_fwd", "x", "want 3 axes"});
-  expect_refused(forward, &PreluFwd::slope, f32({5}), {"prelu_fwd", "slope", "want f32 [3]"});
-  expect_refused(forward, &PreluFwd::y, f32({2, 5, 3}), {"prelu_fwd", "y"});
-  const PreluBwd backward{.dy = f32({2, 3, 5}),
-                          .x = f32({2, 3, 5}),
-                          .slope = f32({3}),
-                          .dx = f32({2, 3, 5}),
-                          .dslope = f32({3})};
-  expect_accepted(backward);
-  expect_refused(backward, &PreluBwd::x, f32({2, 3, 4}), {"prelu_bwd", "x"});
-  expect_refused(backward, &PreluBwd::slope, f32({1}), {"prelu_bwd", "slope"});
-  expect_refused(backward, &PreluBwd::dx, f32({2, 3}), {"prelu_bwd", "dx"});
-  expect_refused(backward, &PreluBwd::dslope, f32({1}), {"prelu_bwd", "dslope", "want f32 [3]"});
-}
-
-TEST(Validation, BatchNormRelu) {
-  const BatchNormReluFwd forward{.x = f32({2, 3, 5}),
-                                 .addend = View(),
-                                 .gamma = f32({3}),
-                                 .beta = f32({3}),
-                                 .running_mean = f32({3}),
-                                 .running_var = f32({3}),
-                                 .y = f32({2, 3, 5}),
-                                 .mask = u8({4}),
-                                 .mean = f32({3}),
-                                 .rstd = f32({3})};
-  using Fwd = BatchNormReluFwd;
-  expect_accepted(forward);
-  expect_refused(forward, &Fwd::addend, f32({2, 3, 4}),
-                 {"batch_norm_relu_fwd", "addend", "want f32 [2,3,5]"});
-  expect_refused(forward, &Fwd::gamma, f32({5}), {"gamma"});
-  expect_refused(forward, &Fwd::beta, f32({5}), {"beta"});
-  expect_refused(forward, &Fwd::y, f32({2, 5, 3}), {"y is"});
-  expect_refused(forward, &Fwd::mask, u8({3}), {"mask", "want u8 [4]"});
-  expect_refused(forward, &Fwd::mean, f32({2}), {"mean"});
-  expect_refused(forward, &Fwd::rstd, f32({2}), {"rstd"});
-  expect_refused(forward, &Fwd::momentum, 1.5f, {"momentum", "1.5"});
-  expect_refused(forward, &Fwd::epsilon, 0.0f, {"epsilon"});
-  expect_refused(forward, &Fwd::running_var, View(), {"running_mean", "both or none"});
-  Fwd inference = forward;
-  inference.statistics = NormStatistics::kRunning;
-  inference.mask = View();
-  expect_accepted(inference);
-  expect_refused(inference, &Fwd::running_mean, no_data({3}), {"running_mean", "no data"});
-
-  alignas(8) static char other[8];
-  const BatchNormReluBwd backward{.dy = f32({2, 3, 5}),
-                                  .x = f32({2, 3, 5}),
-                                  .mask = u8({4}),
-                                  .mean = f32({3}),
-                                  .rstd = f32({3}),
-                                  .gamma = f32({3}),
-                                  .dx = f32({2, 3, 5}),
-                                  .daddend = View(other, DType::kF32, {2, 3, 5}),
-                                  .dgamma = f32({3}),
-                                  .dbeta = f32({3})};
-  using Bwd = BatchNormReluBwd;
-  expect_accepted(backward);
-  expect_refused(backward, &Bwd::x, f32({2, 3, 4}), {"x is"});
-  expect_refused(backward, &Bwd::mask, View(), {"mask", "want u8 [4]"});
-  expect_refused(backward, &Bwd::mean, f32({4}), {"mean"});
-  expect_refused(backward, &Bwd::rstd, f32({4}), {"rstd"});
-  expect_refused(backward, &Bwd::gamma, f32({4}), {"gamma"});
-  expect_refused(backward, &Bwd::dx, f32({2, 15}), {"dx is"});
-  expect_refused(backward, &Bwd::daddend, f32({2, 3, 5}), {"daddend", "two buffers"});
-  expect_refused(backward, &Bwd::dgamma, f32({4}), {"dgamma"});
-  expect_refused(backward, &Bwd::dbeta, f32({4}), {"dbeta"});
 }
 
 TEST(Validation, Rows) {
