@@ -22,6 +22,7 @@
 #include "kernels/cuda/channels/channel_tiles.cuh"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/batch_norm_relu.h"
 
 namespace bertha {
 namespace {

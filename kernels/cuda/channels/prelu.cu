@@ -12,6 +12,7 @@
 #include "kernels/cuda/channels/channel_tiles.cuh"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/prelu.h"
 
 namespace bertha {
 namespace {
