@@ -1,12 +1,8 @@
 // BatchNorm + ReLU and BatchNorm + Add + ReLU with a bit per element for backward.
 //
-// Bytes of U = one tensor, bits at U / 16 per pass over them:
-//
-//   training forward      3 U (x twice, y),            with addend 4 U; + U / 16
-//   inference forward     2 U,                         with addend 3 U; + U / 16 where bits are
-//                                                      wanted
-//   training backward     5 U (dy and x twice, dx),    with daddend 6 U; + U / 8
-//   inference backward    4 U (dy twice, x, dx),       with daddend 5 U; + U / 8
+// Bytes of U = one tensor, bits at U / 16 per pass over them: training forward 3 U (x twice, y), backward
+// 5 U (dy and x twice, dx); inference forward 2 U, backward 4 U (dy twice, x, dx); one more each with
+// addend or daddend.
 //
 // Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is one
 // kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U, with
@@ -34,19 +30,6 @@ struct NormTables {
 
   __device__ const float* of(int table) const { return data + table * stride; }
 };
-
-constexpr int kThreads = 256;  // of the kernel over channels
-
-__global__ void __launch_bounds__(kThreads)
-    running_statistics_kernel(int64_t channels, NormParameters p, NormTables tables) {
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= channels) return;
-  float constants[3];
-  finish_channel(p, channel, p.gamma[channel], p.beta[channel],
-                 static_cast<double>(p.running_mean[channel]),
-                 static_cast<double>(p.running_var[channel]), true, constants);
-  for (int t = 0; t < 3; ++t) tables.data[t * tables.stride + channel] = constants[t];
-}
 
 // --- forward ---------------------------------------------------------------------------------
 
@@ -236,11 +219,6 @@ std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const Channel
   return plan(context, extents, Tile::kKept, kVecBytes, aligned);
 }
 
-/// Tables in scratch, behind so many bytes for partial sums, a multiple of 16.
-NormTables tables_behind(void* scratch, int64_t bytes, int64_t stride) {
-  return {reinterpret_cast<float*>(static_cast<char*>(scratch) + bytes), stride};
-}
-
 /// The first two of three kernels: sums, and the constants that follow from them.
 template <class Sums, class Finish>
 NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& finish,
@@ -250,7 +228,7 @@ NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& fi
   const int64_t stride = ceil_div(extents.channels, 4) * 4;
   const int64_t bytes = plan.splits * Sums::kQuantities * stride * int64_t{sizeof(Sum)};
   void* const scratch = context.scratch.take(bytes + Finish::kTables * stride * 4);
-  const NormTables tables = tables_behind(scratch, bytes, stride);
+  const NormTables tables{reinterpret_cast<float*>(static_cast<char*>(scratch) + bytes), stride};
   launch_channel_sums(context, sums, extents, plan, static_cast<Sum*>(scratch));
   finish_channels(context, finish, static_cast<const Sum*>(scratch), plan.splits, extents.channels,
                   tables.data, stride);
@@ -259,25 +237,26 @@ NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& fi
 
 template <class T>
 void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelExtents& extents) {
-  const int64_t channels = extents.channels;
-  const NormParameters parameters{.gamma = args.gamma.as<float>(),
-                                  .beta = args.beta.as<float>(),
-                                  .running_mean = optional_elements<float>(args.running_mean),
-                                  .running_var = optional_elements<float>(args.running_var),
-                                  .mean = args.mean.as<float>(),
-                                  .rstd = args.rstd.as<float>(),
-                                  .momentum = args.momentum,
-                                  .epsilon = args.epsilon};
   ForwardApply<T> apply(args);
   const bool aligned = is_aligned({apply.x, apply.addend, apply.y});
   const MomentSums<T> moments{apply.x, extents.inner};
-  const MomentFinish<T> finish{moments, parameters, static_cast<double>(extents.of_channel())};
+  const auto count = static_cast<double>(extents.of_channel());
+  const MomentFinish<T> finish{.moments = moments,
+                               .gamma = args.gamma.as<float>(),
+                               .beta = args.beta.as<float>(),
+                               .running_mean = optional_elements<float>(args.running_mean),
+                               .running_var = optional_elements<float>(args.running_var),
+                               .mean = args.mean.as<float>(),
+                               .rstd = args.rstd.as<float>(),
+                               .momentum = static_cast<double>(args.momentum),
+                               .epsilon = static_cast<double>(args.epsilon),
+                               .per_element = 1.0 / count,
+                               .per_other_element = count > 1.0 ? 1.0 / (count - 1.0) : 0.0};
   if (args.statistics == NormStatistics::kRunning) {
-    const int64_t stride = ceil_div(channels, 4) * 4;
-    apply.tables = tables_behind(context.scratch.take(3 * stride * 4), 0, stride);
-    running_statistics_kernel<<<blocks_for(channels, kThreads, INT32_MAX), kThreads, 0,
-                                context.stream>>>(channels, parameters, apply.tables);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    const int64_t stride = ceil_div(extents.channels, 4) * 4;
+    apply.tables = {static_cast<float*>(context.scratch.take(3 * stride * 4)), stride};
+    finish_channels(context, RunningFinish<T>{finish}, nullptr, 0, extents.channels,
+                    apply.tables.data, stride);
   } else if (const auto tiles = plan_tiles<ForwardTile<T, true>>(context, extents, aligned)) {
     if (apply.addend != nullptr) {
       launch_channel_tiles(context, ForwardTile<T, true>{moments, finish, apply}, extents, *tiles);
@@ -336,11 +315,8 @@ void run_cuda(CudaContext& context, const BatchNormReluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
   if (extents.elements() == 0) {  // sums over nothing
-    if (args.accumulate == Accumulate::kYes) return;
-    for (const View* sum : {&args.dgamma, &args.dbeta}) {
-      BERTHA_CUDA_CHECK(
-          cudaMemsetAsync(sum->data, 0, static_cast<size_t>(sum->bytes()), context.stream));
-    }
+    zero_channels(context, args.dgamma, args.accumulate);
+    zero_channels(context, args.dbeta, args.accumulate);
     return;
   }
   dispatch_io(args.dy.dtype,

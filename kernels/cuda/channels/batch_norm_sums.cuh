@@ -56,36 +56,7 @@ struct MomentSums {
   __device__ float first(int64_t channel) const { return to_float(x[channel * inner]); }
 };
 
-struct NormParameters {
-  const float* gamma;
-  const float* beta;
-  float* running_mean;  // null: nobody wants them
-  float* running_var;
-  float* mean;
-  float* rstd;
-  float momentum;
-  float epsilon;
-};
-
-/// running + momentum * (batch - running).
-__device__ __forceinline__ float moved_running(float running, double batch, float momentum) {
-  const auto before = static_cast<double>(running);
-  return static_cast<float>(before + static_cast<double>(momentum) * (batch - before));
-}
-
-/// constants: mean, rstd * gamma, beta.
-__device__ __forceinline__ void finish_channel(const NormParameters& p, int64_t channel,
-                                               float gamma, float beta, double mean,
-                                               double variance, bool writes, float* constants) {
-  const auto rstd = static_cast<float>(rsqrt(variance + static_cast<double>(p.epsilon)));
-  constants[0] = static_cast<float>(mean);
-  constants[1] = rstd * gamma;
-  constants[2] = beta;
-  if (!writes) return;
-  p.mean[channel] = static_cast<float>(mean);
-  p.rstd[channel] = rstd;
-}
-
+/// Mean, rstd and the running statistics; constants: mean, rstd * gamma, beta.
 template <class T>
 struct MomentFinish {
   using Sum = double;
@@ -100,37 +71,59 @@ struct MomentFinish {
   };
 
   MomentSums<T> moments;
-  NormParameters parameters;
+  const float* gamma;
+  const float* beta;
+  float* running_mean;  // null: nobody wants them
+  float* running_var;
+  float* mean;
+  float* rstd;
+  double momentum;
+  double epsilon;
   double per_element;        // 1 / M, M elements of a channel
   double per_other_element;  // 1 / (M - 1), or 0 where M is 1
 
-  MomentFinish(const MomentSums<T>& sums, const NormParameters& values, double count)
-      : moments(sums),
-        parameters(values),
-        per_element(1.0 / count),
-        per_other_element(count > 1.0 ? 1.0 / (count - 1.0) : 0.0) {}
-
   __device__ Inputs load(int64_t channel) const {
-    const NormParameters& p = parameters;
-    const bool runs = p.running_mean != nullptr;
-    return {moments.first(channel), p.gamma[channel], p.beta[channel],
-            runs ? p.running_mean[channel] : 0.0f, runs ? p.running_var[channel] : 0.0f};
+    const bool runs = running_mean != nullptr;
+    return {moments.first(channel), gamma[channel], beta[channel],
+            runs ? running_mean[channel] : 0.0f, runs ? running_var[channel] : 0.0f};
   }
   __device__ void operator()(int64_t channel, const Inputs& in, const double (&sums)[2],
                              bool writes, float* constants) const {
-    const NormParameters& p = parameters;
     const double mean_difference = sums[0] * per_element;
-    const double mean = static_cast<double>(in.first) + mean_difference;
+    const double of_batch = static_cast<double>(in.first) + mean_difference;
     const double around_mean = sums[1] - sums[0] * mean_difference;
     const double deviations = around_mean < 0.0 ? 0.0 : around_mean;  // NaN stays
-    finish_channel(p, channel, in.gamma, in.beta, mean, deviations * per_element, writes,
-                   constants);
-    if (!writes || p.running_mean == nullptr) return;
-    p.running_mean[channel] = moved_running(in.running_mean, mean, p.momentum);
+    normalise_by(channel, in, of_batch, deviations * per_element, writes, constants);
+    if (!writes || running_mean == nullptr) return;
+    running_mean[channel] = moved(in.running_mean, of_batch);
     if (per_other_element > 0.0) {
-      p.running_var[channel] =
-          moved_running(in.running_var, deviations * per_other_element, p.momentum);
+      running_var[channel] = moved(in.running_var, deviations * per_other_element);
     }
+  }
+  __device__ void normalise_by(int64_t channel, const Inputs& in, double by_mean, double variance,
+                               bool writes, float* constants) const {
+    const auto by_rstd = static_cast<float>(rsqrt(variance + epsilon));
+    constants[0] = static_cast<float>(by_mean);
+    constants[1] = by_rstd * in.gamma;
+    constants[2] = in.beta;
+    if (!writes) return;
+    mean[channel] = constants[0];
+    rstd[channel] = by_rstd;
+  }
+  /// running + momentum * (batch - running).
+  __device__ float moved(float running, double batch) const {
+    const auto before = static_cast<double>(running);
+    return static_cast<float>(before + momentum * (batch - before));
+  }
+};
+
+/// The constants of inference: the running statistics instead of sums.
+template <class T>
+struct RunningFinish : MomentFinish<T> {
+  __device__ void operator()(int64_t channel, const typename MomentFinish<T>::Inputs& in,
+                             const double (&)[2], bool writes, float* constants) const {
+    this->normalise_by(channel, in, static_cast<double>(in.running_mean),
+                       static_cast<double>(in.running_var), writes, constants);
   }
 };
 

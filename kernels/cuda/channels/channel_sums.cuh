@@ -75,7 +75,7 @@ ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtent
     return plan;
   }
   const bool is_whole = aligned && extents.inner % kVecSize == 0;
-  plan.width = is_whole && extents.of_channel() / kVecSize <= INT32_MAX ? kVecSize : 1;
+  plan.width = is_whole && extents.of_channel() <= UINT32_MAX ? kVecSize : 1;
   plan.per_plane = extents.inner / plan.width;
   plan.items = extents.outer * plan.per_plane;
   plan.groups = extents.channels;
@@ -84,6 +84,22 @@ ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtent
   const int64_t pieces = ceil_div(plan.items, in_flight * kSumThreads);
   plan.splits = pieces < kMostSplits ? pieces : kMostSplits;
   return plan;
+}
+
+/// Sums of a block whose threads share a channel, in thread 0; `shared` as in block_sum.
+template <class Policy, int N, class Count>
+__device__ __forceinline__ void sum_block(const Policy& policy,
+                                          const float (&sums)[Policy::kQuantities][N],
+                                          float constant, Count count, int64_t channel,
+                                          typename Policy::Sum* shared,
+                                          typename Policy::Sum (&of_block)[Policy::kQuantities]) {
+  float of_thread[Policy::kQuantities];
+  for (int q = 0; q < Policy::kQuantities; ++q) of_thread[q] = vec_sum(sums[q]);
+  for (int q = 0; q < Policy::kQuantities; ++q) {
+    typename Policy::Sum total{0};
+    if (count > 0) total = policy.total(q, of_thread, count, constant, channel);
+    of_block[q] = block_sum(total, shared);
+  }
 }
 
 /// Grid (groups, splits). A thread's items are `step` apart, kInFlight of them at once; channels last
@@ -147,16 +163,10 @@ __global__ void __launch_bounds__(kSumThreads,
   }
 
   if constexpr (!kColumns) {
-    float of_thread[kQuantities];
-    for (int q = 0; q < kQuantities; ++q) of_thread[q] = vec_sum(sums[q]);
-#pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      const Sum total =
-          count > 0 ? policy.total(q, of_thread, count * N, constants[0], channel) : Sum{0};
-      const Sum of_block = block_sum(total, shared);
-      if (thread == 0) {
-        partial[(blockIdx.y * int64_t{kQuantities} + q) * extents.channels + channel] = of_block;
-      }
+    Sum of_block[kQuantities];
+    sum_block(policy, sums, constants[0], count * N, channel, shared, of_block);
+    for (int q = 0; q < kQuantities && thread == 0; ++q) {
+      partial[(blockIdx.y * int64_t{kQuantities} + q) * extents.channels + channel] = of_block[q];
     }
   } else {
 #pragma unroll
@@ -194,6 +204,13 @@ void launch_channel_sums(const CudaContext& context, const Policy& policy,
   if (extents.inner == 1) return launch(channel_sums_kernel<Policy, kVecSize, true>);
   if (plan.width == 1) return launch(channel_sums_kernel<Policy, 1, false>);
   launch(channel_sums_kernel<Policy, kVecSize, false>);
+}
+
+/// sums (+)= 0, for tensors without elements.
+inline void zero_channels(const CudaContext& context, const View& sums, Accumulate accumulate) {
+  if (accumulate == Accumulate::kYes) return;
+  BERTHA_CUDA_CHECK(
+      cudaMemsetAsync(sums.data, 0, static_cast<size_t>(sums.bytes()), context.stream));
 }
 
 // --- second kernel -----------------------------------------------------------------------------

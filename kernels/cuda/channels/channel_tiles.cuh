@@ -62,44 +62,25 @@ struct TilePart {
   int end;                      // of the block's vectors
   TileCursor<kChannels> first;  // of the thread; at `end` where it has none
   ThreadChannels<kChannels> channels;
-
-  __device__ __forceinline__ TilePart(const ChannelExtents& extents, const ChannelTiles& tiles)
-      : rank(static_cast<int>(blockIdx.y)),
-        first_channel(static_cast<int>(blockIdx.x) * tiles.channels),
-        end(min((rank + 1) * tiles.block_vecs, tiles.vecs)),
-        first(first_vec(extents, tiles)),
-        channels(first.slot, extents.inner) {}
-
- private:
-  __device__ __forceinline__ TileCursor<kChannels> first_vec(const ChannelExtents& extents,
-                                                             const ChannelTiles& tiles) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int own = rank * tiles.block_vecs + thread;
-    const int vec = thread < tiles.stride && own < end ? own : end;
-    const auto row = static_cast<int>(tiles.by_width.quotient(static_cast<uint32_t>(vec)));
-    const int slot = vec - row * tiles.width;
-    const int first_of_row = first_channel * static_cast<int>(extents.inner);
-    return {vec, slot, row * tiles.row_elements + first_of_row + slot * kVecSize};
-  }
 };
 
-template <VecChannels kChannels, class Sums>
-__device__ __forceinline__ void load_constants(const Sums& policy, const ChannelTiles& tiles,
-                                               const TilePart<kChannels>& part,
-                                               float (&constants)[kVecSize]) {
-  if (part.first.vec < part.end) {
-    for (int i = 0; i < kVecSize; ++i) {
-      constants[i] = policy.constant(part.first_channel + part.channels.of(i),
-                                     part.first.element + part.channels.begin(i));
-    }
-  }
-  if constexpr (kChannels == VecChannels::kConsecutive) {
-    // One constant of a column for the warp: that of its first row.
-    for (int i = 0; i < kVecSize; ++i) {
-      constants[i] =
-          __shfl_sync(kFullWarp, constants[i], static_cast<int>(threadIdx.x) % tiles.width);
-    }
-  }
+template <VecChannels kChannels>
+__device__ __forceinline__ TilePart<kChannels> tile_part(const ChannelExtents& extents,
+                                                         const ChannelTiles& tiles) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const auto rank = static_cast<int>(blockIdx.y);
+  const int first_channel = static_cast<int>(blockIdx.x) * tiles.channels;
+  const int end = min((rank + 1) * tiles.block_vecs, tiles.vecs);
+  const int own = rank * tiles.block_vecs + thread;
+  const int vec = thread < tiles.stride && own < end ? own : end;
+  const auto row = static_cast<int>(tiles.by_width.quotient(static_cast<uint32_t>(vec)));
+  const int slot = vec - row * tiles.width;
+  const int first_of_row = first_channel * static_cast<int>(extents.inner);
+  return {rank,
+          first_channel,
+          end,
+          {vec, slot, row * tiles.row_elements + first_of_row + slot * kVecSize},
+          {slot, extents.inner}};
 }
 
 /// Adds up a thread's vectors and keeps them: what lies d vectors behind the first one, at kept + d *
@@ -122,9 +103,17 @@ __device__ __forceinline__ void sum_tile(const Policy& policy, const ChannelTile
       at.advance(tiles);
     }
   };
-  int behind = 0;
   load();  // before the constants, which are in flight as long
-  load_constants(policy.sums, tiles, part, own.constants);
+  for (int i = 0; i < kVecSize && live[0]; ++i) {
+    own.constants[i] = policy.sums.constant(part.first_channel + part.channels.of(i),
+                                            part.first.element + part.channels.begin(i));
+  }
+  if constexpr (kChannels == VecChannels::kConsecutive) {
+    // One constant of a column for the warp: that of its first row.
+    const int first_lane = static_cast<int>(threadIdx.x) % tiles.width;
+    for (float& constant : own.constants) constant = __shfl_sync(kFullWarp, constant, first_lane);
+  }
+  int behind = 0;
   while (live[0]) {
     for (int k = 0; k < kInFlight; ++k) {
       if (!live[k]) continue;
@@ -193,7 +182,7 @@ __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
   __shared__ BlockSums shared;
   __shared__ float tables[kConstants<Finish>][kMostTileChannels];
   const int thread = static_cast<int>(threadIdx.x);
-  const TilePart<kChannels> part(extents, tiles);
+  const auto part = tile_part<kChannels>(extents, tiles);
   const bool is_last = part.rank == tiles.blocks - 1;
   Element* const kept = reinterpret_cast<Element*>(kept_words) + thread * kVecSize;
   const int kept_stride = tiles.block_vecs * kVecSize;
@@ -244,11 +233,12 @@ __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
 }
 
 template <class Policy, VecChannels kChannels, int kBlocksPerSm>
-void launch_channel_tiles_of(const CudaContext& context, const Policy& policy,
-                             const ChannelExtents& extents, const ChannelTiles& tiles) {
+void launch_tile_kernel(const CudaContext& context, const Policy& policy,
+                        const ChannelExtents& extents, const ChannelTiles& tiles) {
   constexpr bool kIsColumns = kChannels == VecChannels::kConsecutive;
   const int64_t bytes = int64_t{tiles.block_vecs} * Policy::kKept * kVecSize *
                         static_cast<int64_t>(sizeof(typename Policy::Element));
+  const dim3 grid(static_cast<unsigned>(tiles.tiles), static_cast<unsigned>(tiles.blocks));
   auto* const kernel = channel_tile_kernel<Policy, kChannels, kBlocksPerSm>;
   allow_shared_bytes(kernel, bytes);
   cudaLaunchAttribute attribute{};
@@ -257,18 +247,16 @@ void launch_channel_tiles_of(const CudaContext& context, const Policy& policy,
     attribute.val.cooperative = 1;
   } else {
     attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.y = static_cast<unsigned>(tiles.blocks);
-    attribute.val.clusterDim.x = attribute.val.clusterDim.z = 1;
+    attribute.val.clusterDim = {1, grid.y, 1};
   }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(tiles.tiles), static_cast<unsigned>(tiles.blocks));
-  config.blockDim = dim3(tile_threads(kBlocksPerSm));
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = context.stream;
-  config.attrs = &attribute;
+  cudaLaunchConfig_t config{.gridDim = grid,
+                            .blockDim = dim3(tile_threads(kBlocksPerSm)),
+                            .dynamicSmemBytes = static_cast<size_t>(bytes),
+                            .stream = context.stream,
+                            .attrs = &attribute,
+                            .numAttrs = 1};
   // Of columns that keep nothing only the last block waits, which is placed behind all others.
-  const bool is_plain = kIsColumns ? Policy::kKept == 0 : tiles.blocks == 1;
-  config.numAttrs = is_plain ? 0 : 1;
+  if (kIsColumns ? Policy::kKept == 0 : tiles.blocks == 1) config.numAttrs = 0;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, policy, extents, tiles,
                                        context.exchange.words(), context.exchange.readers()));
 }
@@ -278,24 +266,19 @@ template <class Policy>
 void launch_channel_tiles(const CudaContext& context, const Policy& policy,
                           const ChannelExtents& extents, const ChannelTiles& tiles) {
   using Kind = VecChannels;
-  const auto launch = [&](auto kind, auto blocks_per_sm) {
-    launch_channel_tiles_of<Policy, decltype(kind)::value, decltype(blocks_per_sm)::value>(
-        context, policy, extents, tiles);
-  };
-  const auto launch_planes = [&](auto kind) {
-    if (tiles.blocks_per_sm == 1) return launch(kind, std::integral_constant<int, 1>{});
-    if constexpr (Policy::kKept == 2 && decltype(kind)::value == Kind::kOne) {
-      if (tiles.blocks_per_sm == 4) return launch(kind, std::integral_constant<int, 4>{});
+  const bool is_single = tiles.blocks_per_sm == 1;
+  auto* launch = launch_tile_kernel<Policy, Kind::kConsecutive, 1>;
+  if (tiles.kind == Kind::kOne) {
+    launch = is_single ? launch_tile_kernel<Policy, Kind::kOne, 1>
+                       : launch_tile_kernel<Policy, Kind::kOne, 2>;
+    if constexpr (Policy::kKept == 2) {
+      if (tiles.blocks_per_sm == 4) launch = launch_tile_kernel<Policy, Kind::kOne, 4>;
     }
-    launch(kind, std::integral_constant<int, 2>{});
-  };
-  if (tiles.kind == Kind::kConsecutive) {
-    launch(std::integral_constant<Kind, Kind::kConsecutive>{}, std::integral_constant<int, 1>{});
-  } else if (tiles.kind == Kind::kOne) {
-    launch_planes(std::integral_constant<Kind, Kind::kOne>{});
-  } else {
-    launch_planes(std::integral_constant<Kind, Kind::kTwo>{});
+  } else if (tiles.kind == Kind::kTwo) {
+    launch = is_single ? launch_tile_kernel<Policy, Kind::kTwo, 1>
+                       : launch_tile_kernel<Policy, Kind::kTwo, 2>;
   }
+  launch(context, policy, extents, tiles);
 }
 
 }  // namespace bertha

@@ -143,12 +143,6 @@ void backward(CudaContext& context, const PreluBwd& args, const ChannelExtents& 
   const BackwardSums<T> sums{elements<T>(args.dy), elements<T>(args.x), elements<T>(args.slope),
                              elements<T>(args.dx)};
   const SlopeFinish<T> finish{elements<T>(args.dslope), args.accumulate == Accumulate::kYes};
-  if (extents.elements() == 0) {  // sums over nothing
-    if (finish.add) return;
-    BERTHA_CUDA_CHECK(cudaMemsetAsync(finish.dslope, 0, static_cast<size_t>(args.dslope.bytes()),
-                                      context.stream));
-    return;
-  }
   const bool aligned = is_aligned({sums.dy, sums.x, sums.dx});
   if (const auto tiles = plan_tiles(context, extents, aligned)) {
     launch_channel_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
@@ -179,6 +173,8 @@ template <>
 void run_cuda(CudaContext& context, const PreluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
+  // Sums over nothing.
+  if (extents.elements() == 0) return zero_channels(context, args.dslope, args.accumulate);
   dispatch_io(args.dy.dtype,
               [&](auto tag) { backward<typename decltype(tag)::Type>(context, args, extents); });
 }

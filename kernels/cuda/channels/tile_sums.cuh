@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tile_plan.cuh"
 #include "kernels/cuda/common/inter_block_exchange.cuh"
 #include "kernels/cuda/common/reduce.cuh"
@@ -67,16 +68,10 @@ __device__ __forceinline__ void sum_planes(
   constexpr int kQuantities = Sums::kQuantities;
   const int thread = static_cast<int>(threadIdx.x);
   if constexpr (kChannels == VecChannels::kOne) {
-    float of_thread[kQuantities];
-    for (int q = 0; q < kQuantities; ++q) of_thread[q] = vec_sum(own.sums[q]);
-    for (int q = 0; q < kQuantities; ++q) {
-      Sum total{0};
-      if (own.vecs > 0) {
-        total = policy.total(q, of_thread, own.vecs * kVecSize, own.constants[0], first_channel);
-      }
-      total = block_sum(total, shared.of_warp);
-      if (thread == 0) shared.of_block[q][0] = total;
-    }
+    Sum of_block[kQuantities];
+    sum_block(policy, own.sums, own.constants[0], own.vecs * kVecSize, first_channel,
+              shared.of_warp, of_block);
+    for (int q = 0; q < kQuantities && thread == 0; ++q) shared.of_block[q][0] = of_block[q];
   } else {
     for (int part = 0; part < 2; ++part) {
       float of_thread[kQuantities] = {};
