@@ -50,14 +50,15 @@ int fail_as_told(World& world, const std::string& how) {
 }  // namespace bertha
 
 int main(int argc, char** argv) {
-  const std::unique_ptr<bertha::World> world = bertha::make_world();
+  std::unique_ptr<bertha::World> world;
   std::exception_ptr exception;
   try {
+    world = bertha::make_world();
     return bertha::fail_as_told(*world, argc > 1 ? argv[1] : "nothing");
   } catch (...) {
     exception = std::current_exception();
   }
-  if (world->size() > 1) bertha::end_all_ranks(*world, exception);
+  if (world != nullptr && world->size() > 1) bertha::end_all_ranks(*world, exception);
   const bertha::Failure failure = bertha::failure_of(exception);
   std::fprintf(stderr, "error: %s\n", failure.what.c_str());
   return static_cast<int>(failure.code);
