@@ -7,8 +7,8 @@
 #include <set>
 
 #include "data/convert/redistribute.h"
-#include "data/python_random.h"
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
+#include "data/random/python_random.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

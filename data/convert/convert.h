@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/checksum_list.h"
 #include "data/convert/data_set_work.h"
+#include "data/format/checksum_list.h"
 
 namespace bertha {
 

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "data/convert/redistribute.h"
-#include "data/packed_writer.h"
-#include "data/shard_names.h"
+#include "data/format/packed_writer.h"
+#include "data/format/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "data/shuffle.h"
+#include "data/random/shuffle.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "data/for_each_shard.h"
-#include "data/sample.h"
-#include "data/shard_file.h"
-#include "data/shard_names.h"
+#include "data/format/for_each_shard.h"
+#include "data/format/sample.h"
+#include "data/format/shard_file.h"
+#include "data/format/shard_names.h"
 
 namespace bertha {
 

@@ -7,14 +7,14 @@
 #include <optional>
 #include <set>
 
-#include "data/checksum_list.h"
-#include "data/hashing.h"
-#include "data/json_file.h"
-#include "data/new_file.h"
-#include "data/output_folder.h"
-#include "data/shard_reader.h"
-#include "data/stats.h"
-#include "data/text_file.h"
+#include "data/files/hashing.h"
+#include "data/files/json_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
+#include "data/format/checksum_list.h"
+#include "data/format/output_folder.h"
+#include "data/format/shard_reader.h"
+#include "data/format/stats.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/for_each_shard.h"
-#include "data/manifest.h"
+#include "data/format/for_each_shard.h"
+#include "data/format/manifest.h"
 
 namespace bertha {
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "data/new_file.h"
-#include "data/payload.h"
+#include "data/files/new_file.h"
+#include "data/format/payload.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

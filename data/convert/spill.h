@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sample.h"
+#include "data/format/sample.h"
 
 namespace bertha {
 

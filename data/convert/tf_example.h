@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/sample.h"
-#include "data/shard_file.h"
+#include "data/format/sample.h"
+#include "data/format/shard_file.h"
 
 namespace bertha {
 

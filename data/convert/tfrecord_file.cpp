@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "data/hashing.h"
+#include "data/files/hashing.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

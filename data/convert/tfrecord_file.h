@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/byte_file.h"
+#include "data/files/byte_file.h"
 
 namespace bertha {
 

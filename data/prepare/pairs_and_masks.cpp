@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "data/python_random.h"
+#include "data/random/python_random.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

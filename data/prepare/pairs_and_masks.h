@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/format/sample.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/vocabulary.h"
-#include "data/sample.h"
 
 namespace bertha {
 

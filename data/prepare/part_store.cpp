@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "data/hashing.h"
-#include "data/json_file.h"
-#include "data/new_file.h"
-#include "data/text_file.h"
+#include "data/files/hashing.h"
+#include "data/files/json_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 
 namespace bertha {
 namespace {

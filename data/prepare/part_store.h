@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "data/format/shard_file.h"
 #include "data/prepare/pairs_and_masks.h"
-#include "data/shard_file.h"
 
 namespace bertha {
 

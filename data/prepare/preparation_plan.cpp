@@ -8,12 +8,12 @@
 #include <functional>
 #include <map>
 
-#include "data/checksum_list.h"
-#include "data/hashing.h"
-#include "data/output_folder.h"
+#include "data/files/hashing.h"
+#include "data/format/checksum_list.h"
+#include "data/format/output_folder.h"
+#include "data/format/shard_names.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/work_threads.h"
-#include "data/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

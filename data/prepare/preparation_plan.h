@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/manifest.h"
+#include "data/format/manifest.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/prepare.h"
 #include "data/prepare/source_files.h"

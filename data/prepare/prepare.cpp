@@ -5,9 +5,9 @@
 #include <functional>
 #include <utility>
 
-#include "data/checksum_list.h"
-#include "data/hashing.h"
-#include "data/output_folder.h"
+#include "data/files/hashing.h"
+#include "data/format/checksum_list.h"
+#include "data/format/output_folder.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/part_store.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/manifest.h"
-#include "data/shard_file.h"
-#include "data/shard_names.h"
+#include "data/format/manifest.h"
+#include "data/format/shard_file.h"
+#include "data/format/shard_names.h"
 
 namespace bertha {
 

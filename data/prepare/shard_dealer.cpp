@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

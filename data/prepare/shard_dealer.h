@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard_file.h"
+#include "data/format/shard_file.h"
 
 namespace bertha {
 

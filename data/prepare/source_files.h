@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
 
 namespace bertha {
 

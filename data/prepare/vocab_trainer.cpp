@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data/new_file.h"
+#include "data/files/new_file.h"
 #include "data/prepare/pair_merger.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "data/new_file.h"
-#include "data/text_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"

@@ -13,9 +13,9 @@
 #include <optional>
 #include <sstream>
 
-#include "data/hashing.h"
-#include "data/new_file.h"
-#include "data/text_file.h"
+#include "data/files/hashing.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/json_file.h"
+#include "data/files/json_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/new_file.h"
+#include "data/files/new_file.h"
 
 namespace bertha {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "data/json_file.h"
+#include "data/files/json_file.h"
 
 namespace bertha {
 namespace {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "data/json_file.h"
-#include "data/text_file.h"
+#include "data/files/json_file.h"
+#include "data/files/text_file.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/hashing.h"
+#include "data/files/hashing.h"
 #include "harness/checkpoint/proto_wire.h"
 #include "harness/checkpoint/tf_index.h"
 #include "kernels/base/error.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/new_file.h"
-#include "data/text_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/optimizer_files.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/synthetic_steps.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/cli/command.h"
 
 namespace bertha {

@@ -1,10 +1,10 @@
-#include "data/bench_loader.h"
+#include "data/pipeline/bench_loader.h"
 
 #include <iostream>
 #include <memory>
 
-#include "data/pipeline.h"
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
+#include "data/pipeline/pipeline.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/option_checks.h"

@@ -2,7 +2,7 @@
 #include <memory>
 #include <string>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/config_options.h"

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <memory>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"

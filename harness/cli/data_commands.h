@@ -6,8 +6,8 @@
 
 #include "data/convert/convert.h"
 #include "data/convert/data_set_work.h"
+#include "data/format/shard_file.h"
 #include "data/prepare/prepare.h"
-#include "data/shard_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/progress_line.h"
 

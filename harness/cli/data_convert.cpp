@@ -3,7 +3,7 @@
 #include <iostream>
 #include <memory>
 
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/option_checks.h"

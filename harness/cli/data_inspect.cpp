@@ -3,9 +3,9 @@
 #include <iostream>
 #include <memory>
 
-#include "data/manifest.h"
-#include "data/stats.h"
-#include "data/verify.h"
+#include "data/format/manifest.h"
+#include "data/format/stats.h"
+#include "data/format/verify.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/option_checks.h"

@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "data/checksum_list.h"
+#include "data/format/checksum_list.h"
 #include "harness/cli/data_commands.h"
 #include "kernels/base/error.h"
 

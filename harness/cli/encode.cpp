@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "data/collate.h"
-#include "data/pipeline.h"
+#include "data/pipeline/collate.h"
+#include "data/pipeline/pipeline.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/wordpiece.h"
 #include "harness/backend.h"

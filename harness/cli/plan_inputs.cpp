@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "data/manifest.h"
-#include "data/shard_names.h"
+#include "data/format/manifest.h"
+#include "data/format/shard_names.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 

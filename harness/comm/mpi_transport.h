@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "data/transport.h"
+#include "data/pipeline/transport.h"
 #include "harness/comm/mpi_communicator.h"
 
 namespace bertha {

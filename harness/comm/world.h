@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "data/transport.h"
+#include "data/pipeline/transport.h"
 #include "harness/comm/rank_board.h"
 #include "kernels/collectives.h"
 

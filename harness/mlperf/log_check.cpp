@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/mlperf/eval_cadence.h"
 #include "harness/mlperf/key_rules.h"
 #include "harness/mlperf/log_parser.h"

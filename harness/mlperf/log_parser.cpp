@@ -4,7 +4,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "data/json_file.h"
+#include "data/files/json_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/mlperf/key_rules.h"
 #include "harness/mlperf/log_parser.h"
 #include "harness/report/text_format.h"

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <tuple>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/mlperf/log_parser.h"
 #include "harness/report/files.h"
 #include "kernels/base/error.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "data/json_file.h"
-#include "data/text_file.h"
+#include "data/files/json_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
 #include "harness/model/model_parts.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/model/arena.h"
 #include "harness/model/batch_rows.h"
 #include "harness/model/model_parts.h"

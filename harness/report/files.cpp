@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "data/new_file.h"
+#include "data/files/new_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

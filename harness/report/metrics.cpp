@@ -5,8 +5,8 @@
 #include <limits>
 #include <sstream>
 
-#include "data/json_file.h"
-#include "data/text_file.h"
+#include "data/files/json_file.h"
+#include "data/files/text_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/json_file.h"
-#include "data/text_file.h"
+#include "data/files/json_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/files.h"
 #include "kernels/base/error.h"
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <system_error>
 
-#include "data/hashing.h"
-#include "data/manifest.h"
-#include "data/shard_file.h"
-#include "data/shard_names.h"
-#include "data/text_file.h"
+#include "data/files/hashing.h"
+#include "data/files/text_file.h"
+#include "data/format/manifest.h"
+#include "data/format/shard_file.h"
+#include "data/format/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

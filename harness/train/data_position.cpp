@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "data/hashing.h"
-#include "data/shard_names.h"
+#include "data/files/hashing.h"
+#include "data/format/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "data/pipeline.h"
+#include "data/pipeline/pipeline.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"

@@ -3,8 +3,8 @@
 #include <span>
 #include <string>
 
-#include "data/batch.h"
-#include "data/transport.h"
+#include "data/pipeline/batch.h"
+#include "data/pipeline/transport.h"
 
 namespace bertha {
 

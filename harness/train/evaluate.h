@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/model/bert.h"
 #include "kernels/collectives.h"
 

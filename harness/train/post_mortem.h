@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/train/session.h"
 
 namespace bertha {

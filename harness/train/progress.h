@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/model/dims.h"
 #include "harness/train/probe.h"

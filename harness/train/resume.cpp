@@ -6,7 +6,7 @@
 #include <optional>
 #include <system_error>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pipeline.h"
+#include "data/pipeline/pipeline.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
 #include "harness/report/run_folder.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/shard_names.h"
+#include "data/format/shard_names.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/config/run_plan.h"
 #include "harness/train/data_check.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pipeline.h"
+#include "data/pipeline/pipeline.h"
 #include "harness/backend.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/comm/binding.h"

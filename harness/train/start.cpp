@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/comm/rank_name.h"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
 #include "harness/train/timers.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/synthetic_steps.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
 #include "harness/report/step_bench_report.h"

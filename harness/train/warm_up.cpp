@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "data/synthetic_steps.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/step.h"
 #include "harness/train/timers.h"

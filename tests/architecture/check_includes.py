@@ -160,7 +160,7 @@ class Checker:
             if ENVIRONMENT.search(line) and not self.rules.names("environment", path):
                 self.report(path, number, "environment", "reads or sets the environment")
             if PARSER.search(line) and not self.rules.names("parser", path):
-                self.report(path, number, "parser", "parses JSON without data/json_file.h")
+                self.report(path, number, "parser", "parses JSON without data/files/json_file.h")
             state = GLOBAL.match(line) or LOCAL_STATIC.match(line)
             if state and not CONSTANT.search(line) and not self.rules.names("mutable", path):
                 self.report(path, number, "mutable", "process-wide state that can change")
@@ -173,13 +173,13 @@ CLEAN = {
     "kernels/device.h": '#pragma once\n#include "kernels/base/error.h"\n',
     "kernels/cuda/tile.cuh": "#pragma once\n",
     "kernels/cuda/gather_scatter.cu": '#include "kernels/cuda/tile.cuh"\n#include <cuda_runtime.h>\n',
-    "data/batch.h": '#pragma once\n#include "kernels/base/error.h"\n',
-    "data/transport.h": "#pragma once\n",
-    "data/hdf5_file.h": "#pragma once\n",
-    "data/hdf5_file.cpp": '#include "data/hdf5_file.h"\n\n#include <hdf5.h>\n',
+    "data/pipeline/batch.h": '#pragma once\n#include "kernels/base/error.h"\n',
+    "data/pipeline/transport.h": "#pragma once\n",
+    "data/format/hdf5_file.h": "#pragma once\n",
+    "data/format/hdf5_file.cpp": '#include "data/format/hdf5_file.h"\n\n#include <hdf5.h>\n',
     "data/prepare/text.h": "#pragma once\n",
-    "harness/comm/world.h": '#pragma once\n#include "data/transport.h"\n',
-    "harness/model/bert.h": '#pragma once\n#include "data/batch.h"\n',
+    "harness/comm/world.h": '#pragma once\n#include "data/pipeline/transport.h"\n',
+    "harness/model/bert.h": '#pragma once\n#include "data/pipeline/batch.h"\n',
     "harness/model/bert.cpp": (
         '#include "harness/model/bert.h"\n\n#include <vector>\n\n'
         "namespace bertha {\nnamespace {\n\nconstexpr int kRows = 1;\nconst char* const kName = \"x\";\n"
@@ -194,14 +194,14 @@ CLEAN = {
 # rule, file, what is planted at its end
 PLANTED = [
     ("arrow", "kernels/base/error.h", '#include "kernels/device.h"\n'),
-    ("arrow", "kernels/device.h", '#include "data/batch.h"\n'),
-    ("arrow", "data/batch.h", '#include "data/prepare/text.h"\n'),
-    ("arrow", "data/batch.h", '#include "harness/comm/world.h"\n'),
+    ("arrow", "kernels/device.h", '#include "data/pipeline/batch.h"\n'),
+    ("arrow", "data/pipeline/batch.h", '#include "data/prepare/text.h"\n'),
+    ("arrow", "data/pipeline/batch.h", '#include "harness/comm/world.h"\n'),
     ("arrow", "harness/model/bert.cpp", '#include "harness/comm/world.h"\n'),
-    ("arrow", "harness/comm/world.h", '#include "data/batch.h"\n'),
+    ("arrow", "harness/comm/world.h", '#include "data/pipeline/batch.h"\n'),
     ("arrow", "harness/main.cpp", '#  include "kernels/device.h"\n'),
     ("third", "harness/model/bert.cpp", "#include <mpi.h>\n"),
-    ("third", "data/batch.h", "#include <hdf5.h>\n"),
+    ("third", "data/pipeline/batch.h", "#include <hdf5.h>\n"),
     ("third", "harness/main.cpp", "#include <CLI/CLI.hpp>\n"),
     ("third", "harness/main.cpp", "#include <boost/any.hpp>\n"),
     ("third", "kernels/base/error.h", "#include <unistd.h>\n"),
@@ -216,9 +216,9 @@ PLANTED = [
     ("macro", "harness/model/bert.cpp", "# define BERTHA_CHECK(x)\n"),
     ("macro", "tests/a_test.cpp", "#define BERTHA_OTHER\n"),
     ("environment", "harness/model/bert.cpp", 'bool on() { return std::getenv("X"); }\n'),
-    ("environment", "data/hdf5_file.cpp", 'void set() { setenv("X", "1", 1); }\n'),
+    ("environment", "data/format/hdf5_file.cpp", 'void set() { setenv("X", "1", 1); }\n'),
     ("parser", "harness/model/bert.cpp", "auto a() { return nlohmann::json::parse(b); }\n"),
-    ("parser", "data/manifest.cpp", "auto a() { return Json::parse(b); }\n"),
+    ("parser", "data/format/manifest.cpp", "auto a() { return Json::parse(b); }\n"),
     ("mutable", "harness/model/bert.cpp", "int counter = 0;\n"),
     ("mutable", "harness/model/bert.cpp", "static std::vector<int> cache;\n"),
     ("mutable", "harness/model/bert.cpp", "thread_local std::map<int, int> seen{};\n"),

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "data/sample.h"
-#include "data/shard_file.h"
+#include "data/format/sample.h"
+#include "data/format/shard_file.h"
 #include "kernels/base/error.h"
 #include "tests/support/temp_folder.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/sample.h"
+#include "data/format/sample.h"
 
 namespace bertha {
 

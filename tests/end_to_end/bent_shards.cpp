@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/data/example_data.h"
-#include "tests/data/raw_shard.h"
+#include "tests/data/format/raw_shard.h"
 
 namespace bertha {
 namespace {

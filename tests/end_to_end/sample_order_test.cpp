@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "data/pipeline.h"
+#include "data/pipeline/pipeline.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/transport.h"
+#include "data/pipeline/transport.h"
 
 namespace bertha {
 

@@ -5,12 +5,12 @@
 
 #include <filesystem>
 
-#include "data/checksum_list.h"
-#include "data/hashing.h"
-#include "data/manifest.h"
-#include "data/output_folder.h"
-#include "data/shard_names.h"
-#include "data/verify.h"
+#include "data/files/hashing.h"
+#include "data/format/checksum_list.h"
+#include "data/format/manifest.h"
+#include "data/format/output_folder.h"
+#include "data/format/shard_names.h"
+#include "data/format/verify.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/convert/tfrecord_file.h"
-#include "data/sample.h"
-#include "data/shard_file.h"
+#include "data/format/sample.h"
+#include "data/format/shard_file.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/shard_names.h"
-#include "data/shard_reader.h"
-#include "data/verify.h"
+#include "data/format/shard_names.h"
+#include "data/format/shard_reader.h"
+#include "data/format/verify.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

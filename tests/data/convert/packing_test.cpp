@@ -9,9 +9,9 @@
 #include <random>
 #include <set>
 
-#include "data/shard_file.h"
-#include "data/shard_reader.h"
-#include "data/synthetic_shards.h"
+#include "data/format/shard_file.h"
+#include "data/format/shard_reader.h"
+#include "data/pipeline/synthetic_shards.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hashing.h"
+#include "data/files/hashing.h"
 #include "kernels/base/error.h"
 
 namespace bertha::testing {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <functional>
 
-#include "data/new_file.h"
+#include "data/files/new_file.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "kernels/base/log.h"
 #include "tests/support/temp_folder.h"

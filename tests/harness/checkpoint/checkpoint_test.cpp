@@ -13,7 +13,7 @@
 #include <mutex>
 #include <new>
 
-#include "data/new_file.h"
+#include "data/files/new_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {

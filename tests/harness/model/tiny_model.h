@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/pipeline/batch.h"
 #include "harness/model/bert.h"
 #include "kernels/cpu/cpu_backend.h"
 

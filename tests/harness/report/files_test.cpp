@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {

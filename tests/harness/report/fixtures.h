@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/config/config.h"
 #include "harness/report/files.h"
 #include "harness/report/run_records.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/host_facts.h"
 #include "harness/report/rank_log.h"
 #include "kernels/base/log.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/metrics.h"
 #include "harness/report/plots.h"
 #include "tests/harness/report/fixtures.h"

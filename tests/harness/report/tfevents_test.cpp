@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/host_facts.h"
 #include "tests/harness/report/fixtures.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/config/load.h"

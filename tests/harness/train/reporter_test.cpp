@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "data/text_file.h"
+#include "data/files/text_file.h"
 #include "harness/report/metrics.h"
 #include "harness/report/run_folder.h"
 #include "tests/harness/report/fixtures.h"

@@ -1,0 +1,68 @@
+#include "data/files/new_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+/// Makes a rename inside of the folder survive a power failure, where the file system can do that.
+void sync_folder(const std::filesystem::path& folder) {
+  const int handle =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0) return;
+  fsync(handle);
+  close(handle);
+}
+
+}  // namespace
+
+NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + ".tmp") {
+  // Left by a killed process, or a link that somebody put there for this file to be written through.
+  unlink(temporary_path_.c_str());
+  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file_ < 0) cannot("create", errno);
+}
+
+NewFile::~NewFile() {
+  if (file_ < 0) return;
+  close(file_);
+  unlink(temporary_path_.c_str());
+}
+
+void NewFile::cannot(const char* verb, int reason) const {
+  fail(ExitCode::kData, path_, ": cannot ", verb, " the file: ", std::strerror(reason),
+       "; check the path, its permissions and the free space");
+}
+
+void NewFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(file_, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) cannot("write", errno);
+    bytes.remove_prefix(static_cast<size_t>(wrote));
+  }
+}
+
+void NewFile::commit() {
+  if (fsync(file_) != 0) cannot("write", errno);
+  if (rename(temporary_path_.c_str(), path_.c_str()) != 0) cannot("rename", errno);
+  close(file_);
+  file_ = -1;
+  sync_folder(std::filesystem::path(path_).parent_path());
+}
+
+void write_new_file(const std::string& path, std::string_view bytes) {
+  NewFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace bertha

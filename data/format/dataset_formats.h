@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "data/format/hdf5_file.h"
+
+namespace bertha {
+
+// The datasets of the layouts. FORMAT.md tells the same facts in words.
+namespace dataset_names {
+inline constexpr const char* kInputIds = "input_ids";
+inline constexpr const char* kInputMask = "input_mask";
+inline constexpr const char* kSegmentIds = "segment_ids";
+inline constexpr const char* kMaskedPositions = "masked_lm_positions";
+inline constexpr const char* kMaskedIds = "masked_lm_ids";
+inline constexpr const char* kNextSentenceLabels = "next_sentence_labels";
+inline constexpr const char* kPackedTokens = "packed_input_len";
+inline constexpr const char* kPackedMasked = "packed_masked_lm_len";
+}  // namespace dataset_names
+
+/// What one row of a dataset is as wide as, in the fixed-length layout.
+enum class RowWidth : uint8_t { kOne, kTokens, kMasked };
+
+struct DatasetFormat {
+  const char* name;
+  Hdf5Element element;
+  Hdf5Rows rows;
+  RowWidth width;
+};
+
+inline constexpr std::array<DatasetFormat, 5> kVariableLengthDatasets{{
+    {dataset_names::kInputIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kSegmentIds, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedPositions, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kPlain, RowWidth::kOne},
+}};
+
+inline constexpr std::array<DatasetFormat, 6> kFixedLengthDatasets{{
+    {dataset_names::kInputIds, Hdf5Element::kI16, Hdf5Rows::kPlain, RowWidth::kTokens},
+    {dataset_names::kInputMask, Hdf5Element::kI8, Hdf5Rows::kPlain, RowWidth::kTokens},
+    {dataset_names::kSegmentIds, Hdf5Element::kI8, Hdf5Rows::kPlain, RowWidth::kTokens},
+    {dataset_names::kMaskedPositions, Hdf5Element::kI16, Hdf5Rows::kPlain, RowWidth::kMasked},
+    {dataset_names::kMaskedIds, Hdf5Element::kI16, Hdf5Rows::kPlain, RowWidth::kMasked},
+    {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kPlain, RowWidth::kOne},
+}};
+
+inline constexpr std::array<DatasetFormat, 7> kPackedDatasets{{
+    {dataset_names::kInputIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kSegmentIds, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kPackedTokens, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedPositions, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kMaskedIds, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kPackedMasked, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
+    {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
+}};
+
+/// Rows per chunk of the files written here: of lists, and of padded rows, which are larger.
+inline constexpr int64_t kListRowsPerChunk = 1024;
+inline constexpr int64_t kPaddedRowsPerChunk = 64;
+/// Rows encoded or decoded at a time; a multiple of both.
+inline constexpr int64_t kRowsPerBlock = 1024;
+
+}  // namespace bertha

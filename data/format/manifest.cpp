@@ -1,0 +1,121 @@
+#include "data/format/manifest.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "data/files/hashing.h"
+#include "data/files/json_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
+#include "data/format/checksum_list.h"
+#include "data/format/shard_reader.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kMostSamples = int64_t{1} << 40;  // of a shard or a length; sums cannot overflow
+
+Json to_json(const Manifest& manifest) {
+  Json sources = Json::array();
+  for (const ManifestSource& source : manifest.sources) {
+    sources.push_back({{"path", source.path}, {"bytes", source.bytes}, {"sha256", source.sha256}});
+  }
+  Json shards = Json::array();
+  for (const ManifestShard& shard : manifest.shards) {
+    shards.push_back({{"name", shard.name},
+                      {"samples", shard.samples},
+                      {"bytes", shard.bytes},
+                      {"xxh3", shard.xxh3},
+                      {"md5_of_lists", shard.md5_of_lists}});
+  }
+  return {{"format_version", kFormatVersion},
+          {"tool_version", manifest.tool_version},
+          {"unicode_version", manifest.unicode_version},
+          {"seed", manifest.seed},
+          {"limits",
+           {{"max_seq_tokens", manifest.limits.max_seq_tokens},
+            {"max_masked_per_seq", manifest.limits.max_masked_per_seq},
+            {"vocab_size", manifest.limits.vocab_size}}},
+          {"options", Json(manifest.options)},
+          {"counts", Json(manifest.counts)},
+          {"sources", std::move(sources)},
+          {"token_length_histogram", manifest.token_length_histogram},
+          {"shards", std::move(shards)}};
+}
+
+Manifest from_json(const JsonField& root) {
+  Manifest manifest;
+  if (const JsonField version = root["format_version"]; version.count() != kFormatVersion) {
+    version.wrong(concat(kFormatVersion, "; read it with the version that wrote it"));
+  }
+  manifest.tool_version = root["tool_version"].text();
+  manifest.unicode_version = root["unicode_version"].text();
+  manifest.seed = root["seed"].word();
+  const JsonField limits = root["limits"];
+  // Positions and ids are int16.
+  manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
+                     .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
+                     .vocab_size = limits["vocab_size"].integer(1, 32768)};
+  root["options"].for_each_key([&](const std::string& key, const JsonField& value) {
+    manifest.options[key] = value.text();
+  });
+  root["counts"].for_each_key([&](const std::string& key, const JsonField& value) {
+    manifest.counts[key] = value.count();
+  });
+  root["sources"].for_each([&](const JsonField& source) {
+    manifest.sources.push_back({.path = source["path"].text(),
+                                .bytes = source["bytes"].count(),
+                                .sha256 = source["sha256"].hex(64)});
+  });
+  root["token_length_histogram"].for_each([&](const JsonField& count) {
+    manifest.token_length_histogram.push_back(count.integer(0, kMostSamples));
+  });
+  root["shards"].for_each([&](const JsonField& shard) {
+    manifest.shards.push_back({.name = shard["name"].text(),
+                               .samples = shard["samples"].integer(0, kMostSamples),
+                               .bytes = shard["bytes"].count(),
+                               .xxh3 = shard["xxh3"].hex(32),
+                               .md5_of_lists = shard["md5_of_lists"].hex(32)});
+  });
+  return manifest;
+}
+
+}  // namespace
+
+int64_t Manifest::num_samples() const {
+  int64_t sum = 0;
+  for (const ManifestShard& shard : shards) sum += shard.samples;
+  return sum;
+}
+
+void write_manifest(const std::string& path, const Manifest& manifest) {
+  // File names may hold bytes that are no UTF-8; the manifest must be JSON nevertheless.
+  write_new_file(path,
+                 to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Manifest read_manifest(const std::string& path) {
+  try {
+    const nlohmann::json root = parse_json(read_text_file(path));
+    return from_json(JsonField(path, root));
+  } catch (const JsonError& error) {
+    fail(ExitCode::kData, path, ": not valid JSON, it is damaged; make it again (", error.what(),
+         ")");
+  }
+}
+
+ManifestShard describe_shard(const std::string& path, const SampleLimits& limits) {
+  const ShardContents shard = read_shard_reporting(path, 0, limits, stop_at_violation(path));
+  const std::filesystem::path file(path);
+  return {.name = file.filename().string(),
+          .samples = shard.samples.size(),
+          .bytes = static_cast<int64_t>(std::filesystem::file_size(file)),
+          .xxh3 = xxh3_of_file(path),
+          .md5_of_lists = md5_of_lists(shard.samples, shard.row_offsets)};
+}
+
+}  // namespace bertha

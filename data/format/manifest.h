@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/format/shard_file.h"
+
+namespace bertha {
+
+/// A text file that samples were made from.
+struct ManifestSource {
+  std::string path;
+  int64_t bytes = 0;
+  std::string sha256;
+};
+
+struct ManifestShard {
+  std::string name;  // file name inside of the folder
+  int64_t samples = 0;
+  int64_t bytes = 0;
+  std::string xxh3;          // of the file, see hashing.h
+  std::string md5_of_lists;  // of the token ids, see hashing.h
+};
+
+/// What a data folder holds and how it was made: its manifest.json.
+struct Manifest {
+  std::string tool_version;     // of the program that wrote the samples
+  std::string unicode_version;  // of the rules of the tokenizer; empty: made from shards
+  uint64_t seed = 0;
+  SampleLimits limits;
+  std::map<std::string, std::string> options;  // every option of the run, as text
+  std::map<std::string, int64_t> counts;       // "documents", "samples", ...
+  std::vector<ManifestSource> sources;
+  std::vector<int64_t> token_length_histogram;  // [max_seq_tokens + 1]  samples of that many tokens
+  std::vector<ManifestShard> shards;            // in name order
+
+  /// Over all shards.
+  int64_t num_samples() const;
+};
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+/// Appears whole or not at all. Errors: Error(kData) with the path and the reason.
+void write_manifest(const std::string& path, const Manifest& manifest);
+
+/// Errors    Error(kData) naming the file, and the field with the type or value wanted.
+Manifest read_manifest(const std::string& path);
+
+/// The manifest entry of a finished shard; reads it twice (hash, samples).
+ManifestShard describe_shard(const std::string& path, const SampleLimits& limits);
+
+}  // namespace bertha

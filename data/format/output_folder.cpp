@@ -1,0 +1,117 @@
+#include "data/format/output_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "data/files/new_file.h"
+#include "data/format/checksum_list.h"
+#include "data/format/manifest.h"
+#include "data/format/shard_names.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMarkerName = "made_by_bertha.txt";
+constexpr const char* kMarkerText =
+    "Unfinished work of `bertha data`: the same command started again goes on from it and removes\n"
+    "this folder when the data set is finished.\n";
+
+fs::path work_folder(const std::string& output_dir) { return fs::path(output_dir) / "work"; }
+
+/// The name of a fact as a user types it: --max-seq-tokens.
+std::string option_of(const std::string& fact) {
+  static const std::map<std::string, std::string> kOtherNames{
+      {"num_shards", "--shards"},
+      {"max_seqs_per_pack", "--max-per-pack"},
+      {"shuffle_seed", "the seed of --shuffle"},
+      {"vocab_sha256", "the SHA-256 of --vocab"}};
+  static const std::vector<std::string> kOptions{
+      "layout",       "duplication", "masked_fraction", "short_seq_probability",
+      "eval_samples", "seed",        "max_seq_tokens",  "max_masked_per_seq",
+      "vocab_size"};
+  if (const auto other = kOtherNames.find(fact); other != kOtherNames.end()) return other->second;
+  if (std::find(kOptions.begin(), kOptions.end(), fact) == kOptions.end()) return fact;
+  std::string option = "--" + fact;
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
+}  // namespace
+
+bool has_work_folder(const std::string& output_dir) {
+  std::error_code ignored;
+  return fs::is_regular_file(work_folder(output_dir) / kMarkerName, ignored);
+}
+
+std::string make_work_folder(const std::string& output_dir) {
+  const fs::path folder = work_folder(output_dir);
+  if (has_work_folder(output_dir)) return folder.string();
+  std::error_code error;
+  fs::create_directories(output_dir, error);
+  // An empty folder may be one whose maker was stopped before it wrote the marker.
+  const bool made = !error && fs::create_directory(folder, error);
+  if (!error && !made && !fs::is_empty(folder, error)) {
+    fail(ExitCode::kData, folder.string(),
+         ": bertha keeps unfinished work under this name, but did not make this folder; rename it "
+         "or choose another output folder");
+  }
+  if (error) {
+    fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
+         "; choose another output folder");
+  }
+  write_new_file((folder / kMarkerName).string(), kMarkerText);
+  return folder.string();
+}
+
+void remove_work_folder(const std::string& output_dir) {
+  if (!has_work_folder(output_dir)) return;
+  const fs::path folder = work_folder(output_dir);
+  std::error_code error;
+  // The marker last: until then a run that is stopped leaves a folder known as ours.
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kMarkerName) fs::remove_all(entry->path(), error);
+  }
+  if (!error) fs::remove_all(folder, error);
+}
+
+void check_nothing_foreign(const std::string& output_dir,
+                           const std::vector<std::string>& shard_names) {
+  std::error_code error;
+  const std::set<std::string> known(shard_names.begin(), shard_names.end());
+  const bool is_ours =
+      fs::exists(fs::path(output_dir) / kManifestName, error) || has_work_folder(output_dir);
+  for (fs::directory_iterator entry(output_dir, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool is_list = name == kChecksumListName;
+    if (!is_list && !is_shard_name(name)) continue;
+    if (is_ours && (is_list || known.contains(name))) continue;
+    fail(ExitCode::kData, entry->path().string(),
+         ": this command did not make it and would write or leave shards beside it; remove it or "
+         "choose another output folder");
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    fail(ExitCode::kData, output_dir, ": cannot list the folder: ", error.message(),
+         "; choose another output folder");
+  }
+}
+
+void check_same_facts(const std::string& manifest_path, const DataFacts& found,
+                      const DataFacts& wanted) {
+  for (const auto& [name, value] : wanted) {
+    const auto other = found.find(name);
+    const std::string other_value = other == found.end() ? "(nothing)" : other->second;
+    if (other_value == value) continue;
+    fail(ExitCode::kData, manifest_path, ": the folder holds data made with ", option_of(name),
+         " = ", other_value, ", but now it is ", value,
+         "; choose another output folder or remove this one");
+  }
+}
+
+}  // namespace bertha

@@ -1,0 +1,195 @@
+#include "data/format/shard_names.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+/// What the names of one set have in common.
+struct NumberedSet {
+  std::string before;  // "part_"
+  std::string after;   // "_of_04320.hdf5"
+  size_t digits = 0;
+  int64_t count = 0;  // 0: not told
+
+  auto operator<=>(const NumberedSet&) const = default;
+};
+
+constexpr std::string_view kDigits = "0123456789";
+constexpr size_t kMostDigits = 6;
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= kMostDigits &&
+         text.find_first_not_of(kDigits) == std::string_view::npos;
+}
+
+std::string padded(int64_t number, size_t digits) {
+  const std::string text = std::to_string(number);
+  return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
+}
+
+/// A file of the folder that looks like TFRecords or text still to be made into shards, or "".
+std::string unconverted_file(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  std::string found;
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    const auto parts = numbered_name(name);
+    const bool is_part = parts && parts->before == "part-";
+    const bool is_record = name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
+    if ((is_part || is_record) && (found.empty() || name < found)) found = name;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<NumberedName> numbered_name(const std::string& name) {
+  size_t at = name.find("_of_");
+  if (at == std::string::npos) at = name.find("-of-");
+  if (at == std::string::npos) {
+    constexpr std::string_view kPart = "part_";
+    if (!name.starts_with(kPart) || !is_number(name.substr(kPart.size()))) return std::nullopt;
+    return NumberedName{.before = std::string(kPart),
+                        .number = name.substr(kPart.size()),
+                        .of = "",
+                        .count = "",
+                        .after = ""};
+  }
+  const size_t last_other = name.substr(0, at).find_last_not_of(kDigits);
+  const size_t first = last_other == std::string::npos ? 0 : last_other + 1;
+  const size_t end = std::min(name.find_first_not_of(kDigits, at + 4), name.size());
+  NumberedName parts{.before = name.substr(0, first),
+                     .number = name.substr(first, at - first),
+                     .of = name.substr(at, 4),
+                     .count = name.substr(at + 4, end - at - 4),
+                     .after = name.substr(end)};
+  const bool ends_well = parts.after.empty() || parts.after.front() == '.';
+  if (!is_number(parts.number) || !is_number(parts.count) || !ends_well) return std::nullopt;
+  return parts;
+}
+
+bool is_shard_name(const std::string& name) {
+  if (name.ends_with(".hdf5") || name.ends_with(".hdf")) {
+    return name.find("part") != std::string::npos;
+  }
+  const auto parts = numbered_name(name);
+  return parts && parts->before == "part_" && parts->of != "-of-" && parts->after.empty();
+}
+
+std::vector<std::string> list_shards(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    fail(ExitCode::kData, path, ": no such file or folder; give a folder of shards or one shard");
+  }
+  if (!std::filesystem::is_directory(status)) return {path};
+  std::vector<std::string> shards;
+  std::filesystem::directory_iterator entries(path, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    if (is_shard_name(entries->path().filename().string()))
+      shards.push_back(entries->path().string());
+  }
+  if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
+  if (shards.empty()) {
+    if (const std::string name = unconverted_file(path); !name.empty()) {
+      fail(ExitCode::kData, path, ": holds ", name,
+           " and no shard; make shards of TFRecord files by `bertha data convert ", path,
+           " --output DIR`, of text by `bertha data prepare --text ", path, " ...`");
+    }
+    fail(ExitCode::kData, path,
+         ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "
+         ".hdf, as `bertha data prepare` writes them, or part_00000 and so on");
+  }
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+std::string shard_name(int64_t index, int64_t count) {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "part_%05lld_of_%05lld.hdf5",
+                static_cast<long long>(index), static_cast<long long>(count));
+  return name.data();
+}
+
+std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
+  if (num_samples < num_shards) {
+    fail(ExitCode::kData, num_shards, " shards wanted, but there are only ", num_samples,
+         " samples; ask for at most that many shards or give more data");
+  }
+  const int64_t nominal = (num_samples + num_shards - 1) / num_shards;
+  const int64_t num_smaller = num_shards * nominal - num_samples;
+  std::vector<int64_t> sizes(static_cast<size_t>(num_shards), nominal);
+  std::fill_n(sizes.begin(), num_smaller, nominal - 1);
+  return sizes;
+}
+
+std::vector<std::string> missing_of_numbered(std::span<const std::string> names) {
+  std::map<NumberedSet, std::set<int64_t>> found;
+  for (const std::string& name : names) {
+    const auto parts = numbered_name(name);
+    if (!parts) continue;
+    found[{.before = parts->before,
+           .after = parts->of + parts->count + parts->after,
+           .digits = parts->number.size(),
+           .count = parts->count.empty() ? 0 : std::stoll(parts->count)}]
+        .insert(std::stoll(parts->number));
+  }
+  std::vector<std::string> missing;
+  for (const auto& [set, numbers] : found) {
+    const int64_t count = set.count > 0 ? set.count : *numbers.rbegin() + 1;
+    for (int64_t number = 0; number < count; ++number) {
+      if (numbers.contains(number)) continue;
+      missing.push_back(set.before + padded(number, set.digits) + set.after);
+    }
+  }
+  return missing;
+}
+
+std::vector<std::string> gaps_in_series(std::span<const std::string> names) {
+  struct Series {
+    std::set<int64_t> numbers;
+    size_t digits = kMostDigits;  // the fewest: how far the numbers are padded
+  };
+  std::map<std::pair<std::string, std::string>, Series> found;  // by what is around the number
+  for (const std::string& name : names) {
+    const size_t last = name.find_last_of(kDigits);
+    if (last == std::string::npos || numbered_name(name)) continue;
+    const size_t before = name.find_last_not_of(kDigits, last);
+    const size_t first = before == std::string::npos ? 0 : before + 1;
+    const std::string number = name.substr(first, last + 1 - first);
+    if (!is_number(number)) continue;
+    Series& series = found[{name.substr(0, first), name.substr(last + 1)}];
+    series.numbers.insert(std::stoll(number));
+    series.digits = std::min(series.digits, number.size());
+  }
+  std::vector<std::string> gaps;
+  for (const auto& [around, series] : found) {
+    const int64_t span = *series.numbers.rbegin() - *series.numbers.begin() + 1;
+    if (span >= 2 * std::ssize(series.numbers)) continue;
+    for (int64_t number = *series.numbers.begin(); number < *series.numbers.rbegin(); ++number) {
+      if (series.numbers.contains(number)) continue;
+      gaps.push_back(around.first + padded(number, series.digits) + around.second);
+    }
+  }
+  return gaps;
+}
+
+std::string first_names(std::span<const std::string> names, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
+  return text;
+}
+
+}  // namespace bertha

@@ -1,0 +1,292 @@
+#include "data/format/verify.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+
+#include "data/files/hashing.h"
+#include "data/format/checksum_list.h"
+#include "data/format/dataset_formats.h"
+#include "data/format/manifest.h"
+#include "data/format/shard_names.h"
+#include "data/format/shard_probe.h"
+#include "data/format/shard_reader.h"
+#include "data/format/stats.h"
+#include "kernels/base/error.h"
+#include "kernels/base/failure.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the check of one shard found.
+struct ShardResult {
+  std::vector<Finding> findings;
+  int64_t num_unlisted = 0;  // findings beyond the most that are kept
+  int64_t bytes = 0;
+  std::string md5_of_lists;  // empty: could not be read
+  DataStats stats;
+};
+
+/// Collects the findings of one shard.
+class Collector {
+ public:
+  Collector(std::string shard, int64_t most, ShardResult& result)
+      : shard_(std::move(shard)), most_(most), result_(result) {}
+
+  void add(int64_t row, const std::string& dataset, const std::string& what) {
+    if (std::ssize(result_.findings) >= most_) {
+      ++result_.num_unlisted;
+      return;
+    }
+    result_.findings.push_back({.shard = shard_, .row = row, .dataset = dataset, .what = what});
+  }
+  void add(const std::string& what) { add(-1, "", what); }
+
+ private:
+  std::string shard_;
+  int64_t most_;
+  ShardResult& result_;
+};
+
+/// The ids that the generator never masks: what most samples of a shard start and end with, so that
+/// the vocabulary is not needed.
+struct SpecialIds {
+  int16_t cls = 0;
+  int16_t sep = 0;
+};
+
+/// The value that more than half of the samples give, if there is one (Boyer and Moore).
+template <class ValueOf>
+int16_t majority(const SampleSet& samples, const ValueOf& value_of) {
+  int16_t candidate = 0;
+  int64_t lead = 0;
+  for (int64_t row = 0; row < samples.size(); ++row) {
+    const auto ids = samples[row].token_ids;
+    if (ids.empty()) continue;
+    if (lead == 0) candidate = value_of(ids);
+    lead += value_of(ids) == candidate ? 1 : -1;
+  }
+  return candidate;
+}
+
+/// What the generator guarantees beyond what training needs.
+void check_structure(const SampleView& sample, int64_t row, const SpecialIds& special,
+                     Collector& findings) {
+  using namespace dataset_names;
+  const auto ids = sample.token_ids;
+  if (ids.empty()) return;  // already reported
+  const int64_t last = std::ssize(ids) - 1;
+  const auto ones = std::find(sample.segment_ids.begin(), sample.segment_ids.end(), int8_t{1});
+  const int64_t boundary = ones - sample.segment_ids.begin() - 1;  // last token of segment 0
+  if (ids.front() != special.cls) {
+    findings.add(row, kInputIds,
+                 concat("starts with id ", ids.front(), ", want [CLS] ", special.cls));
+  }
+  for (const int64_t end : {boundary == last ? -1 : boundary, last}) {
+    if (end < 1 || ids[static_cast<size_t>(end)] == special.sep) continue;
+    findings.add(row, kInputIds,
+                 concat("element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
+                        ", want [SEP] ", special.sep));
+  }
+  if (sample.masked_positions.empty()) findings.add(row, kMaskedPositions, "no masked position");
+  for (const int16_t position : sample.masked_positions) {
+    if (position != boundary && position != last) continue;
+    findings.add(row, kMaskedPositions, concat("position ", position, " is [SEP], never masked"));
+  }
+  for (const int16_t label : sample.masked_ids) {
+    if (label != special.cls && label != special.sep) continue;
+    findings.add(row, kMaskedIds, concat("label ", label, " is [CLS] or [SEP], never masked"));
+  }
+}
+
+/// The contents of one shard.
+void check_samples(const std::string& path, const SampleLimits& limits, Collector& findings,
+                   ShardResult& result) {
+  const auto report = [&](const Violation& violation) {
+    findings.add(violation.row, violation.dataset, violation.what);
+  };
+  const ShardContents shard = read_shard_reporting(path, 0, limits, report);
+  const SampleSet& samples = shard.samples;
+  result.md5_of_lists = md5_of_lists(samples, shard.row_offsets);
+  result.stats.add(samples);
+  using Ids = std::span<const int16_t>;
+  const SpecialIds special{.cls = majority(samples, [](Ids ids) { return ids.front(); }),
+                           .sep = majority(samples, [](Ids ids) { return ids.back(); })};
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    check_structure(samples[i], shard.row_of(i), special, findings);
+  }
+}
+
+template <class Value>
+void expect_equal(const char* name, const Value& found, const Value& want, Collector& findings) {
+  if (found == want) return;
+  findings.add(concat(name, " is ", found, ", want ", want, " as the manifest says"));
+}
+
+/// `entry` is null when the manifest does not list the shard, or there is no manifest.
+void check_shard(const std::string& path, const ManifestShard* entry, const SampleLimits& limits,
+                 Collector& findings, ShardResult& result) {
+  try {
+    result.bytes = static_cast<int64_t>(fs::file_size(path));
+    if (entry != nullptr) {
+      expect_equal("size in bytes", result.bytes, entry->bytes, findings);
+      const std::string xxh3 = xxh3_of_file(path);
+      expect_equal("XXH3 of the file", xxh3, entry->xxh3, findings);
+      if (xxh3 != entry->xxh3) return;  // a changed byte can end the HDF5 library
+    }
+    check_samples(path, limits, findings, result);
+    if (entry != nullptr) {
+      expect_equal("number of samples", result.stats.num_samples, entry->samples, findings);
+      expect_equal("checksum of the token ids", result.md5_of_lists, entry->md5_of_lists, findings);
+    }
+  } catch (...) {
+    const Failure failure = failure_of(std::current_exception());
+    if (failure.code != ExitCode::kData) throw;
+    findings.add(failure.what);
+  }
+}
+
+/// The same token ids in two shards: one was copied or made twice.
+void find_duplicates(const std::vector<std::string>& names, const std::vector<ShardResult>& results,
+                     std::vector<Finding>& findings) {
+  std::map<std::string, std::string> first_with;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (results[i].stats.num_samples == 0) continue;
+    const auto [seen, is_new] = first_with.emplace(results[i].md5_of_lists, names[i]);
+    if (is_new) continue;
+    findings.push_back({.shard = names[i],
+                        .row = -1,
+                        .dataset = "",
+                        .what = concat("holds the same token ids as ", seen->second)});
+  }
+}
+
+void check_totals(const Manifest& manifest, const DataStats& stats,
+                  std::vector<Finding>& findings) {
+  const auto wrong = [&](const std::string& what) {
+    findings.push_back({.shard = kManifestName, .row = -1, .dataset = "", .what = what});
+  };
+  if (const auto count = manifest.counts.find("samples");
+      count != manifest.counts.end() && count->second != stats.num_samples) {
+    wrong(concat("counts.samples is ", count->second, ", but the shards hold ", stats.num_samples));
+  }
+  std::vector<int64_t> stated = manifest.token_length_histogram;
+  std::vector<int64_t> found = stats.token_length_histogram;
+  const size_t lengths = std::max(stated.size(), found.size());
+  stated.resize(lengths);
+  found.resize(lengths);
+  const auto [want, have] = std::mismatch(stated.begin(), stated.end(), found.begin());
+  if (want == stated.end()) return;
+  const auto length = want - stated.begin();
+  wrong(concat("token_length_histogram[", length, "] is ", *want, ", but the shards hold ", *have,
+               " samples of ", length, " tokens"));
+}
+
+/// Names that a numbered set without a manifest lacks.
+void find_missing(const std::vector<std::string>& names, std::vector<Finding>& findings) {
+  for (const std::string& name : missing_of_numbered(names)) {
+    findings.push_back(
+        {.shard = name, .row = -1, .dataset = "", .what = "missing, going by the other names"});
+  }
+}
+
+/// `whole_folder` is false where one shard is checked: then the list may name others.
+void check_list(const std::string& path, bool whole_folder, const std::vector<std::string>& names,
+                const std::vector<ShardResult>& results, std::vector<Finding>& findings) {
+  ChecksumList list = read_checksum_list(path);
+  std::vector<ManifestShard> shards;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (results[i].md5_of_lists.empty()) continue;  // unreadable: reported already
+    shards.push_back({.name = names[i], .xxh3 = {}, .md5_of_lists = results[i].md5_of_lists});
+  }
+  for (const ChecksumDifference& difference : compare_checksums(list, shards)) {
+    if (difference.kind == ChecksumDifference::Kind::kMissing && !whole_folder) continue;
+    findings.push_back(
+        {.shard = difference.shard, .row = -1, .dataset = "", .what = difference.what});
+  }
+}
+
+void append(std::vector<Finding>& all, ShardResult& result, const std::string& name) {
+  std::move(result.findings.begin(), result.findings.end(), std::back_inserter(all));
+  if (result.num_unlisted == 0) return;
+  all.push_back({.shard = name,
+                 .row = -1,
+                 .dataset = "",
+                 .what = concat(result.num_unlisted, " more findings, not listed")});
+}
+
+}  // namespace
+
+std::string Finding::text() const {
+  return concat(shard, row < 0 ? "" : concat(", row ", row), dataset.empty() ? "" : ", ", dataset,
+                ": ", what);
+}
+
+VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
+                         const ShardProgress& progress) {
+  const bool whole_folder = fs::is_directory(path);
+  const fs::path folder = whole_folder ? fs::path(path) : fs::path(path).parent_path();
+  const fs::path manifest_path = folder / kManifestName;
+  VerifyReport report;
+  report.has_manifest = fs::exists(manifest_path);
+  const Manifest manifest = report.has_manifest ? read_manifest(manifest_path) : Manifest();
+  const SampleLimits limits = options.limits.value_or(manifest.limits);
+
+  std::map<std::string, const ManifestShard*> listed;
+  for (const ManifestShard& shard : manifest.shards) listed[shard.name] = &shard;
+  const std::vector<std::string> paths = list_shards(path);
+  std::vector<std::string> names;
+  for (const std::string& shard : paths) names.push_back(fs::path(shard).filename());
+
+  // The hash of a listed shard is compared before the shard is read.
+  std::vector<std::string> unlisted;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (!listed.contains(names[i])) unlisted.push_back(paths[i]);
+  }
+  const std::vector<std::string> endings = probe_shards(unlisted, options.num_threads);
+  std::map<std::string, std::string> ending_of;
+  for (size_t i = 0; i < unlisted.size(); ++i) ending_of[unlisted[i]] = endings[i];
+
+  std::vector<ShardResult> results(paths.size());
+  const auto check = [&](int64_t shard) {
+    const auto i = static_cast<size_t>(shard);
+    Collector findings(names[i], options.most_findings_per_shard, results[i]);
+    const auto entry = listed.find(names[i]);
+    if (report.has_manifest && entry == listed.end()) findings.add("not in the manifest");
+    if (const auto found = ending_of.find(paths[i]);
+        found != ending_of.end() && !found->second.empty()) {
+      return findings.add(found->second);
+    }
+    check_shard(paths[i], entry == listed.end() ? nullptr : entry->second, limits, findings,
+                results[i]);
+  };
+  for_each_shard(std::ssize(paths), options.num_threads, check, progress);
+
+  DataStats total;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    append(report.findings, results[i], names[i]);
+    report.num_bytes += results[i].bytes;
+    total.add(results[i].stats);
+  }
+  report.num_shards = std::ssize(paths);
+  report.num_samples = total.num_samples;
+  find_duplicates(names, results, report.findings);
+  if (!report.has_manifest && whole_folder) find_missing(names, report.findings);
+  if (!options.checksum_list.empty()) {
+    check_list(options.checksum_list, whole_folder, names, results, report.findings);
+  }
+  if (report.has_manifest && whole_folder) {
+    for (const auto& [name, entry] : listed) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      report.findings.push_back(
+          {.shard = name, .row = -1, .dataset = "", .what = "missing, but in the manifest"});
+    }
+    check_totals(manifest, total, report.findings);
+  }
+  return report;
+}
+
+}  // namespace bertha

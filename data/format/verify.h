@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/format/for_each_shard.h"
+#include "data/format/shard_file.h"
+
+namespace bertha {
+
+struct VerifyOptions {
+  std::optional<SampleLimits> limits;  // default: the manifest's, else those of the benchmark
+  int64_t num_threads = 0;             // 0: one per core
+  int64_t most_findings_per_shard = 1000;
+  std::string checksum_list = {};  // a published one (checksum_list.h) to compare with; empty: none
+};
+
+/// One thing that is wrong.
+struct Finding {
+  std::string shard;    // file name; of the manifest where that is at fault
+  int64_t row = -1;     // -1: the whole file
+  std::string dataset;  // empty: no dataset in particular
+  std::string what;     // value found, value wanted
+
+  /// "part_0.hdf5, row 7, input_ids: ..."
+  std::string text() const;
+};
+
+struct VerifyReport {
+  std::vector<Finding> findings;  // by shard, then row
+  bool has_manifest = false;      // without one only the samples themselves were checked
+  int64_t num_shards = 0;
+  int64_t num_samples = 0;
+  int64_t num_bytes = 0;
+
+  bool ok() const { return findings.empty(); }
+};
+
+/// Checks a data folder (or one shard of it) against its manifest.json and against what samples
+/// must be, and collects all that is wrong:
+///   files: missing (from the manifest, or from names such as part_00003_of_00008.hdf5), not in the
+///   manifest, other size, hash, sample count or token checksum,
+///   unreadable, the same samples in two shards; a shard of another hash is not read, one without
+///   an entry is read by a process of its own first (shard_probe.h), so no other threads may run;
+///   a checksum list, if one is given: shards that differ from it, or are in one of them only;
+///   samples: what read_shard() checks, at least one masked position, [CLS] at the start, [SEP] at
+///   the end of both segments, none of the three masked or a label;
+///   manifest: counts and token-length histogram that are not those of the samples.
+///
+/// Errors    Error(kData) only when there is nothing to check: no shard, or no readable manifest.
+VerifyReport verify_data(const std::string& path, const VerifyOptions& options = {},
+                         const ShardProgress& progress = {});
+
+}  // namespace bertha

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "data/pipeline/transport.h"
+
+namespace bertha {
+
+/// What one rank brings to a common step: values, or the reason why it cannot go on.
+struct Contribution {
+  enum class Kind : int64_t { kValues, kFailure, kLeaving };
+  Kind kind = Kind::kValues;
+  std::vector<int64_t> values;           // kValues
+  std::exception_ptr failure = nullptr;  // kFailure
+};
+
+/// Every rank's values in rank order; counts may differ. One all_gather_bytes.
+///
+/// Errors    when a rank brings a failure, all ranks throw the Error of the lowest such rank, with
+///           its words, so that no rank waits for one that has stopped. When a rank leaves (its
+///           pipeline is being destroyed) and none fails, all throw Error(kInternal).
+std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Contribution& mine);
+
+}  // namespace bertha

@@ -1,0 +1,177 @@
+#include "data/pipeline/bench_loader.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "data/pipeline/agreement.h"
+#include "data/pipeline/synthetic_shards.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Runs `work` on all ranks; an error on any of them is thrown by all.
+template <class Work>
+void do_together(Transport& transport, const Work& work) {
+  Contribution mine;
+  try {
+    work();
+  } catch (...) {
+    mine.kind = Contribution::Kind::kFailure;
+    mine.failure = std::current_exception();
+  }
+  gather_values(transport, mine);
+}
+
+/// A folder that goes away with its content.
+class OwnedFolder {
+ public:
+  OwnedFolder() = default;
+  ~OwnedFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  OwnedFolder(const OwnedFolder&) = delete;
+  OwnedFolder& operator=(const OwnedFolder&) = delete;
+
+  void make(const std::string& parent) {
+    std::string name = parent + "/bertha_bench_loader_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) {
+      fail(ExitCode::kData, parent, ": no folder can be made here: ", std::strerror(errno),
+           "; give a scratch folder with room");
+    }
+    path_ = name;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// Synthetic shards in a folder of rank 0; all ranks write some.
+std::vector<std::string> make_shards(const LoaderBenchOptions& options, OwnedFolder& folder,
+                                     Transport& transport) {
+  do_together(transport, [&] {
+    if (transport.rank() == 0) folder.make(options.scratch_folder);
+  });
+  const auto paths = transport.all_gather_bytes(std::as_bytes(std::span(folder.path())));
+  const std::string path(reinterpret_cast<const char*>(paths[0].data()), paths[0].size());
+  std::vector<std::string> shards;
+  for (int64_t s = 0; s < options.synthetic_shards; ++s) {
+    shards.push_back(concat(path, "/part_", s, "_of_", options.synthetic_shards, ".hdf5"));
+  }
+  do_together(transport, [&] {
+    for (int64_t s = transport.rank(); s < options.synthetic_shards; s += transport.size()) {
+      write_synthetic_shard(shards[static_cast<size_t>(s)], options.synthetic_shard_seqs,
+                            options.seed + static_cast<uint64_t>(s),
+                            {.max_seq_tokens = options.max_seq_tokens,
+                             .max_masked_per_seq = options.max_masked_per_seq,
+                             .vocab_size = options.vocab_size});
+    }
+  });
+  return shards;
+}
+
+/// What one rank saw of a run.
+struct RankRun {
+  double elapsed_s = 0.0;
+  double waited_ms = 0.0;
+  double most_over_mean_tokens = 0.0;  // sum over steps
+  int64_t seqs = 0;                    // of all ranks
+  int64_t tokens = 0;                  // of all ranks
+};
+
+/// The first batch is not timed: it waits for the first window.
+RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transport) {
+  options.num_steps = num_steps + 1;
+  const auto pipeline = make_training_pipeline(options, transport, plain_host_allocator());
+  pipeline->next();
+  RankRun run;
+  const auto start = std::chrono::steady_clock::now();
+  while (const std::optional<StepBatch> batch = pipeline->next()) {
+    run.waited_ms += pipeline->last_wait_ms();
+    run.seqs += batch->num_seqs_global;
+    run.tokens += batch->num_tokens_global;
+    run.most_over_mean_tokens +=
+        static_cast<double>(batch->most_tokens_per_rank * transport.size()) /
+        static_cast<double>(batch->num_tokens_global);
+  }
+  run.elapsed_s = seconds_since(start);
+  return run;
+}
+
+/// One value of every rank.
+std::vector<double> gather(Transport& transport, double mine) {
+  const auto bits = std::bit_cast<int64_t>(mine);
+  std::vector<double> values;
+  for (const int64_t value : transport.all_gather({&bits, 1})) {
+    values.push_back(std::bit_cast<double>(value));
+  }
+  return values;
+}
+
+double most(Transport& transport, double mine) { return std::ranges::max(gather(transport, mine)); }
+
+double mean(Transport& transport, double mine) {
+  double sum = 0.0;
+  for (const double value : gather(transport, mine)) sum += value;
+  return sum / transport.size();
+}
+
+PipelineOptions pipeline_options(const LoaderBenchOptions& options,
+                                 const std::vector<std::string>& shards) {
+  return {.shards = shards,
+          .max_seq_tokens = options.max_seq_tokens,
+          .max_masked_per_seq = options.max_masked_per_seq,
+          .vocab_size = options.vocab_size,
+          .global_batch_seqs = options.global_batch_seqs,
+          .micro_batches_per_step = options.micro_batches_per_step,
+          .seed = options.seed,
+          .order = options.order,
+          .window_shards = options.window_shards,
+          .exchange = options.exchange,
+          .prefetch_steps = options.prefetch_steps,
+          .num_steps = {}};
+}
+
+}  // namespace
+
+LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport) {
+  OwnedFolder folder;
+  const PipelineOptions pipeline = pipeline_options(
+      options, options.shards.empty() ? make_shards(options, folder, transport) : options.shards);
+
+  // All ranks must take the same number of steps, so the clock is asked only between runs.
+  int64_t steps = 8;
+  double elapsed_s = most(transport, run_steps(pipeline, steps, transport).elapsed_s);
+  while (elapsed_s < options.warm_up_s / 2) {
+    steps *= 2;
+    elapsed_s = most(transport, run_steps(pipeline, steps, transport).elapsed_s);
+  }
+  steps =
+      std::max<int64_t>(1, std::llround(options.timed_s / elapsed_s * static_cast<double>(steps)));
+
+  const RankRun run = run_steps(pipeline, steps, transport);
+  LoaderBenchResult result{.steps = steps, .elapsed_s = most(transport, run.elapsed_s)};
+  result.seqs_per_s_global = static_cast<double>(run.seqs) / result.elapsed_s;
+  result.tokens_per_s_global = static_cast<double>(run.tokens) / result.elapsed_s;
+  result.mean_wait_ms = mean(transport, run.waited_ms) / static_cast<double>(steps);
+  result.mean_tokens_per_seq = static_cast<double>(run.tokens) / static_cast<double>(run.seqs);
+  result.most_over_mean_tokens = run.most_over_mean_tokens / static_cast<double>(steps);
+  return result;
+}
+
+}  // namespace bertha

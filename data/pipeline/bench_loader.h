@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/pipeline/pipeline.h"
+#include "data/pipeline/transport.h"
+
+namespace bertha {
+
+/// How fast the pipeline alone delivers batches: the consumer does nothing with them.
+struct LoaderBenchOptions {
+  std::vector<std::string> shards;      // empty: synthesized in scratch_folder, removed at the end
+  std::string scratch_folder = "/tmp";  // one that all ranks see
+  int64_t synthetic_shards = 16;
+  int64_t synthetic_shard_seqs = 4096;
+  int64_t max_seq_tokens = 512;
+  int64_t max_masked_per_seq = 76;
+  int64_t vocab_size = 30522;
+  int64_t global_batch_seqs = 448;
+  int64_t micro_batches_per_step = 1;
+  int64_t window_shards = 4;
+  int64_t prefetch_steps = 2;
+  ExchangePadding exchange = ExchangePadding::kLengths;
+  SampleOrder order = SampleOrder::kWindowed;
+  uint64_t seed = 1;
+  double warm_up_s = 1.0;  // also the measure from which the number of timed steps follows
+  double timed_s = 5.0;
+};
+
+/// The same on every rank.
+struct LoaderBenchResult {
+  int64_t steps = 0;
+  double elapsed_s = 0.0;          // of the slowest rank
+  double seqs_per_s_global = 0.0;  // over all ranks
+  double tokens_per_s_global = 0.0;
+  double mean_wait_ms = 0.0;  // of next(), over steps and ranks
+  double mean_tokens_per_seq = 0.0;
+  double most_over_mean_tokens = 1.0;  // tokens of the fullest rank over the mean, mean of steps
+};
+
+/// Runs the pipeline for about timed_s seconds as fast as next() delivers, reading of shards
+/// included. Collective. The synthetic shards have the variable-length layout and sequence lengths
+/// as in Wikipedia at 512 tokens, and enough of them to be read again in each epoch.
+///
+/// Errors    those of make_training_pipeline(); Error(kData) when the shards cannot be written.
+LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport);
+
+}  // namespace bertha

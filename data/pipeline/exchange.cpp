@@ -1,0 +1,235 @@
+#include "data/pipeline/exchange.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "data/format/payload.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+// A gathered word is slot << 32 | tokens << 16 | masked.
+constexpr int64_t kFieldBits = 16;
+constexpr int64_t kFieldMask = (int64_t{1} << kFieldBits) - 1;
+
+/// What every rank knows about every slot of the step after the lengths are gathered.
+struct StepLengths {
+  std::vector<std::vector<int64_t>> slots_of_source;  // [W][n]  ascending
+  std::vector<int64_t> tokens;                        // [G]
+  std::vector<int64_t> masked;                        // [G]
+
+  SampleLength of(int64_t slot) const {
+    return {.tokens = tokens[static_cast<size_t>(slot)],
+            .masked = masked[static_cast<size_t>(slot)]};
+  }
+};
+
+StepLengths gather_lengths(const StepSamples& mine, int64_t num_slots, Transport& transport) {
+  Contribution words;
+  words.values.reserve(mine.slots.size());
+  for (size_t i = 0; i < mine.slots.size(); ++i) {
+    const SampleView sample = mine.samples[static_cast<int64_t>(i)];
+    words.values.push_back(mine.slots[i] << (2 * kFieldBits) |
+                           static_cast<int64_t>(sample.token_ids.size()) << kFieldBits |
+                           static_cast<int64_t>(sample.masked_ids.size()));
+  }
+  StepLengths lengths;
+  lengths.tokens.assign(static_cast<size_t>(num_slots), -1);
+  lengths.masked.assign(static_cast<size_t>(num_slots), 0);
+  int64_t num_known = 0;
+  for (const std::vector<int64_t>& from_rank : gather_values(transport, words)) {
+    std::vector<int64_t>& slots = lengths.slots_of_source.emplace_back();
+    slots.reserve(from_rank.size());
+    for (const int64_t word : from_rank) {
+      const int64_t slot = word >> (2 * kFieldBits);
+      BERTHA_CHECK(slot >= 0 && slot < num_slots && lengths.tokens[static_cast<size_t>(slot)] < 0,
+                   "slot ", slot, " of ", num_slots, " came twice or is outside");
+      lengths.tokens[static_cast<size_t>(slot)] = word >> kFieldBits & kFieldMask;
+      lengths.masked[static_cast<size_t>(slot)] = word & kFieldMask;
+      slots.push_back(slot);
+      ++num_known;
+    }
+  }
+  BERTHA_CHECK(num_known == num_slots, num_known, " samples in a step, want ", num_slots);
+  return lengths;
+}
+
+std::vector<int32_t> owners_of_slots(const Deal& deal, int64_t num_slots, int num_ranks) {
+  std::vector<int32_t> owners(static_cast<size_t>(num_slots));
+  for (size_t bin = 0; bin < deal.size(); ++bin) {
+    for (const int64_t slot : deal[bin]) {
+      owners[static_cast<size_t>(slot)] =
+          static_cast<int32_t>(bin % static_cast<size_t>(num_ranks));
+    }
+  }
+  return owners;
+}
+
+/// The samples that came from each rank, and the slots that they fill.
+struct Arrivals {
+  std::vector<SampleSet> sets;              // [W]
+  std::vector<std::vector<int64_t>> slots;  // [W][n]
+};
+
+SampleSet decode_slots(std::span<const std::byte> payload, std::span<const int64_t> slots,
+                       const StepLengths& lengths) {
+  std::vector<SampleLength> sample_lengths;
+  sample_lengths.reserve(slots.size());
+  for (const int64_t slot : slots) sample_lengths.push_back(lengths.of(slot));
+  return decode_samples(payload, sample_lengths);
+}
+
+Arrivals keep_own(StepSamples mine, Transport& transport) {
+  Arrivals arrivals{
+      .sets = std::vector<SampleSet>(static_cast<size_t>(transport.size())),
+      .slots = std::vector<std::vector<int64_t>>(static_cast<size_t>(transport.size()))};
+  arrivals.sets[static_cast<size_t>(transport.rank())] = std::move(mine.samples);
+  arrivals.slots[static_cast<size_t>(transport.rank())] = std::move(mine.slots);
+  return arrivals;
+}
+
+Arrivals gather_all(StepSamples mine, const StepLengths& lengths, Transport& transport) {
+  std::vector<int64_t> rows(mine.slots.size());
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const auto payloads = transport.all_gather_bytes(encode_samples(mine.samples, rows));
+  Arrivals arrivals{.sets = {}, .slots = lengths.slots_of_source};
+  for (size_t source = 0; source < payloads.size(); ++source) {
+    arrivals.sets.push_back(decode_slots(payloads[source], arrivals.slots[source], lengths));
+  }
+  return arrivals;
+}
+
+Arrivals move_to_owners(StepSamples mine, const StepLengths& lengths,
+                        const std::vector<int32_t>& owners, Transport& transport) {
+  const auto me = static_cast<size_t>(transport.rank());
+  std::vector<std::vector<int64_t>> rows_for(static_cast<size_t>(transport.size()));
+  for (size_t row = 0; row < mine.slots.size(); ++row) {
+    const auto owner = static_cast<size_t>(owners[static_cast<size_t>(mine.slots[row])]);
+    if (owner != me) rows_for[owner].push_back(static_cast<int64_t>(row));
+  }
+  std::vector<std::vector<std::byte>> outgoing;
+  for (const auto& rows : rows_for) outgoing.push_back(encode_samples(mine.samples, rows));
+  const auto incoming = transport.all_to_all_bytes(outgoing);
+
+  Arrivals arrivals = keep_own(std::move(mine), transport);
+  for (size_t source = 0; source < incoming.size(); ++source) {
+    if (source == me) continue;
+    for (const int64_t slot : lengths.slots_of_source[source]) {
+      if (static_cast<size_t>(owners[static_cast<size_t>(slot)]) == me) {
+        arrivals.slots[source].push_back(slot);
+      }
+    }
+    arrivals.sets[source] = decode_slots(incoming[source], arrivals.slots[source], lengths);
+  }
+  return arrivals;
+}
+
+/// Views of this rank's samples, micro-batch by micro-batch.
+std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals, const Deal& deal,
+                                                    int64_t num_slots, Transport& transport) {
+  std::vector<std::pair<int32_t, int32_t>> place(static_cast<size_t>(num_slots), {-1, -1});
+  for (size_t source = 0; source < arrivals.slots.size(); ++source) {
+    for (size_t row = 0; row < arrivals.slots[source].size(); ++row) {
+      place[static_cast<size_t>(arrivals.slots[source][row])] = {static_cast<int32_t>(source),
+                                                                 static_cast<int32_t>(row)};
+    }
+  }
+  std::vector<std::vector<SampleView>> micro_batches;
+  const auto num_ranks = static_cast<size_t>(transport.size());
+  for (size_t bin = static_cast<size_t>(transport.rank()); bin < deal.size(); bin += num_ranks) {
+    std::vector<SampleView>& views = micro_batches.emplace_back();
+    for (const int64_t slot : deal[bin]) {
+      const auto [source, row] = place[static_cast<size_t>(slot)];
+      BERTHA_CHECK(source >= 0, "slot ", slot, " did not arrive");
+      views.push_back(arrivals.sets[static_cast<size_t>(source)][row]);
+    }
+  }
+  return micro_batches;
+}
+
+void count_tokens(const StepLengths& lengths, const Deal& deal, int num_ranks,
+                  ExchangedStep& step) {
+  std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
+  for (size_t bin = 0; bin < deal.size(); ++bin) {
+    for (const int64_t slot : deal[bin]) {
+      const SampleLength length = lengths.of(slot);
+      step.num_masked_global += length.masked;
+      tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
+    }
+    step.num_seqs_global += static_cast<int64_t>(deal[bin].size());
+  }
+  step.num_tokens_global =
+      std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
+  step.most_tokens_per_rank = *std::max_element(tokens_per_rank.begin(), tokens_per_rank.end());
+}
+
+}  // namespace
+
+Deal deal_by_length(std::span<const int64_t> slot_tokens, int num_ranks, int64_t micro_batches) {
+  std::vector<int64_t> slots(slot_tokens.size());
+  std::iota(slots.begin(), slots.end(), int64_t{0});
+  std::stable_sort(slots.begin(), slots.end(), [&](int64_t a, int64_t b) {
+    return slot_tokens[static_cast<size_t>(a)] > slot_tokens[static_cast<size_t>(b)];
+  });
+  Deal deal(static_cast<size_t>(num_ranks * micro_batches));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const size_t row = i / deal.size();
+    const size_t column = i % deal.size();
+    deal[row % 2 == 0 ? column : deal.size() - 1 - column].push_back(slots[i]);
+  }
+  return deal;
+}
+
+Deal deal_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches) {
+  Deal deal;
+  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const Slice slice = even_slice(global_batch_seqs, rank, num_ranks);
+      const Slice part = even_slice(slice.end - slice.begin, micro_batch, micro_batches);
+      std::vector<int64_t>& slots = deal.emplace_back(static_cast<size_t>(part.end - part.begin));
+      std::iota(slots.begin(), slots.end(), slice.begin + part.begin);
+    }
+  }
+  return deal;
+}
+
+ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport) {
+  const int64_t num_slots = options.global_batch_seqs;
+  const StepLengths lengths = gather_lengths(mine, num_slots, transport);
+  const Deal deal =
+      options.mode == ExchangePadding::kOff
+          ? deal_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
+          : deal_by_length(lengths.tokens, transport.size(), options.micro_batches_per_step);
+  ExchangedStep step;
+  step.step = mine.step;
+  step.epoch = mine.epoch;
+  Arrivals arrivals;
+  switch (options.mode) {
+    case ExchangePadding::kOff:
+      arrivals = keep_own(std::move(mine), transport);
+      break;
+    case ExchangePadding::kAllGather:
+      arrivals = gather_all(std::move(mine), lengths, transport);
+      break;
+    case ExchangePadding::kLengths:
+      arrivals = move_to_owners(std::move(mine), lengths,
+                                owners_of_slots(deal, num_slots, transport.size()), transport);
+      break;
+  }
+  step.micro_batches = sort_into_bins(arrivals, deal, num_slots, transport);
+  step.sources = std::move(arrivals.sets);
+  count_tokens(lengths, deal, transport.size(), step);
+  return step;
+}
+
+void decline_exchange(const Contribution& reason, Transport& transport) {
+  try {
+    gather_values(transport, reason);
+  } catch (const Error&) {
+    if (reason.kind == Contribution::Kind::kFailure) throw;
+  }
+}
+
+}  // namespace bertha

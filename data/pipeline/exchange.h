@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/format/sample.h"
+#include "data/pipeline/agreement.h"
+#include "data/pipeline/pipeline.h"
+#include "data/pipeline/reader.h"
+#include "data/pipeline/transport.h"
+
+namespace bertha {
+
+/// Who trains on what in one step: bins[m * W + r] are the slots of micro-batch m of rank r.
+using Deal = std::vector<std::vector<int64_t>>;
+
+/// Deals the slots 0 .. G - 1 so that ranks, and the micro-batches of a rank, hold nearly equal
+/// token counts: in order of (tokens descending, slot ascending), in snake fashion over all bins
+/// (left to right, then right to left, ...). Two ranks differ by at most one longest sequence, and
+/// so do two bins. Within a bin lengths fall.
+Deal deal_by_length(std::span<const int64_t> slot_tokens, int num_ranks, int64_t micro_batches);
+
+/// The deal of ExchangePadding::kOff: rank r has its even slice, cut evenly into micro-batches.
+Deal deal_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches);
+
+/// The samples of one step that a rank trains on. The views point into `sources`.
+struct ExchangedStep {
+  ExchangedStep() = default;
+  ExchangedStep(ExchangedStep&&) = default;
+  ExchangedStep& operator=(ExchangedStep&&) = default;
+
+  int64_t step = 0;
+  int64_t epoch = 0;
+  std::vector<SampleSet> sources;                      // one per rank
+  std::vector<std::vector<SampleView>> micro_batches;  // [micro_batches][b]
+  int64_t num_seqs_global = 0;
+  int64_t num_tokens_global = 0;
+  int64_t num_masked_global = 0;
+  int64_t most_tokens_per_rank = 0;
+};
+
+struct ExchangeOptions {
+  ExchangePadding mode = ExchangePadding::kLengths;
+  int64_t global_batch_seqs = 0;
+  int64_t micro_batches_per_step = 1;
+};
+
+/// Gives every rank the samples that the deal says. Collective: all ranks bring samples of the
+/// same step, all G slots once. Every rank computes the same deal from the gathered lengths; then
+/// kLengths moves only what changes owner, kAllGather moves every sample to every rank, and kOff
+/// moves nothing (the samples must be those of the rank's slice).
+///
+/// Exact     kLengths and kAllGather give identical results.
+/// Errors    those of gather_values().
+ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport);
+
+/// Takes this rank's place in one exchange to say that it cannot bring samples; the others throw.
+/// Throws as they do, except that a leaving rank just returns.
+void decline_exchange(const Contribution& reason, Transport& transport);
+
+}  // namespace bertha

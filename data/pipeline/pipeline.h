@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pipeline/batch.h"
+#include "data/pipeline/transport.h"
+
+namespace bertha {
+
+enum class ExchangePadding : uint8_t { kOff, kAllGather, kLengths };
+enum class SampleOrder : uint8_t { kWindowed, kPublished };
+
+/// Everything the pipeline needs to know. Counts are of sequences, also where the shards hold
+/// packs: these are taken apart when a shard is read, so that shuffling, exchange and batches see
+/// single sequences and a step holds exactly global_batch_seqs of them.
+struct PipelineOptions {
+  std::vector<std::string> shards;  // paths, sorted
+  std::vector<std::string> shard_xxh3 =
+      {};  // [shards]  hashes to compare when a shard is read, or none
+  int64_t max_seq_tokens = 512;
+  int64_t max_masked_per_seq = 76;
+  int64_t vocab_size = 30522;  // ids at or beyond it are an error in the shard
+  int64_t global_batch_seqs = 0;
+  int64_t micro_batches_per_step = 1;  // accumulation steps
+  uint64_t seed = 0;
+  SampleOrder order = SampleOrder::kWindowed;
+  int64_t window_shards = 4;  // samples are shuffled inside windows of this many shards
+  ExchangePadding exchange = ExchangePadding::kLengths;
+  int64_t prefetch_steps = 2;  // batches ready ahead of the consumer
+  int64_t group_bucket_tokens = 128;
+  int64_t first_step = 0;            // resume: batches before this one are not delivered, nor read
+  std::optional<int64_t> num_steps;  // deliver this many and end; default: endless epochs
+};
+
+/// The asynchronous intake of one rank: epoch plan, shard reader, exchange padding, collation and
+/// a bounded queue of finished batches, one thread per stage. Inside a micro-batch the sequences
+/// are in order of falling length. A batch may straddle two epochs; no sample is dropped.
+///
+/// Random    which samples step k holds depends on (seed, k) only, not on the number of ranks;
+///           with kPublished it depends on the number of ranks by definition.
+/// Needs     memory for two windows of shards per rank; with an exchange, a rank reads and holds
+///           only its share of a window (so window_shards >= ranks spreads the reading evenly).
+/// Errors    an error of any stage is rethrown by next(); Error(kData) names the shard. When one
+///           rank cannot go on, next() throws the same error on all ranks, in the same step where
+///           the cause is a shard.
+/// Threads   next() from one thread. The destructor stops and joins the stages. It is collective
+///           in the sense that it waits for the exchange that is under way: the other ranks must
+///           go on calling next() or destroy their pipelines too. While an exception unwinds it
+///           waits for nobody; then the job has to be aborted, as the other ranks may be waiting.
+class Pipeline {
+ public:
+  virtual ~Pipeline() = default;
+  /// The next step's batch, or nothing after the last. Blocks until it is ready.
+  virtual std::optional<StepBatch> next() = 0;
+  /// How long the last next() waited for data.
+  virtual double last_wait_ms() const = 0;
+  /// Samples in one epoch, over all shards.
+  virtual int64_t samples_per_epoch() const = 0;
+};
+
+/// Collective; all ranks give the same options. `transport` is used by the caller until this
+/// returns, then by one thread of the pipeline, and must outlive it. `allocate` is called from
+/// another thread of the pipeline.
+std::unique_ptr<Pipeline> make_training_pipeline(const PipelineOptions& options,
+                                                 Transport& transport, HostAllocator allocate);
+
+/// The whole evaluation set once: rank r takes a contiguous part (the first `remainder` ranks one
+/// sample more), in file order, in batches of at most `batch_seqs`. Ranks may hold different
+/// numbers of batches; evaluation reduces once at its end.
+struct EvalOptions {
+  std::vector<std::string> shards;
+  std::vector<std::string> shard_xxh3 = {};  // as in PipelineOptions
+  int64_t max_seq_tokens = 512;
+  int64_t max_masked_per_seq = 76;
+  int64_t vocab_size = 30522;
+  int64_t batch_seqs = 16;  // per rank and batch
+  int64_t max_samples = 0;  // 0 = all
+  int64_t group_bucket_tokens = 128;
+};
+std::vector<HostBatch> load_eval_batches(const EvalOptions& options, int rank, int num_ranks,
+                                         const HostAllocator& allocate);
+
+/// Plain memory, aligned to 256 bytes.
+HostAllocator plain_host_allocator();
+
+}  // namespace bertha

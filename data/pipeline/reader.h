@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/format/sample.h"
+#include "data/format/shard_file.h"
+#include "data/pipeline/epoch_plan.h"
+#include "data/pipeline/pipeline.h"
+#include "data/pipeline/shard_table.h"
+
+namespace bertha {
+
+/// Sequences [begin, end) of a step: rank r's slice of the global batch. G need not divide by W.
+struct Slice {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+Slice even_slice(int64_t total, int64_t part, int64_t num_parts);
+
+/// Which samples of a step this rank brings, before any exchange.
+///
+/// kBySlice   its slice of the batch: nothing needs to move, but all shards are read by all ranks.
+/// kByShard   those of its own shards (place in the epoch's shard order mod W): every shard is
+///            read by one rank, and the exchange, which deals the samples anew in any case, moves
+///            them. The batches are the same.
+/// kOwnOrder  the order is this rank's alone (SampleOrder::kPublished); it fills its slice.
+enum class Intake : uint8_t { kBySlice, kByShard, kOwnOrder };
+
+struct IntakeOptions {
+  Intake intake = Intake::kBySlice;
+  int64_t global_batch_seqs = 0;
+  int rank = 0;
+  int num_ranks = 1;
+};
+
+/// A window of the order with those of its shards that this rank needs.
+struct LoadedWindow {
+  SampleWindow plan;
+  std::vector<std::shared_ptr<const SampleSet>> shards;  // [plan.shards]  null: another rank's
+};
+
+/// Reads window after window. A shard that is still in use from the window before is not read
+/// again, so that a data set of one window is read once.
+///
+/// Errors    Error(kData) naming the shard.
+class WindowReader {
+ public:
+  WindowReader(const ShardTable& table, const SampleLimits& limits, const IntakeOptions& intake,
+               std::unique_ptr<SampleWindows> windows);
+  /// Nothing when `stop`, asked before each shard, says so.
+  std::optional<LoadedWindow> next(const std::function<bool()>& stop);
+
+ private:
+  std::shared_ptr<const SampleSet> load(int64_t shard);
+
+  const ShardTable& table_;
+  SampleLimits limits_;
+  IntakeOptions intake_;
+  std::unique_ptr<SampleWindows> windows_;
+  std::map<int64_t, std::weak_ptr<const SampleSet>> in_memory_;
+};
+
+/// What this rank brings to one step. Slots are places in the global batch, 0 .. G - 1.
+struct StepSamples {
+  int64_t step = 0;
+  int64_t epoch = 0;           // of the step's first sample
+  std::vector<int64_t> slots;  // [n]  ascending
+  SampleSet samples;           // [n]
+};
+
+/// Cuts the windows into steps.
+class StepAssembler {
+ public:
+  /// `next_window` gives nothing when the pipeline is being closed.
+  StepAssembler(const IntakeOptions& intake, int64_t first_step,
+                std::function<std::optional<LoadedWindow>()> next_window);
+  /// Nothing when next_window gave nothing.
+  std::optional<StepSamples> next();
+
+ private:
+  bool is_mine(int64_t slot, const ShardRow& sample) const;
+
+  IntakeOptions intake_;
+  Slice slice_;
+  int64_t step_;
+  std::function<std::optional<LoadedWindow>()> next_window_;
+  LoadedWindow window_;
+  size_t taken_ = 0;  // samples of the window
+};
+
+}  // namespace bertha

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/pipeline/batch.h"
+#include "data/pipeline/pipeline.h"
+
+namespace bertha {
+
+/// How often sequences of each length occur: element t counts those of t tokens.
+using LengthHistogram = std::vector<int64_t>;
+
+/// One count per line, for lengths 1, 2, 3, ...; or a length and its count on each line, in any
+/// order. Empty lines and those that begin with # do not count.
+///
+/// Errors    Error(kData) naming `source` and the line; a histogram needs a count above zero, and
+///           none of sequences shorter than three tokens.
+LengthHistogram parse_length_histogram(const std::string& text, const std::string& source);
+
+/// Steps of made-up batches, for benchmarks: dealt to ranks and collated as training's are.
+struct SyntheticSteps {
+  LengthHistogram lengths = {};  // longer ones are cut to max_seq_tokens; empty: all have that
+  int64_t max_seq_tokens = 512;
+  int64_t max_masked_per_seq = 76;
+  int64_t vocab_size = 30522;          // above the [MASK] id, 103
+  int64_t global_batch_seqs = 0;       // read when tokens_per_micro_batch is 0
+  int64_t tokens_per_micro_batch = 0;  // of each rank; as many sequences as that takes, the last
+                                       // cut to fit
+  int64_t micro_batches_per_step = 1;
+  ExchangePadding exchange = ExchangePadding::kLengths;
+  int64_t group_bucket_tokens = 128;
+  uint64_t seed = 0;
+  int num_ranks = 1;
+};
+
+struct SyntheticSequence {
+  int64_t slot = 0;  // in the step
+  int64_t tokens = 0;
+};
+
+/// Who trains on what in one step, the same on every rank.
+struct SyntheticPlan {
+  int64_t step = 0;
+  std::vector<std::vector<SyntheticSequence>> bins;  // bins[m * W + r]: micro-batch m of rank r
+  int64_t num_seqs_global = 0;
+  int64_t num_tokens_global = 0;
+  int64_t num_masked_global = 0;
+  int64_t most_tokens_per_rank = 0;
+};
+
+/// Masked tokens of a sequence: 15 %, at least one, at most max_masked_per_seq.
+int64_t masked_tokens_of(const SyntheticSteps& steps, int64_t tokens);
+
+/// With tokens_per_micro_batch every bin holds at most that many tokens, and at most two fewer
+/// (with ExchangePadding::kOff, which does not even out lengths, it may hold less).
+///
+/// Random    a pure function of the arguments.
+/// Errors    Error(kUsage) for a vocabulary without the special ids, and for a number of tokens
+///           that no sequence fits in.
+SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step);
+
+/// The batch of one rank: word ids by a Zipf law, 15 % of them masked as the published generator
+/// does: of these 80 % are [MASK], 10 % another id, 10 % unchanged.
+///
+/// Random    a pure function of the arguments, allocation aside.
+StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank,
+                               const HostAllocator& allocate);
+
+}  // namespace bertha

@@ -1,0 +1,99 @@
+#include "data/format/output_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/data/example_data.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(OutputFolder, WorkOfOursIsMadeFoundAndRemoved) {
+  const TempFolder folder;
+  const std::string output = folder.path("a/b");
+  EXPECT_FALSE(has_work_folder(output));
+  EXPECT_EQ(make_work_folder(output), output + "/work");
+  EXPECT_TRUE(has_work_folder(output));
+  fs::create_directory(output + "/work/deep");
+  write_bytes(output + "/work/deep/file", "x");
+  make_work_folder(output);
+  EXPECT_EQ(bytes_of(output + "/work/deep/file"), "x") << "what is there is kept";
+  remove_work_folder(output);
+  EXPECT_FALSE(fs::exists(output + "/work"));
+  EXPECT_TRUE(fs::exists(output));
+  remove_work_folder(output);
+}
+
+TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
+  const TempFolder folder;
+  fs::create_directory(folder.path("work"));
+  write_bytes(folder.path("work/thesis"), "years");
+  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path()); }),
+              AllOf(HasSubstr("/work: "), HasSubstr("did not make this folder"),
+                    HasSubstr("choose another output folder")));
+  remove_work_folder(folder.path());
+  EXPECT_EQ(bytes_of(folder.path("work/thesis")), "years");
+}
+
+TEST(OutputFolder, AFileInPlaceOfAFolderIsNamed) {
+  const TempFolder folder;
+  write_bytes(folder.path("file"), "");
+  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path("file/out")); }),
+              HasSubstr("file/out/work: cannot make the folder"));
+  write_bytes(folder.path("work"), "mine");
+  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path()); }), HasSubstr("/work: "));
+  EXPECT_EQ(bytes_of(folder.path("work")), "mine");
+}
+
+TEST(OutputFolder, AnEmptyWorkFolderIsOfARunThatWasStoppedAtOnce) {
+  const TempFolder folder;
+  fs::create_directory(folder.path("work"));
+  make_work_folder(folder.path());
+  EXPECT_TRUE(has_work_folder(folder.path()));
+}
+
+TEST(OutputFolder, ShardsAndListsOfOthersAreForeign) {
+  const TempFolder folder;
+  const auto complaint = [&] {
+    return data_error_of([&] { check_nothing_foreign(folder.path(), {"part_0.hdf5"}); });
+  };
+  check_nothing_foreign(folder.path("none"), {});
+  write_bytes(folder.path("notes.txt"), "");
+  check_nothing_foreign(folder.path(), {"part_0.hdf5"});
+  write_bytes(folder.path("part_0.hdf5"), "");
+  EXPECT_THAT(complaint(), HasSubstr("part_0.hdf5: this command did not make it"))
+      << "no earlier run has left its work or a manifest";
+  make_work_folder(folder.path());
+  check_nothing_foreign(folder.path(), {"part_0.hdf5"});
+  write_bytes(folder.path("part_1.hdf5"), "");
+  EXPECT_THAT(complaint(), HasSubstr("part_1.hdf5: this command did not make it"));
+  fs::remove(folder.path("part_1.hdf5"));
+  write_bytes(folder.path("checksums.chk"), "");
+  check_nothing_foreign(folder.path(), {"part_0.hdf5"});
+  remove_work_folder(folder.path());
+  fs::remove(folder.path("part_0.hdf5"));
+  EXPECT_THAT(complaint(), HasSubstr("checksums.chk: this command did not make it"));
+}
+
+TEST(OutputFolder, OtherFactsAreNamedAsTheirOptionsAreTyped) {
+  const auto complaint = [](const DataFacts& found, const DataFacts& wanted) {
+    return data_error_of([&] { check_same_facts("d/manifest.json", found, wanted); });
+  };
+  check_same_facts("d/manifest.json", {{"seed", "1"}, {"more", "x"}}, {{"seed", "1"}});
+  EXPECT_THAT(complaint({{"max_seq_tokens", "512"}}, {{"max_seq_tokens", "64"}}),
+              HasSubstr("d/manifest.json: the folder holds data made with --max-seq-tokens = 512, "
+                        "but now it is 64"));
+  EXPECT_THAT(complaint({}, {{"num_shards", "4"}}),
+              HasSubstr("--shards = (nothing), but now it is 4"));
+  EXPECT_THAT(complaint({{"SHA-256 of text file 1", "a"}}, {{"SHA-256 of text file 1", "b"}}),
+              HasSubstr("made with SHA-256 of text file 1 = a"));
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,471 @@
+#include "data/pipeline/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/files/hashing.h"
+#include "data/format/shard_names.h"
+#include "tests/data/example_data.h"
+#include "tests/support/thread_world.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr SampleLimits kLimits{.max_seq_tokens = 64, .max_masked_per_seq = 10, .vocab_size = 500};
+
+/// Shards of unequal size, one of them empty: 79 samples.
+class PipelineTest : public testing::Test {
+ protected:
+  PipelineTest() {
+    for (const int64_t seqs : {13, 1, 20, 0, 17, 21, 7}) {
+      const auto s = static_cast<int64_t>(options_.shards.size());
+      options_.shards.push_back(folder_.path(concat("part_", s, ".hdf5")));
+      write_shard(options_.shards.back(), ShardLayout::kVariableLength,
+                  example_samples(seqs, 100 + static_cast<uint64_t>(s), kLimits), kLimits);
+    }
+    options_.max_seq_tokens = kLimits.max_seq_tokens;
+    options_.max_masked_per_seq = kLimits.max_masked_per_seq;
+    options_.vocab_size = kLimits.vocab_size;
+    options_.global_batch_seqs = 10;
+    options_.seed = 7;
+    options_.window_shards = 3;
+    options_.group_bucket_tokens = 16;
+  }
+
+  static constexpr int64_t kEpochSeqs = 79;
+  TempFolder folder_;
+  PipelineOptions options_;
+};
+
+/// [rank][step]
+using RanksSteps = std::vector<std::vector<StepBatch>>;
+
+RanksSteps run_pipelines(const PipelineOptions& options, int num_ranks) {
+  RanksSteps all(static_cast<size_t>(num_ranks));
+  run_thread_ranks(num_ranks, [&](Transport& transport) {
+    const auto pipeline = make_training_pipeline(options, transport, plain_host_allocator());
+    while (auto batch = pipeline->next()) {
+      all[static_cast<size_t>(transport.rank())].push_back(std::move(*batch));
+    }
+  });
+  return all;
+}
+
+std::vector<int64_t> sorted_ids(const RanksSteps& ranks, size_t step) {
+  std::vector<int64_t> ids;
+  for (const auto& steps : ranks) {
+    for (const HostBatch& batch : steps[step].micro_batches) {
+      ids.insert(ids.end(), batch.sample_ids.begin(), batch.sample_ids.end());
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+/// Everything a batch says, as text, for comparing.
+std::string text_of(const StepBatch& step) {
+  std::string text = concat("step ", step.step, " epoch ", step.epoch, " global ",
+                            step.num_seqs_global, ' ', step.num_tokens_global, ' ',
+                            step.num_masked_global, ' ', step.most_tokens_per_rank, '\n');
+  for (const HostBatch& batch : step.micro_batches) {
+    for (const auto& array : {batch.word_ids, batch.segment_ids, batch.position_ids,
+                              batch.rows_by_word, batch.cu_seqlens, batch.masked_positions,
+                              batch.masked_labels, batch.next_sentence_labels}) {
+      for (const int32_t value : array) text += concat(value, ' ');
+      text += '\n';
+    }
+    for (const int64_t id : batch.sample_ids) text += concat(id, ' ');
+    for (const SequenceGroup& group : batch.groups) {
+      text += concat('[', group.first_seq, ' ', group.num_seqs, ' ', group.bucket_tokens, ']');
+    }
+    text += "\n--\n";
+  }
+  return text;
+}
+
+int64_t tokens_of(const StepBatch& step) {
+  int64_t tokens = 0;
+  for (const HostBatch& batch : step.micro_batches) tokens += batch.num_tokens;
+  return tokens;
+}
+
+TEST_F(PipelineTest, StepsHoldTheSameSamplesForEveryWorldSizeAndExchangeMode) {
+  options_.num_steps = 20;  // two and a half epochs
+  const RanksSteps alone = run_pipelines(options_, 1);
+  ASSERT_EQ(alone[0].size(), 20u);
+  std::map<int64_t, int> seen;
+  for (size_t step = 0; step < 20; ++step) {
+    ASSERT_EQ(sorted_ids(alone, step).size(), 10u);
+    for (const int64_t id : sorted_ids(alone, step)) ++seen[id];
+  }
+  EXPECT_EQ(static_cast<int64_t>(seen.size()), kEpochSeqs);
+  for (const auto& [id, times] : seen) EXPECT_TRUE(times == 2 || times == 3) << id;
+  for (const auto mode :
+       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+    options_.exchange = mode;
+    for (const int num_ranks : {1, 2, 3, 4}) {
+      options_.micro_batches_per_step = 1 + num_ranks % 3;
+      const RanksSteps ranks = run_pipelines(options_, num_ranks);
+      for (size_t step = 0; step < 20; ++step) {
+        ASSERT_EQ(sorted_ids(ranks, step), sorted_ids(alone, step)) << step << " of " << num_ranks;
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, AllGatherAndLengthsGiveIdenticalBatches) {
+  options_.num_steps = 9;
+  options_.micro_batches_per_step = 2;
+  for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
+    options_.order = order;
+    for (const int num_ranks : {1, 2, 3, 4}) {
+      options_.exchange = ExchangePadding::kAllGather;
+      const RanksSteps gathered = run_pipelines(options_, num_ranks);
+      options_.exchange = ExchangePadding::kLengths;
+      const RanksSteps moved = run_pipelines(options_, num_ranks);
+      for (size_t rank = 0; rank < moved.size(); ++rank) {
+        for (size_t step = 0; step < 9; ++step) {
+          ASSERT_EQ(text_of(gathered[rank][step]), text_of(moved[rank][step]));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, BatchesHoldTheSamplesOfTheShards) {
+  std::map<int64_t, std::vector<int32_t>> tokens_of_id;
+  int64_t first_id = 0;
+  for (const std::string& path : options_.shards) {
+    const SampleSet shard = read_shard(path, first_id, kLimits);
+    for (int64_t i = 0; i < shard.size(); ++i) {
+      tokens_of_id[first_id + i] = {shard[i].token_ids.begin(), shard[i].token_ids.end()};
+    }
+    first_id += shard.size();
+  }
+  options_.num_steps = 8;
+  for (const auto& steps : run_pipelines(options_, 3)) {
+    for (const StepBatch& step : steps) {
+      for (const HostBatch& batch : step.micro_batches) {
+        for (size_t seq = 0; seq < batch.sample_ids.size(); ++seq) {
+          const auto begin = batch.word_ids.begin() + batch.cu_seqlens[seq];
+          const auto end = batch.word_ids.begin() + batch.cu_seqlens[seq + 1];
+          ASSERT_EQ(std::vector<int32_t>(begin, end), tokens_of_id.at(batch.sample_ids[seq]));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, PackedShardsGiveTheBatchesOfTheSameSequencesUnpacked) {
+  // The published packer's names end in nothing.
+  std::filesystem::create_directory(folder_.path("packed"));
+  for (size_t s = 0; s < options_.shards.size(); ++s) {
+    write_shard(folder_.path(concat("packed/part_0000", s)), ShardLayout::kPacked,
+                read_shard(options_.shards[s], 0, kLimits), kLimits);
+  }
+  PipelineOptions packed = options_;
+  packed.shards = list_shards(folder_.path("packed"));
+  ASSERT_EQ(packed.shards.size(), options_.shards.size());
+  const ShardInfo info = inspect_shard(packed.shards[2]);
+  ASSERT_EQ(info.num_samples, 20);
+  ASSERT_LT(info.num_rows, 20);
+  options_.num_steps = packed.num_steps = 9;
+  for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
+    options_.order = packed.order = order;
+    for (const auto mode : {ExchangePadding::kOff, ExchangePadding::kLengths}) {
+      options_.exchange = packed.exchange = mode;
+      for (const int num_ranks : {1, 3}) {
+        const RanksSteps want = run_pipelines(options_, num_ranks);
+        const RanksSteps found = run_pipelines(packed, num_ranks);
+        for (size_t rank = 0; rank < want.size(); ++rank) {
+          ASSERT_EQ(found[rank].size(), 9u);
+          for (size_t step = 0; step < 9; ++step) {
+            ASSERT_EQ(text_of(found[rank][step]), text_of(want[rank][step]));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, RanksDifferByAtMostOneSequenceAndKnowTheCountsOfTheStep) {
+  options_.global_batch_seqs = 31;
+  options_.num_steps = 6;
+  for (const auto mode :
+       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+    options_.exchange = mode;
+    const RanksSteps ranks = run_pipelines(options_, 4);
+    for (size_t s = 0; s < 6; ++s) {
+      int64_t seqs = 0, masked = 0;
+      std::vector<int64_t> tokens;
+      for (const auto& steps : ranks) {
+        tokens.push_back(tokens_of(steps[s]));
+        for (const HostBatch& batch : steps[s].micro_batches) {
+          seqs += batch.num_seqs;
+          masked += batch.num_masked;
+        }
+      }
+      const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+      if (mode != ExchangePadding::kOff) {
+        EXPECT_LE(*most - *least, kLimits.max_seq_tokens);
+      }
+      for (const auto& steps : ranks) {
+        EXPECT_EQ(steps[s].num_seqs_global, 31);
+        EXPECT_EQ(steps[s].num_seqs_global, seqs);
+        EXPECT_EQ(steps[s].num_masked_global, masked);
+        EXPECT_EQ(steps[s].num_tokens_global,
+                  std::accumulate(tokens.begin(), tokens.end(), int64_t{0}));
+        EXPECT_EQ(steps[s].most_tokens_per_rank, *most);
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, ResumingAtAnyStepGivesTheTailOfTheWholeRun) {
+  for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
+    options_.order = order;
+    options_.first_step = 0;
+    options_.num_steps = 18;
+    const RanksSteps whole = run_pipelines(options_, 2);
+    for (const int64_t first_step : {1, 7, 8, 17}) {
+      options_.first_step = first_step;
+      options_.num_steps = 18 - first_step;
+      const RanksSteps tail = run_pipelines(options_, 2);
+      for (size_t rank = 0; rank < 2; ++rank) {
+        ASSERT_EQ(static_cast<int64_t>(tail[rank].size()), 18 - first_step);
+        for (size_t s = 0; s < tail[rank].size(); ++s) {
+          ASSERT_EQ(text_of(tail[rank][s]),
+                    text_of(whole[rank][s + static_cast<size_t>(first_step)]));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, ResumeSkipsShardsWithoutReadingThem) {
+  options_.window_shards = 1;
+  options_.num_steps = 1;
+  // The step after the samples of all shards but the last of the epoch needs no other shard.
+  const RanksSteps last = [&] {
+    options_.first_step = 7;  // positions 70 .. 79, and the epoch has 79 samples
+    return run_pipelines(options_, 1);
+  }();
+  std::set<size_t> needed;
+  const std::vector<int64_t> first_ids{0, 13, 14, 34, 34, 51, 72, 79};
+  for (const int64_t id : sorted_ids(last, 0)) {
+    for (size_t s = 0; s + 1 < first_ids.size(); ++s) {
+      if (id >= first_ids[s] && id < first_ids[s + 1]) needed.insert(s);
+    }
+  }
+  // Damage a shard that is not needed: its rows still count, but its tokens are out of range.
+  size_t damaged = 0;
+  while (needed.contains(damaged) || damaged == 3) ++damaged;
+  SampleLimits wide = kLimits;
+  wide.vocab_size = 30000;
+  write_shard(options_.shards[damaged], ShardLayout::kVariableLength,
+              example_samples(first_ids[damaged + 1] - first_ids[damaged], 1, wide), wide);
+  EXPECT_EQ(text_of(run_pipelines(options_, 1)[0][0]), text_of(last[0][0]));
+  options_.first_step = 0;
+  options_.num_steps = 8;
+  EXPECT_THROW(run_pipelines(options_, 1), Error);
+}
+
+TEST_F(PipelineTest, FewerSequencesThanRanksLeavesEmptyBatches) {
+  options_.global_batch_seqs = 2;
+  options_.micro_batches_per_step = 2;
+  options_.num_steps = 3;
+  for (const auto mode : {ExchangePadding::kOff, ExchangePadding::kLengths}) {
+    options_.exchange = mode;
+    const RanksSteps ranks = run_pipelines(options_, 4);
+    for (size_t step = 0; step < 3; ++step) {
+      EXPECT_EQ(sorted_ids(ranks, step).size(), 2u);
+      for (const auto& steps : ranks) {
+        ASSERT_EQ(steps[step].micro_batches.size(), 2u);
+        for (const HostBatch& batch : steps[step].micro_batches) {
+          EXPECT_EQ(batch.cu_seqlens.size(), static_cast<size_t>(batch.num_seqs) + 1);
+        }
+      }
+    }
+  }
+}
+
+/// What next() throws on each rank, and after how many batches.
+struct Ending {
+  int64_t batches = 0;
+  std::string message;
+};
+
+std::vector<Ending> run_to_the_error(const PipelineOptions& options, int num_ranks,
+                                     const std::function<HostAllocator(int)>& allocator) {
+  std::vector<Ending> endings(static_cast<size_t>(num_ranks));
+  run_thread_ranks(num_ranks, [&](Transport& transport) {
+    Ending& ending = endings[static_cast<size_t>(transport.rank())];
+    const auto pipeline = make_training_pipeline(options, transport, allocator(transport.rank()));
+    ending.message = data_error_of([&] {
+      while (pipeline->next()) ++ending.batches;
+    });
+    // Once failed, always failed.
+    EXPECT_EQ(data_error_of([&] { pipeline->next(); }), ending.message);
+  });
+  return endings;
+}
+
+TEST_F(PipelineTest, CorruptShardIsNamedByAllRanksInTheSameStep) {
+  SampleLimits wide = kLimits;
+  wide.vocab_size = 30000;
+  write_shard(options_.shards[2], ShardLayout::kVariableLength, example_samples(20, 1, wide), wide);
+  options_.window_shards = 1;
+  for (const auto mode :
+       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+    options_.exchange = mode;
+    const auto plain = [](int) { return plain_host_allocator(); };
+    const std::vector<Ending> endings = run_to_the_error(options_, 3, plain);
+    for (const Ending& ending : endings) {
+      EXPECT_THAT(ending.message, HasSubstr(options_.shards[2]));
+      EXPECT_EQ(ending.message, endings[0].message);
+      EXPECT_EQ(ending.batches, endings[0].batches);
+      EXPECT_LT(ending.batches, 8);
+    }
+  }
+}
+
+TEST_F(PipelineTest, ShardThatIsNotAsItWasMadeIsNamedByAllRanks) {
+  for (const std::string& shard : options_.shards) {
+    options_.shard_xxh3.push_back(xxh3_of_file(shard));
+  }
+  write_shard(options_.shards[4], ShardLayout::kVariableLength, example_samples(17, 1, kLimits),
+              kLimits);
+  const auto plain = [](int) { return plain_host_allocator(); };
+  for (const Ending& ending : run_to_the_error(options_, 3, plain)) {
+    EXPECT_THAT(ending.message, HasSubstr(options_.shards[4]));
+    EXPECT_THAT(ending.message, HasSubstr(options_.shard_xxh3[4]));
+  }
+}
+
+TEST_F(PipelineTest, MissingShardEndsTheConstructionOnAllRanks) {
+  options_.shards.push_back(folder_.path("part_gone.hdf5"));
+  std::mutex mutex;
+  std::set<std::string> messages;
+  run_thread_ranks(3, [&](Transport& transport) {
+    const std::string message =
+        data_error_of([&] { make_training_pipeline(options_, transport, plain_host_allocator()); });
+    const std::lock_guard lock(mutex);
+    messages.insert(message);
+  });
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_THAT(*messages.begin(), HasSubstr("part_gone.hdf5"));
+}
+
+TEST_F(PipelineTest, PublishedOrderWithoutASequencePerRankIsAUsageError) {
+  options_.order = SampleOrder::kPublished;
+  options_.global_batch_seqs = 2;
+  try {
+    run_pipelines(options_, 3);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("one sequence per rank"));
+  }
+}
+
+TEST_F(PipelineTest, FailureToCollateOnOneRankReachesAllRanks) {
+  const auto failing_on_rank_1 = [](int rank) -> HostAllocator {
+    if (rank != 1) return plain_host_allocator();
+    return [allocate = plain_host_allocator(), left = 3](int64_t bytes) mutable {
+      if (left-- == 0) fail(ExitCode::kData, "no page left");
+      return allocate(bytes);
+    };
+  };
+  for (const Ending& ending : run_to_the_error(options_, 3, failing_on_rank_1)) {
+    EXPECT_EQ(ending.message, "no page left");
+    EXPECT_GE(ending.batches, 3);
+  }
+}
+
+TEST_F(PipelineTest, DestructionAtAnyMomentIsClean) {
+  for (const int64_t batches : {0, 1, 5}) {
+    run_thread_ranks(3, [&](Transport& transport) {
+      const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+      for (int64_t i = 0; i < batches; ++i) ASSERT_TRUE(pipeline->next());
+      // Ranks close one after the other; the first ones wait inside the destructor.
+      std::this_thread::sleep_for(std::chrono::milliseconds(3 * transport.rank()));
+    });
+  }
+}
+
+TEST_F(PipelineTest, RankThatLeavesEarlyEndsTheOthersWithAnError) {
+  run_thread_ranks(2, [&](Transport& transport) {
+    const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+    if (transport.rank() == 1) return;
+    try {
+      while (pipeline->next()) {
+      }
+      FAIL() << "an endless pipeline ended";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, ExitCode::kInternal);
+      EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+    }
+  });
+}
+
+TEST_F(PipelineTest, UnwindingDestructorDoesNotWaitForPeersThatAreStuck) {
+  ThreadWorld world(2);
+  std::promise<void> rank_1_is_gone;
+  std::thread stuck([&] {
+    // Rank 0 stops taking batches, as one does that waits in a collective of the training step,
+    // until the job is aborted. Were rank 1 to wait for it, this test would run into its time
+    // limit.
+    const auto pipeline =
+        make_training_pipeline(options_, world.transport(0), plain_host_allocator());
+    EXPECT_TRUE(pipeline->next());
+    rank_1_is_gone.get_future().wait();
+    world.abort();
+  });
+  try {
+    const auto pipeline =
+        make_training_pipeline(options_, world.transport(1), plain_host_allocator());
+    for (int i = 0; i < 3; ++i) pipeline->next();
+    fail(ExitCode::kNumeric, "not a number");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kNumeric);
+  }
+  rank_1_is_gone.set_value();
+  stuck.join();
+}
+
+TEST_F(PipelineTest, SlowConsumerFindsTheSameBatchesReadyWithoutWaiting) {
+  options_.num_steps = 6;
+  const RanksSteps quick = run_pipelines(options_, 2);
+  run_thread_ranks(2, [&](Transport& transport) {
+    const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+    EXPECT_EQ(pipeline->samples_per_epoch(), kEpochSeqs);
+    for (size_t step = 0; step < 6; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      const auto batch = pipeline->next();
+      ASSERT_TRUE(batch);
+      if (step > 0) {
+        EXPECT_LT(pipeline->last_wait_ms(), 40.0);
+      }
+      EXPECT_EQ(text_of(*batch), text_of(quick[static_cast<size_t>(transport.rank())][step]));
+    }
+    EXPECT_FALSE(pipeline->next());
+    EXPECT_FALSE(pipeline->next());
+  });
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,251 @@
+#include "data/prepare/prepare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "data/files/hashing.h"
+#include "data/format/checksum_list.h"
+#include "data/format/shard_names.h"
+#include "data/prepare/shard_dealer.h"
+#include "data/prepare/source_files.h"
+#include "data/prepare/unicode_text.h"
+#include "kernels/base/log.h"
+#include "tests/data/prepare/prepare_folder.h"
+
+namespace bertha {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(PrepareTest, EachTextBecomesTheShardThatItsGeneratorGives) {
+  const PrepareFolder folder;
+  for (const ShardLayout layout : {ShardLayout::kVariableLength, ShardLayout::kFixedLength}) {
+    PrepareOptions options = folder.options();
+    options.layout = layout;
+    std::filesystem::remove_all(folder.output());
+    const PrepareSummary summary = prepare_data(options, {});
+    ASSERT_EQ(summary.manifest.shards.size(), 5u);
+    EXPECT_EQ(summary.manifest.shards[1].name, "part_00001_of_00005.hdf5");
+    EXPECT_EQ(inspect_shard(folder.output("part_00004_of_00005.hdf5")).layout, layout);
+    expect_same_samples(folder.prepared(summary.manifest), folder.generated());
+  }
+}
+
+TEST(PrepareTest, ShardsHoldTheSamplesInOrderInPublishedSizes) {
+  const PrepareFolder folder;
+  const SampleSet wanted = folder.generated();
+  PrepareOptions options = folder.options();
+  options.num_shards = 7;
+  options.layout = ShardLayout::kFixedLength;
+  const PrepareSummary summary = prepare_data(options, {});
+  const std::vector<int64_t> sizes = shard_sizes(wanted.size(), 7);
+  ASSERT_EQ(summary.manifest.shards.size(), 7u);
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(summary.manifest.shards[i].name, concat("part_0000", i, "_of_00007.hdf5"));
+    EXPECT_EQ(summary.manifest.shards[i].samples, sizes[i]);
+  }
+  EXPECT_EQ(inspect_shard(folder.output("part_00000_of_00007.hdf5")).layout,
+            ShardLayout::kFixedLength);
+  expect_same_samples(folder.prepared(summary.manifest), wanted);
+}
+
+TEST(PrepareTest, EvaluationSamplesArePickedEvenly) {
+  const PrepareFolder folder;
+  const SampleSet all = folder.generated();
+  PrepareOptions options = folder.options();
+  options.eval_samples = 37;
+  const PrepareSummary summary = prepare_data(options, {});
+  ASSERT_EQ(summary.manifest.shards.size(), 1u);
+  EXPECT_EQ(summary.manifest.shards[0].name, "part_eval_37.hdf5");
+  SampleSet wanted;
+  for (const int64_t index : eval_selection(all.size(), 37)) {
+    SampleView sample = all[index];
+    sample.id = wanted.size();
+    wanted.append(sample);
+  }
+  expect_same_samples(folder.prepared(summary.manifest), wanted);
+  const std::vector<int64_t>& histogram = summary.manifest.token_length_histogram;
+  EXPECT_EQ(std::accumulate(histogram.begin(), histogram.end(), int64_t{0}), 37);
+  EXPECT_EQ(summary.manifest.counts.at("tokens"), wanted.token_offsets.back());
+}
+
+TEST(PrepareTest, TheManifestTellsWhatIsThereAndHowItWasMade) {
+  const PrepareFolder folder;
+  PrepareOptions options = folder.options();
+  options.num_shards = 3;
+  prepare_data(options, {});
+  const Manifest manifest = read_manifest(folder.output("manifest.json"));
+  const SampleSet samples = folder.generated();
+
+  EXPECT_EQ(manifest.unicode_version, unicode_version());
+  EXPECT_EQ(manifest.seed, 12345u);
+  EXPECT_EQ(manifest.limits.vocab_size, folder.limits().vocab_size);
+  EXPECT_EQ(manifest.options.at("duplication"), "2");
+  EXPECT_EQ(manifest.options.at("masked_fraction"), "0.15");
+  EXPECT_EQ(manifest.options.at("layout"), "variable_length");
+  EXPECT_EQ(manifest.options.at("vocab_sha256"), sha256_of_file(golden_path("vocab.txt")));
+  ASSERT_EQ(manifest.sources.size(), 5u);
+  EXPECT_EQ(manifest.sources[3].path, folder.text(3));
+  EXPECT_EQ(manifest.sources[3].sha256, sha256_of_file(folder.text(3)));
+  EXPECT_EQ(manifest.counts.at("samples"), samples.size());
+  EXPECT_EQ(manifest.counts.at("tokens"), samples.token_offsets.back());
+  EXPECT_EQ(manifest.counts.at("masked_tokens"), samples.masked_offsets.back());
+  EXPECT_GT(manifest.counts.at("documents"), 60);
+
+  std::vector<int64_t> histogram(65);
+  for (int64_t i = 0; i < samples.size(); ++i) ++histogram[samples[i].token_ids.size()];
+  EXPECT_EQ(manifest.token_length_histogram, histogram);
+  for (const ManifestShard& shard : manifest.shards) {
+    const std::string path = folder.output(shard.name);
+    EXPECT_EQ(shard.xxh3, xxh3_of_file(path));
+    EXPECT_EQ(shard.md5_of_lists, md5_of_lists(read_shard(path, 0, folder.limits())));
+    EXPECT_EQ(shard.bytes, static_cast<int64_t>(std::filesystem::file_size(path)));
+  }
+}
+
+TEST(PrepareTest, TheNumberOfWorkersChangesNoByte) {
+  const PrepareFolder one, three;
+  PrepareOptions options = one.options();
+  options.num_shards = 4;
+  prepare_data(options, {});
+  options.output_dir = three.output();
+  options.workers = 3;
+  prepare_data(options, {});
+  EXPECT_EQ(one.files(), three.files());
+  EXPECT_EQ(one.files().size(), 4 + 2u) << "shards, manifest, checksums";
+}
+
+TEST(PrepareTest, TheChecksumListIsThatOfTheShards) {
+  const PrepareFolder folder;
+  const Manifest manifest = prepare_data(folder.options(), {}).manifest;
+  EXPECT_TRUE(compare_checksums(read_checksum_list(folder.output("checksums.chk")), manifest.shards)
+                  .empty());
+}
+
+TEST(PrepareTest, ProgressCountsUpToAllTextAndAllShards) {
+  const PrepareFolder folder;
+  PrepareOptions options = folder.options();
+  options.num_shards = 4;
+  PrepareProgress last;
+  std::vector<PreparePhase> phases;
+  prepare_data(options, [&](const PrepareProgress& progress) {
+    if (phases.empty() || phases.back() != progress.phase) {
+      phases.push_back(progress.phase);
+    } else {
+      EXPECT_GE(progress.text_bytes_done, last.text_bytes_done);
+      EXPECT_GE(progress.shards_done, last.shards_done);
+    }
+    last = progress;
+    if (progress.phase == PreparePhase::kGenerating && progress.parts_done == 5) {
+      EXPECT_EQ(progress.text_bytes_done, progress.text_bytes_total);
+      EXPECT_EQ(progress.eta_ms, 0);
+    }
+  });
+  EXPECT_THAT(phases, ElementsAre(PreparePhase::kHashing, PreparePhase::kGenerating,
+                                  PreparePhase::kWritingShards, PreparePhase::kCheckingShards));
+  EXPECT_EQ(last.parts_done, 5);
+  EXPECT_EQ(last.shards_done, 4);
+  EXPECT_EQ(last.shards_total, 4);
+}
+
+TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {
+  const PrepareFolder folder;
+  const auto message = [&](auto change) {
+    PrepareOptions options = folder.options();
+    change(options);
+    return message_of_preparing(options, ExitCode::kUsage);
+  };
+  EXPECT_THAT(message([](auto& o) { o.num_shards = o.eval_samples = 2; }),
+              AllOf(HasSubstr("--eval-samples 2"), HasSubstr("--shards 2")));
+  EXPECT_THAT(message([](auto& o) { o.num_shards = -1; }), HasSubstr("--shards -1"));
+  EXPECT_THAT(message([](auto& o) { o.eval_samples = -1; }), HasSubstr("--eval-samples -1"));
+  EXPECT_THAT(message([](auto& o) { o.workers = -1; }), HasSubstr("--workers -1"));
+  EXPECT_THAT(message([](auto& o) { o.duplication = 0; }), HasSubstr("--duplication 0"));
+  EXPECT_THAT(message([](auto& o) { o.inputs.clear(); }), HasSubstr("no input text"));
+  EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("--output"));
+  EXPECT_THAT(message([](auto& o) { o.vocab_file.clear(); }), HasSubstr("--vocab"));
+  EXPECT_TRUE(folder.files().empty());
+}
+
+TEST(EvalSelectionTest, IsWhatPythonComputes) {
+  // [int(i * (23 / 7)) for i in range(7)]
+  EXPECT_THAT(eval_selection(23, 7), ElementsAre(0, 3, 6, 9, 13, 16, 19));
+  const std::vector<int64_t> published = eval_selection(332'264, 10'000);
+  EXPECT_EQ(published[3], 99);
+  EXPECT_EQ(published[9999], 332'230);
+  // int(5000 * (10010 / 10000)): the quotient is rounded first, which loses one here.
+  EXPECT_EQ(eval_selection(10'010, 10'000)[5000], 5004);
+  EXPECT_THROW(eval_selection(9, 10), Error);
+}
+
+TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
+  const TempFolder folder;
+  for (const char* name :
+       {"b.txt", "a.txt", "part-00000-of-00001", "eval.txt", "eval.md5", "x.md", "notes.tsv"}) {
+    write_bytes(folder.path(name), "text");
+  }
+  const auto names = [&](const std::vector<std::string>& inputs) {
+    std::vector<std::string> found;
+    for (const SourceFile& source : list_source_files(inputs, MissingFiles::kRefuse)) {
+      EXPECT_EQ(source.bytes, 4);
+      found.push_back(std::filesystem::path(source.path).filename());
+    }
+    return found;
+  };
+  EXPECT_THAT(names({folder.path()}), ElementsAre("a.txt", "b.txt", "part-00000-of-00001"));
+  EXPECT_THAT(names({folder.path("eval.txt"), folder.path("b.txt")}),
+              ElementsAre("eval.txt", "b.txt"));
+  EXPECT_THROW(names({folder.path("b.txt"), folder.path()}), Error) << "given twice";
+  EXPECT_THROW(names({folder.path("missing.txt")}), Error);
+}
+
+/// The warnings that are logged while it lives.
+class Warnings {
+ public:
+  Warnings() {
+    set_log_sink([this](LogLevel level, const std::string& text) {
+      if (level == LogLevel::kWarning) texts_.push_back(text);
+    });
+  }
+  ~Warnings() { set_log_sink({}); }
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+TEST(SourceFilesTest, AFolderThatLacksFilesOfANumberedSetIsRefusedUnlessAPartIsAccepted) {
+  const TempFolder folder;
+  for (const char* name : {"part-00000-of-00004", "part-00003-of-00004"}) {
+    write_bytes(folder.path(name), "text");
+  }
+  EXPECT_THAT(data_error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
+              AllOf(HasSubstr("2 of 4 text files are missing: part-00001-of-00004, part-00002"),
+                    HasSubstr("--partial")));
+  const Warnings warnings;
+  EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kAccept).size(), 2u);
+  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("2 of 4 text files are missing")));
+  list_source_files({folder.path("part-00003-of-00004")}, MissingFiles::kRefuse);
+  EXPECT_EQ(warnings.texts().size(), 1u) << "a file that is named is wanted alone";
+}
+
+TEST(SourceFilesTest, AGapInPlainNumbersIsWarnedOf) {
+  const TempFolder folder;
+  for (const char* name : {"wiki_00.txt", "wiki_01.txt", "wiki_03.txt"}) {
+    write_bytes(folder.path(name), "text");
+  }
+  const Warnings warnings;
+  EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kRefuse).size(), 3u);
+  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("text is missing: wiki_02.txt")));
+}
+
+}  // namespace
+}  // namespace bertha

@@ -1,0 +1,193 @@
+#include "data/prepare/vocab_trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "data/prepare/pair_merger.h"
+#include "data/prepare/vocabulary.h"
+#include "data/prepare/wordpiece.h"
+#include "kernels/base/error.h"
+#include "tests/data/example_data.h"
+#include "tests/data/prepare/golden_samples.h"
+
+namespace bertha {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SpecialPiecesTest, StandWhereBertHasThemAndInProportion) {
+  const std::vector<std::string> bert = special_pieces(30522);
+  ASSERT_EQ(bert.size(), 999u);
+  EXPECT_EQ(bert[0], "[PAD]");
+  EXPECT_EQ(bert[1], "[unused0]");
+  EXPECT_EQ(bert[99], "[unused98]");
+  EXPECT_THAT(std::vector(bert.begin() + 100, bert.begin() + 105),
+              ElementsAre("[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused99]"));
+  EXPECT_EQ(bert.back(), "[unused993]");
+
+  const std::vector<std::string> small = special_pieces(4000);  // 130 unused, 12 of them before
+  EXPECT_EQ(small.size(), 135u);
+  EXPECT_EQ(small[13], "[UNK]");
+  EXPECT_EQ(small[16], "[MASK]");
+  EXPECT_EQ(special_pieces(128)[1], "[UNK]");
+  EXPECT_THROW(special_pieces(127), Error);
+  EXPECT_THROW(special_pieces(32769), Error);
+}
+
+/// All pairs counted anew for every merge.
+class PlainMerger {
+ public:
+  using Word = std::pair<std::vector<int32_t>, int64_t>;
+  explicit PlainMerger(std::vector<Word> words) : words_(std::move(words)) {}
+
+  std::pair<std::pair<int32_t, int32_t>, int64_t> most_frequent() const {
+    std::map<std::pair<int32_t, int32_t>, int64_t> counts;
+    for (const auto& [symbols, count] : words_) {
+      for (size_t i = 0; i + 1 < symbols.size(); ++i) counts[{symbols[i], symbols[i + 1]}] += count;
+    }
+    std::pair<std::pair<int32_t, int32_t>, int64_t> best{{-1, -1}, 0};
+    for (const auto& entry : counts) {
+      if (entry.second > best.second) best = entry;
+    }
+    return best;
+  }
+
+  void merge(std::pair<int32_t, int32_t> pair, int32_t merged) {
+    for (auto& [symbols, count] : words_) {
+      std::vector<int32_t> joined;
+      for (size_t i = 0; i < symbols.size(); ++i) {
+        const bool here =
+            i + 1 < symbols.size() && symbols[i] == pair.first && symbols[i + 1] == pair.second;
+        joined.push_back(here ? merged : symbols[i]);
+        if (here) ++i;
+      }
+      symbols = joined;
+    }
+  }
+
+ private:
+  std::vector<Word> words_;
+};
+
+TEST(PairMergerTest, MergesWhatCountingAnewWouldMerge) {
+  for (const uint32_t seed : {1u, 2u, 3u, 4u}) {
+    std::mt19937 random(seed);
+    std::vector<PlainMerger::Word> words;
+    PairMerger merger;
+    for (int i = 0; i < 200; ++i) {
+      std::vector<int32_t> symbols;
+      for (size_t n = 1 + random() % 9; n > 0; --n) {
+        symbols.push_back(static_cast<int32_t>(random() % (2 + seed)));
+      }
+      const auto count = static_cast<int64_t>(1 + random() % 50);
+      words.emplace_back(symbols, count);
+      merger.add_word(symbols, count);
+    }
+    merger.start();
+    PlainMerger plain(words);
+    for (int32_t merged = 10; merged < 150; ++merged) {
+      const auto [wanted, count] = plain.most_frequent();
+      const auto found = merger.most_frequent(2);
+      if (count < 2) {
+        ASSERT_FALSE(found);
+        break;
+      }
+      ASSERT_TRUE(found);
+      ASSERT_EQ(std::pair(found->left, found->right), wanted) << "merge " << merged;
+      // Now and then a symbol that exists already, as when two pairs spell the same piece.
+      const int32_t target = merged % 7 == 0 ? merged - 3 : merged;
+      plain.merge(wanted, target);
+      merger.merge(*found, target);
+    }
+  }
+}
+
+TEST(TrainPiecesTest, JoinsTheMostFrequentNeighbours) {
+  const std::vector<WordCount> words{{"hug", 10}, {"pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}};
+  // 128 pieces: 9 special and unused ones, 7 characters, and few merges.
+  try {
+    train_pieces(words, 128, [](int64_t) {});
+    FAIL() << "five words cannot give 128 pieces";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
+    EXPECT_THAT(error.what(), HasSubstr(concat("gives ", 9 + 7 + 7, " word pieces")));
+  }
+}
+
+std::vector<std::string> train_on_golden_text(int64_t num_pieces, int workers) {
+  return train_vocabulary(
+      {.inputs = {golden_path("many_documents.txt"), golden_path("single_document.txt")},
+       .num_pieces = num_pieces,
+       .workers = workers},
+      {});
+}
+
+TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewPieces) {
+  const TempFolder folder;
+  std::vector<size_t> num_tokens;
+  for (const int64_t size : {200, 330}) {
+    const std::vector<std::string> pieces = train_on_golden_text(size, 1);
+    ASSERT_EQ(static_cast<int64_t>(pieces.size()), size);
+    write_vocabulary(folder.path("vocab.txt"), pieces);
+    const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
+    EXPECT_EQ(vocabulary.size(), size);
+    WordPieceTokenizer tokenizer(vocabulary);
+    std::vector<int16_t> ids;
+    tokenizer.append_ids("The miller counted seven sacks of flour before noon.", ids);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), vocabulary.special().unknown), 0);
+    num_tokens.push_back(ids.size());
+  }
+  EXPECT_LT(num_tokens[1], num_tokens[0]) << "more pieces, longer pieces";
+}
+
+TEST(TrainVocabularyTest, IsTheSameForAnyNumberOfWorkers) {
+  EXPECT_EQ(train_on_golden_text(300, 1), train_on_golden_text(300, 3));
+}
+
+TEST(TrainVocabularyTest, TellsItsProgressAndCountsAllText) {
+  VocabProgress last;
+  train_vocabulary({.inputs = {golden_path("many_documents.txt")}, .num_pieces = 300},
+                   [&](const VocabProgress& progress) {
+                     EXPECT_GE(progress.text_bytes_done, last.text_bytes_done);
+                     last = progress;
+                   });
+  EXPECT_EQ(last.text_bytes_done, last.text_bytes_total);
+  EXPECT_GT(last.text_bytes_total, 10'000);
+  EXPECT_EQ(last.pieces_done, 300);
+}
+
+TEST(TrainVocabularyTest, TextWithoutWordsIsAnError) {
+  const TempFolder folder;
+  write_bytes(folder.path("blank.txt"), "\n \n\n");
+  try {
+    train_vocabulary({.inputs = {folder.path()}, .num_pieces = 200}, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("blank.txt"), HasSubstr("no words")));
+  }
+}
+
+TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {
+  const TempFolder folder;
+  write_bytes(folder.path("a.txt"), "The cat. the caf\u00e9\n" + std::string(201, 'x') + " b");
+  write_bytes(folder.path("b.txt"), "THE Caf\u00c9 b " + std::string(200, 'y'));
+  const auto words =
+      count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), 2, [](int64_t) {});
+  std::vector<std::string> found;
+  for (const WordCount& word : words) found.push_back(concat(word.word, ' ', word.count));
+  EXPECT_THAT(found,
+              ElementsAre("the 3", "b 2", "cafe 2", ". 1", "cat 1", std::string(200, 'y') + " 1"));
+}
+
+}  // namespace
+}  // namespace bertha
