@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -27,30 +28,20 @@ constexpr DType dtype_of<BFloat16>() {
   return DType::kBF16;
 }
 
-namespace half_detail {
+namespace small_float {
 
-/// Rounds a double to a 16-bit format with that many mantissa bits; the rest is exponent and sign.
-template <int kMantissaBits>
-constexpr uint16_t narrow(double value) {
-  constexpr int kExponentBits = 15 - kMantissaBits;
-  constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
-  constexpr uint64_t kInfinity = ((uint64_t{1} << kExponentBits) - 1) << kMantissaBits;
+/// The bits, without the sign, of a finite value rounded to a format with that many mantissa bits;
+/// they count on beyond the format's largest number as if its exponent had no end.
+template <int kMantissaBits, int kBias>
+constexpr uint64_t rounded_magnitude(double value) {
   constexpr uint64_t kHidden = uint64_t{1} << 52;
-
   const uint64_t bits = std::bit_cast<uint64_t>(value);
-  const uint64_t sign = (bits >> 63) << 15;
   const int exponent = static_cast<int>((bits >> 52) & 0x7FF) - 1023;
-  const uint64_t mantissa = bits & (kHidden - 1);
-  if (exponent == 1024) {
-    const uint64_t quiet = mantissa == 0 ? 0 : uint64_t{1} << (kMantissaBits - 1);
-    return static_cast<uint16_t>(sign | kInfinity | quiet);
-  }
-  if (exponent > kBias) return static_cast<uint16_t>(sign | kInfinity);
   // Below the smallest normal number the unit stays that of the smallest exponent.
   const int lost_exponents = exponent < 1 - kBias ? 1 - kBias - exponent : 0;
   const int shift = 52 - kMantissaBits + lost_exponents;
-  if (shift > 53) return static_cast<uint16_t>(sign);  // below half of the smallest subnormal
-  const uint64_t full = kHidden | mantissa;
+  if (shift > 53) return 0;  // below half of the smallest subnormal
+  const uint64_t full = kHidden | (bits & (kHidden - 1));
   const uint64_t kept = full >> shift;
   const uint64_t rest = full & ((uint64_t{1} << shift) - 1);
   const uint64_t half_unit = uint64_t{1} << (shift - 1);
@@ -58,14 +49,28 @@ constexpr uint16_t narrow(double value) {
   // A normal number's hidden bit is added onto the exponent below it; carries do the rest.
   const uint64_t exponent_below =
       lost_exponents > 0 ? 0 : static_cast<uint64_t>(exponent + kBias - 1) << kMantissaBits;
-  return static_cast<uint16_t>(sign | (exponent_below + kept + (up ? 1 : 0)));
+  return exponent_below + kept + (up ? 1 : 0);
 }
 
-}  // namespace half_detail
+/// Rounds a double to a 16-bit format with that many mantissa bits; the rest is exponent and sign.
+template <int kMantissaBits>
+constexpr uint16_t narrow(double value) {
+  constexpr int kExponentBits = 15 - kMantissaBits;
+  constexpr uint64_t kInfinity = ((uint64_t{1} << kExponentBits) - 1) << kMantissaBits;
+  const uint64_t sign = (std::bit_cast<uint64_t>(value) >> 63) << 15;
+  if (value != value) {
+    return static_cast<uint16_t>(sign | kInfinity | (uint64_t{1} << (kMantissaBits - 1)));
+  }
+  constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
+  return static_cast<uint16_t>(sign |
+                               std::min(rounded_magnitude<kMantissaBits, kBias>(value), kInfinity));
+}
 
-constexpr Half to_half(double value) { return Half{half_detail::narrow<10>(value)}; }
+}  // namespace small_float
 
-constexpr BFloat16 to_bfloat16(double value) { return BFloat16{half_detail::narrow<7>(value)}; }
+constexpr Half to_half(double value) { return Half{small_float::narrow<10>(value)}; }
+
+constexpr BFloat16 to_bfloat16(double value) { return BFloat16{small_float::narrow<7>(value)}; }
 
 constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "kernels/base/half.h"
+
+namespace bertha {
+
+/// The 8-bit storage formats on the host (Micikevicius et al. 2022, "FP8 formats for deep
+/// learning"): bits only, arithmetic happens in f32 or f64.
+///
+/// Exact     widening is exact; narrowing rounds once, to nearest even, with gradual underflow, and
+///           saturates: what is too large, infinities too, gives the largest finite number of its
+///           sign; any NaN gives 0x7F. The same as cvt.rn.satfinite of PTX.
+struct Fp8E4M3 {
+  uint8_t bits = 0;  // 1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinities; 0x7F, 0xFF: NaN
+  static constexpr float kMax = 448.0f;
+};
+struct Fp8E5M2 {
+  uint8_t bits = 0;  // 1 sign, 5 exponent (bias 15), 2 mantissa bits; otherwise as binary16
+  static constexpr float kMax = 57344.0f;
+};
+
+namespace small_float {
+
+template <int kMantissaBits, int kBias, uint64_t kLargest>
+constexpr uint8_t narrow_saturated(double value) {
+  if (value != value) return 0x7F;
+  const uint64_t sign = (std::bit_cast<uint64_t>(value) >> 63) << 7;
+  return static_cast<uint8_t>(sign |
+                              std::min(rounded_magnitude<kMantissaBits, kBias>(value), kLargest));
+}
+
+}  // namespace small_float
+
+constexpr Fp8E4M3 to_e4m3(double value) {
+  return {small_float::narrow_saturated<3, 7, 0x7E>(value)};
+}
+constexpr Fp8E5M2 to_e5m2(double value) {
+  return {small_float::narrow_saturated<2, 15, 0x7B>(value)};
+}
+
+/// e5m2 is the upper half of a binary16.
+constexpr float to_float(Fp8E5M2 value) {
+  return to_float(Half{static_cast<uint16_t>(value.bits << 8)});
+}
+
+constexpr float to_float(Fp8E4M3 value) {
+  const uint32_t magnitude = value.bits & 0x7Fu;
+  const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80u) << 24;
+  if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);
+  // Its bits as those of a binary16 are those of the value times 2^-8, subnormals too.
+  const Half scaled{static_cast<uint16_t>((value.bits & 0x80u) << 8 | magnitude << 7)};
+  return to_float(scaled) * 256.0f;
+}
+
+}  // namespace bertha
