@@ -9,6 +9,7 @@
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear.h"
 #include "kernels/ops/op_set.h"
+#include "kernels/ops/quantize.h"
 #include "kernels/ops/reductions.h"
 #include "kernels/ops/residual_ln.h"
 
@@ -19,6 +20,6 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipLocal, LambPrepare, LambMoments,
-    LambApply, Cast, Fill, GradientScale>;
+    LambApply, Cast, Fill, Quantize, GradientScale>;
 
 }  // namespace bertha

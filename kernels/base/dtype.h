@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kU64, kU8 };
+enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kE4M3, kE5M2, kI64, kI32, kU64, kU8 };
 
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
@@ -20,6 +20,8 @@ constexpr int64_t size_bytes(DType dtype) {
     case DType::kF16:
     case DType::kBF16:
       return 2;
+    case DType::kE4M3:
+    case DType::kE5M2:
     case DType::kU8:
       return 1;
   }
@@ -36,6 +38,10 @@ constexpr const char* name(DType dtype) {
       return "f16";
     case DType::kBF16:
       return "bf16";
+    case DType::kE4M3:
+      return "e4m3";
+    case DType::kE5M2:
+      return "e5m2";
     case DType::kI64:
       return "i64";
     case DType::kI32:
@@ -48,7 +54,7 @@ constexpr const char* name(DType dtype) {
   return "?";
 }
 
-/// The DType of a C++ element type; half types have no host element type here, see half.h.
+/// The DType of a C++ element type; for types of 16 and 8 bits see half.h and fp8.h.
 template <class T>
 constexpr DType dtype_of() = delete;
 template <>

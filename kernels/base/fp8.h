@@ -19,6 +19,15 @@ struct Fp8E5M2 {
   static constexpr float kMax = 57344.0f;
 };
 
+template <>
+constexpr DType dtype_of<Fp8E4M3>() {
+  return DType::kE4M3;
+}
+template <>
+constexpr DType dtype_of<Fp8E5M2>() {
+  return DType::kE5M2;
+}
+
 namespace small_float {
 
 template <int kMantissaBits, int kBias, uint64_t kLargest>

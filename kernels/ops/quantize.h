@@ -1,0 +1,34 @@
+#pragma once
+
+#include "kernels/ops/common.h"
+
+namespace bertha {
+
+/// q = fp8(x * scale), in x's layout and transposed: GEMMs of 8-bit operands take both with the
+/// summed dimension contiguous, so a matrix that enters two of them is stored twice.
+///
+/// Letters   R = rows, C = columns.
+/// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.
+/// Writes    overwrites q and transposed; amax becomes max(amax, |x|), saturated grows by the
+///           number of elements with |x * scale| above the largest of the format (NaN is none of
+///           them). Both are of the first `live_rows` rows alone; rows beyond are padding.
+/// Exact     the same bits on every backend: one product in f32 (exact where scale is a power of
+///           two), one rounding to nearest even, saturated. amax is an infinity or a NaN where x
+///           has one, so that saturation hides none; a NaN stands above infinity.
+/// Needs     R % 16 == 0, C % 16 == 0; x, q and transposed 16-byte aligned; 0 <= live_rows <= R;
+///           R == 0 is a no-op.
+/// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
+struct Quantize {
+  static constexpr const char* kName = "quantize";
+  View x;           // io  [R, C]
+  View scale;       // f32 [1]
+  View q;           // fp8 [R, C]  out; without data: not wanted
+  View transposed;  // fp8 [C, R]  out; without data: not wanted
+  View amax;        // f32 [1]     in, out
+  View saturated;   // i64 [1]     in, out
+  int64_t live_rows = 0;
+};
+
+void validate(const Quantize& args);
+
+}  // namespace bertha

@@ -1,0 +1,105 @@
+#include "kernels/ops/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/cuda/gpu.h"
+#include "tests/support/fp8_case.h"
+
+namespace bertha::testing {
+namespace {
+
+struct Bytes {
+  std::vector<uint8_t> q;
+  std::vector<uint8_t> transposed;
+  uint32_t amax_bits = 0;
+  int64_t saturated = 0;
+
+  bool operator==(const Bytes&) const = default;
+};
+
+struct Case {
+  int64_t rows;
+  int64_t columns;
+  int64_t live_rows;
+  DType format = DType::kE4M3;
+  float scale = 1.0f;
+  bool wants_q = true;
+  bool wants_transposed = true;
+};
+
+View as_fp8(const DeviceTensor& bytes, const Case& c, bool is_wanted) {
+  View view = bytes.view();
+  if (!is_wanted) return View();
+  view.dtype = c.format;
+  return view;
+}
+
+Bytes quantized(const TestBackend& backend, DType io, const HostTensor<float>& x, const Case& c) {
+  const DeviceTensor in(backend, io, x);
+  const DeviceTensor scale(backend, DType::kF32, HostTensor<float>({1}, c.scale));
+  const DeviceTensor q(backend, HostTensor<uint8_t>({c.rows, c.columns}, 0xAA));
+  const DeviceTensor transposed(backend, HostTensor<uint8_t>({c.columns, c.rows}, 0xAA));
+  const DeviceTensor amax(backend, DType::kF32, HostTensor<float>({1}, 0.125f));
+  const DeviceTensor saturated(backend, HostTensor<int64_t>({1}, 5));
+  backend.ops->run(Quantize{.x = in.view(),
+                            .scale = scale.view(),
+                            .q = as_fp8(q, c, c.wants_q),
+                            .transposed = as_fp8(transposed, c, c.wants_transposed),
+                            .amax = amax.view(),
+                            .saturated = saturated.view(),
+                            .live_rows = c.live_rows});
+  return {.q = q.values<uint8_t>().values,
+          .transposed = transposed.values<uint8_t>().values,
+          .amax_bits = std::bit_cast<uint32_t>(amax.floats()[0]),
+          .saturated = saturated.values<int64_t>()[0]};
+}
+
+void expect_the_same(const HostTensor<float>& values, const Case& c) {
+  for (const DType io : kIoTypes) {
+    const HostTensor<float> x = rounded_to(io, values);
+    EXPECT_EQ(quantized(gpu(), io, x, c), quantized(cpu(), DType::kF32, x, c))
+        << name(io) << " to " << name(c.format) << ", " << c.rows << " x " << c.columns;
+  }
+}
+
+TEST(CudaQuantize, EveryBitIsTheReferences) {
+  for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+    for (const int64_t rows : {0, 16, 112, 128, 144, 528}) {
+      for (const int64_t columns : {16, 128, 240, 1024}) {
+        const HostTensor<float> x = fp8_values(rows, columns, 11);
+        expect_the_same(x, {.rows = rows, .columns = columns, .live_rows = rows, .format = format});
+        expect_the_same(x, {.rows = rows,
+                            .columns = columns,
+                            .live_rows = rows / 3,
+                            .format = format,
+                            .scale = 0.25f});
+      }
+    }
+  }
+}
+
+TEST(CudaQuantize, EveryBFloat16RoundsAsTheReferenceDoes) {
+  HostTensor<float> x({256, 256});
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    x[bits] = std::bit_cast<float>(bits << 16);
+  }
+  for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+    for (const float scale : {1.0f, 0x1p-20f, 0x1p12f}) {
+      const Case c{.rows = 256, .columns = 256, .live_rows = 256, .format = format, .scale = scale};
+      EXPECT_EQ(quantized(gpu(), DType::kBF16, x, c), quantized(cpu(), DType::kF32, x, c));
+    }
+  }
+}
+
+TEST(CudaQuantize, OneOutputAlone) {
+  const HostTensor<float> x = fp8_values(144, 48, 5);
+  expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_transposed = false});
+  expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_q = false});
+}
+
+}  // namespace
+}  // namespace bertha::testing

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/host_tensor.h"
+
+namespace bertha {
+
+/// Values that meet every branch of rounding to 8 bits at a scale near 1: ties, subnormals, zeros of
+/// both signs, more than the formats hold.
+inline HostTensor<float> fp8_values(int64_t rows, int64_t columns, uint32_t seed) {
+  HostTensor<float> values = random_tensor({rows, columns}, seed);
+  constexpr float kSpecial[] = {0.0f,    -0.0f,   0x1p-10f, 0x1.8p-9f, -0x1p-16f, 0x1.8p-17f,
+                                1.0625f, 1.1875f, 463.0f,   -464.0f,   61439.0f,  -61440.0f};
+  for (int64_t i = 0; i < values.elements(); ++i) {
+    if (i % 3 == 0) values[i] = kSpecial[(i / 3) % 12];
+    if (i % 3 == 1) values[i] = std::ldexp(values[i], static_cast<int>(i % 40) - 24);
+  }
+  return values;
+}
+
+}  // namespace bertha
