@@ -109,6 +109,8 @@ struct Rows {
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
+/// To fp8, in both layouts.
+void add_quantize(const Rows& rows, std::vector<OpCase>& cases);
 void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 /// The heads' operations other than GEMMs: gather, scatter, dGELU, the loss.
 void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);

@@ -209,4 +209,33 @@ std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& ba
   return shapes;
 }
 
+void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
+  BenchTensor x = rows.matrix("x", 2, 1);
+  x.is_empty_beyond = true;
+  const auto output = [&](const char* name, int64_t outer, int64_t inner) {
+    return BenchTensor{
+        .name = name, .extents = {outer, inner}, .io = false, .dtype = DType::kE4M3, .passes = 1};
+  };
+  BenchTensor q = output("q", rows.rows, rows.columns);
+  q.checked = {rows.checked, rows.columns};
+  q.is_result = true;
+  BenchTensor transposed = output("transposed", rows.columns, rows.rows);
+  transposed.is_absent_in_reference = true;
+  BenchTensor amax = scalar_sum("amax", DType::kF32);
+  const BenchTensor scale{
+      .name = "scale", .extents = {1}, .io = false, .bytes = bytes_of(std::vector<float>{128.0f})};
+  cases.push_back({.operation = "quantize",
+                   .shape = concat(rows.text(), ", e4m3 and transposed"),
+                   .tensors = {x, scale, q, transposed, amax, scalar_sum("saturated", DType::kI64)},
+                   .call = [](const OpCall& c) {
+                     c.ops.run(Quantize{.x = c.tensors[0],
+                                        .scale = c.tensors[1],
+                                        .q = c.tensors[2],
+                                        .transposed = c.tensors[3],
+                                        .amax = c.tensors[4],
+                                        .saturated = c.tensors[5],
+                                        .live_rows = c.tensors[0].extent(0)});
+                   }});
+}
+
 }  // namespace bertha

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/half.h"
+#include "kernels/base/fp8.h"
 #include "kernels/base/philox.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -51,6 +51,10 @@ double element(const char* data, DType dtype, int64_t index) {
       return static_cast<double>(to_float(at(Half{})));
     case DType::kBF16:
       return static_cast<double>(to_float(at(BFloat16{})));
+    case DType::kE4M3:
+      return static_cast<double>(to_float(at(Fp8E4M3{})));
+    case DType::kE5M2:
+      return static_cast<double>(to_float(at(Fp8E5M2{})));
     case DType::kI64:
       return static_cast<double>(at(int64_t{}));
     case DType::kI32:
@@ -217,7 +221,8 @@ void OpBench::compare(const BenchTensor& tensor, const View& found, const View& 
     largest = std::max(largest, std::abs(want));
     difference = std::isnan(off) ? HUGE_VAL : std::max(difference, off);
   }
-  const bool is_exact = found.dtype == DType::kU8 || found.dtype == DType::kI64;
+  const bool is_exact = found.dtype == DType::kU8 || found.dtype == DType::kI64 ||
+                        found.dtype == DType::kE4M3 || found.dtype == DType::kE5M2;
   const auto root = [](int64_t count) { return std::sqrt(static_cast<double>(count)); };
   const double sum_unit = parts_.io == DType::kF64 ? rounding_unit(DType::kF64) : 0x1p-24;
   const double allowed = 4 * (root(tensor.roundings) + 1) * rounding_unit(parts_.io) +

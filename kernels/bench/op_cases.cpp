@@ -39,6 +39,10 @@ std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<Ben
     if (model.attention_dropout > 0) add_attention(lengths, model.attention_dropout);
   }
   add_residual_ln({batch.rows(), part.tokens, model.hidden}, model.hidden_dropout, cases);
+  for (const int64_t columns : {model.hidden, model.feed_forward}) {
+    if (columns % 16 != 0) continue;
+    add_quantize({batch.rows() / 16 * 16, part.tokens / 16 * 16, columns}, cases);
+  }
   add_layer_norm({batch.masked_rows(), part.masked, model.hidden}, cases);
   add_heads(model, batch, cases);
   add_optimizer(model, cases);

@@ -213,7 +213,7 @@ TEST_F(OpBenchTest, EveryOperationAtFullSizeAgreesWithItsLeadingPart) {
                               "activation_bwd", "attention_bwd", "attention_fwd", "cross_entropy",
                               "embedding_bwd", "embedding_fwd", "gather_rows", "lamb_apply",
                               "lamb_moments", "layer_norm_bwd", "layer_norm_fwd", "linear_bwd_data",
-                              "linear_bwd_weight", "linear_fwd", "residual_ln_bwd",
+                              "linear_bwd_weight", "linear_fwd", "quantize", "residual_ln_bwd",
                               "residual_ln_fwd", "scatter_add_rows", "sum_of_squares"));
 }
 
