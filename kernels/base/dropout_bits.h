@@ -7,14 +7,14 @@ namespace bertha {
 // Which elements a dropout drops: 32 decisions at a time, from few random words.
 //
 // An element is dropped when a random number of its own, 24 binary digits, is below
-// probability * 2^24. The numbers of 32 neighbours lie across the words of one Philox block, where a
-// word per element would take eight blocks. Digits come in fours, the highest first: the first four
-// of neighbour b are bit b of words 0, 1, 2, 3. Those of four f behind it are bit b + turn(1) + ...
-// + turn(f) of the mixed words 0, 1, 2, 3 for odd f and 3, 2, 1, 0 for even f, where mixed word w
-// is word w plus (exclusive or) word w + 1 turned by mix(w). Bits and words count around.
+// probability * 2^24. The numbers of 32 neighbours lie across the words of one Philox block, where
+// a word per element would take eight blocks. Digits come in fours, the highest first: the first
+// four of neighbour b are bit b of words 0, 1, 2, 3. Those of four f behind it are bit b + turn(1)
+// + ... + turn(f) of the mixed words 0, 1, 2, 3 for odd f and 3, 2, 1, 0 for even f, where mixed
+// word w is word w plus (exclusive or) word w + 1 turned by mix(w). Bits and words count around.
 //
-// Exact     The 24 digits of a number are independent. Of two neighbours' numbers, so are the first k
-//           and l digits together wherever k + l <= 16; each dependence behind them changes how
+// Exact     The 24 digits of a number are independent. Of two neighbours' numbers, so are the first
+//           k and l digits together wherever k + l <= 16; each dependence behind them changes how
 //           often the two are dropped together by at most 2^-17. mix and turn were searched for
 //           this; tests/kernels/dropout_test.cpp proves it.
 

@@ -19,20 +19,21 @@ struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
   enum class EmbeddingGradient { kAtomic, kSorted };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
-  /// Attention kernels. Grouped: a launch per length bucket, on side streams. Persistent: one launch
-  /// over sequences and heads. attention/choice.h has where persistent applies, and what auto means.
+  /// Attention kernels. Grouped: a launch per length bucket, on side streams. Persistent: one
+  /// launch over sequences and heads. attention/choice.h has where persistent applies, and what
+  /// auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues, or own
-  /// kernels. gemm/gelu_choice.h has where own kernels apply, and what auto means.
+  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues, or
+  /// own kernels. gemm/gelu_choice.h has where own kernels apply, and what auto means.
   enum class GeluGemms { kAuto, kLibrary, kOwn };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a truncated one, is ignored with a warning.
   std::string gemm_plans_path = {};
   /// Times the algorithms of every GEMM without a tuned one, where it first occurs, and
-  /// saves the choice to gemm_plans_path. Blocks for about a second and takes memory each time: run
-  /// one step of the largest batch before anything is timed or captured.
+  /// saves the choice to gemm_plans_path. Blocks for about three seconds and takes memory each
+  /// time: run one step of the largest batch before anything is timed or captured.
   bool tune_gemms = false;
   /// SMs that GEMMs plan for while communication occupies the others; 0 = all.
   int gemm_sm_count = 0;
@@ -73,7 +74,7 @@ std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedFor
 /// writes the fastest to the file `path` (what else the file has of this GPU model and library
 /// version stays). `progress` is called after each shape.
 ///
-/// Blocks    about a second per shape; nothing else should use the device.
+/// Blocks    about three seconds per shape; nothing else should use the device.
 /// Errors    Error(kMemory); Error(kEnvironment) when the file cannot be written.
 void tune_gemms(Device& device, Stream& stream, std::span<const GemmShape> shapes,
                 const std::string& path,

@@ -12,8 +12,8 @@
 
 namespace bertha {
 
-/// A part of one tensor that one block updates. Chunks end at multiples of kLambChunkElements of the
-/// shard, so that all but the first and the last of a segment are whole and aligned.
+/// A part of one tensor that one block updates. Chunks end at multiples of kLambChunkElements of
+/// the shard, so that all but the first and the last of a segment are whole and aligned.
 struct LambChunk {
   int64_t begin = 0;  // elements, inside the shard
   int32_t elements = 0;

@@ -1,5 +1,5 @@
-// Sum of squares in f64 by cub::DeviceReduce. The order of its additions depends on the count and the
-// GPU alone, so results repeat bit for bit.
+// Sum of squares in f64 by cub::DeviceReduce. The order of its additions depends on the count and
+// the GPU alone, so results repeat bit for bit.
 //
 // Bound by  memory: 2 (f16, bf16) or 4 bytes per element.
 

@@ -20,8 +20,8 @@ struct AttentionKernels {
 /// persistent kernel of each direction where it serves: it is measured to be faster.
 ///
 /// Errors    Error(kUsage): persistent is asked for and one direction of it cannot serve the call.
-///           Who names kernels measures them or repeats a run with them: others in their place
-///           would cost hours before anyone sees it, and auto is there for everybody else.
+///           There is no silent fallback: whoever names kernels measures them or repeats a run
+///           with them. auto falls back.
 AttentionKernels choose_attention(CudaOptions::AttentionVariant asked, const AttentionCall& call);
 
 /// "grouped", "persistent", or "persistent forward, grouped backward".

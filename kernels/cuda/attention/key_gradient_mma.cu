@@ -34,7 +34,8 @@ __device__ __forceinline__ void copy_stage_async(uint32_t stage, const Attention
                                                           first_query, at.length);
   copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(stage + Stage::kDout, head.dout,
                                                           head.out_stride, first_query, at.length);
-  // Zeros behind the sequence: with q = dO = lse = delta = 0 a query adds nothing and is finite.
+  // Zeros past the end of the sequence: with q = dO = lse = delta = 0 a query adds nothing and is
+  // finite.
   static_assert(kThreads % kInnerRows == 0);
   const int query = static_cast<int>(threadIdx.x) % kInnerRows;
   const int share = static_cast<int>(threadIdx.x) / kInnerRows;

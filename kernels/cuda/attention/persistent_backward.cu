@@ -117,7 +117,7 @@ void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdPa
   using namespace backward;
   const AttentionBatch& batch = params.batch;
   const int64_t width = int64_t{batch.heads} * kHeadSize;
-  // Rows behind the last sequence are outside the maps: TMA fills in zeros.
+  // Rows past the last sequence are outside the maps: TMA fills in zeros.
   Arguments arguments{
       .qkv = matrix_tensor_map(on.dtype, params.qkv, live_tokens, 3 * width, kTileRows),
       .dout = matrix_tensor_map(on.dtype, params.dout, live_tokens, width, kTileRows),

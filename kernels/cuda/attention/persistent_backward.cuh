@@ -66,7 +66,7 @@ struct alignas(1024) SharedStorage {
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
   // Of queries, at statistics_index(). lse: in units of log2, plus that of keep, so that exp2 gives
-  // P / keep; infinity behind the sequence: its probabilities are 0. delta: keep * rowsum(dO * O).
+  // P / keep; infinity past the sequence: its probabilities are 0. delta: keep * rowsum(dO * O).
   float lse[kItemSlots][kMaxTiles * kTileRows];
   float delta[kItemSlots][kMaxTiles * kTileRows];
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().

@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[
   for (int step = 0; step < kSteps; ++step) stmatrix_x4(by_rows.at(own, 0, step), rows[step]);
 }
 
-/// Which two columns' sums a lane has: this one, and the one 8 behind it.
+/// Which two columns' sums a lane has: this one, and the one 8 further.
 __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
 
 /// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as
@@ -53,9 +53,9 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less), by way
-/// of 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums of
-/// their columns, of the values as they are stored; rows that the sequence has not are 0.
+/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less),
+/// through 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums
+/// of their columns, of the values as they are stored; rows past the sequence are 0.
 template <class T>
 __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], unsigned char* own,
                                            T* to, int stride, int rows_left, int lane,
@@ -164,7 +164,7 @@ class Consumer {
       float2& of_warp = shared_.column_sums[warpgroup_][warp_][warp][lane_];
       total.x += of_warp.x;
       total.y += of_warp.y;
-      of_warp = {};  // added to behind another barrier of the warpgroup
+      of_warp = {};  // added to after another barrier of the warpgroup
     }
     const int64_t row = (int64_t{item().seq} * kConsumers + warpgroup_) * kParts + warp_;
     float* to = params_.column_sums + (row * params_.batch.heads + item().head) * kHeadSize +
@@ -173,7 +173,7 @@ class Consumer {
     to[8] = total.y;
   }
 
-  /// Descriptor of the queries of stage number `count`; dO lies behind them.
+  /// Descriptor of the queries of stage number `count`; dO follows them.
   __device__ __forceinline__ uint64_t query_tile_of_stage(int count) {
     return uniform_wgmma_tile(at(shared_.stage[count % kStages].query));
   }

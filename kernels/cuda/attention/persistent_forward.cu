@@ -136,7 +136,7 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   mbarrier_arrive(at(shared.keys_full[stage.index]));
 }
 
-/// Zeroes out and lse behind the last sequence; this thread is number `thread` of `threads`.
+/// Zeroes out and lse past the last sequence; this thread is number `thread` of `threads`.
 __device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, int thread,
                                               int threads) {
   const AttentionBatch& batch = params.batch;
@@ -256,7 +256,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
         // The scores have outgrown their references, or one is NaN.
         const bool outgrown = __any_sync(kFullWarp, !(row_sums[0] + row_sums[1] < kMaxRowSum<T>));
         if constexpr (kHasDropout) {
-          // O is awaited behind the branch, or ptxas waits for it among the exponentials.
+          // The wait for O is after the branch, or ptxas puts it among the exponentials.
           mask.finish(kept, lane);
           uint32_t new_p[kSteps][4];
           queries.pack_p(new_p, score);
@@ -364,8 +364,8 @@ void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdPar
                    batch.tokens * batch.heads * batch.mask_words < int64_t{1} << 32,
                "the mask of ", batch.tokens, " tokens, ", batch.heads, " heads and ",
                batch.mask_words, " words has no 32-bit index");
-  // Rows behind the last sequence are outside the map, so TMA fills in zeros: their P is 0, but 0
-  // times what stands there might be NaN. Values of the next sequence are loaded, so NaN or
+  // Rows past the last sequence are outside the map, so TMA fills in zeros: their P is 0, but 0
+  // times what is stored there might be NaN. Values of the next sequence are loaded, so NaN or
   // infinity in it may spread to this one: such a batch has no loss and no update anyway.
   const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);

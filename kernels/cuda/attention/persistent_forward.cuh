@@ -94,7 +94,7 @@ class DropoutMask {
   }
   /// Draws for the tile, not before `partial_sum` is there: its sign bit, which is 0, goes into the
   /// counter. Among the exponentials issue slots are free; before them the FMAs of their arguments
-  /// need the pipe of the wide multiplications. Call hold() behind the exponentials.
+  /// need the pipe of the wide multiplications. Call hold() after the exponentials.
   __device__ __forceinline__ void draw(float partial_sum) {
     constexpr uint32_t kSign = 0x80000000u;
     word_ = drawn(index_ | (__float_as_uint(partial_sum) & kSign));
@@ -138,7 +138,7 @@ class DropoutMask {
   uint32_t word_ = 0;   // of the tile, once drawn
 };
 
-/// Scores of keys behind the sequence become -infinity; the tile has `live` keys of it.
+/// Scores of keys past the sequence become -infinity; the tile has `live` keys of it.
 __device__ __forceinline__ void mask_tail(float (&score)[32], int live, int lane) {
   const int of_lane = live - lane % 4 * 2;
 #pragma unroll
@@ -229,7 +229,7 @@ struct QueryRows {
   }
 
   /// From scores to P = exp2(score - reference). `row_sums`: `row_sum` plus this lane's P. Calls
-  /// between(a sum) behind the first 16.
+  /// between(a sum) after the first 16.
   template <class Between>
   __device__ __forceinline__ void softmax_exp(float (&score)[32], float scale, float (&row_sums)[2],
                                               const Between& between) const {

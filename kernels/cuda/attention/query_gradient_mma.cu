@@ -15,7 +15,7 @@ namespace bertha {
 namespace {
 
 /// keep * rowsum(dO * O) of the warp's rows, to `own` (shared, one per row) and to memory. Rows
-/// behind the sequence get 0.
+/// past the sequence get 0.
 template <class Shape>
 __device__ __forceinline__ void write_delta(const HeadPointers<Shape>& head, float keep,
                                             const unsigned char* out_tile,
@@ -156,7 +156,7 @@ struct QueryGradient {
             const float probability =
                 exp2_approximate(score[block][column][2 * half + i] * scale - lse[block][half]);
             at = probability * (at - delta[block][half]);
-            // Keys behind the sequence have a score of 0, not of -infinity.
+            // Keys past the sequence have a score of 0, not of -infinity.
             if (kTail && 8 * column + lane % 4 * 2 + i >= remaining) at = 0.0f;
           }
         }

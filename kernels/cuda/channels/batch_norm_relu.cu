@@ -1,14 +1,14 @@
 // BatchNorm + ReLU and BatchNorm + Add + ReLU with a bit per element for backward.
 //
-// Bytes of U = one tensor, bits at U / 16 per pass over them: training forward 3 U (x twice, y), backward
-// 5 U (dy and x twice, dx); inference forward 2 U, backward 4 U (dy twice, x, dx); one more each with
-// addend or daddend.
+// Bytes of U = one tensor, bits at U / 16 per pass over them: training forward 3 U (x twice, y),
+// backward 5 U (dy and x twice, dx); inference forward 2 U, backward 4 U (dy twice, x, dx); one
+// more each with addend or daddend.
 //
-// Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is one
-// kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U, with
-// daddend 4 U. Else a kernel sums, a small one follows up (channel_sums.cuh), and a third goes over
-// the elements (channel_apply.cuh) from the end that L2 still has: 69 to 100 % of a copy of the 2 to
-// 4 U forward, 84 to 104 % backward.
+// Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is
+// one kernel that reads them once (channel_tiles.cuh): forward 2 U, with addend 3 U, backward 3 U,
+// with daddend 4 U. Else a kernel sums, a small one follows up (channel_sums.cuh), and a third goes
+// over the elements (channel_apply.cuh) from the end that L2 still has: 69 to 100 % of a copy of
+// the 2 to 4 U forward, 84 to 104 % backward.
 //
 // Measured: kernels/measured/rows.md.
 

@@ -8,15 +8,15 @@
 
 namespace bertha {
 
-// Sums over all elements of each channel in two kernels, for tensors that channel_tiles.cuh does not
-// take: every block stores the sums of its split to partial [splits, quantities, C], and a small
-// kernel adds up the splits of eight channels per block. Threads, warps and blocks add in an order
-// that only the extents and the device decide.
+// Sums over all elements of each channel in two kernels, for tensors that channel_tiles.cuh does
+// not take: every block stores the sums of its split to partial [splits, quantities, C], and a
+// small kernel adds up the splits of eight channels per block. Threads, warps and blocks add in an
+// order that only the extents and the device decide.
 //
-// Bound by memory. Channels first, a block has a piece of one channel, of 2 vectors per thread (PReLU
-// and BatchNorm backward of 16 bits; one-shot grid): PReLU backward takes 148 us for 161 in
-// tiles at 64 x 112 x 112, 42 for 45 at 64 x 56 x 56. Channels last, a persistent grid, whose threads
-// own eight columns: 64 channels, and what does not fit into shared memory.
+// Bound by memory. Channels first, a block has a piece of one channel, of 2 vectors per thread
+// (PReLU and BatchNorm backward of 16 bits; one-shot grid): PReLU backward takes 148 us for 161 in
+// tiles at 64 x 112 x 112, 42 for 45 at 64 x 56 x 56. Channels last, a persistent grid, whose
+// threads own eight columns: 64 channels, and what does not fit into shared memory.
 //
 // A Sums policy has
 //   Sum, kQuantities                 type and number of the sums of a channel
@@ -55,7 +55,8 @@ struct ChannelSumPlan {
   Divisor by_plane{1};  // per_plane, where items are counted in 31 bits
 };
 
-/// There is at least one element; `aligned` says whether all tensors begin at multiples of 16 bytes.
+/// There is at least one element; `aligned` says whether all tensors begin at multiples of 16
+/// bytes.
 template <class Policy>
 ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtents& extents,
                                  bool aligned) {
@@ -102,9 +103,9 @@ __device__ __forceinline__ void sum_block(const Policy& policy,
   }
 }
 
-/// Grid (groups, splits). A thread's items are `step` apart, kInFlight of them at once; channels last
-/// neighbouring blocks have neighbouring rows, so that all end at the last rows, where the next kernel
-/// begins. Threads of a group of columns: `across` columns of vectors, the others rows.
+/// Grid (groups, splits). A thread's items are `step` apart, kInFlight of them at once; channels
+/// last neighbouring blocks have neighbouring rows, so that all end at the last rows, where the
+/// next kernel begins. Threads of a group of columns: `across` columns of vectors, the others rows.
 template <class Policy, int N, bool kColumns>
 __global__ void __launch_bounds__(kSumThreads,
                                   kColumns || N == 1 ? kColumnBlocksPerSm : kPlaneBlocksPerSm)
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kSumThreads,
       at[k] = element_of(item + k * step);
       if (item + k * step < end) operands[k] = policy.template load<N>(at[k]);
     }
-    if (count == 0) {  // behind the loads, which do not wait for it
+    if (count == 0) {  // after the loads, which do not wait for it
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         constants[i] = kColumns || i == 0 ? policy.constant(channel + i, at[0] + i) : constants[0];

@@ -8,7 +8,8 @@
 
 namespace bertha {
 
-// How channel_tiles.cuh cuts tensors, and which ones it takes. Blocks of an SM (us, f16, 128 images):
+// How channel_tiles.cuh cuts tensors, and which ones it takes. Blocks of an SM (us, f16, 128
+// images):
 //   1  where all tiles run at once: BatchNorm forward 512 x 7 x 7 15.1 for 20.3 with two, backward
 //      128 x 28 x 28 38.7 for 44.7; and where more do not fit
 //   2  more tiles: BatchNorm forward 1,024 x 14 x 14, add, 61.8 for 71.2 with one
@@ -86,7 +87,8 @@ inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents,
 }
 
 /// Tiles of planes, for channels first, that keep `kept` vectors of vec_bytes at each place; or
-/// nothing where they do not suit. `aligned` says whether all tensors begin at multiples of 16 bytes.
+/// nothing where they do not suit. `aligned` says whether all tensors begin at multiples of 16
+/// bytes.
 inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
                                                     const ChannelExtents& extents, int kept,
                                                     int64_t vec_bytes, bool aligned) {

@@ -9,8 +9,8 @@
 
 namespace bertha {
 
-// Tensors of channels [N, C, S] as vectors of eight elements of the flat index: 16 bytes of a 16-bit
-// type, a byte of a bit mask.
+// Tensors of channels [N, C, S] as vectors of eight elements of the flat index: 16 bytes of a
+// 16-bit type, a byte of a bit mask.
 
 BERTHA_HOST_DEVICE inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -72,8 +72,8 @@ class ChannelFinder {
   Divisor channels_;
 };
 
-/// values[i] = table[channel of the vector's element i]; for kConsecutive the table is aligned to 16
-/// bytes.
+/// values[i] = table[channel of the vector's element i]; for kConsecutive the table is aligned to
+/// 16 bytes.
 template <VecChannels kChannels, class T>
 __device__ __forceinline__ void channel_values(const T* table, const ChannelPlace& place,
                                                const ChannelExtents& extents,
@@ -101,8 +101,8 @@ __device__ __forceinline__ void channel_values(const T* table, const ChannelPlac
   }
 }
 
-/// How a vector is accessed: how many of its elements exist, from the first one, and whether 16-byte
-/// accesses are allowed.
+/// How a vector is accessed: how many of its elements exist, from the first one, and whether
+/// 16-byte accesses are allowed.
 struct VecAccess {
   int count = kVecSize;
   bool wide = true;

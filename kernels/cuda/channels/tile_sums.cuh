@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-// Block reductions of channel_tiles.cuh, and the exchange between the blocks of a tile of columns. A
-// `Sums` is a policy of channel_sums.cuh.
+// Block reductions of channel_tiles.cuh, and the exchange between the blocks of a tile of columns.
+// A `Sums` is a policy of channel_sums.cuh.
 
 /// Which channels of the tile a thread's vectors belong to, the same for all of them.
 template <VecChannels kChannels>
@@ -57,8 +57,8 @@ struct PlaneSums {
   Sum of_threads[kIsTwo ? 2 * kQuantities : 1][kIsTwo ? kThreads : 1];
 };
 
-/// Adds up the block's threads: shared.of_block[quantity][channel of the tile]. All threads call it; a
-/// barrier stands at its end.
+/// Adds up the block's threads: shared.of_block[quantity][channel of the tile]. All threads call
+/// it; a barrier stands at its end.
 template <int kThreads, VecChannels kChannels, class Sums>
 __device__ __forceinline__ void sum_planes(
     const Sums& policy, const ThreadSums<Sums>& own, const ThreadChannels<kChannels>& channels,
@@ -123,9 +123,10 @@ __device__ __forceinline__ void sum_planes(
 
 /// How the blocks of a tile, all of which run at once, exchange their sums:
 ///
-///   words [blocks][kPairs]  block r stores its sums in words[r]; those that need them read all of them
-///   readers                 a block counts itself here when each of its threads has read its words;
-///                           the last one zeroes them, and its count wraps around to zero
+///   words [blocks][kPairs]  block r stores its sums in words[r]; those that need them read all of
+///                           them
+///   readers                 a block counts itself here when each of its threads has read its
+///                           words; the last one zeroes them, and its count wraps around to zero
 ///
 /// so that every launch finds zeros, also one that a graph repeats. With kOneReader only the last
 /// block reads, and no readers are counted.
@@ -195,12 +196,13 @@ class ColumnSums {
     if (thread < kPairs && thread % kMostTileChannels < tiles_.channels) {
       Sum total{0};
       for (int warp = 0; warp < kWarps; ++warp) total += shared_.of_warps[warp][thread];
-      leave_word(words_ + rank * kPairs + thread, word_of(total));
+      store_word(words_ + rank * kPairs + thread, flagged_word(total));
     }
     __syncthreads();
   }
 
-  /// The tile's sums of channel threadIdx.x, in the first tiles.channels threads. All threads call it.
+  /// The tile's sums of channel threadIdx.x, in the first tiles.channels threads. All threads call
+  /// it.
   __device__ __forceinline__ void collect(Sum (&total)[kQuantities]) {
     const int thread = static_cast<int>(threadIdx.x);
     const int pair = thread % kPairs;
@@ -233,16 +235,17 @@ class ColumnSums {
  private:
   /// A group's share of a pair's sum: every kGroups-th block.
   __device__ __forceinline__ Sum share(const uint64_t* of_pair, int group) const {
-    // Measured: 2 and 12 are up to 4 % slower; 12 loads of all threads disturb blocks that still read.
+    // Measured: 2 and 12 are up to 4 % slower; 12 loads of all threads disturb blocks that still
+    // read.
     constexpr int kInFlight = 4;
     Sum sum{0};
     for (int block = group; block < tiles_.blocks; block += kInFlight * kGroups) {
       uint64_t found[kInFlight];
       const auto has = [&](int k) { return block + k * kGroups < tiles_.blocks; };
       const auto word = [&](int k) { return of_pair + (block + k * kGroups) * kPairs; };
-      for (int k = 0; k < kInFlight; ++k) found[k] = has(k) ? look_at(word(k)) : 0;
+      for (int k = 0; k < kInFlight; ++k) found[k] = has(k) ? load_word(word(k)) : 0;
       for (int k = 0; k < kInFlight; ++k) {
-        if (has(k)) sum += number_of<Sum>(awaited(word(k), found[k]));
+        if (has(k)) sum += value_of<Sum>(wait_for_word(word(k), found[k]));
       }
     }
     return sum;

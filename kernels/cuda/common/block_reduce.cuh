@@ -4,8 +4,8 @@
 
 namespace bertha {
 
-// Reductions over a block whose result every thread needs, behind one barrier. The CUB ones leave
-// theirs in one thread and need a second barrier to hand it out. The order of every combination
+// Reductions over a block whose result every thread needs, with one barrier. Those of CUB return it
+// in one thread and need a second barrier to broadcast it. The order of every combination
 // follows from the block size alone.
 
 struct Add {
@@ -71,8 +71,8 @@ __device__ __forceinline__ void exchange_warps(const T (&own)[K], T (&part)[K],
   for (int k = 0; k < K; ++k) part[k] = parts[other][k];
 }
 
-/// Replaces each value by its combination over the first `warps` warps, which all call it; sync() is
-/// a barrier of their threads.
+/// Replaces each value by its combination over the first `warps` warps, which all call it; sync()
+/// is a barrier of their threads.
 template <int K, class T, int kMost, int kWarps, class Combine, class Sync>
 __device__ __forceinline__ void block_reduce(T (&values)[K], const Combine& combine,
                                              WarpExchange<T, kMost, kWarps>& exchange, int turn,

@@ -9,7 +9,7 @@
 namespace bertha {
 
 // Sums over the rows of a matrix, in two stages of fixed order: every block keeps the sums of its
-// own rows in registers and leaves them in scratch; a small second kernel adds up the blocks.
+// own rows in registers and stores them in scratch; a small second kernel adds up the blocks.
 
 /// Where one column sum goes: [columns], or null when nobody wants it.
 template <class T>
@@ -70,7 +70,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
     store_block_sums(team, sums, partial);
   } else {
     constexpr int kColumns = Shape::kWarps * kWarpColumns;
-    constexpr int kPacks = kQuantities * kColumns / 4;  // of a team
+    constexpr int kVecs = kQuantities * kColumns / 4;  // of a team
     __syncthreads();
     float* const own = shared + team.team * kQuantities * kColumns + team.thread * kVecSize;
 #pragma unroll
@@ -80,18 +80,18 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
     __syncthreads();
     const float4* const from = reinterpret_cast<const float4*>(shared);
     float4* const to =
-        reinterpret_cast<float4*>(partial) + static_cast<int64_t>(blockIdx.x) * kPacks;
-    for (int pack = static_cast<int>(threadIdx.x); pack < kPacks; pack += Shape::kMostThreads) {
-      float4 total = from[pack];
+        reinterpret_cast<float4*>(partial) + static_cast<int64_t>(blockIdx.x) * kVecs;
+    for (int vec = static_cast<int>(threadIdx.x); vec < kVecs; vec += Shape::kMostThreads) {
+      float4 total = from[vec];
 #pragma unroll
       for (int other = 1; other < Shape::kTeams; ++other) {
-        const float4 more = from[other * kPacks + pack];
+        const float4 more = from[other * kVecs + vec];
         total.x += more.x;
         total.y += more.y;
         total.z += more.z;
         total.w += more.w;
       }
-      to[pack] = total;
+      to[vec] = total;
     }
   }
 }
@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
 inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
 inline constexpr int kColumnSumLoads = 8;   // of a thread at once
 
-/// One column per lane of a warp, the blocks distributed over the warps: few loads behind each other.
+/// One column per lane of a warp, the blocks distributed over the warps: few loads in sequence.
 template <class T, int kQuantities>
 __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
     finish_column_sums_kernel(const Compute<T>* partial, int64_t blocks, int64_t columns,

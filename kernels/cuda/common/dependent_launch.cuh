@@ -6,21 +6,21 @@
 
 namespace bertha {
 
-// Kernels behind each other that hide the gap between them: the second one's blocks are placed
-// while the first one runs, or where it calls nothing (a library's) as soon as its last block is
-// gone, and wait. The first calls begin_next_kernel, the second wait_for_kernel_before before it
-// touches memory; it is launched by launch_dependent. In a step of BERT-large the GPU idles some
-// 1.3 to 1.9 us before a kernel that is launched otherwise, and not at all before one of these
-// (CUPTI, H200).
+// Programmatic dependent launch, which removes the gap between consecutive kernels: blocks of the
+// second are placed while the first runs, or where the first does not trigger it (a library's), as
+// soon as its last block has exited. The first calls begin_next_kernel; the second is launched by
+// launch_dependent and calls wait_for_kernel_before before it touches memory. In a step of
+// BERT-large the GPU idles some 1.3 to 1.9 us before an ordinary launch, and not at all before one
+// of these (CUPTI, H200).
 //
-// All threads of such a kernel wait, so what is done when one of them goes on was done by every
-// kernel before, however many of those were launched in the same way.
+// All threads of such a kernel wait, so that in a chain of them each one starts its work after all
+// kernels before it have completed.
 
-/// Nothing where the next kernel was launched otherwise.
+/// No effect where the next launch is an ordinary one.
 __device__ __forceinline__ void begin_next_kernel() { cudaTriggerProgrammaticLaunchCompletion(); }
 
-/// Until the kernel before is complete and all that it has written is there; nothing for a kernel
-/// launched otherwise. The kernel before has to have waited for its own.
+/// Returns when the kernel before has completed and its writes are visible; at once in an ordinary
+/// launch. The kernel before must have waited for its own predecessor.
 __device__ __forceinline__ void wait_for_kernel_before() { cudaGridDependencySynchronize(); }
 
 /// For a launch with other attributes too.

@@ -54,11 +54,11 @@ __device__ __forceinline__ void mix_words(uint32_t (&mixed)[4], const PhiloxWord
   }
 }
 
-/// kept_bits of kernels/base/dropout_bits.h, bit for bit, from the words of the group. `limit(digit)`:
-/// all ones where that digit of the threshold is 1, else 0.
+/// kept_bits of kernels/base/dropout_bits.h, bit for bit, from the words of the group.
+/// `limit(digit)`: all ones where that digit of the threshold is 1, else 0.
 ///
-/// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's digit
-/// is 1, below it in the digits underneath): one instruction per digit, and no branch.
+/// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's
+/// digit is 1, below it in the digits underneath): one instruction per digit, and no branch.
 template <class Limit>
 __device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words, const Limit& limit) {
   uint32_t mixed[4];
@@ -82,7 +82,7 @@ __device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words, cons
 }
 
 /// As a table of logic_of_three(): below the threshold from digit `digit` down, of that digit, the
-/// one behind it, and "below it in the digits underneath".
+/// next one, and "below it in the digits underneath".
 constexpr uint32_t below_of_two(uint32_t threshold, int digit) {
   uint32_t table = 0;
   for (uint32_t at = 0; at < 8; ++at) {

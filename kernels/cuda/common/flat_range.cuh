@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-/// A range of elements cut for wide accesses: [begin, head) one by one, [head, tail) in packs of
+/// A range of elements cut for wide accesses: [begin, head) one by one, [head, tail) in vectors of
 /// N, [tail, end) one by one. Indices are elements of arrays that are aligned at element 0.
 struct FlatRange {
   int64_t begin;
@@ -12,14 +12,14 @@ struct FlatRange {
   int64_t tail;
   int64_t end;
 
-  __device__ __forceinline__ FlatRange(int64_t begin_in, int64_t end_in, int pack)
+  __device__ __forceinline__ FlatRange(int64_t begin_in, int64_t end_in, int vec)
       : begin(begin_in), end(end_in) {
-    const int64_t up = (begin + pack - 1) / pack * pack;
+    const int64_t up = (begin + vec - 1) / vec * vec;
     head = up < end ? up : end;
-    tail = head + (end - head) / pack * pack;
+    tail = head + (end - head) / vec * vec;
   }
 
-  /// Elements outside the packs: fewer than two packs.
+  /// Elements outside the vectors: fewer than two vectors.
   __device__ __forceinline__ int rest() const {
     return static_cast<int>((head - begin) + (end - tail));
   }

@@ -17,8 +17,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-/// Adds up values[0, 2 kHalf) of two lanes that lie `distance` apart, a power of two, and leaves each
-/// half of the sums in values[0, kHalf): the upper one in the lane whose number has that bit.
+/// Adds up values[0, 2 kHalf) of two lanes that lie `distance` apart, a power of two, and leaves
+/// each half of the sums in values[0, kHalf): the upper one in the lane whose number has that bit.
 template <int kHalf, class T, int kValues>
 __device__ __forceinline__ void share_sums(T (&values)[kValues], int lane, int distance) {
   static_assert(2 * kHalf <= kValues);

@@ -69,8 +69,9 @@ unsigned team_threads(int64_t columns) {
 template <class Shape>
 unsigned team_blocks(int64_t rows, int64_t columns, int sm_count, int per_sm) {
   const int64_t threads = team_threads<Shape>(columns);
-  // As many threads as registers allow, and for f32 shared memory. With 512 LayerNorm's backward took
-  // 192 us instead of 166 at 2,048 columns, 392 instead of 335 at 4,096 (49,152 rows, f16, H200).
+  // As many threads as registers allow, and for f32 shared memory. With 512 LayerNorm's backward
+  // took 192 us instead of 166 at 2,048 columns, 392 instead of 335 at 4,096 (49,152 rows, f16,
+  // H200).
   const int64_t most = sizeof(typename Shape::Element) == 2 ? 1024 : 512;
   const int64_t resident = Shape::kFixed ? per_sm : (threads > most ? 1 : most / threads);
   return blocks_for(rows, Shape::kTeams * Shape::kRows, resident * sm_count);
@@ -146,8 +147,8 @@ struct RowTeam {
   bool inside;  // whether the thread's columns are columns of the matrix
 };
 
-/// work(r) for the first `left` of kRows rows. Where all are there nothing is asked between them, so
-/// that what one row waits for is begun while another is at work.
+/// work(r) for the first `left` of kRows rows. A full batch has no test between rows, so that
+/// loads of one row overlap the work on another.
 template <int kRows, class Work>
 __device__ __forceinline__ void for_rows(int left, const Work& work) {
   if (left == kRows) {
@@ -164,7 +165,7 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
 /// Batches of neighbouring rows in flight. Each thread copies its own vectors asynchronously into
 /// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
 /// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
-/// row, and what is read of a row beyond it is anything. Backward, this is faster than bulk copies.
+/// row; values read of such a row are undefined. Backward, this is faster than bulk copies.
 template <class Shape, int kTensors, int kStages>
 class RowRing {
  public:
@@ -286,7 +287,7 @@ __device__ __forceinline__ void team_sums(const RowTeam<Shape>& team, float (&va
     float(&parts)[Shape::kMostWarps][kCount] = exchange.values[turn % 2][team.team];
     if (team.lane % kLanes == 0) parts[team.warp][team.lane / kLanes] = sum;
     team.sync();
-    // Each lane adds up one of the values, and hands it round.
+    // Each lane adds up one of the values, and broadcasts it.
     const int mine = team.lane % kCount;
     float total = parts[0][mine];
 #pragma unroll

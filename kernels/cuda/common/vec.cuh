@@ -164,7 +164,7 @@ __device__ __forceinline__ void store_vec(T* to, const Vec<T, N>& vec) {
   }
 }
 
-/// To global memory that this kernel does not read, surely in whole stores of 16 bytes: where rows
+/// To global memory that this kernel does not read, always in whole stores of 16 bytes: where rows
 /// lie at constant distances, nvcc sometimes makes four of one.
 template <class T>
 __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& vec) {
@@ -176,8 +176,8 @@ __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& 
   }
 }
 
-/// To global memory in stores of 16 bytes that are evicted first (st.global.cs). Ordered behind what
-/// the thread has read before: `to` may be among it.
+/// To global memory in stores of 16 bytes that are evicted first (st.global.cs). Ordered after
+/// what the thread has read: `to` may be among it.
 template <class T>
 __device__ __forceinline__ void store_vec_streaming(T* to, const Vec<T, kVecSize>& vec) {
 #pragma unroll

@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads)
   const int32_t last_id = __shfl_sync(kFullWarp, id, kWarpThreads - 1);
   const bool continues = first_id != kNone && first_id == id_before;
   const bool goes_on = last_id != kNone && last_id == id_behind;
-  const bool through = continues && goes_on && run_ends == 0;  // one run, from before to behind
+  const bool through =
+      continues && goes_on && run_ends == 0;  // one run, from before the chunk to past it
   if (mine.thread == 0 && blockIdx.y == 0) {
     scratch.head_id[chunk] = continues ? first_id : kNone;
     scratch.tail_id[chunk] = goes_on && !through ? last_id : kNone;
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kFinishGroups* kGroupThreads)
   const int32_t id = scratch.tail_id[chunk];
   if (id == kNone) return;
   const Columns mine(columns);
-  int64_t heads = 0;  // chunks behind that the run reaches: all in one piece, for ids are sorted
+  int64_t heads = 0;  // later chunks that the run reaches: all in one piece, for ids are sorted
   for (;;) {
     const int64_t at = chunk + 1 + heads + threadIdx.x;
     const int found = __syncthreads_count(at < chunks && scratch.head_id[at] == id);

@@ -13,7 +13,7 @@ int64_t sorted_rows_scratch_bytes(int64_t rows, int64_t columns);
 /// table[ids[r]] += sum of rows[r], r in the order of `order`.
 ///
 /// Exact     deterministic; sums in f32, one rounding per table element.
-/// Needs     `order` ascending in (id, row), with -1 behind the last; `scratch` as above.
+/// Needs     `order` ascending in (id, row), with -1 after the last; `scratch` as above.
 struct SortedRows {
   View rows;   // io  [T, H]
   View ids;    // i32 [T]

@@ -12,7 +12,7 @@ constexpr float kCubic = 0.044715f;
 }  // namespace gelu_detail
 
 namespace gelu_detail {
-/// NaN stays NaN, which fminf and fmaxf would hide.
+/// NaN stays NaN, which fminf and fmaxf would replace.
 __device__ __forceinline__ float clamp(float z) {
   const float above = z < -10.0f ? -10.0f : z;
   return above > 10.0f ? 10.0f : above;

@@ -50,8 +50,8 @@ inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 /// takes them at any T; auto where they serve, from min_waves on, and the gradient only with a bias
 /// gradient, which costs the library one more pass.
 ///
-/// Errors    Error(kUsage): own is asked for and cannot serve the call. Someone who
-///           names kernels measures them; auto is for all others.
+/// Errors    Error(kUsage): own is asked for and cannot serve the call. There
+///           is no silent fallback: whoever names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 

@@ -19,7 +19,7 @@
 //           n-block 8 p + m is row 32 m + 8 c + 2 p + i. Lane c then has, out of n-blocks m, 8 + m,
 //           16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7: 16 bytes, and a quad 64 bytes
 //           of a row.
-// Bound by  the tensor cores, and in a long loop by the card's power limit.
+// Bound by  the tensor cores, and in a long loop by the GPU's power limit.
 // Figure    T = 24,576, K = 1,024, N = 4,096, bf16, one H200: 290 us, where 206 GFLOP take 261 at
 //           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
 //           kernels/measured/gemm.md.
@@ -78,7 +78,7 @@ struct Params {
   int64_t rows;
   int64_t columns;
   int inner_blocks;
-  int row_tiles;  // a multiple of the cluster; those behind the last row are empty
+  int row_tiles;  // a multiple of the cluster; those past the last row are empty
 };
 
 // kCluster: blocks with the same columns and so the same weights, 1 or 2.

@@ -15,10 +15,10 @@
 //
 // Epilogue  is spread over the wgmma of the next tile: after those of some inner indices, 16 rows
 //           of dx of the tile before are summed and stored, and gelu' of 16 rows of z takes their
-//           place in registers, in f16. Behind the last wgmma of a tile only the accumulators are
+//           place in registers, in f16. After the last wgmma of a tile only the accumulators are
 //           multiplied by the derivatives.
 // Bound by  shared memory, 128 bytes a clock: 80 for the wgmma, 48 for loading the stages, 16 for z
-//           and dx, 442 thousand clocks; the tensor cores need 393.
+//           and dx take 442,000 clocks; the tensor cores need 393,000.
 // Figure    T = 24,576, N = 1,024, K = 4,096, bf16, one H200: 330 to 337 us in a training step,
 //           where cuBLASLt's DGELU takes 361 and the column sums 55. Variants:
 //           kernels/measured/gemm.md.
@@ -229,7 +229,7 @@ struct Consumer {
 
   __device__ __forceinline__ void run() {
     float sum[128];
-    uint32_t kept[kFragments][4] = {};  // gelu' of a tile; behind its last wgmma, its dx
+    uint32_t kept[kFragments][4] = {};  // gelu' of a tile; after its last wgmma, its dx
     bool is_first = true;
     for_each_tile(params, [&](int) {
       int in_flight = 0;  // stage that wgmma may still read

@@ -5,8 +5,7 @@
 //             800 for a GEMM. Each is checked against sampled elements before it is timed.
 // Short runs  alternate between the candidates, so that a change of the clock affects all of them.
 // Long runs   of the fastest, 100 ms each, three times: at the power limit, where training runs,
-// the
-//             clock depends on the energy that the algorithm draws, which short runs do not show.
+//             the clock depends on the energy of an algorithm, which short runs do not show.
 // Cost        some 3 s per large GEMM, 75 s for BERT-large.
 // Figure      the twelve GEMMs of a BERT-large layer, T = 24,576, bf16, one H200: 2,936 us tuned,
 //             3,039 with the heuristics' first; a step is 2 % faster. All:
@@ -33,12 +32,12 @@ constexpr int kMaxSteps = 8;          // from neighbor to neighbor
 constexpr double kMaxSlowdown = 1.1;  // times the best, by two launches
 constexpr int kShortRuns = 3;
 constexpr double kShortRunUs = 2'000.0;  // the resolution of events is 0.5 us
-// Longer than the card takes to adjust its clock.
+// Longer than the GPU takes to adjust its clock.
 constexpr int kLongRuns = 3;
 constexpr double kSettleUs = 40'000.0;  // before each run
 constexpr double kLongRunUs = 60'000.0;
 constexpr int kMaxLaunches = 1'000;  // in a run
-// Operands change from launch to launch, and all of them are four times the second-level cache.
+// Operands change from launch to launch, and all of them are four times the L2 cache.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int kMaxSets = 16;
 

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// 4 blocks of 8 warps with 8 loads in flight are 128 KiB per SM, which hides the memory latency;
+// 4 blocks of 8 warps with 8 loads in flight are 128 KiB per SM, enough to cover the latency;
 // all blocks are resident at once.
 constexpr int kColumnBlocksPerSm = 4;
 constexpr int kRowsInFlight = 8;

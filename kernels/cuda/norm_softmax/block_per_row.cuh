@@ -20,14 +20,14 @@ namespace bertha {
 // Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
 // (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
 
-/// A row of at most kThreads * 8 * kPackCount columns.
-template <class Operation, int kPackCount, int kThreads>
+/// A row of at most kThreads * 8 * kVecCount columns.
+template <class Operation, int kVecCount, int kThreads>
 class BlockPerRow {
  public:
   using T = typename Operation::Element;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kPackElements = kVecSize;
-  static constexpr int kPacks = kPackCount;
+  static constexpr int kVecElements = kVecSize;
+  static constexpr int kVecs = kVecCount;
   static constexpr bool kInRegisters = true;
   static constexpr bool kHasOneWarp = false;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
@@ -38,56 +38,56 @@ class BlockPerRow {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
+      for (int p = 0; p < kVecs; ++p) {
         fill_words(own_[k][p], operation.padding());
         if (has(p)) own_[k][p] = load_vec(operation.inputs[k] + at_ + column_of(p));
       }
     }
   }
 
-  /// work(p, v) for the thread's packs, with numbers v[kInputs][8]; beyond the row, of padding.
+  /// work(p, v) for the thread's vectors, with numbers v[kInputs][8]; beyond the row, of padding.
   template <class Work>
-  __device__ __forceinline__ void for_packs(const Work& work) const {
+  __device__ __forceinline__ void for_vecs(const Work& work) const {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       float v[kInputs][kVecSize];
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
       work(p, v);
     }
   }
-  /// work(p) for the thread's packs.
+  /// work(p) for the thread's vectors.
   template <class Work>
-  __device__ __forceinline__ void for_own_packs(const Work& work) const {
+  __device__ __forceinline__ void for_own_vecs(const Work& work) const {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) work(p);
+    for (int p = 0; p < kVecs; ++p) work(p);
   }
   /// The largest of the thread's elements of the first input, of which NaN is none; T of 16 bits.
   __device__ __forceinline__ float largest() const {
     uint32_t most = minus_infinity_pair<T>();
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) most = larger_pair(own_[0][p], most);
+    for (int p = 0; p < kVecs; ++p) most = larger_pair(own_[0][p], most);
     return larger_of_pair<T>(most);
   }
   /// Adds the row of another matrix to the first input, rounded.
   __device__ __forceinline__ void add(const T* matrix) {
-    Vec<T, kVecSize> other[kPacks] = {};
+    Vec<T, kVecSize> other[kVecs] = {};
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       if (has(p)) other[p] = load_vec(matrix + at_ + column_of(p));
     }
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) own_[0][p] = sum_of(own_[0][p], other[p]);
+    for (int p = 0; p < kVecs; ++p) own_[0][p] = sum_of(own_[0][p], other[p]);
   }
   /// Between passes, where unpacking again is cheaper than the registers of the numbers.
   __device__ __forceinline__ void keep_packed() {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) bertha::keep_packed(own_[k][p]);
+      for (int p = 0; p < kVecs; ++p) bertha::keep_packed(own_[k][p]);
     }
   }
-  /// Whether pack p has columns of the row, and the first of them.
+  /// Whether vector p has columns of the row, and the first of them.
   __device__ __forceinline__ bool has(int p) const { return column_of(p) < columns_; }
   __device__ __forceinline__ int column_of(int p) const {
     return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVecSize;
@@ -97,11 +97,11 @@ class BlockPerRow {
   __device__ __forceinline__ float element_of_lane(const T* matrix) const {
     return to_float(matrix[at_ + threadIdx.x % kWarpThreads]);
   }
-  /// The result of pack p, if the row has it.
+  /// The result of vector p, if the row has it.
   __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
     if (has(p)) store_vec(operation_.output + at_ + column_of(p), to_vec<T>(values));
   }
-  /// Pack p of the first input, to another matrix.
+  /// Vector p of the first input, to another matrix.
   __device__ __forceinline__ void store_input(int p, T* to) const {
     store_vec(to + at_ + column_of(p), own_[0][p]);
   }
@@ -122,25 +122,25 @@ class BlockPerRow {
   int64_t at_;
   int columns_;
   Exchange& exchange_;
-  Vec<T, kVecSize> own_[kInputs][kPacks];
+  Vec<T, kVecSize> own_[kInputs][kVecs];
 };
 
-template <class Operation, int kPacks, int kThreads, int kBlocks>
+template <class Operation, int kVecs, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     block_per_row_kernel(const __grid_constant__ Operation operation, int columns) {
-  using Row = BlockPerRow<Operation, kPacks, kThreads>;
+  using Row = BlockPerRow<Operation, kVecs, kThreads>;
   __shared__ typename Row::Exchange exchange;
   Row row(operation, blockIdx.x, columns, exchange);
   operation.run(row);
 }
 
 /// With kThreads, or as many fewer as the columns need; kBlocks of an SM have registers.
-template <int kPacks, int kThreads, int kBlocks, class Operation>
+template <int kVecs, int kThreads, int kBlocks, class Operation>
 void launch_block_per_row(const CudaContext& context, const Operation& operation, int64_t rows,
                           int64_t columns) {
   const unsigned warps =
-      blocks_for(columns, kPacks * kVecSize * kWarpThreads, kThreads / kWarpThreads);
-  block_per_row_kernel<Operation, kPacks, kThreads, kBlocks>
+      blocks_for(columns, kVecs * kVecSize * kWarpThreads, kThreads / kWarpThreads);
+  block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>
       <<<static_cast<unsigned>(rows), warps * kWarpThreads, 0, context.stream>>>(
           operation, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());

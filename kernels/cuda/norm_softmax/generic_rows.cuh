@@ -21,9 +21,9 @@ namespace bertha {
 //   Element, kInputs       its rows: kInputs matrices [rows, columns] of one type
 //   inputs                 where they begin
 //   values(raw, row, column, v)   one Vec of every input as numbers v[kInputs][N]
-//   kDrops, drops(), draw(row, word, words)   with for_packs_with_bits only: whether it draws
+//   kDrops, drops(), draw(row, word, words)   with for_vecs_with_bits only: whether it draws
 //                          dropout while storing, 32 decisions at a time, `words` for a row
-//   run(row)               its passes, in terms of for_packs and reduce below
+//   run(row)               its passes, in terms of for_vecs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
 // kernels/measured/rows.md.
@@ -33,28 +33,29 @@ inline constexpr int kManyElements = 32;
 inline constexpr int kRegisterThreads = 128;
 inline constexpr int kMostBlockThreads = 512;
 // Of a thread, before a block gets more of them: each row costs every thread the same.
-inline constexpr int kPacksPerThread = 8;
+inline constexpr int kVecsPerThread = 8;
 inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
 
-/// row.for_packs, with the pack's dropout decisions in the low bits of `bits`: work(column, v, bits).
+/// row.for_vecs, with the vector's dropout decisions in the low bits of `bits`: work(column, v,
+/// bits).
 template <class Operation, class Row, class Work>
-__device__ __forceinline__ void for_packs_with_bits(const Operation& operation, Row& row,
-                                                    const Work& work) {
+__device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, Row& row,
+                                                   const Work& work) {
   if constexpr (Operation::kDrops) {
-    if (operation.drops()) return row.for_drawn_packs(work);
+    if (operation.drops()) return row.for_drawn_vecs(work);
   }
-  row.for_packs([&](int64_t column, auto& v) { work(column, v, ~0u); });
+  row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
 
-/// A row in the registers of `lanes` threads, kElements columns each, in packs of N.
+/// A row in the registers of `lanes` threads, kElements columns each, in vectors of N.
 template <class Operation, int N, int kElements>
 class RegisterRow {
  public:
   using T = typename Operation::Element;
   using Number = Compute<T>;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kPackElements = N;
-  static constexpr int kPacks = kElements / N;
+  static constexpr int kVecElements = N;
+  static constexpr int kVecs = kElements / N;
   static constexpr bool kInRegisters = true;  // what a pass changes in v, the next one sees
 
   /// Beyond the last row there is nothing to do; the shuffles are of whole warps.
@@ -66,9 +67,9 @@ class RegisterRow {
         end_(row_ < rows ? columns_ : 0),
         lanes_(lanes),
         lane_(static_cast<int>(threadIdx.x) % lanes) {
-    Vec<T, N> raw[kPacks][kInputs];
+    Vec<T, N> raw[kVecs][kInputs];
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       if (column_of(p) >= end_) continue;
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) {
@@ -76,7 +77,7 @@ class RegisterRow {
       }
     }
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       if (column_of(p) < end_) operation.values(raw[p], row_, column_of(p), values_[p]);
     }
   }
@@ -87,11 +88,11 @@ class RegisterRow {
   /// Whether this thread stores what a row has once.
   __device__ bool is_first() const { return exists() && lane_ == 0; }
 
-  /// work(column, v) for the thread's packs, with Number v[kInputs][N].
+  /// work(column, v) for the thread's vectors, with Number v[kInputs][N].
   template <class Work>
-  __device__ void for_packs(const Work& work) {
+  __device__ void for_vecs(const Work& work) {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       if (column_of(p) < end_) work(column_of(p), values_[p]);
     }
   }
@@ -104,13 +105,13 @@ class RegisterRow {
   /// A lane draws one word of its row: there are no more words than lanes, because a thread has at
   /// most 32 columns.
   template <class Work>
-  __device__ void for_drawn_packs(const Work& work) {
+  __device__ void for_drawn_vecs(const Work& work) {
     static_assert(kElements <= 32);
     const int words = (columns_ + 31) / 32;
     uint32_t drawn = 0;
     if (exists() && lane_ < words) drawn = operation_.draw(row_, lane_, words);
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       const int column = column_of(p);
       const uint32_t bits = __shfl_sync(kFullWarp, drawn, column / 32, lanes_) >> (column % 32);
       if (column < end_) work(column, values_[p], bits);
@@ -118,7 +119,7 @@ class RegisterRow {
   }
 
  private:
-  __device__ int column_of(int pack) const { return (pack * lanes_ + lane_) * N; }
+  __device__ int column_of(int vec) const { return (vec * lanes_ + lane_) * N; }
 
   const Operation& operation_;
   int64_t row_;
@@ -126,7 +127,7 @@ class RegisterRow {
   int end_;  // of the columns; 0 without a row
   int lanes_;
   int lane_;
-  Number values_[kPacks][kInputs][N];
+  Number values_[kVecs][kInputs][N];
 };
 
 /// One row of a block, in shared memory or nowhere. A thread has the same columns in every pass:
@@ -137,7 +138,7 @@ class SharedRow {
   using T = typename Operation::Element;
   using Number = Compute<T>;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kPackElements = N;
+  static constexpr int kVecElements = N;
   static constexpr bool kInRegisters = false;
   struct Shared {
     WarpExchange<Number, 2, kMostBlockThreads / kWarpThreads> exchange;
@@ -155,7 +156,7 @@ class SharedRow {
   __device__ bool is_first() const { return threadIdx.x == 0; }
 
   template <class Work>
-  __device__ void for_packs(const Work& work) {
+  __device__ void for_vecs(const Work& work) {
 #pragma unroll 2
     for (int64_t column = first_column(); column < columns_; column += stride()) {
       Number v[kInputs][N];
@@ -173,7 +174,7 @@ class SharedRow {
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
   /// N, so that a thread's columns are those of the other passes.
   template <class Work>
-  __device__ void for_drawn_packs(const Work& work) {
+  __device__ void for_drawn_vecs(const Work& work) {
     const int64_t words = (columns_ + 31) / 32;
     for (int64_t first = 0; first < words; first += blockDim.x) {
       __syncthreads();  // the words before have been read
@@ -279,7 +280,7 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const int64_t bytes = Row::cache_columns(columns) * Operation::kInputs *
                         static_cast<int64_t>(sizeof(typename Operation::Element));
   const unsigned threads =
-      kWarpThreads * blocks_for(columns, int64_t{N} * kPacksPerThread * kWarpThreads,
+      kWarpThreads * blocks_for(columns, int64_t{N} * kVecsPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
   const bool is_cached = bytes <= kMostRowCacheBytes;
   const auto kernel =
@@ -290,10 +291,11 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// work(std::integral_constant<int, N>) with the widest packs that the width and `address_bits` (of
-/// every pointer that is read in packs, or-ed) allow: 16 bytes, two elements of 16 bits, or one.
+/// work(std::integral_constant<int, N>) with the widest vectors that the width and `address_bits`
+/// (of every pointer that is read in vectors, or-ed) allow: 16 bytes, two elements of 16 bits, or
+/// one.
 template <class T, class Work>
-void with_pack(int64_t columns, uintptr_t address_bits, const Work& work) {
+void with_vec_size(int64_t columns, uintptr_t address_bits, const Work& work) {
   constexpr int kWide = kVec16<T>;
   if (columns % kWide == 0 && address_bits % 16 == 0) {
     return work(std::integral_constant<int, kWide>{});
@@ -304,14 +306,14 @@ void with_pack(int64_t columns, uintptr_t address_bits, const Work& work) {
   work(std::integral_constant<int, 1>{});
 }
 
-/// Runs the operation on all rows, in packs as wide as with_pack allows.
+/// Runs the operation on all rows, in vectors as wide as with_vec_size allows.
 template <class Operation>
 void launch_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                  int64_t columns, uintptr_t address_bits) {
   using T = typename Operation::Element;
   if (rows == 0) return;
-  with_pack<T>(columns, address_bits, [&](auto pack) {
-    constexpr int N = decltype(pack)::value;
+  with_vec_size<T>(columns, address_bits, [&](auto vec_size) {
+    constexpr int N = decltype(vec_size)::value;
     if (columns <= kFewElements * kWarpThreads) {
       return launch_register_rows<N, kFewElements>(context, operation, rows, columns);
     }

@@ -53,13 +53,13 @@ bool run_aligned_forward(CudaContext& context, const NormForward<T>& norm, int64
   return false;
 }
 
-/// Allocates the parts of dgamma and dbeta that `teams` of blocks leave.
+/// Allocates the partial sums of dgamma and dbeta of so many teams of blocks.
 template <class Number>
 Number* take_partial(CudaContext& context, unsigned teams, int64_t columns) {
   return static_cast<Number*>(context.scratch.take(column_sum_bytes<Number>(teams, columns, 2)));
 }
 
-/// Adds the parts of dgamma and dbeta up, where dgamma or dbeta is asked for.
+/// Adds up the partial sums, where dgamma or dbeta is asked for.
 template <class T>
 void finish_parameters(const CudaContext& context, const LayerNormBwd& args,
                        const Compute<T>* partial, unsigned blocks) {
@@ -137,8 +137,8 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
         }
       }
       const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});
-      with_pack<T>(columns, bits, [&](auto pack) {
-        constexpr int N = decltype(pack)::value;
+      with_vec_size<T>(columns, bits, [&](auto vec_size) {
+        constexpr int N = decltype(vec_size)::value;
         if (columns <= kMostRegisterColumns<T, N>) {
           launch_layernorm_bwd_registers<N>(context, norm, rows, columns, take);
         } else {

@@ -9,16 +9,16 @@
 namespace bertha {
 
 // LayerNorm backward of rows of any type, width and address that registers hold. A persistent grid,
-// in which a thread keeps the same columns of all rows that it sees: gamma and its part of the column
-// sums stay in registers, and the next row is loaded while one is worked on. The width chooses who
-// shares a row:
+// in which a thread keeps the same columns of all rows that it sees: gamma and its part of the
+// column sums stay in registers, and the next row is loaded while one is worked on. The width
+// chooses who shares a row:
 //   kLanes    a warp or a power of two of its lanes;
 //   kBlock    a block.
-// Deterministic: rows are distributed by number, and every order of summation follows from the width
-// and the device.
+// Deterministic: rows are distributed by number, and every order of summation follows from the
+// width and the device.
 //
-// Bound by memory where packs are of 16 bytes, else by instructions: 49,152 x 128 f16 take 22 us on
-// an H200, 64 % of a copy of as many bytes (kernels/measured/rows.md).
+// Bound by memory where vectors are of 16 bytes, else by instructions: 49,152 x 128 f16 take 22 us
+// on an H200, 64 % of a copy of as many bytes (kernels/measured/rows.md).
 
 enum class RowScope : uint8_t { kLanes, kBlock };
 
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   using Number = Compute<T>;
   constexpr bool kIsLanes = kScope == RowScope::kLanes;
   constexpr int kElements = kIsLanes ? kThreadElements<T> : kBlockElements<T, N>;
-  constexpr int kPacks = kElements / N;
-  using Packs = Vec<T, N>[kPacks];
+  constexpr int kVecs = kElements / N;
+  using Vecs = Vec<T, N>[kVecs];
   __shared__ std::conditional_t<kIsLanes, Number[kElements][kLanesThreads],
                                 WarpExchange<Number, 2, kBlockThreads / kWarpThreads>>
       shared;
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   const auto has = [&](int k) { return column_of(k) < columns; };
 
   struct Incoming {
-    Packs dy;
-    Packs x;
+    Vecs dy;
+    Vecs x;
     Number mean;
     Number rstd;
   };
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     Incoming in{};
     if (row >= rows) return in;
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       in.dy[k] = load_vec<N>(p.dy + row * columns + column_of(k));
       in.x[k] = load_vec<N>(p.x + row * columns + column_of(k));
@@ -82,9 +82,9 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   };
   const int64_t block_first = static_cast<int64_t>(blockIdx.x) * groups;
   Incoming next = load(block_first + group);
-  Packs gamma;
+  Vecs gamma;
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
+  for (int k = 0; k < kVecs; ++k) {
 #pragma unroll
     for (int i = 0; i < N; ++i) gamma[k].elem[i] = from_compute<T>(Number(1));
     if (p.gamma != nullptr && has(k)) gamma[k] = load_vec<N>(p.gamma + column_of(k));
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     next = load(row + step);
     Number sums[2] = {};  // of g = dy * gamma, and of g * normalized
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number dy = to_compute(own.dy[k].elem[i]);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     sums[0] *= per_column;
     sums[1] *= per_column;
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       keep_packed(own.dy[k]);
       keep_packed(own.x[k]);
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     }
   } else {
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       Number* const own = partial + column_of(k);
 #pragma unroll
@@ -170,8 +170,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   }
 }
 
-/// There is at least one row, of at most kMostRegisterColumns columns; N as with_pack chooses it.
-/// take_partial(blocks) allocates as many partial sums.
+/// There is at least one row, of at most kMostRegisterColumns columns; N as with_vec_size chooses
+/// it. take_partial(blocks) allocates as many partial sums.
 template <int N, class T, class TakePartial>
 void launch_layernorm_bwd_registers(const CudaContext& context, NormBackward<T> p, int64_t rows,
                                     int64_t columns, const TakePartial& take_partial) {

@@ -10,17 +10,17 @@
 
 namespace bertha {
 
-// LayerNorm backward of rows of a multiple of 8 columns at 16-byte aligned addresses: of 16 bits from
-// 4,096 to 65,536 columns, in f32 from 4,104 to 32,768.
+// LayerNorm backward of rows of a multiple of 8 columns at 16-byte aligned addresses: of 16 bits
+// from 4,096 to 65,536 columns, in f32 from 4,104 to 32,768.
 //
-// A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column sums
-// take the registers, so that rows wait in a ring of shared memory, filled by bulk copies. Where the
-// registers of one block are too few, those of a cluster share a row.
+// A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
+// sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
+// Where the registers of one block are too few, those of a cluster share a row.
 //
 // A row has two passes with a reduction between them. The warps do the first pass of the next row
 // before they wait for the reduction, so that its latency is hidden, also where it goes through the
 // shared memory of other SMs. A stage of the ring is free after the reduction of the second row
-// behind its own.
+// after its own.
 //
 // Bound by memory: 49,152 x 8,192 f16 take 586 us on an H200, 97 % of a copy of as many bytes
 // (kernels/measured/rows.md).
@@ -31,11 +31,11 @@ inline constexpr int kStreamThreads = 256;
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
 
-/// Packs of a thread, and columns of a block.
+/// Vectors of a thread, and columns of a block.
 template <class T>
-inline constexpr int kStreamPacks = sizeof(T) == 2 ? 4 : 2;
+inline constexpr int kStreamVecs = sizeof(T) == 2 ? 4 : 2;
 template <class T>
-inline constexpr int kMostStreamPart = kStreamThreads* kStreamPacks<T>* kVecSize;
+inline constexpr int kMostStreamPart = kStreamThreads* kStreamVecs<T>* kVecSize;
 
 template <class T>
 constexpr bool is_streamed(int64_t columns) {
@@ -43,8 +43,8 @@ constexpr bool is_streamed(int64_t columns) {
          columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
 }
 
-/// Elements of a 128-byte line, and of one matrix in a stage: a row lies in it as far behind a line as
-/// in memory.
+/// Elements of a 128-byte line, and of one matrix in a stage: a row has the same offset from a
+/// line in it as in memory.
 template <class T>
 inline constexpr int kStreamLine = kCopyLineBytes / static_cast<int>(sizeof(T));
 template <class T>
@@ -70,8 +70,8 @@ template <class T, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
-  constexpr int kPacks = kStreamPacks<T>;
-  constexpr int kHeldAfter = 2;  // rows that a stage is read behind its reduction
+  constexpr int kVecs = kStreamVecs<T>;
+  constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ StreamExchange exchange;
   const int thread = static_cast<int>(threadIdx.x);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const int64_t begin = static_cast<int64_t>(rank) * plan.part;
   const int own_columns =
       static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
-  const int first_column = (warp * kPacks * kWarpThreads + lane) * kVecSize;
+  const int first_column = (warp * kVecs * kWarpThreads + lane) * kVecSize;
   const auto offset = [](int k) { return k * (kWarpThreads * kVecSize); };
   const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
   T* const slots = reinterpret_cast<T*>(ring);
@@ -127,9 +127,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
   }
 
-  float gamma[kPacks][kVecSize];
+  float gamma[kVecs][kVecSize];
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
+  for (int k = 0; k < kVecs; ++k) {
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       // Element by element: gamma may be misaligned.
@@ -137,18 +137,19 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
     }
   }
-  float dgamma[kPacks][kVecSize] = {};
-  float dbeta[kPacks][kVecSize] = {};
+  float dgamma[kVecs][kVecSize] = {};
+  float dbeta[kVecs][kVecSize] = {};
   const float per_column = 1.0f / static_cast<float>(columns);
-  // work(k) for the thread's packs; without tests between them where a warp has all of its columns.
-  const bool has_all = (warp + 1) * (kPacks * kVecSize * kWarpThreads) <= own_columns;
+  // work(k) for the thread's vectors; without tests between them where a warp has all of its
+  // columns.
+  const bool has_all = (warp + 1) * (kVecs * kVecSize * kWarpThreads) <= own_columns;
   const auto for_own = [&](const auto& work) {
     if (has_all) {
 #pragma unroll
-      for (int k = 0; k < kPacks; ++k) work(k);
+      for (int k = 0; k < kVecs; ++k) work(k);
     } else {
 #pragma unroll
-      for (int k = 0; k < kPacks; ++k) {
+      for (int k = 0; k < kVecs; ++k) {
         if (has(k)) work(k);
       }
     }
@@ -256,7 +257,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 
   float* const sums_to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
+  for (int k = 0; k < kVecs; ++k) {
     if (!has(k)) continue;
     float* const own = sums_to + first_column + offset(k);
 #pragma unroll
@@ -281,7 +282,7 @@ void launch_layernorm_bwd_stream(const CudaContext& context, NormBackward<T> p, 
                   .part = static_cast<int>((columns / kVecSize + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
   const unsigned threads =
-      kWarpThreads * blocks_for(plan.part, kStreamPacks<T> * kVecSize * kWarpThreads,
+      kWarpThreads * blocks_for(plan.part, kStreamVecs<T> * kVecSize * kWarpThreads,
                                 kStreamThreads / kWarpThreads);
   const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
   int blocks = 1;

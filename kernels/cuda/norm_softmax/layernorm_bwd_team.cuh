@@ -7,18 +7,18 @@
 
 namespace bertha {
 
-// LayerNorm backward, alone or with the dropout and the residual before it, of rows of a multiple of 8
-// columns up to 8,192, at 16-byte aligned addresses.
+// LayerNorm backward, alone or with the dropout and the residual before it, of rows of a multiple
+// of 8 columns up to 8,192, at 16-byte aligned addresses.
 //
-// A persistent grid of row teams (row_team.cuh): batches of rows are in flight in shared memory, and
-// a thread keeps the column sums of dgamma, dbeta and the bias in registers; a second kernel adds the
-// sums of the blocks up.
+// A persistent grid of row teams (row_team.cuh): batches of rows are in flight in shared memory,
+// and a thread keeps the column sums of dgamma, dbeta and the bias in registers; a second kernel
+// adds the sums of the blocks up.
 //
-// Bound by memory: with dropout 24,576 x 1,024 bf16 take 59.6 us on an H200, where a copy of as many
-// bytes takes 51.7 (kernels/measured/rows.md).
+// Bound by memory: with dropout 24,576 x 1,024 bf16 take 59.6 us on an H200, where a copy of as
+// many bytes takes 51.7 (kernels/measured/rows.md).
 
-// An SM holds one block: half as many teams as registers have room for leave fewer partial sums
-// behind, and fewer rows in flight at once.
+// One block per SM, half of the teams that registers allow: fewer partial sums to add up, and fewer
+// rows in flight.
 inline constexpr int kTeamBackwardThreads = 512;
 inline constexpr int kTeamBackwardRows = 2;  // of a batch
 /// Batches of rows in flight or at work; more of f32 shared memory does not hold.

@@ -5,12 +5,12 @@
 
 namespace bertha {
 
-// LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 16,384 (f32:
-// 8,192), at 16-byte aligned addresses, on block_per_row.cuh.
+// LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 16,384
+// (f32: 8,192), at 16-byte aligned addresses, on block_per_row.cuh.
 //
 // A block holds its row in registers: one pass over memory and one reduction. gamma and beta come
-// from the L1 cache behind the reduction: loaded before it they take registers, and so blocks in
-// flight, which is what counts.
+// from the L1 cache after the reduction: loaded before it they would take registers, and with them
+// resident blocks, which matter more.
 //
 // Bound by memory: 49,152 x 8,192 f16 take 389 us on an H200, 98 % of a copy of as many bytes
 // (kernels/measured/rows.md).
@@ -31,13 +31,14 @@ struct BlockRowNorm {
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
     if constexpr (kHasResidual) row.add(p.residual);
-    // Around the mean of 32 elements, which is at most sqrt(n / 32) deviations from that of all n: a
-    // large mean costs nothing, and the variance loses at most a factor n / 32, of usual rows none.
+    // Around the mean of 32 elements, which is at most sqrt(n / 32) deviations from that of all n:
+    // a large mean costs nothing, and the variance loses at most a factor n / 32, of usual rows
+    // none.
     float sample = row.element_of_lane(p.x);
     if constexpr (kHasResidual) sample += row.element_of_lane(p.residual);
     const float pivot = warp_sum(sample) / kWarpThreads;
     float sums[2] = {};  // of differences to it, and of their squares
-    row.for_packs([&](int k, auto& v) {
+    row.for_vecs([&](int k, auto& v) {
       if (!row.has(k)) return;
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
@@ -55,7 +56,7 @@ struct BlockRowNorm {
     }
     const float shift = moments.shift();
     row.keep_packed();
-    row.for_packs([&](int k, auto& v) {
+    row.for_vecs([&](int k, auto& v) {
       if (!row.has(k)) return;
       if constexpr (kHasResidual) row.store_input(k, p.sum);  // every warp has read its sample
       float gamma[kVecSize];

@@ -14,22 +14,22 @@ namespace bertha {
 // aligned addresses.
 //
 // A persistent grid, so that gamma and beta stay in registers: read again for every row they would
-// come from L2 (1,767 us instead of 1,585 at 32,768 columns). A producer warp fills a ring of shared
-// memory with rows by bulk copies, two rows ahead, and writes the results, which replace x in the
-// ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are equally
-// fast at memory: with as many rows each, the first ends long before the last.
+// come from L2 (1,767 us instead of 1,585 at 32,768 columns). A producer warp fills a ring of
+// shared memory with rows by bulk copies, two rows ahead, and writes the results, which replace x
+// in the ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are
+// equally fast at memory: with as many rows each, the first ends long before the last.
 //
 // Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
 // (kernels/measured/rows.md).
 
 inline constexpr int kPersistentThreads = 352;  // of the consumers
-inline constexpr int kPersistentPacks = 12;     // of a thread
+inline constexpr int kPersistentVecs = 12;      // of a thread
 inline constexpr int kPersistentStages = 3;
 inline constexpr int64_t kMostPersistentColumns =
-    int64_t{kPersistentThreads} * kPersistentPacks * kVecSize;
+    int64_t{kPersistentThreads} * kPersistentVecs * kVecSize;
 
-/// Elements of a stage of the ring: a row lies in it as far behind a line as in memory, because bulk
-/// copies between different alignments are slow.
+/// Elements of a stage of the ring: a row has the same offset from a line in it as in memory,
+/// because bulk copies between different alignments are slow.
 __host__ __device__ constexpr int persistent_stage(int columns) {
   return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
 }
@@ -37,10 +37,10 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
 template <class T>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     layernorm_fwd_persistent_kernel(NormForward<T> p, int64_t rows, int columns,
-                                    uint32_t* taken /* rows behind the first ones, zero */) {
+                                    uint32_t* taken /* rows after the first ones, zero */) {
   constexpr int kStages = kPersistentStages;
-  constexpr int kPacks = kPersistentPacks;
-  constexpr int kSure = kPacks * 2 / 3;  // packs that a thread has at any width
+  constexpr int kVecs = kPersistentVecs;
+  constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ uint64_t full_barriers[kStages];
   __shared__ uint64_t done_barriers[kStages];
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       mbarrier_arrive_expect_tx(full(stage), bytes);
       bulk_load(shared_address(place_of(stage, row)), p.x + row * columns, bytes, full(stage));
     };
-    // A row is taken one ahead of its use: the counter is far away.
+    // A row is taken one ahead of its use, which covers the latency of the counter.
     const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
     int64_t here[kStages];
 #pragma unroll
@@ -102,11 +102,11 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 
   const auto column = [&](int k) { return (k * threads + thread) * kVecSize; };
   const auto has = [&](int k) { return k < kSure || column(k) < columns; };
-  Vec<T, kVecSize> gamma[kPacks];
-  Vec<T, kVecSize> beta[kPacks];
+  Vec<T, kVecSize> gamma[kVecs];
+  Vec<T, kVecSize> beta[kVecs];
   const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
+  for (int k = 0; k < kVecs; ++k) {
     gamma[k] = to_vec<T>(ones);
     beta[k] = {};
     if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     const float pivot = warp_sum(to_float(place[lane * (columns / kWarpThreads)])) / kWarpThreads;
     float sums[2] = {};  // of differences to it, and of their squares
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
 #pragma unroll
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     }
     const float shift = moments.shift();
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
       keep_packed(gamma[k]);
@@ -175,7 +175,7 @@ void launch_layernorm_fwd_persistent(CudaContext& context, const NormForward<T>&
   const auto kernel = &layernorm_fwd_persistent_kernel<T>;
   const unsigned threads =
       kWarpThreads *
-      (blocks_for(columns, kPersistentPacks * kVecSize * kWarpThreads, kWarpThreads) + 1);
+      (blocks_for(columns, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
   const int64_t bytes =
       int64_t{sizeof(T)} * kPersistentStages * persistent_stage(static_cast<int>(columns));
   allow_shared_bytes(kernel, bytes);

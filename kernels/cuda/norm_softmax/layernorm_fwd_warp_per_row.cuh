@@ -21,7 +21,7 @@ namespace bertha {
 
 inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
 
-template <class T, bool kHasResidual, int kLanes, int kPacks, int kRows, int kThreads>
+template <class T, bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     layernorm_fwd_warp_per_row_kernel(const __grid_constant__ NormForward<T> p, int64_t rows,
                                       int columns) {
@@ -35,22 +35,22 @@ __global__ void __launch_bounds__(kThreads)
   const auto has = [&](int k) { return column(k) < columns; };
   const auto at = [&](int r, int k) { return row(r) * columns + column(k); };
 
-  V x[kRows][kPacks] = {};
-  V residual[kRows][kHasResidual ? kPacks : 1] = {};
+  V x[kRows][kVecs] = {};
+  V residual[kRows][kHasResidual ? kVecs : 1] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k) || row(r) >= rows) continue;
       x[r][k] = load_vec_no_allocate(p.x + at(r, k));
       if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
     }
   }
   const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
-  V gamma[kPacks];
-  V beta[kPacks];
+  V gamma[kVecs];
+  V beta[kVecs];
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
+  for (int k = 0; k < kVecs; ++k) {
     gamma[k] = to_vec<T>(ones);
     beta[k] = {};
     if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int k = 0; k < kPacks; ++k) {
+      for (int k = 0; k < kVecs; ++k) {
         x[r][k] = sum_of(x[r][k], residual[r][k]);
         if (has(k) && row(r) < rows) store_vec_streaming(p.sum + at(r, k), x[r][k]);
       }
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
     // Around the row's first element, see PivotedMoments.
     pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const float shift = moments.shift();
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
+    for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       float y[kVecSize];
 #pragma unroll
@@ -110,11 +110,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <bool kHasResidual, int kLanes, int kPacks, int kRows, int kThreads, class T>
+template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class T>
 void launch_layernorm_lanes(const CudaContext& context, const NormForward<T>& p, int64_t rows,
                             int64_t columns) {
   const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
-  layernorm_fwd_warp_per_row_kernel<T, kHasResidual, kLanes, kPacks, kRows, kThreads>
+  layernorm_fwd_warp_per_row_kernel<T, kHasResidual, kLanes, kVecs, kRows, kThreads>
       <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
@@ -123,16 +123,16 @@ void launch_layernorm_lanes(const CudaContext& context, const NormForward<T>& p,
 template <bool kResidual, class T>
 void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const NormForward<T>& p,
                                        int64_t rows, int64_t columns) {
-  const int64_t packs = columns / kVecSize;
-  if (packs <= 4) {
+  const int64_t vecs = columns / kVecSize;
+  if (vecs <= 4) {
     launch_layernorm_lanes<kResidual, 4, 1, 1, 256>(context, p, rows, columns);
-  } else if (packs <= 8) {
+  } else if (vecs <= 8) {
     launch_layernorm_lanes<kResidual, 8, 1, 2, 128>(context, p, rows, columns);
-  } else if (packs <= 16) {
+  } else if (vecs <= 16) {
     launch_layernorm_lanes<kResidual, 8, 2, 1, 128>(context, p, rows, columns);
-  } else if (packs <= 32) {
+  } else if (vecs <= 32) {
     launch_layernorm_lanes<kResidual, 16, 2, 1, 128>(context, p, rows, columns);
-  } else if (packs <= 64) {
+  } else if (vecs <= 64) {
     launch_layernorm_lanes<kResidual, 32, 2, 1, 128>(context, p, rows, columns);
   } else {
     launch_layernorm_lanes<kResidual, 32, 4, 1, 64>(context, p, rows, columns);

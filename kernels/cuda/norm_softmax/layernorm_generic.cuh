@@ -9,8 +9,8 @@ namespace bertha {
 // kernel takes (any width, f64, misaligned rows or parameters); backward of rows wider than a
 // block of layernorm_bwd_registers.cuh holds, in two passes over memory: column sums, then dx.
 //
-// Forward reads memory once, up to 112,640 columns of 16 bits; 49,152 x 30,522 f16 take 3.7 ms on an
-// H200, PyTorch's eager kernel 6.0 (kernels/measured/rows.md).
+// Forward reads memory once, up to 112,640 columns of 16 bits; 49,152 x 30,522 f16 take 3.7 ms on
+// an H200, PyTorch's eager kernel 6.0 (kernels/measured/rows.md).
 
 inline constexpr int kColumnThreads = 256;
 
@@ -37,10 +37,10 @@ struct GenericNormForward {
   template <class Row>
   __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     const Number per_column = Number(1) / static_cast<Number>(columns);
     Number first_sum[1] = {};
-    row.for_packs([&](int64_t, auto& v) {
+    row.for_vecs([&](int64_t, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) first_sum[0] += v[0][i];
     });
@@ -48,7 +48,7 @@ struct GenericNormForward {
     const Number first_mean = first_sum[0] * per_column;
     // What the mean lost in rounding is a sum of small differences, and comes with the squares.
     Number parts[2] = {};
-    row.for_packs([&](int64_t, auto& v) {
+    row.for_vecs([&](int64_t, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number difference = v[0][i] - first_mean;
@@ -63,7 +63,7 @@ struct GenericNormForward {
       p.mean[row.row()] = first_mean + lost;
       p.rstd[row.row()] = scale;
     }
-    row.for_packs([&](int64_t column, auto& v) {
+    row.for_vecs([&](int64_t column, auto& v) {
       const int64_t at = row.row() * columns + column;
       if (p.residual != nullptr) store_compute(p.sum + at, v[0]);
       Number gamma[N];
@@ -93,12 +93,12 @@ struct GenericNormBackward {
   template <class Row>
   __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     const Number per_column = Number(1) / static_cast<Number>(row.columns());
     const Number mean = p.mean[row.row()];
     const Number rstd = p.rstd[row.row()];
     Number sums[2] = {};  // of g = dy * gamma, and of g * normalized
-    row.for_packs([&](int64_t column, auto& v) {
+    row.for_vecs([&](int64_t column, auto& v) {
       Number gamma[N];
       load_parameter(p.gamma, column, Number(1), gamma);
 #pragma unroll
@@ -109,7 +109,7 @@ struct GenericNormBackward {
       }
     });
     row.reduce(sums, Add());
-    row.for_packs([&](int64_t column, auto& v) {
+    row.for_vecs([&](int64_t column, auto& v) {
       Number gamma[N];
       Number dx[N];
       load_parameter(p.gamma, column, Number(1), gamma);
@@ -162,7 +162,7 @@ void launch_layernorm_fwd_generic(const CudaContext& context, const NormForward<
   launch_rows(context, norm, rows, columns, address_bits);
 }
 
-/// There is at least one row; N as with_pack chooses it. take_partial(teams) allocates as many
+/// There is at least one row; N as with_vec_size chooses it. take_partial(teams) allocates as many
 /// partial sums.
 template <int N, class T, class TakePartial>
 void launch_layernorm_bwd_generic(const CudaContext& context, NormBackward<T> p, int64_t rows,

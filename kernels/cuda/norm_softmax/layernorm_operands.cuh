@@ -36,8 +36,8 @@ __device__ __forceinline__ Number reciprocal_deviation(Number variance, Number e
   return rsqrt((variance < Number(0) ? Number(0) : variance) + epsilon);
 }
 
-/// Statistics of a row from sums of differences to a pivot near its mean, so that a large mean costs
-/// no precision.
+/// Statistics of a row from sums of differences to a pivot near its mean, so that a large mean
+/// costs no precision.
 struct PivotedMoments {
   float rest;  // of the mean, which is pivot + rest
   float rstd;

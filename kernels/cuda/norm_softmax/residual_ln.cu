@@ -5,9 +5,9 @@
 // the sum and the bits and writes dresidual and dx, 4.06 U.
 //
 // Forward, a one-shot grid of blocks as small as a team: 55.5 us on an H200 with dropout, where a
-// plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in flight
-// in shared memory, and a second kernel that adds up the blocks' column sums: 59.6 us. What else was
-// tried: kernels/measured/rows.md.
+// plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in
+// flight in shared memory, and a second kernel that adds up the blocks' column sums: 59.6 us. What
+// else was tried: kernels/measured/rows.md.
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ namespace {
 // Forward, a block is as small as a team allows.
 constexpr int kForwardThreads = 64;
 constexpr int kForwardRows = 2;
-/// Blocks that an SM holds: in 16 bits a thread does with 64 registers.
+/// Blocks that an SM holds: with 16 bits a thread needs only 64 registers.
 template <class Shape>
 constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
                                             Shape::kMostThreads,

@@ -53,7 +53,7 @@ __device__ __forceinline__ void row_statistics(
   }
   const float sum_of_squares = warp_sums<kRows>(squares, team.lane);
 
-  // From here on a lane works for one row, and hands the result round.
+  // From here on a lane works for one row, and broadcasts the result.
   RowStatistics own;
   int own_lane;  // of the first lane that works for row 0; row 1 follows at own_step
   int own_step;
@@ -144,9 +144,9 @@ struct NormGradientSums {
   float values[2 * kRows] = {};
 };
 
-/// Draws the dropout of the team's rows, saves it in `mask` (u8 [rows, columns / 8]) and leaves in
-/// kept[r] the thread's eight bits. `drawn` is the thread's from turn to turn: a warp draws for as
-/// many batches at once as give each lane a word.
+/// Draws the dropout of the team's rows, saves it in `mask` (u8 [rows, columns / 8]) and stores
+/// the thread's eight bits in kept[r]. `drawn` is the thread's from turn to turn: a warp draws for
+/// as many batches at once as give each lane a word.
 template <class Shape>
 __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int64_t first_row,
                                           int64_t rows, const DeviceDropout& dropout, uint64_t seed,
@@ -187,7 +187,7 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
 }
 
 /// What forward saved of a batch's rows besides the rows, in two registers per thread: loaded a
-/// batch ahead, and handed round the warp when it is needed.
+/// batch ahead, and broadcast within the warp when it is needed.
 template <class Shape>
 struct SavedRows {
   static constexpr int kRows = Shape::kRows;

@@ -1,9 +1,9 @@
 // Softmax and log-softmax, forward and backward.
 //
-// Plain rows of 16 bits stay in the registers of a warp (up to 1,024 columns) or of a block (8,192),
-// or in shared memory (TMA); see softmax_rows.cuh. All others, and everything fused (scale, bias,
-// mask, dropout), is done by generic_rows.cuh with the Load and the Store below. Both read memory once:
-// at 3,686 x 30,522 bf16 a row takes 61 KiB of shared memory, backward 122 KiB.
+// Plain rows of 16 bits stay in the registers of a warp (up to 1,024 columns) or of a block
+// (8,192), or in shared memory (TMA); see softmax_rows.cuh. All others, and everything fused
+// (scale, bias, mask, dropout), is done by generic_rows.cuh with the Load and the Store below. Both
+// read memory once: at 3,686 x 30,522 bf16 a row takes 61 KiB of shared memory, backward 122 KiB.
 //
 // Bound by memory: 49,152 x 4,096 f16 take 200 us forward and 279 us backward on an H200, 97 and
 // 103 % of a copy of as many bytes (kernels/measured/rows.md).
@@ -39,12 +39,12 @@ struct ScoresLoad {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[0][i] *= scale;
     if (bias != nullptr) {
-      const Vec<T, N> added = pack_of<N>(bias, bias_rows, row, column);
+      const Vec<T, N> added = vec_of<N>(bias, bias_rows, row, column);
 #pragma unroll
       for (int i = 0; i < N; ++i) v[0][i] += to_compute(added.elem[i]);
     }
     if (mask != nullptr) {
-      const Vec<uint8_t, N> open = pack_of<N>(mask, mask_rows, row, column);
+      const Vec<uint8_t, N> open = vec_of<N>(mask, mask_rows, row, column);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         if (open.elem[i] == 0) v[0][i] = minus_infinity<Compute<T>>();
@@ -54,8 +54,8 @@ struct ScoresLoad {
 
  private:
   template <int N, class E>
-  __device__ static Vec<E, N> pack_of(const E* operand, const RowBroadcast& rows, int64_t row,
-                                      int64_t column) {
+  __device__ static Vec<E, N> vec_of(const E* operand, const RowBroadcast& rows, int64_t row,
+                                     int64_t column) {
     const E* from = operand + rows.row_offset(row);
     if (rows.column_stride != 0) return load_vec<N>(from + column);
     Vec<E, N> same;
@@ -140,10 +140,10 @@ struct GenericSoftmax {
   template <class Row>
   __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     // NaN loses here; it comes back with the sum.
     Number top[1] = {minus_infinity<Number>()};
-    row.for_packs([&](int64_t, auto& v) {
+    row.for_vecs([&](int64_t, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
     });
@@ -152,21 +152,21 @@ struct GenericSoftmax {
     // From a row of minus infinities nothing is subtracted, and its sum is 0.
     const Number shift = top[0] == minus_infinity<Number>() ? Number(0) : top[0];
     Number sum[1] = {};
-    row.for_packs([&](int64_t, auto& v) {
-      Number pack_sum = 0;
+    row.for_vecs([&](int64_t, auto& v) {
+      Number vec_sum = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number e = softmax_exp<T>(v[0][i] - shift);
         if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
-        pack_sum += e;
+        vec_sum += e;
       }
-      sum[0] += pack_sum;
+      sum[0] += vec_sum;
     });
     row.reduce(sum, Add());
 
     Number rest = 0;  // 1 / sum, or log(sum)
     if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
-    for_packs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
+    for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
       Number y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -200,14 +200,14 @@ struct GenericSoftmaxGradient {
   template <class Row>
   __device__ void run(Row& row) const {
     using Number = Compute<T>;
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     Number sum[1] = {};
-    row.for_packs([&](int64_t, auto& v) {
+    row.for_vecs([&](int64_t, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[0], v[0][i], v[1][i]);
     });
     row.reduce(sum, Add());
-    row.for_packs([&](int64_t column, auto& v) {
+    row.for_vecs([&](int64_t column, auto& v) {
       Number gradient[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {

@@ -78,17 +78,17 @@ struct PlainSoftmax {
   }
 
  private:
-  /// Where all is minus infinity nothing is subtracted, and the sum is 0. NaN is no maximum; it comes
-  /// back with the sum.
+  /// Where all is minus infinity nothing is subtracted, and the sum is 0. NaN is no maximum; it
+  /// comes back with the sum.
   template <class Row>
   __device__ __forceinline__ void run_warp(Row& row) const {
-    constexpr int N = Row::kPackElements;
-    float kept[Row::kPacks][N];
+    constexpr int N = Row::kVecElements;
+    float kept[Row::kVecs][N];
     float top[1] = {row.largest()};
     row.reduce(top, Larger());
     const float shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
     float sum[1] = {};
-    row.for_packs([&](int p, auto& v) {
+    row.for_vecs([&](int p, auto& v) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float difference = v[0][i] - shift;
@@ -100,7 +100,7 @@ struct PlainSoftmax {
     row.reduce(sum, Add());
     float rest = 0.0f;  // 1 / sum, or log(sum)
     if (sum[0] != 0.0f) rest = kIsLog ? logf(sum[0]) : 1.0f / sum[0];
-    row.for_own_packs([&](int p) {
+    row.for_own_vecs([&](int p) {
       float y[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) y[i] = kIsLog ? kept[p][i] - rest : kept[p][i] * rest;
@@ -108,28 +108,28 @@ struct PlainSoftmax {
     });
   }
 
-  /// Online: e^(x - top) of each warp's own top, rescaled behind the one exchange of tops and sums. A
-  /// thread without registers for its exponentials takes them again in the end.
+  /// Online: e^(x - top) of each warp's own top, rescaled after the one exchange of tops and sums.
+  /// A thread without registers for its exponentials takes them again in the end.
   template <class Row>
   __device__ __forceinline__ void run_block(Row& row) const {
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     constexpr bool kKeeps = Row::kInRegisters && !kIsLog;
-    float kept[kKeeps ? Row::kPacks : 1][N];
+    float kept[kKeeps ? Row::kVecs : 1][N];
     float top[1] = {row.largest()};
     reduce_lanes(top, kWarpThreads, Larger());
     const bool is_masked = top[0] == minus_infinity<float>();
     const float shift = is_masked ? 0.0f : top[0];
     float sum[1] = {};
     if constexpr (!kKeeps) row.keep_packed();
-    row.for_packs([&](int p, auto& v) {
-      float pack_sum = 0.0f;
+    row.for_vecs([&](int p, auto& v) {
+      float vec_sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float e = softmax_exp<T>(v[0][i] - shift);
         if constexpr (kKeeps) kept[p][i] = e;
-        pack_sum += e;
+        vec_sum += e;
       }
-      sum[0] += pack_sum;
+      sum[0] += vec_sum;
     });
     reduce_lanes(sum, kWarpThreads, Add());
     const float own[2] = {top[0], sum[0]};
@@ -146,7 +146,7 @@ struct PlainSoftmax {
       // Where the warp is masked its own exponentials are 0, and must stay that.
       const float smaller = is_masked ? 1.0f : softmax_exp<T>(shift - row_shift);
       const float factor = sum[0] == 0.0f ? 0.0f : smaller / sum[0];
-      row.for_own_packs([&](int p) {
+      row.for_own_vecs([&](int p) {
         float y[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) y[i] = kept[p][i] * factor;
@@ -157,7 +157,7 @@ struct PlainSoftmax {
       // The logarithm that is subtracted; where the row is masked, 2^(-infinity) is 0.
       const float nothing = kIsLog ? 0.0f : -minus_infinity<float>();
       const float less = sum[0] == 0.0f ? nothing : (kIsLog ? logf(sum[0]) : log2f(sum[0]));
-      row.for_packs([&](int p, auto& v) {
+      row.for_vecs([&](int p, auto& v) {
         float y[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
@@ -183,17 +183,17 @@ struct PlainSoftmaxGradient {
 
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
-    constexpr int N = Row::kPackElements;
+    constexpr int N = Row::kVecElements;
     float sum[1] = {};
-    row.for_packs([&](int, auto& v) {
-      float pack_sum = 0.0f;
+    row.for_vecs([&](int, auto& v) {
+      float vec_sum = 0.0f;
 #pragma unroll
-      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(pack_sum, v[0][i], v[1][i]);
-      sum[0] += pack_sum;
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(vec_sum, v[0][i], v[1][i]);
+      sum[0] += vec_sum;
     });
     row.reduce(sum, Add());
     row.keep_packed();
-    row.for_packs([&](int p, auto& v) {
+    row.for_vecs([&](int p, auto& v) {
       float dx[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {

@@ -9,14 +9,15 @@
 
 namespace bertha {
 
-// One block per row of 16 bits in shared memory, for wide rows at any address; the grid is one-shot.
-// A bulk copy brings the row's whole 16-byte words; the elements before the first word and behind the
-// last are loaded one by one, and padded so that only stores need to test for them. Of operations
-// with one input the results leave by a bulk copy too; with two an SM has shared memory for one row
-// only, and stores of the threads are faster.
+// One block per row of 16 bits in shared memory, for wide rows at any address; the grid is
+// one-shot. A bulk copy brings the row's whole 16-byte words; the elements before the first word
+// and after the last are loaded one by one, and padded so that only stores need to test for them.
+// Of operations with one input the results are stored by a bulk copy too; with two an SM has shared
+// memory for one row only, and stores of the threads are faster.
 //
-// A row lies in shared memory as far behind a 128-byte line as in global memory: other places cost a
-// fifth of the time. Operations are those of block_per_row.cuh, with TmaRow as the row.
+// A row has the same offset from a 128-byte line in shared memory as in global memory: other
+// offsets cost a fifth of the time. Operations are those of block_per_row.cuh, with TmaRow as the
+// row.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/measured/rows.md). Deterministic: every order of summation follows from the width and
@@ -32,8 +33,8 @@ class TmaRow {
  public:
   using T = typename Operation::Element;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kPackElements = kVecSize;
-  static constexpr int kPacks = 1;  // in registers, at a time
+  static constexpr int kVecElements = kVecSize;
+  static constexpr int kVecs = 1;  // in registers, at a time
   static constexpr bool kInRegisters = false;
   static constexpr bool kHasOneWarp = false;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
@@ -69,7 +70,7 @@ class TmaRow {
                   operation.inputs[k] + at_ + begin_whole_ * kVecSize, whole_bytes(), loaded);
       }
     }
-    // The thread that works on a partial pack loads it.
+    // The thread that works on a partial vector loads it.
     load_edge(0);
     load_edge((end_ - 1) / kVecSize);
     __syncthreads();  // the barrier is initialised
@@ -77,22 +78,22 @@ class TmaRow {
   }
 
   template <class Work>
-  __device__ __forceinline__ void for_packs(const Work& work) const {
+  __device__ __forceinline__ void for_vecs(const Work& work) const {
 #pragma unroll 2
     for (int p = thread_; p * kVecSize < end_; p += kThreads) {
       float v[kInputs][kVecSize];
 #pragma unroll
-      for (int k = 0; k < kInputs; ++k) to_floats(load_vec(pack(k, p)), v[k]);
+      for (int k = 0; k < kInputs; ++k) to_floats(load_vec(vec(k, p)), v[k]);
       work(p, v);
     }
   }
   template <class Work>
-  __device__ __forceinline__ void for_own_packs(const Work&) const {}
+  __device__ __forceinline__ void for_own_vecs(const Work&) const {}
   __device__ __forceinline__ float largest() const {
     uint32_t most = minus_infinity_pair<T>();
 #pragma unroll 4
     for (int p = thread_; p * kVecSize < end_; p += kThreads) {
-      most = larger_pair(load_vec(pack(0, p)), most);
+      most = larger_pair(load_vec(vec(0, p)), most);
     }
     return larger_of_pair<T>(most);
   }
@@ -101,7 +102,7 @@ class TmaRow {
   __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
     const Vec<T, kVecSize> rounded = to_vec<T>(values);
     T* const to = operation_.output + at_ + p * kVecSize;
-    if constexpr (kStoresInBulk) store_vec(pack(0, p), rounded);
+    if constexpr (kStoresInBulk) store_vec(vec(0, p), rounded);
     if (is_whole(p)) {
       if constexpr (!kStoresInBulk) store_vec(to, rounded);
       return;
@@ -128,7 +129,7 @@ class TmaRow {
       __syncthreads();
       if (thread_ != 0) return;
       bulk_store(operation_.output + at_ + begin_whole_ * kVecSize,
-                 shared_address(pack(0, begin_whole_)), whole_bytes());
+                 shared_address(vec(0, begin_whole_)), whole_bytes());
       bulk_store_wait();
     }
   }
@@ -136,7 +137,7 @@ class TmaRow {
  private:
   __device__ bool has(int cell) const { return cell >= first_ && cell < end_; }
   __device__ bool is_whole(int p) const { return p >= begin_whole_ && p < end_whole_; }
-  __device__ T* pack(int input, int p) const { return cells_ + input * slot_ + p * kVecSize; }
+  __device__ T* vec(int input, int p) const { return cells_ + input * slot_ + p * kVecSize; }
   __device__ uint32_t whole_bytes() const {
     return static_cast<uint32_t>((end_whole_ - begin_whole_) * 16);
   }
@@ -161,9 +162,9 @@ class TmaRow {
   Shared& shared_;
   int thread_;
   int first_;        // cell of the row
-  int end_;          // behind its last cell
-  int begin_whole_;  // the first pack of the row that is not partial
-  int end_whole_;    // behind the last
+  int end_;          // past its last cell
+  int begin_whole_;  // the first vector of the row that is not partial
+  int end_whole_;    // past the last
 };
 
 template <class Operation, int kThreads, int kBlocks>

@@ -7,21 +7,21 @@
 
 namespace bertha {
 
-// A warp, or a power of two of its lanes, per row of 16 bits: the row stays in registers, as the words
-// that it is in memory. The lanes of a row are known when the kernel is compiled; the grid is
+// A warp, or a power of two of its lanes, per row of 16 bits: the row stays in registers, as the
+// words that it is in memory. The lanes of a row are known when the kernel is compiled; the grid is
 // one-shot. Operations are those of block_per_row.cuh, with WarpPerRow as the row.
 //
 // Bound by memory: softmax of 49,152 x 1,024 f16 takes 53 us on an H200, 98 % of a copy
 // (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
 
-/// A row of at most kLanes * kPackCount * N columns, a multiple of N.
-template <class Operation, int kLanes, int N, int kPackCount>
+/// A row of at most kLanes * kVecCount * N columns, a multiple of N.
+template <class Operation, int kLanes, int N, int kVecCount>
 class WarpPerRow {
  public:
   using T = typename Operation::Element;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kPackElements = N;
-  static constexpr int kPacks = kPackCount;
+  static constexpr int kVecElements = N;
+  static constexpr int kVecs = kVecCount;
   static constexpr bool kInRegisters = true;
   static constexpr bool kHasOneWarp = true;
 
@@ -33,7 +33,7 @@ class WarpPerRow {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
+      for (int p = 0; p < kVecs; ++p) {
         fill_words(own_[k][p], operation.padding());
         if (column_of(p) < end_) own_[k][p] = load_vec<N>(operation.inputs[k] + at_ + column_of(p));
       }
@@ -41,9 +41,9 @@ class WarpPerRow {
   }
 
   template <class Work>
-  __device__ __forceinline__ void for_packs(const Work& work) const {
+  __device__ __forceinline__ void for_vecs(const Work& work) const {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kVecs; ++p) {
       float v[kInputs][N];
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
@@ -51,14 +51,14 @@ class WarpPerRow {
     }
   }
   template <class Work>
-  __device__ __forceinline__ void for_own_packs(const Work& work) const {
+  __device__ __forceinline__ void for_own_vecs(const Work& work) const {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) work(p);
+    for (int p = 0; p < kVecs; ++p) work(p);
   }
   __device__ __forceinline__ float largest() const {
     uint32_t most = minus_infinity_pair<T>();
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) most = larger_pair(own_[0][p], most);
+    for (int p = 0; p < kVecs; ++p) most = larger_pair(own_[0][p], most);
     return larger_of_pair<T>(most);
   }
   __device__ __forceinline__ void keep_packed() const {}
@@ -78,30 +78,29 @@ class WarpPerRow {
   int64_t at_;
   int end_;
   int lane_;
-  Vec<T, N> own_[kInputs][kPacks];
+  Vec<T, N> own_[kInputs][kVecs];
 };
 
-template <class Operation, int kLanes, int N, int kPacks, int kThreads>
+template <class Operation, int kLanes, int N, int kVecs, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     warp_per_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int columns) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads / kLanes);
-  WarpPerRow<Operation, kLanes, N, kPacks> row(
+  WarpPerRow<Operation, kLanes, N, kVecs> row(
       operation, first + static_cast<int>(threadIdx.x) / kLanes, rows, columns);
   operation.run(row);
 }
 
 /// With kLanes lanes, or as many more as the columns need.
-template <int kLanes, int N, int kPacks, int kThreads = 128, class Operation>
+template <int kLanes, int N, int kVecs, int kThreads = 128, class Operation>
 void launch_warp_per_row(const CudaContext& context, const Operation& operation, int64_t rows,
                          int64_t columns) {
   if constexpr (kLanes < kWarpThreads) {
-    if (columns > kLanes * kPacks * N) {
-      return launch_warp_per_row<2 * kLanes, N, kPacks, kThreads>(context, operation, rows,
-                                                                  columns);
+    if (columns > kLanes * kVecs * N) {
+      return launch_warp_per_row<2 * kLanes, N, kVecs, kThreads>(context, operation, rows, columns);
     }
   }
   const unsigned blocks = blocks_for(rows, kThreads / kLanes, INT32_MAX);
-  warp_per_row_kernel<Operation, kLanes, N, kPacks, kThreads>
+  warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>
       <<<blocks, kThreads, 0, context.stream>>>(operation, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }

@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// Increasing counters by which streams on the GPUs of one machine wait for each other. Stream memory
-/// operations write and compare them: no kernel runs, and no host takes part.
+/// Increasing counters by which streams on the GPUs of one machine wait for each other. Stream
+/// memory operations write and compare them: no kernel runs, and no host takes part.
 ///
 /// Letters   W = ranks, F = flags of each rank.
 class PeerFlags {
@@ -18,10 +18,10 @@ class PeerFlags {
 
   static int64_t bytes(int flags, int ranks);  // u32 [F, W] on each rank
 
-  /// What `stream` has done until here is done for every rank that awaits this value of the flag.
+  /// Every rank that waits for this value of the flag sees the earlier work of `stream` completed.
   void signal(Stream& stream, int flag, uint32_t value);
-  /// What `stream` does from here on, it does after every other rank's signal of this value, or of
-  /// one that is larger by less than 2^31.
+  /// Later work of `stream` waits for every other rank's signal of this value, or of one that is
+  /// larger by less than 2^31.
   void await(Stream& stream, int flag, uint32_t value);
 
  private:

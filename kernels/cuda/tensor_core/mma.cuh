@@ -34,7 +34,7 @@ __device__ __forceinline__ void cp_async_4(uint32_t to, const void* from, bool v
                : "memory");
 }
 
-/// Waits for all cp.async of this thread; those of others need a barrier behind it.
+/// Waits for all cp.async of this thread; those of others need a barrier after it.
 __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }

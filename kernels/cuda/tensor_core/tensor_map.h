@@ -9,7 +9,7 @@
 namespace bertha {
 
 /// TMA descriptor of a row-major matrix [rows, columns] of f16 or bf16 on the device, for boxes of
-/// box_rows rows and 64 columns, swizzled over 128 bytes (the tiles of wgmma.cuh). Rows behind the
+/// box_rows rows and 64 columns, swizzled over 128 bytes (the tiles of wgmma.cuh). Rows past the
 /// last are loaded as zeros. Goes to a kernel by value,
 /// as `const __grid_constant__ CUtensorMap`.
 ///

@@ -2,10 +2,10 @@
 
 // The tensor-core instructions of Hopper (sm_90a): wgmma, issued by the 4 warps of a warpgroup
 // together, asynchronous, right operand in shared memory, left operand in registers or shared
-// memory. Facts from the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+// memory. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 //
 // Tiles     Every tile here is "rows x 64 columns" of 16-bit elements: a row is 128 bytes, rows lie
-//           one behind the other, the tile starts at a multiple of 1,024 bytes, and its 16-byte
+//           one after the other, the tile starts at a multiple of 1,024 bytes, and its 16-byte
 //           chunks are swizzled over 128 bytes: chunk c of row r lies at byte
 //           r * 128 + (c ^ r % 8) * 16. That is what a TMA copy of a box of 64 columns writes under
 //           CU_TENSOR_MAP_SWIZZLE_128B.
@@ -26,7 +26,7 @@
 //
 // Trap      A loop has left operands in registers that stay (queries) and others that are new in
 //           each iteration (probabilities). With the second GEMM in flight over the end of the
-//           loop, ptxas 13.0 gave both the same registers, and scores behind the first tile were
+//           loop, ptxas 13.0 gave both the same registers, and scores after the first tile were
 //           wrong. A test finds it; so does the listing of HGMMA in the disassembly.
 
 #include <type_traits>
@@ -58,7 +58,7 @@ __device__ __forceinline__ uint64_t wgmma_tile(uint32_t tile_address, int step) 
 
 /// wgmma_tile(tile_address, 0), which the compiler then knows to be uniform: the descriptors of the
 /// steps take one uniform instruction each instead of three and a wait. All lanes call it,
-/// where they have not diverged since the last wgmma: behind a wait for an mbarrier they may have.
+/// where they have not diverged since the last wgmma: after a wait for an mbarrier they may have.
 __device__ __forceinline__ uint64_t uniform_wgmma_tile(uint32_t tile_address) {
   const uint64_t tile = wgmma_tile<Inner::kColumns>(tile_address, 0);  // the same for kRows
   return tile >> 32 << 32 | __shfl_sync(kFullWarp, static_cast<uint32_t>(tile), 0);
