@@ -19,6 +19,10 @@ std::string word(DType dtype) {
       return "F16";
     case DType::kBF16:
       return "BF16";
+    case DType::kE4M3:
+      return "F8_E4M3";
+    case DType::kE5M2:
+      return "F8_E5M2";
     case DType::kI64:
       return "I64";
     case DType::kI32:
