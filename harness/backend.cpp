@@ -94,15 +94,15 @@ std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& back
   return describe_cuda_gelu_gemms(backend, cuda, model);
 }
 
-void tune_products(const BackendChoice& choice, const Backend& backend,
-                   std::span<const GemmShape> products, const std::string& path,
-                   const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
+void tune_gemms(const BackendChoice& choice, const Backend& backend,
+                std::span<const GemmShape> gemms, const std::string& path,
+                const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
   if (choice.kind != BackendChoice::Kind::kCuda) {
     fail(ExitCode::kUsage,
-         "the CPU backend has no products to tune; set train.backend to cuda on a machine with a "
+         "the CPU backend has no GEMMs to tune; set train.backend to cuda on a machine with a "
          "GPU, or leave out --tune.");
   }
-  tune_cuda_products(backend, products, path, progress);
+  tune_cuda_gemms(backend, gemms, path, progress);
 }
 
 }  // namespace bertha

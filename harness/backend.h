@@ -50,19 +50,19 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
 std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
                                const AttentionCall& call);
 
-/// The kernels that products with a GELU take in a model's feed-forward blocks, for logs: "own from
+/// The kernels that GEMMs with a GELU take in a model's feed-forward blocks, for logs: "own from
 /// 1921 tokens"; "" on the CPU, which has one kind. Tokens are those of a micro-batch.
 /// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model.
 std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
                                 const CudaConfig& cuda, const FeedForward& model);
 
-/// Times the library's algorithms for each product and adds the fastest to the file `path`, which
+/// Times the library's algorithms for each GEMM and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.
 ///
-/// Blocks    about three seconds per product.
+/// Blocks    about three seconds per GEMM.
 /// Errors    Error(kUsage) on the CPU, where there is nothing to tune.
-void tune_products(const BackendChoice& choice, const Backend& backend,
-                   std::span<const GemmShape> products, const std::string& path,
-                   const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
+void tune_gemms(const BackendChoice& choice, const Backend& backend,
+                std::span<const GemmShape> gemms, const std::string& path,
+                const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

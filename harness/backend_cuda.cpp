@@ -67,10 +67,10 @@ std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& c
   return gelu_gemms(*backend.device, cuda_options(config), model);
 }
 
-void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
-                        const std::string& path,
-                        const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
-  tune_gemms(*backend.device, *backend.stream, products, path, progress);
+void tune_cuda_gemms(const Backend& backend, std::span<const GemmShape> gemms,
+                     const std::string& path,
+                     const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
+  tune_gemms(*backend.device, *backend.stream, gemms, path, progress);
 }
 
 }  // namespace bertha

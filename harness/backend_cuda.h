@@ -25,9 +25,9 @@ std::string describe_cuda_attention(const CudaConfig& config, const AttentionCal
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model);
 
-/// As tune_products, on a backend with a GPU.
-void tune_cuda_products(const Backend& backend, std::span<const GemmShape> products,
-                        const std::string& path,
-                        const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
+/// As tune_gemms, on a backend with a GPU.
+void tune_cuda_gemms(const Backend& backend, std::span<const GemmShape> gemms,
+                     const std::string& path,
+                     const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

@@ -18,8 +18,8 @@ std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const Fe
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-void tune_cuda_products(const Backend&, std::span<const GemmShape>, const std::string&,
-                        const std::function<void(const GemmShape&, const GemmTuning&)>&) {
+void tune_cuda_gemms(const Backend&, std::span<const GemmShape>, const std::string&,
+                     const std::function<void(const GemmShape&, const GemmTuning&)>&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 

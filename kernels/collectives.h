@@ -22,7 +22,7 @@ class Collectives {
   /// Memory of `device`, zeroed, that all_gather fills fastest. Every rank calls it for as many
   /// bytes, and gathers to the same place of it. Destroy it before the collectives.
   virtual Buffer allocate_shared(Device& device, int64_t bytes) { return device.allocate(bytes); }
-  /// Error(kEnvironment) when communication has failed behind the host's back. Never blocks; any
+  /// Error(kEnvironment) when communication has failed asynchronously. Never blocks; any
   /// thread may call it.
   virtual void check() {}
 

@@ -50,7 +50,7 @@ class Stream {
 /// Allocation, copies and ordering on one device.
 ///
 /// Errors    Error(kMemory) with the bytes asked for and the bytes free; Error(kEnvironment).
-/// Threads   one thread at a time, except make_pinned, which any thread may call.
+/// Threads   one thread at a time, except allocate_pinned, which any thread may call.
 class Device {
  public:
   virtual ~Device() = default;

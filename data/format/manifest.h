@@ -21,7 +21,7 @@ struct ManifestShard {
   int64_t samples = 0;
   int64_t bytes = 0;
   std::string xxh3;          // of the file, see hashing.h
-  std::string md5_of_lists;  // of the token ids, see hashing.h
+  std::string md5_of_lists;  // of the token ids, see checksum_list.h
 };
 
 /// What a data folder holds and how it was made: its manifest.json.

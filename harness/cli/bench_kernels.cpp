@@ -40,15 +40,15 @@ struct KernelOptions {
 
 void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
           const BackendChoice& choice, const Backend& backend) {
-  const char* const products[] = {"forward", "data gradient", "weight gradient"};
+  const char* const kinds[] = {"forward", "data gradient", "weight gradient"};
   const std::vector<GemmShape> shapes = model_gemms(model, batch, io);
-  std::cout << "tuning " << shapes.size() << " products; first choice and tuned, us\n";
-  tune_products(
+  std::cout << "tuning " << shapes.size() << " GEMMs; first choice and tuned, us\n";
+  tune_gemms(
       choice, backend, shapes, options.tune, [&](const GemmShape& shape, const GemmTuning& tuning) {
         std::cout << "  " << shape.rows << 'x' << shape.outputs << 'x' << shape.inputs << ' '
-                  << products[static_cast<int>(shape.product)] << ": "
-                  << fixed_text(tuning.first_us, 1) << "  " << fixed_text(tuning.tuned_us, 1)
-                  << "  of " << tuning.candidates << " algorithms, " << tuning.wrong << " wrong\n";
+                  << kinds[static_cast<int>(shape.kind)] << ": " << fixed_text(tuning.first_us, 1)
+                  << "  " << fixed_text(tuning.tuned_us, 1) << "  of " << tuning.candidates
+                  << " algorithms, " << tuning.wrong << " wrong\n";
       });
   std::cout << "written: " << options.tune << "; name it in cuda.gemm_plans\n\n";
 }
@@ -269,7 +269,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       ->type_name("X");
   kernels
       .add_option("--tune", options->tune,
-                  "First tune the products of the model on this GPU, and add them to this file")
+                  "First tune the GEMMs of the model on this GPU, and add them to this file")
       ->type_name("FILE");
   kernels
       .add_option("--dump", options->dump,

@@ -80,7 +80,7 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
       ->type_name("N");
   step.add_option("--peak-tflops", options->peak_tflops,
                   "What the utilization compares with (default: the data sheet's dense peak of "
-                  "16-bit products, for the H100 and H200)")
+                  "16-bit GEMMs, for the H100 and H200)")
       ->check(above_zero())
       ->type_name("X");
   step.add_flag("--by-operation", sizes.by_operation,

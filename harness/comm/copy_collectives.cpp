@@ -201,9 +201,9 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
          "; auto takes NCCL there");
   }
   if (world.rank() == 0) {
-    log_line(LogLevel::kInfo, trouble.empty()
-                                  ? "gradients and weights travel by copies from GPU to GPU"
-                                  : concat("gradients and weights travel by NCCL: ", trouble));
+    log_line(LogLevel::kInfo,
+             trouble.empty() ? "gradients and weights are exchanged by copies from GPU to GPU"
+                             : concat("gradients and weights are exchanged by NCCL: ", trouble));
   }
   if (!trouble.empty()) return others;
   return std::make_unique<CopyCollectives>(world, device, std::move(others), std::move(flags),

@@ -78,7 +78,7 @@ struct OptimizerConfig {
   std::string loss_scale = "off";        // off | dynamic
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
-  double bucket_mib = 100;  // of gradients or weights that travel in one call
+  double bucket_mib = 100;  // of gradients or weights exchanged in one call
 };
 
 struct EvalConfig {
@@ -110,9 +110,9 @@ struct CudaConfig {
   std::string attention = "auto";             // auto: the measured best | grouped | persistent
   std::string gelu_gemms = "auto";            // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics
-  std::string gemm_plans = "";                // file of tuned products; "" = none
+  std::string gemm_plans = "";                // file of tuned GEMMs; "" = none
   bool tune_gemms = false;                    // tune what the file does not have, at first use
-  int64_t gemm_sm_count = 0;                  // that products plan for; 0 = all
+  int64_t gemm_sm_count = 0;                  // that GEMMs plan for; 0 = all
   std::string exchange = "auto";              // of gradients and weights: auto | nccl | copies
   int64_t nccl_max_ctas = 0;                  // that one collective may occupy; 0 = NCCL's choice
 };

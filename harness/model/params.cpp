@@ -23,20 +23,20 @@ bool decays(ParamClass param_class, DecayRule rule) {
       return true;
     case ParamClass::kQkvBias:
       return rule == DecayRule::kNvidiaFmha || rule == DecayRule::kBaidu;
-    case ParamClass::kAttentionLnGain:
+    case ParamClass::kAttentionLnGamma:
       return rule == DecayRule::kNvidiaTe || rule == DecayRule::kBaidu;
-    case ParamClass::kOutputLnGain:
+    case ParamClass::kOutputLnGamma:
       return rule == DecayRule::kBaidu;
     case ParamClass::kBias:
-    case ParamClass::kEmbeddingLnGain:
-    case ParamClass::kHeadLnGain:
+    case ParamClass::kEmbeddingLnGamma:
+    case ParamClass::kHeadLnGamma:
     case ParamClass::kLnBias:
       return false;
   }
   return false;
 }
 
-/// Parameters of the published code in the weight, and as many in the bias, of one QKV product.
+/// Parameters of the published code in the weight, and as many in the bias, of one QKV GEMM.
 int64_t qkv_parameters(DecayRule rule) {
   switch (rule) {
     case DecayRule::kReference:
@@ -73,8 +73,9 @@ class TableBuilder {
     add(name + ".bias", {outputs}, ParamClass::kBias, layer);
   }
 
-  void add_layer_norm(const std::string& name, int64_t width, ParamClass gain, int64_t layer = -1) {
-    add(name + ".gamma", {width}, gain, layer);
+  void add_layer_norm(const std::string& name, int64_t width, ParamClass gamma,
+                      int64_t layer = -1) {
+    add(name + ".gamma", {width}, gamma, layer);
     add(name + ".beta", {width}, ParamClass::kLnBias, layer);
   }
 
@@ -95,11 +96,11 @@ void add_encoder_layer(TableBuilder& builder, const Dims& dims, DecayRule rule, 
               qkv_parts);
   builder.add(prefix + "attention.qkv.bias", {3 * dims.H}, ParamClass::kQkvBias, layer, qkv_parts);
   builder.add_dense(prefix + "attention.output", dims.H, dims.H, layer);
-  builder.add_layer_norm(prefix + "attention.layer_norm", dims.H, ParamClass::kAttentionLnGain,
+  builder.add_layer_norm(prefix + "attention.layer_norm", dims.H, ParamClass::kAttentionLnGamma,
                          layer);
   builder.add_dense(prefix + "feed_forward.in", dims.F, dims.H, layer);
   builder.add_dense(prefix + "feed_forward.out", dims.H, dims.F, layer);
-  builder.add_layer_norm(prefix + "feed_forward.layer_norm", dims.H, ParamClass::kOutputLnGain,
+  builder.add_layer_norm(prefix + "feed_forward.layer_norm", dims.H, ParamClass::kOutputLnGamma,
                          layer);
 }
 
@@ -146,10 +147,10 @@ void initialize_param(const ParamInfo& param, double stddev, uint64_t seed, floa
     case ParamClass::kEmbedding:
       fill_truncated_normal(param.name, seed, stddev, param.elements, out);
       return;
-    case ParamClass::kEmbeddingLnGain:
-    case ParamClass::kAttentionLnGain:
-    case ParamClass::kOutputLnGain:
-    case ParamClass::kHeadLnGain:
+    case ParamClass::kEmbeddingLnGamma:
+    case ParamClass::kAttentionLnGamma:
+    case ParamClass::kOutputLnGamma:
+    case ParamClass::kHeadLnGamma:
       std::fill_n(out, param.elements, 1.0f);
       return;
     case ParamClass::kBias:
@@ -191,7 +192,7 @@ ParamTable make_param_table(const Dims& dims, DecayRule rule) {
   builder.add("embeddings.word.weight", {dims.V, dims.H}, ParamClass::kEmbedding);
   builder.add("embeddings.position.weight", {dims.P, dims.H}, ParamClass::kEmbedding);
   builder.add("embeddings.segment.weight", {dims.G, dims.H}, ParamClass::kEmbedding);
-  builder.add_layer_norm("embeddings.layer_norm", dims.H, ParamClass::kEmbeddingLnGain);
+  builder.add_layer_norm("embeddings.layer_norm", dims.H, ParamClass::kEmbeddingLnGamma);
   for (int64_t layer = 0; layer < dims.L; ++layer) {
     builder.begin_part();
     add_encoder_layer(builder, dims, rule, layer);
@@ -199,7 +200,7 @@ ParamTable make_param_table(const Dims& dims, DecayRule rule) {
   builder.begin_part();
   builder.add_dense("pooler", dims.H, dims.H);
   builder.add_dense("mlm.transform", dims.H, dims.H);
-  builder.add_layer_norm("mlm.layer_norm", dims.H, ParamClass::kHeadLnGain);
+  builder.add_layer_norm("mlm.layer_norm", dims.H, ParamClass::kHeadLnGamma);
   builder.add("mlm.output.bias", {dims.V}, ParamClass::kBias);
   builder.add_dense("nsp", 2, dims.H);
   return builder.take();

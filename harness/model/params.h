@@ -11,14 +11,14 @@ namespace bertha {
 
 /// What a tensor is; the decay rules decide by it, never by name.
 enum class ParamClass : uint8_t {
-  kMatrix,           // dense weights
-  kEmbedding,        // word, position, segment tables
-  kBias,             // all biases but the next
-  kQkvBias,          // bias of the fused query-key-value product
-  kEmbeddingLnGain,  // LayerNorm after the embedding
-  kAttentionLnGain,  // LayerNorm after attention
-  kOutputLnGain,     // LayerNorm after the feed-forward part
-  kHeadLnGain,       // LayerNorm of the masked-token head
+  kMatrix,            // dense weights
+  kEmbedding,         // word, position, segment tables
+  kBias,              // all biases but the next
+  kQkvBias,           // bias of the fused query-key-value GEMM
+  kEmbeddingLnGamma,  // LayerNorm after the embedding
+  kAttentionLnGamma,  // LayerNorm after attention
+  kOutputLnGamma,     // LayerNorm after the feed-forward part
+  kHeadLnGamma,       // LayerNorm of the masked-token head
   kLnBias,
 };
 

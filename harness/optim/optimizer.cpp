@@ -229,7 +229,7 @@ void Optimizer::Impl::apply(const View& master, const View& update, const View& 
                            .trust_ratio = config.trust_ratio});
 }
 
-/// The weights of a bucket travel while those of the next ones are computed.
+/// The weights of a bucket are exchanged while those of the next ones are computed.
 void Optimizer::Impl::apply_and_gather() {
   const View master = shard_f32(master_buffer);
   const View update = shard_f32(update_buffer);

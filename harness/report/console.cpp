@@ -62,10 +62,9 @@ std::string start_line(const Config& config, const RunFacts& facts) {
                                                                fixed_text(train.target_accuracy, 4),
                                                                " or step ", facts.max_steps)
                                                       : concat("to step ", facts.max_steps);
-  const std::string kernels =
-      facts.attention.empty()
-          ? ""
-          : concat(", attention ", facts.attention, ", GELU products ", facts.gelu_gemms);
+  const std::string kernels = facts.attention.empty() ? ""
+                                                      : concat(", attention ", facts.attention,
+                                                               ", GELU GEMMs ", facts.gelu_gemms);
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", facts.world_size, " ",
                 plural(facts.world_size, "rank"), kernels, "; ", config.train.global_batch_seqs,

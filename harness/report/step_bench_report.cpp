@@ -109,10 +109,9 @@ StepBenchRates rates_of(const StepBenchReport& report) {
 std::string step_bench_text(const StepBenchReport& report) {
   const StepBenchRates rates = rates_of(report);
   const auto ms_at = [&](double share) { return fixed_text(percentile(report.step_ms, share), 3); };
-  const std::string kernels =
-      report.attention.empty()
-          ? ""
-          : concat(", attention ", report.attention, ", GELU products ", report.gelu_gemms);
+  const std::string kernels = report.attention.empty() ? ""
+                                                       : concat(", attention ", report.attention,
+                                                                ", GELU GEMMs ", report.gelu_gemms);
   std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
                             report.ranks, " rank(s), ", report.device, kernels, "\n");
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",

@@ -14,7 +14,7 @@ struct OperationRow {
   std::string name;
   double calls = 0;
   double ms = 0;
-  double flops = 0;  // of products; 0 = unknown
+  double flops = 0;  // of GEMMs; 0 = unknown
   double bytes = 0;  // read and written; 0 = unknown
 };
 
@@ -36,7 +36,7 @@ struct StepBenchReport {
   double tokens_global = 0;
   double masked_global = 0;
   double most_tokens_per_rank = 0;
-  double model_flops_global = 0;     // products only, 2 per multiply-add, backward twice forward
+  double model_flops_global = 0;     // GEMMs only, 2 per multiply-add, backward twice forward
   std::array<double, 4> phase_ms{};  // forward, backward, communication, optimizer; of rank 0
   double peak_flops_per_second = 0;  // of one device, to compare with; 0 = unknown
   int64_t peak_memory_bytes = 0;     // in use on the fullest rank's device

@@ -7,7 +7,7 @@
 namespace bertha {
 namespace {
 
-/// What one call of an operation costs: its name, FLOPs of products, bytes of tensors. Lengths that
+/// What one call of an operation costs: its name, FLOPs of GEMMs, bytes of tensors. Lengths that
 /// only the device knows (attention), and a few numbers (lamb_prepare), count as nothing.
 template <class Args>
 OperationTime cost_of(const Args&) {
@@ -21,7 +21,7 @@ OperationTime moves(const Args&, std::initializer_list<View> views) {
   return cost;
 }
 
-/// A product of [rows, inputs] by [inputs, outputs], named by its shape.
+/// A GEMM of [rows, inputs] by [inputs, outputs], named by its shape.
 template <class Args>
 OperationTime multiplies(const Args&, int64_t rows, int64_t outputs, int64_t inputs) {
   return {.name = concat(Args::kName, " ", rows, "x", outputs, "x", inputs),

@@ -7,7 +7,7 @@
 namespace bertha {
 
 /// Runs that many training steps and as many evaluation batches on made-up data, so that what
-/// happens once has happened when the clock starts: libraries load their code, products choose
+/// happens once has happened when the clock starts: libraries load their code, GEMMs choose
 /// their algorithms, ranks connect, and a batch of longest sequences has shown that it fits into
 /// memory. Reads no data. Weights, moments and counters are whatever it left: set them afterwards.
 /// All ranks call it. Blocks: the host, until all of it has run.

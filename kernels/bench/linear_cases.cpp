@@ -191,7 +191,7 @@ void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<Op
 std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& batch, DType io) {
   std::vector<GemmShape> shapes;
   for (const Layer& l : layers_of(model, batch)) {
-    const GemmShape shape{.product = GemmProduct::kForward,
+    const GemmShape shape{.kind = GemmKind::kForward,
                           .dtype = io,
                           .rows = l.rows,
                           .inputs = l.inputs,
@@ -199,10 +199,10 @@ std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& ba
     GemmShape forward = shape, data = shape, weight = shape;
     forward.bias = l.bias;
     forward.activation = l.activation;
-    data.product = GemmProduct::kDataGradient;
+    data.kind = GemmKind::kDataGradient;
     data.activation = l.below;
     data.accumulate = l.adds_dx;
-    weight.product = GemmProduct::kWeightGradient;
+    weight.kind = GemmKind::kWeightGradient;
     weight.accumulate = kAdd;
     shapes.insert(shapes.end(), {forward, data, weight});
   }

@@ -103,16 +103,16 @@ struct HeadMask {
 
 /// scores = factor * a b^T over one tile of query rows.
 void multiply_rows(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                   const Product& shape, std::vector<float>& scores) {
-  Product product = shape;
-  product.transpose_b = Transpose::kYes;
-  product.a = a;
-  product.a_stride = a_stride;
-  product.b = b;
-  product.b_stride = b_stride;
-  product.c = scores.data();
-  product.c_stride = shape.n;
-  multiply(product);
+                   const GemmArgs& shape, std::vector<float>& scores) {
+  GemmArgs gemm = shape;
+  gemm.transpose_b = Transpose::kYes;
+  gemm.a = a;
+  gemm.a_stride = a_stride;
+  gemm.b = b;
+  gemm.b_stride = b_stride;
+  gemm.c = scores.data();
+  gemm.c_stride = shape.n;
+  run_gemm(gemm);
 }
 
 /// scores become softmax(scores) * factors; returns the log-sum-exp.
@@ -151,7 +151,7 @@ void forward_head(const AttentionFwd& args, const Layout& layout, const DropoutM
       lse[begin + row] =
           softmax_row(tile.factors.data(), head.length, tile.scores.data() + row * head.length);
     }
-    multiply({.m = queries,
+    run_gemm({.m = queries,
               .n = layout.head_size,
               .k = head.length,
               .a = tile.scores.data(),
@@ -197,8 +197,8 @@ void backward_head(const AttentionBwd& args, const Layout& layout, const Dropout
     const int64_t queries = std::min(kTileQueries, head.length - begin);
     const int64_t query = layout.qkv_at(head.first + begin, 0, head.head);
     const float* dout_rows = dout + layout.out_at(head.first + begin, head.head);
-    const Product shape{.m = queries, .n = head.length, .k = layout.head_size};
-    Product scaled = shape;
+    const GemmArgs shape{.m = queries, .n = head.length, .k = layout.head_size};
+    GemmArgs scaled = shape;
     scaled.scale = args.scale;
     multiply_rows(qkv + query, stride, qkv + key, stride, scaled, tile.scores);
     multiply_rows(dout_rows, layout.out_stride(), qkv + value, stride, shape, tile.gradients);
@@ -208,7 +208,7 @@ void backward_head(const AttentionBwd& args, const Layout& layout, const Dropout
                            tile.scores.data() + row * head.length,
                            tile.gradients.data() + row * head.length);
     }
-    multiply({.m = queries,
+    run_gemm({.m = queries,
               .n = layout.head_size,
               .k = head.length,
               .a = tile.gradients.data(),
@@ -217,23 +217,23 @@ void backward_head(const AttentionBwd& args, const Layout& layout, const Dropout
               .b_stride = stride,
               .c = dqkv + query,
               .c_stride = stride});
-    Product transposed{.transpose_a = Transpose::kYes,
-                       .m = head.length,
-                       .n = layout.head_size,
-                       .k = queries,
-                       .a = tile.gradients.data(),
-                       .a_stride = head.length,
-                       .b = qkv + query,
-                       .b_stride = stride,
-                       .keep = begin == 0 ? 0.0f : 1.0f,
-                       .c = dqkv + key,
-                       .c_stride = stride};
-    multiply(transposed);
+    GemmArgs transposed{.transpose_a = Transpose::kYes,
+                        .m = head.length,
+                        .n = layout.head_size,
+                        .k = queries,
+                        .a = tile.gradients.data(),
+                        .a_stride = head.length,
+                        .b = qkv + query,
+                        .b_stride = stride,
+                        .keep = begin == 0 ? 0.0f : 1.0f,
+                        .c = dqkv + key,
+                        .c_stride = stride};
+    run_gemm(transposed);
     transposed.a = tile.scores.data();
     transposed.b = dout_rows;
     transposed.b_stride = layout.out_stride();
     transposed.c = dqkv + value;
-    multiply(transposed);
+    run_gemm(transposed);
   }
 }
 

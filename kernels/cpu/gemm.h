@@ -12,7 +12,7 @@ enum class Transpose : uint8_t { kNo, kYes };
 /// c = scale * op(a) * op(b) + keep * c, all f32 and row-major with a stride between rows.
 ///
 /// Letters   m = rows of c, n = columns of c, k = inner extent.
-struct Product {
+struct GemmArgs {
   Transpose transpose_a = Transpose::kNo;
   Transpose transpose_b = Transpose::kNo;
   int64_t m = 0;
@@ -29,19 +29,19 @@ struct Product {
 };
 
 /// The GEMM in the calling thread; m or n zero is a no-op, k zero leaves keep * c.
-void multiply(const Product& product);
+void run_gemm(const GemmArgs& gemm);
 
 /// The GEMM with the rows of c divided into blocks of a fixed size; `finish` then gets each block's
 /// rows of c while they are in cache.
 ///
 /// Exact     the bits of c do not depend on the number of threads.
-void multiply(WorkerPool& pool, const Product& product,
+void run_gemm(WorkerPool& pool, const GemmArgs& gemm,
               const std::function<void(int64_t begin, int64_t end)>& finish);
 
 /// Makes OpenBLAS run each GEMM in the calling thread, and allocates its buffers for `threads`
 /// concurrent GEMMs now: at the first GEMMs it would retry for ever where memory is short.
 ///
 /// Errors    Error(kMemory) when they do not fit.
-void prepare_products(int threads);
+void prepare_gemms(int threads);
 
 }  // namespace bertha

@@ -66,17 +66,17 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   // The value before the activation goes where it is wanted; the activation then reads it there.
   float* z = keeps_pre_activation(args.activation) ? args.pre_activation.as<float>() : y;
   const float* bias = args.bias.has_data() ? args.bias.as<float>() : nullptr;
-  const Product product{.transpose_b = Transpose::kYes,
-                        .m = args.x.extent(0),
-                        .n = outputs,
-                        .k = inputs,
-                        .a = args.x.as<float>(),
-                        .a_stride = inputs,
-                        .b = args.weight.as<float>(),
-                        .b_stride = inputs,
-                        .c = z,
-                        .c_stride = outputs};
-  multiply(pool, product, [&](int64_t begin, int64_t end) {
+  const GemmArgs gemm{.transpose_b = Transpose::kYes,
+                      .m = args.x.extent(0),
+                      .n = outputs,
+                      .k = inputs,
+                      .a = args.x.as<float>(),
+                      .a_stride = inputs,
+                      .b = args.weight.as<float>(),
+                      .b_stride = inputs,
+                      .c = z,
+                      .c_stride = outputs};
+  run_gemm(pool, gemm, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * outputs;
       if (bias != nullptr) add_bias(bias, outputs, z + at);
@@ -91,17 +91,17 @@ void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
   const int64_t outputs = args.dy.extent(1);
   const int64_t inputs = args.weight.extent(1);
   float* dx = args.dx.as<float>();
-  const Product product{.m = args.dy.extent(0),
-                        .n = inputs,
-                        .k = outputs,
-                        .a = args.dy.as<float>(),
-                        .a_stride = outputs,
-                        .b = args.weight.as<float>(),
-                        .b_stride = inputs,
-                        .keep = args.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
-                        .c = dx,
-                        .c_stride = inputs};
-  multiply(pool, product, [&](int64_t begin, int64_t end) {
+  const GemmArgs gemm{.m = args.dy.extent(0),
+                      .n = inputs,
+                      .k = outputs,
+                      .a = args.dy.as<float>(),
+                      .a_stride = outputs,
+                      .b = args.weight.as<float>(),
+                      .b_stride = inputs,
+                      .keep = args.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
+                      .c = dx,
+                      .c_stride = inputs};
+  run_gemm(pool, gemm, [&](int64_t begin, int64_t end) {
     if (args.activation == Activation::kNone) return;
     const int64_t at = begin * inputs;
     differentiate(args.activation, dx + at, args.saved.as<float>() + at, (end - begin) * inputs,
@@ -117,7 +117,7 @@ void run_cpu(WorkerPool& pool, const LinearBwdWeight& args) {
   require_f32("linear_bwd_weight", "dy", args.dy);
   const int64_t outputs = args.dy.extent(1);
   const int64_t inputs = args.x.extent(1);
-  multiply(pool,
+  run_gemm(pool,
            {.transpose_a = Transpose::kYes,
             .m = outputs,
             .n = inputs,

@@ -19,7 +19,7 @@ enum class Accumulate : uint8_t { kNo, kYes };
 struct Dropout {
   View random;               // u64 [2]  {seed, step}, in device memory
   float probability = 0.0f;  // in [0, 1)
-  uint32_t site = 0;         // unique per (layer, place); see harness/model/sites in bert.h
+  uint32_t site = 0;         // of the random numbers: unique per (layer, place) of a model
 };
 
 }  // namespace bertha

@@ -5,11 +5,11 @@
 namespace bertha {
 
 /// The GEMMs of a linear layer y[T,N] = x[T,K] w[N,K]^T.
-enum class GemmProduct : uint8_t { kForward, kDataGradient, kWeightGradient };
+enum class GemmKind : uint8_t { kForward, kDataGradient, kWeightGradient };
 
 /// One GEMM of the operations of linear.h.
 struct GemmShape {
-  GemmProduct product;
+  GemmKind kind;
   DType dtype;                                // f32, f16 or bf16
   int64_t rows;                               // T
   int64_t inputs;                             // K

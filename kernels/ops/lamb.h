@@ -37,7 +37,7 @@ struct LrSchedule {
 };
 
 /// Constant 1 when not dynamic. Dynamic: times backoff at every skip, times growth after
-/// growth_interval successful steps in a row.
+/// growth_interval_steps successful steps in a row.
 struct LossScalePolicy {
   bool dynamic = false;
   float growth = 2.0f;

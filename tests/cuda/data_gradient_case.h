@@ -41,7 +41,7 @@ inline void expect_data_gradient(const Case& c, Activation activation, const Tes
     const double function = activation == Activation::kNone ? 0.0
                             : c.dtype == DType::kF32        ? 4 * tolerance::kGeluF32 * size
                                                      : tolerance::kGeluInstruction * 4 * size;
-    bound.push_back(tolerance::kGeluSlope *
+    bound.push_back(tolerance::kGeluDerivative *
                         (Case::product_error(c.shape.outputs, 1.0) + unit * size) +
                     function + unit * std::abs(static_cast<double>(want[i])));
   }

@@ -21,7 +21,7 @@ TEST(CudaGemmDgeluDbias, MatchesTheReference) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, SlopesBeyondTheBendAreOneAndZero) {
+TEST(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
   // At any size of the pre-activation: dx is the product, or 0.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({300, 256, 64}, dtype);

@@ -102,7 +102,7 @@ inline void expect_forward(const Case& c, bool with_bias, Activation activation,
     const double function = gelu                              ? instruction * std::max(1.0, size)
                             : activation == Activation::kTanh ? 4 * tolerance::kRoundF32
                                                               : 0.0;
-    y_bound.push_back(tolerance::kGeluSlope * error + function +
+    y_bound.push_back(tolerance::kGeluDerivative * error + function +
                       unit * std::abs(static_cast<double>(want.y[i])));
   }
   const std::string what = concat(text(c.shape, c.dtype), with_bias ? " bias" : " no bias",

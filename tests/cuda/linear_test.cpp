@@ -282,20 +282,17 @@ class CudaGemmTuning : public ::testing::Test {
 TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
   std::vector<GemmShape> shapes;
   for (const DType dtype : kIoTypes) {
-    const GemmShape base{.product = GemmProduct::kForward,
-                         .dtype = dtype,
-                         .rows = 512,
-                         .inputs = 256,
-                         .outputs = 384};
+    const GemmShape base{
+        .kind = GemmKind::kForward, .dtype = dtype, .rows = 512, .inputs = 256, .outputs = 384};
     shapes.push_back(base);
     shapes.push_back(base);
     shapes.back().bias = true;
     shapes.back().activation = Activation::kGeluTanh;
     shapes.push_back(base);
-    shapes.back().product = GemmProduct::kDataGradient;
+    shapes.back().kind = GemmKind::kDataGradient;
     shapes.back().activation = Activation::kGeluTanh;
     shapes.push_back(base);
-    shapes.back().product = GemmProduct::kWeightGradient;
+    shapes.back().kind = GemmKind::kWeightGradient;
     shapes.back().accumulate = Accumulate::kYes;
   }
   size_t tuned = 0;
@@ -323,11 +320,8 @@ TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
   EXPECT_TRUE(warnings.empty()) << warnings[0];
 
   // Another shape is added to the file, the rest stays.
-  const GemmShape more{.product = GemmProduct::kForward,
-                       .dtype = DType::kBF16,
-                       .rows = 256,
-                       .inputs = 64,
-                       .outputs = 64};
+  const GemmShape more{
+      .kind = GemmKind::kForward, .dtype = DType::kBF16, .rows = 256, .inputs = 64, .outputs = 64};
   tune_gemms(*gpu().device, *gpu().stream, {&more, 1}, path, [](const auto&, const auto&) {});
   EXPECT_NE(file().find(concat("end ", shapes.size() + 1)), std::string::npos) << file();
 }

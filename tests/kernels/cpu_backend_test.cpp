@@ -36,7 +36,7 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
 
 // Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The stacks of the threads fit, and not what their products take.
+// The stacks of the threads fit, and not what their GEMMs take.
 void make_a_device_without_memory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -52,9 +52,9 @@ void make_a_device_without_memory() {
   std::_Exit(0);
 }
 
-TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForProducts) {
+TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
   EXPECT_EXIT(make_a_device_without_memory(), testing::ExitedWithCode(6),
-              "no memory for the matrix products of 4 threads");
+              "no memory for the GEMMs of 4 threads");
 }
 #endif
 

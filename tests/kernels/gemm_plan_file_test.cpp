@@ -15,11 +15,11 @@ namespace {
 
 const GemmOrigin kHere{.device = "NVIDIA H200, 132 SMs", .library = "cublasLt 130100"};
 
-GemmKey key(GemmProduct product, DType dtype, GemmEpilogue epilogue, int64_t rows) {
-  return {.product = product,
+GemmKey key(GemmKind kind, DType dtype, GemmEpilogue epilogue, int64_t rows) {
+  return {.kind = kind,
           .dtype = dtype,
           .epilogue = epilogue,
-          .accumulate = product == GemmProduct::kForward ? Accumulate::kNo : Accumulate::kYes,
+          .accumulate = kind == GemmKind::kForward ? Accumulate::kNo : Accumulate::kYes,
           .rows = rows,
           .inputs = 1024,
           .outputs = 4096,
@@ -30,12 +30,12 @@ GemmKey key(GemmProduct product, DType dtype, GemmEpilogue epilogue, int64_t row
 
 TunedGemms some_plans() {
   TunedGemms tuned;
-  tuned[key(GemmProduct::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
+  tuned[key(GemmKind::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
       .algorithm = {~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63}, .us = 351.25};
-  tuned[key(GemmProduct::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {
+  tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {
       .algorithm = {7, 6, 5, 4, 3, 2, 1, 0}, .us = 12.5};
-  tuned[key(GemmProduct::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {.algorithm = {},
-                                                                                   .us = 1e6};
+  tuned[key(GemmKind::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {.algorithm = {},
+                                                                                .us = 1e6};
   return tuned;
 }
 

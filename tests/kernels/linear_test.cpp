@@ -25,8 +25,8 @@ double activate(Activation activation, double z) {
          (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
 }
 
-/// Slope of the activation at z by its closed form.
-double slope(Activation activation, double z) {
+/// Derivative of the activation at z by its closed form.
+double derivative(Activation activation, double z) {
   if (activation == Activation::kNone) return 1.0;
   if (activation == Activation::kTanh) return 1.0 - std::tanh(z) * std::tanh(z);
   if (activation == Activation::kGelu) {
@@ -140,7 +140,7 @@ TEST(Linear, ForwardMatchesTheDefinition) {
       for (const double value : z) want.push_back(activate(activation, value));
       const std::string what = concat(" at ", shape.rows, "x", shape.inputs, "x", shape.outputs,
                                       ", activation ", static_cast<int>(activation));
-      // sum |a| |b| is at most K * 2 * 0.5, and an activation's slope at most 1.13.
+      // sum |a| |b| is at most K * 2 * 0.5, and an activation's derivative at most 1.13.
       const double scale = 2.0 + 1.13 * static_cast<double>(shape.inputs);
       const double bound = tolerance::product_f32(shape.inputs) + tolerance::kGeluF32;
       expect_close(c.y.values, want, bound, "y" + what, scale);
@@ -195,7 +195,7 @@ TEST(Linear, ActivationGradientMatchesTheClosedForm) {
     const Doubles z = c.naive_pre_activation();
     Doubles want;
     for (size_t i = 0; i < z.size(); ++i) {
-      want.push_back(c.at(c.dy, static_cast<int64_t>(i)) * slope(activation, z[i]));
+      want.push_back(c.at(c.dy, static_cast<int64_t>(i)) * derivative(activation, z[i]));
     }
     expect_close(c.dz.values, want, tolerance::product_f32(7) + 4 * tolerance::kGeluF32, "dz", 8.0);
   }
@@ -223,7 +223,7 @@ TEST(Linear, BackwardDataFusesTheActivationBelow) {
     for (int64_t i = 0; i < plain.elements(); ++i) {
       const double value = c.at(saved, i);
       const double factor =
-          activation == Activation::kTanh ? 1.0 - value * value : slope(activation, value);
+          activation == Activation::kTanh ? 1.0 - value * value : derivative(activation, value);
       want.push_back(c.at(plain, i) * factor);
     }
     expect_close(c.dx.values, want, tolerance::kGeluF32, "dx");

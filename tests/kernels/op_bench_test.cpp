@@ -266,7 +266,7 @@ TEST(ModelGemms, AreEightLayersInThreeDirections) {
   EXPECT_EQ(shapes[0].rows, 1216);
   EXPECT_EQ(shapes[0].outputs, 48);
   EXPECT_TRUE(shapes[0].bias);
-  EXPECT_EQ(shapes[1].product, GemmProduct::kDataGradient);
+  EXPECT_EQ(shapes[1].kind, GemmKind::kDataGradient);
   EXPECT_EQ(shapes[1].accumulate, Accumulate::kYes);
   EXPECT_EQ(shapes[6].activation, Activation::kGeluTanh);
   EXPECT_EQ(shapes[10].activation, Activation::kGeluTanh);

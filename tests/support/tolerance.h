@@ -128,7 +128,7 @@ inline constexpr double central_difference(double h) {
 /// machine instruction whose relative error is 2^-11, where tanh is at most 1 and enters halved
 /// (measured 5e-6 beside the tanh form). f32 has none of it: there the pass is ours.
 inline constexpr double kGeluInstruction = 1.0 / 4096;
-/// Largest slope of gelu: what an error of z weighs in gelu(z).
-inline constexpr double kGeluSlope = 1.13;
+/// Largest derivative of gelu: the factor from an error of z to that of gelu(z).
+inline constexpr double kGeluDerivative = 1.13;
 
 }  // namespace bertha::tolerance

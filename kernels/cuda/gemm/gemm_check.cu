@@ -130,11 +130,11 @@ void sample_gemm(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& 
             .a_inner = plan.m,
             .b_column = plan.k,
             .b_inner = 1};
-  if (plan.key.product == GemmProduct::kForward) {
+  if (plan.key.kind == GemmKind::kForward) {
     s.a_row = plan.k;
     s.a_inner = 1;
   }
-  if (plan.key.product == GemmProduct::kWeightGradient) {
+  if (plan.key.kind == GemmKind::kWeightGradient) {
     s.b_column = 1;
     s.b_inner = plan.n;
   }

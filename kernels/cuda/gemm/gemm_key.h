@@ -23,7 +23,7 @@ inline constexpr int kFullAlignmentBytes = 16;
 
 /// Everything that the choice of an algorithm may depend on.
 struct GemmKey {
-  GemmProduct product;
+  GemmKind kind;
   DType dtype;  // of all matrices and of the bias; sums are f32
   GemmEpilogue epilogue;
   Accumulate accumulate;

@@ -29,9 +29,9 @@ struct Word {
   Enum value;
   const char* text;
 };
-constexpr Word<GemmProduct> kProducts[] = {{GemmProduct::kForward, "forward"},
-                                           {GemmProduct::kDataGradient, "data_gradient"},
-                                           {GemmProduct::kWeightGradient, "weight_gradient"}};
+constexpr Word<GemmKind> kKinds[] = {{GemmKind::kForward, "forward"},
+                                     {GemmKind::kDataGradient, "data_gradient"},
+                                     {GemmKind::kWeightGradient, "weight_gradient"}};
 constexpr Word<DType> kDTypes[] = {
     {DType::kF32, "f32"}, {DType::kF16, "f16"}, {DType::kBF16, "bf16"}};
 constexpr Word<GemmEpilogue> kEpilogues[] = {{GemmEpilogue::kNone, "plain"},
@@ -65,7 +65,7 @@ bool read_plan(const std::string& line, TunedGemms& tuned) {
   std::istringstream in(line);
   GemmKey key{};
   TunedGemm plan{};
-  if (!read_word(in, kProducts, key.product) || !read_word(in, kDTypes, key.dtype) ||
+  if (!read_word(in, kKinds, key.kind) || !read_word(in, kDTypes, key.dtype) ||
       !read_word(in, kEpilogues, key.epilogue) || !read_word(in, kAccumulates, key.accumulate)) {
     return false;
   }
@@ -78,7 +78,7 @@ bool read_plan(const std::string& line, TunedGemms& tuned) {
 }
 
 void write_plan(std::ostream& out, const GemmKey& key, const TunedGemm& plan) {
-  out << text_of(kProducts, key.product) << ' ' << text_of(kDTypes, key.dtype) << ' '
+  out << text_of(kKinds, key.kind) << ' ' << text_of(kDTypes, key.dtype) << ' '
       << text_of(kEpilogues, key.epilogue) << ' ' << text_of(kAccumulates, key.accumulate) << ' '
       << key.rows << ' ' << key.inputs << ' ' << key.outputs << ' ' << key.matrix_alignment << ' '
       << key.bias_alignment << ' ' << key.sm_count << ' ' << plan.us << std::hex;

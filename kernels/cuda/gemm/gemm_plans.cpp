@@ -98,12 +98,12 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
   operation.reset(made);
   int32_t transpose_a = CUBLAS_OP_N;
   int32_t transpose_b = CUBLAS_OP_N;
-  if (key.product == GemmProduct::kForward) {
+  if (key.kind == GemmKind::kForward) {
     m = key.outputs;
     k = key.inputs;
     transpose_a = CUBLAS_OP_T;
   }
-  if (key.product == GemmProduct::kWeightGradient) {
+  if (key.kind == GemmKind::kWeightGradient) {
     n = key.outputs;
     k = key.rows;
     transpose_b = CUBLAS_OP_T;

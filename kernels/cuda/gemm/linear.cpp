@@ -80,16 +80,15 @@ GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
 GemmKey gemm_key(const GemmShape& shape, int sm_count) {
   GemmEpilogue epilogue = shape.bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
   if (shape.activation == Activation::kGeluTanh) {
-    if (shape.product == GemmProduct::kForward && shape.bias &&
+    if (shape.kind == GemmKind::kForward && shape.bias &&
         gelu_in_epilogue(shape.dtype, shape.outputs)) {
       epilogue = GemmEpilogue::kGeluBias;
     }
-    if (shape.product == GemmProduct::kDataGradient &&
-        gelu_in_epilogue(shape.dtype, shape.inputs)) {
+    if (shape.kind == GemmKind::kDataGradient && gelu_in_epilogue(shape.dtype, shape.inputs)) {
       epilogue = GemmEpilogue::kDgelu;
     }
   }
-  return {.product = shape.product,
+  return {.kind = shape.kind,
           .dtype = shape.dtype,
           .epilogue = epilogue,
           .accumulate = shape.accumulate,
@@ -106,7 +105,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.product = GemmProduct::kForward,
+  GemmKey key = gemm_key({.kind = GemmKind::kForward,
                           .dtype = args.x.dtype,
                           .rows = args.x.extent(0),
                           .inputs = args.x.extent(1),
@@ -148,7 +147,7 @@ namespace {
 
 void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.product = GemmProduct::kDataGradient,
+  GemmKey key = gemm_key({.kind = GemmKind::kDataGradient,
                           .dtype = args.dy.dtype,
                           .rows = args.dy.extent(0),
                           .inputs = args.weight.extent(1),
@@ -204,7 +203,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
     return;
   }
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.product = GemmProduct::kWeightGradient,
+  GemmKey key = gemm_key({.kind = GemmKind::kWeightGradient,
                           .dtype = args.dy.dtype,
                           .rows = args.dy.extent(0),
                           .inputs = args.x.extent(1),

@@ -107,8 +107,8 @@ TEST(Params, RulesDifferInTheTensorsThatTheirCodesNameOtherwise) {
   struct Expectation {
     DecayRule rule;
     bool qkv_bias;
-    bool attention_gain;
-    bool output_gain;
+    bool attention_gamma;
+    bool output_gamma;
     int64_t qkv_parts;
   };
   const Expectation expectations[] = {{DecayRule::kReference, false, false, false, 3},
@@ -118,8 +118,8 @@ TEST(Params, RulesDifferInTheTensorsThatTheirCodesNameOtherwise) {
   for (const Expectation& want : expectations) {
     const ParamTable table = make_param_table(odd_dims(), want.rule);
     EXPECT_EQ(table.find("layer.1.attention.qkv.bias").decay, want.qkv_bias);
-    EXPECT_EQ(table.find("layer.1.attention.layer_norm.gamma").decay, want.attention_gain);
-    EXPECT_EQ(table.find("layer.1.feed_forward.layer_norm.gamma").decay, want.output_gain);
+    EXPECT_EQ(table.find("layer.1.attention.layer_norm.gamma").decay, want.attention_gamma);
+    EXPECT_EQ(table.find("layer.1.feed_forward.layer_norm.gamma").decay, want.output_gamma);
     EXPECT_EQ(table.find("layer.1.attention.qkv.weight").norm_parts, want.qkv_parts);
     EXPECT_EQ(table.find("layer.1.attention.qkv.bias").norm_parts, want.qkv_parts);
     for (const char* always : {"embeddings.word.weight", "pooler.weight", "nsp.weight"}) {
@@ -202,9 +202,9 @@ TEST(Params, InitialWeightsAreATruncatedNormalWithZeroPaddingRows) {
   for (int64_t i = live; i < words.elements; ++i) {
     ASSERT_EQ(flat[static_cast<size_t>(words.offset + i)], 0.0f) << i;
   }
-  for (const char* gain : {"embeddings.layer_norm.gamma", "layer.0.attention.layer_norm.gamma",
-                           "layer.0.feed_forward.layer_norm.gamma", "mlm.layer_norm.gamma"}) {
-    EXPECT_EQ(flat[static_cast<size_t>(table.find(gain).offset + 63)], 1.0f) << gain;
+  for (const char* gamma : {"embeddings.layer_norm.gamma", "layer.0.attention.layer_norm.gamma",
+                            "layer.0.feed_forward.layer_norm.gamma", "mlm.layer_norm.gamma"}) {
+    EXPECT_EQ(flat[static_cast<size_t>(table.find(gamma).offset + 63)], 1.0f) << gamma;
   }
   for (const char* zero :
        {"layer.0.attention.qkv.bias", "mlm.layer_norm.beta", "mlm.output.bias"}) {

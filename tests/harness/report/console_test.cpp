@@ -92,7 +92,7 @@ TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
   facts.gelu_gemms = "own from 1921 tokens";
   EXPECT_THAT(start_line(config, facts),
               HasSubstr("1 rank, attention persistent forward, grouped backward, "
-                        "GELU products own from 1921 tokens; 448 "));
+                        "GELU GEMMs own from 1921 tokens; 448 "));
   EXPECT_THAT(start_line(config, facts), testing::EndsWith("from step 100 to step 6700"));
 }
 

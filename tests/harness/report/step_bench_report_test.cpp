@@ -59,7 +59,7 @@ TEST(StepBenchText, SaysWhatWasFound) {
   const std::string text = step_bench_text(example());
   for (const char* const row : {
            "training step of bert-large, bf16, 8 rank(s), a device, attention grouped, "
-           "GELU products library\n",
+           "GELU GEMMs library\n",
            "  steps                   5 timed after 3, 1 micro-batch(es) each\n",
            "  tokens per step         120000.0, fullest rank 15100.0; masked 17000.0\n",
            "  step, median            50.000 ms\n",
