@@ -25,7 +25,8 @@ void sync_folder(const std::filesystem::path& folder) {
 }  // namespace
 
 NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + ".tmp") {
-  // Left by a killed process, or a link that somebody put there for this file to be written through.
+  // Left by a killed process, or a link that somebody put there for this file to be written
+  // through.
   unlink(temporary_path_.c_str());
   file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file_ < 0) cannot("create", errno);

@@ -5,9 +5,9 @@
 
 namespace bertha {
 
-/// A file that appears whole or not at all: written beside `path` under the name path + ".tmp", which
-/// is made anew, and moved to `path` by commit(), which first forces its bytes to the disk. Without
-/// commit() the destructor removes the temporary file; what was at `path` stays as it was.
+/// A file that appears whole or not at all: written beside `path` under the name path + ".tmp",
+/// which is made anew, and moved to `path` by commit(), which first forces its bytes to the disk.
+/// Without commit() the destructor removes the temporary file; what was at `path` stays as it was.
 ///
 /// Errors    Error(kData) with the path and the reason, from the constructor on.
 class NewFile {

@@ -40,7 +40,7 @@ struct HostBatch {
 };
 
 /// What one rank trains on in one step: its micro-batches, and the counts of the whole step over
-/// all ranks, which make loss means independent of how the samples were dealt.
+/// all ranks, which make loss means independent of how the samples were assigned.
 struct StepBatch {
   int64_t step = 0;  // 0-based, counts batches consumed
   int64_t epoch = 0;

@@ -56,10 +56,11 @@ StepLengths gather_lengths(const StepSamples& mine, int64_t num_slots, Transport
   return lengths;
 }
 
-std::vector<int32_t> owners_of_slots(const Deal& deal, int64_t num_slots, int num_ranks) {
+std::vector<int32_t> owners_of_slots(const SlotAssignment& assignment, int64_t num_slots,
+                                     int num_ranks) {
   std::vector<int32_t> owners(static_cast<size_t>(num_slots));
-  for (size_t bin = 0; bin < deal.size(); ++bin) {
-    for (const int64_t slot : deal[bin]) {
+  for (size_t bin = 0; bin < assignment.size(); ++bin) {
+    for (const int64_t slot : assignment[bin]) {
       owners[static_cast<size_t>(slot)] =
           static_cast<int32_t>(bin % static_cast<size_t>(num_ranks));
     }
@@ -127,7 +128,8 @@ Arrivals move_to_owners(StepSamples mine, const StepLengths& lengths,
 }
 
 /// Views of this rank's samples, micro-batch by micro-batch.
-std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals, const Deal& deal,
+std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals,
+                                                    const SlotAssignment& assignment,
                                                     int64_t num_slots, Transport& transport) {
   std::vector<std::pair<int32_t, int32_t>> place(static_cast<size_t>(num_slots), {-1, -1});
   for (size_t source = 0; source < arrivals.slots.size(); ++source) {
@@ -138,9 +140,10 @@ std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals, co
   }
   std::vector<std::vector<SampleView>> micro_batches;
   const auto num_ranks = static_cast<size_t>(transport.size());
-  for (size_t bin = static_cast<size_t>(transport.rank()); bin < deal.size(); bin += num_ranks) {
+  for (size_t bin = static_cast<size_t>(transport.rank()); bin < assignment.size();
+       bin += num_ranks) {
     std::vector<SampleView>& views = micro_batches.emplace_back();
-    for (const int64_t slot : deal[bin]) {
+    for (const int64_t slot : assignment[bin]) {
       const auto [source, row] = place[static_cast<size_t>(slot)];
       BERTHA_CHECK(source >= 0, "slot ", slot, " did not arrive");
       views.push_back(arrivals.sets[static_cast<size_t>(source)][row]);
@@ -149,16 +152,16 @@ std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals, co
   return micro_batches;
 }
 
-void count_tokens(const StepLengths& lengths, const Deal& deal, int num_ranks,
+void count_tokens(const StepLengths& lengths, const SlotAssignment& assignment, int num_ranks,
                   ExchangedStep& step) {
   std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
-  for (size_t bin = 0; bin < deal.size(); ++bin) {
-    for (const int64_t slot : deal[bin]) {
+  for (size_t bin = 0; bin < assignment.size(); ++bin) {
+    for (const int64_t slot : assignment[bin]) {
       const SampleLength length = lengths.of(slot);
       step.num_masked_global += length.masked;
       tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
     }
-    step.num_seqs_global += static_cast<int64_t>(deal[bin].size());
+    step.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
   }
   step.num_tokens_global =
       std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
@@ -167,41 +170,43 @@ void count_tokens(const StepLengths& lengths, const Deal& deal, int num_ranks,
 
 }  // namespace
 
-Deal deal_by_length(std::span<const int64_t> slot_tokens, int num_ranks, int64_t micro_batches) {
+SlotAssignment assign_by_length(std::span<const int64_t> slot_tokens, int num_ranks,
+                                int64_t micro_batches) {
   std::vector<int64_t> slots(slot_tokens.size());
   std::iota(slots.begin(), slots.end(), int64_t{0});
   std::stable_sort(slots.begin(), slots.end(), [&](int64_t a, int64_t b) {
     return slot_tokens[static_cast<size_t>(a)] > slot_tokens[static_cast<size_t>(b)];
   });
-  Deal deal(static_cast<size_t>(num_ranks * micro_batches));
+  SlotAssignment assignment(static_cast<size_t>(num_ranks * micro_batches));
   for (size_t i = 0; i < slots.size(); ++i) {
-    const size_t row = i / deal.size();
-    const size_t column = i % deal.size();
-    deal[row % 2 == 0 ? column : deal.size() - 1 - column].push_back(slots[i]);
+    const size_t row = i / assignment.size();
+    const size_t column = i % assignment.size();
+    assignment[row % 2 == 0 ? column : assignment.size() - 1 - column].push_back(slots[i]);
   }
-  return deal;
+  return assignment;
 }
 
-Deal deal_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches) {
-  Deal deal;
+SlotAssignment assign_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches) {
+  SlotAssignment assignment;
   for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
     for (int rank = 0; rank < num_ranks; ++rank) {
       const Slice slice = even_slice(global_batch_seqs, rank, num_ranks);
       const Slice part = even_slice(slice.end - slice.begin, micro_batch, micro_batches);
-      std::vector<int64_t>& slots = deal.emplace_back(static_cast<size_t>(part.end - part.begin));
+      std::vector<int64_t>& slots =
+          assignment.emplace_back(static_cast<size_t>(part.end - part.begin));
       std::iota(slots.begin(), slots.end(), slice.begin + part.begin);
     }
   }
-  return deal;
+  return assignment;
 }
 
 ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport) {
   const int64_t num_slots = options.global_batch_seqs;
   const StepLengths lengths = gather_lengths(mine, num_slots, transport);
-  const Deal deal =
+  const SlotAssignment assignment =
       options.mode == ExchangePadding::kOff
-          ? deal_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
-          : deal_by_length(lengths.tokens, transport.size(), options.micro_batches_per_step);
+          ? assign_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
+          : assign_by_length(lengths.tokens, transport.size(), options.micro_batches_per_step);
   ExchangedStep step;
   step.step = mine.step;
   step.epoch = mine.epoch;
@@ -214,13 +219,14 @@ ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transpo
       arrivals = gather_all(std::move(mine), lengths, transport);
       break;
     case ExchangePadding::kLengths:
-      arrivals = move_to_owners(std::move(mine), lengths,
-                                owners_of_slots(deal, num_slots, transport.size()), transport);
+      arrivals =
+          move_to_owners(std::move(mine), lengths,
+                         owners_of_slots(assignment, num_slots, transport.size()), transport);
       break;
   }
-  step.micro_batches = sort_into_bins(arrivals, deal, num_slots, transport);
+  step.micro_batches = sort_into_bins(arrivals, assignment, num_slots, transport);
   step.sources = std::move(arrivals.sets);
-  count_tokens(lengths, deal, transport.size(), step);
+  count_tokens(lengths, assignment, transport.size(), step);
   return step;
 }
 

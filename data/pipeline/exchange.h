@@ -13,16 +13,18 @@
 namespace bertha {
 
 /// Who trains on what in one step: bins[m * W + r] are the slots of micro-batch m of rank r.
-using Deal = std::vector<std::vector<int64_t>>;
+using SlotAssignment = std::vector<std::vector<int64_t>>;
 
-/// Deals the slots 0 .. G - 1 so that ranks, and the micro-batches of a rank, hold nearly equal
+/// Assigns the slots 0 .. G - 1 so that ranks, and the micro-batches of a rank, hold nearly equal
 /// token counts: in order of (tokens descending, slot ascending), in snake fashion over all bins
 /// (left to right, then right to left, ...). Two ranks differ by at most one longest sequence, and
 /// so do two bins. Within a bin lengths fall.
-Deal deal_by_length(std::span<const int64_t> slot_tokens, int num_ranks, int64_t micro_batches);
+SlotAssignment assign_by_length(std::span<const int64_t> slot_tokens, int num_ranks,
+                                int64_t micro_batches);
 
-/// The deal of ExchangePadding::kOff: rank r has its even slice, cut evenly into micro-batches.
-Deal deal_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches);
+/// The assignment of ExchangePadding::kOff: rank r has its even slice, cut evenly into
+/// micro-batches.
+SlotAssignment assign_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches);
 
 /// The samples of one step that a rank trains on. The views point into `sources`.
 struct ExchangedStep {
@@ -46,10 +48,10 @@ struct ExchangeOptions {
   int64_t micro_batches_per_step = 1;
 };
 
-/// Gives every rank the samples that the deal says. Collective: all ranks bring samples of the
-/// same step, all G slots once. Every rank computes the same deal from the gathered lengths; then
-/// kLengths moves only what changes owner, kAllGather moves every sample to every rank, and kOff
-/// moves nothing (the samples must be those of the rank's slice).
+/// Gives every rank the samples that are assigned to it. Collective: all ranks bring samples of the
+/// same step, all G slots once. Every rank computes the same assignment from the gathered lengths;
+/// then kLengths moves only what changes owner, kAllGather moves every sample to every rank, and
+/// kOff moves nothing (the samples must be those of the rank's slice).
 ///
 /// Exact     kLengths and kAllGather give identical results.
 /// Errors    those of gather_values().

@@ -35,9 +35,10 @@ struct PipelineOptions {
   std::optional<int64_t> num_steps;  // deliver this many and end; default: endless epochs
 };
 
-/// The asynchronous intake of one rank: epoch plan, shard reader, exchange padding, collation and
-/// a bounded queue of finished batches, one thread per stage. Inside a micro-batch the sequences
-/// are in order of falling length. A batch may straddle two epochs; no sample is dropped.
+/// The asynchronous input pipeline of one rank: epoch plan, shard reader, exchange padding,
+/// collation and a bounded queue of finished batches, one thread per stage. Inside a micro-batch
+/// the sequences are in order of falling length. A batch may straddle two epochs; no sample is
+/// dropped.
 ///
 /// Random    which samples step k holds depends on (seed, k) only, not on the number of ranks;
 ///           with kPublished it depends on the number of ranks by definition.

@@ -6,8 +6,9 @@ namespace bertha {
 namespace {
 
 /// Whether the shard at this place of the epoch's order is for this rank to read.
-bool holds_shard(const IntakeOptions& intake, int64_t place) {
-  return intake.intake != Intake::kByShard || place % intake.num_ranks == intake.rank;
+bool holds_shard(const ShardAssignment& assignment, int64_t place) {
+  return assignment.rule != ShardAssignment::Rule::kByShard ||
+         place % assignment.num_ranks == assignment.rank;
 }
 
 }  // namespace
@@ -17,14 +18,15 @@ Slice even_slice(int64_t total, int64_t part, int64_t num_parts) {
 }
 
 WindowReader::WindowReader(const ShardTable& table, const SampleLimits& limits,
-                           const IntakeOptions& intake, std::unique_ptr<SampleWindows> windows)
-    : table_(table), limits_(limits), intake_(intake), windows_(std::move(windows)) {}
+                           const ShardAssignment& assignment,
+                           std::unique_ptr<SampleWindows> windows)
+    : table_(table), limits_(limits), assignment_(assignment), windows_(std::move(windows)) {}
 
 std::optional<LoadedWindow> WindowReader::next(const std::function<bool()>& stop) {
   LoadedWindow window{.plan = windows_->next(), .shards = {}};
   for (size_t i = 0; i < window.plan.shards.size(); ++i) {
     if (stop()) return std::nullopt;
-    const bool mine = holds_shard(intake_, window.plan.first_place + static_cast<int64_t>(i));
+    const bool mine = holds_shard(assignment_, window.plan.first_place + static_cast<int64_t>(i));
     window.shards.push_back(mine ? load(window.plan.shards[i]) : nullptr);
   }
   std::erase_if(in_memory_, [](const auto& entry) { return entry.second.expired(); });
@@ -38,24 +40,24 @@ std::shared_ptr<const SampleSet> WindowReader::load(int64_t shard) {
   return samples;
 }
 
-StepAssembler::StepAssembler(const IntakeOptions& intake, int64_t first_step,
+StepAssembler::StepAssembler(const ShardAssignment& assignment, int64_t first_step,
                              std::function<std::optional<LoadedWindow>()> next_window)
-    : intake_(intake),
-      slice_(even_slice(intake.global_batch_seqs, intake.rank, intake.num_ranks)),
+    : assignment_(assignment),
+      slice_(even_slice(assignment.global_batch_seqs, assignment.rank, assignment.num_ranks)),
       step_(first_step),
       next_window_(std::move(next_window)) {}
 
 bool StepAssembler::is_mine(int64_t slot, const ShardRow& sample) const {
-  if (intake_.intake == Intake::kByShard) {
-    return holds_shard(intake_, window_.plan.first_place + sample.shard_in_window);
+  if (assignment_.rule == ShardAssignment::Rule::kByShard) {
+    return holds_shard(assignment_, window_.plan.first_place + sample.shard_in_window);
   }
   return slot >= slice_.begin && slot < slice_.end;
 }
 
 std::optional<StepSamples> StepAssembler::next() {
-  const Slice walked = intake_.intake == Intake::kOwnOrder
+  const Slice walked = assignment_.rule == ShardAssignment::Rule::kOwnOrder
                            ? slice_
-                           : Slice{.begin = 0, .end = intake_.global_batch_seqs};
+                           : Slice{.begin = 0, .end = assignment_.global_batch_seqs};
   StepSamples step;
   step.step = step_++;
   for (int64_t slot = walked.begin; slot < walked.end; ++slot) {

@@ -23,16 +23,16 @@ struct Slice {
 Slice even_slice(int64_t total, int64_t part, int64_t num_parts);
 
 /// Which samples of a step this rank brings, before any exchange.
-///
-/// kBySlice   its slice of the batch: nothing needs to move, but all shards are read by all ranks.
-/// kByShard   those of its own shards (place in the epoch's shard order mod W): every shard is
-///            read by one rank, and the exchange, which deals the samples anew in any case, moves
-///            them. The batches are the same.
-/// kOwnOrder  the order is this rank's alone (SampleOrder::kPublished); it fills its slice.
-enum class Intake : uint8_t { kBySlice, kByShard, kOwnOrder };
+struct ShardAssignment {
+  /// kBySlice   its slice of the batch: nothing needs to move, but all shards are read by all
+  ///            ranks.
+  /// kByShard   those of its own shards (place in the epoch's shard order mod W): every shard is
+  ///            read by one rank, and the exchange, which assigns the samples anew in any case,
+  ///            moves them. The batches are the same.
+  /// kOwnOrder  the order is this rank's alone (SampleOrder::kPublished); it fills its slice.
+  enum class Rule : uint8_t { kBySlice, kByShard, kOwnOrder };
 
-struct IntakeOptions {
-  Intake intake = Intake::kBySlice;
+  Rule rule = Rule::kBySlice;
   int64_t global_batch_seqs = 0;
   int rank = 0;
   int num_ranks = 1;
@@ -50,8 +50,8 @@ struct LoadedWindow {
 /// Errors    Error(kData) naming the shard.
 class WindowReader {
  public:
-  WindowReader(const ShardTable& table, const SampleLimits& limits, const IntakeOptions& intake,
-               std::unique_ptr<SampleWindows> windows);
+  WindowReader(const ShardTable& table, const SampleLimits& limits,
+               const ShardAssignment& assignment, std::unique_ptr<SampleWindows> windows);
   /// Nothing when `stop`, asked before each shard, says so.
   std::optional<LoadedWindow> next(const std::function<bool()>& stop);
 
@@ -60,7 +60,7 @@ class WindowReader {
 
   const ShardTable& table_;
   SampleLimits limits_;
-  IntakeOptions intake_;
+  ShardAssignment assignment_;
   std::unique_ptr<SampleWindows> windows_;
   std::map<int64_t, std::weak_ptr<const SampleSet>> in_memory_;
 };
@@ -77,7 +77,7 @@ struct StepSamples {
 class StepAssembler {
  public:
   /// `next_window` gives nothing when the pipeline is being closed.
-  StepAssembler(const IntakeOptions& intake, int64_t first_step,
+  StepAssembler(const ShardAssignment& assignment, int64_t first_step,
                 std::function<std::optional<LoadedWindow>()> next_window);
   /// Nothing when next_window gave nothing.
   std::optional<StepSamples> next();
@@ -85,7 +85,7 @@ class StepAssembler {
  private:
   bool is_mine(int64_t slot, const ShardRow& sample) const;
 
-  IntakeOptions intake_;
+  ShardAssignment assignment_;
   Slice slice_;
   int64_t step_;
   std::function<std::optional<LoadedWindow>()> next_window_;

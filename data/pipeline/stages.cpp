@@ -26,11 +26,11 @@ void check_options(const PipelineOptions& options, int num_ranks) {
   }
 }
 
-IntakeOptions make_intake(const PipelineOptions& options, const Transport& transport) {
-  Intake intake = Intake::kByShard;
-  if (options.exchange == ExchangePadding::kOff) intake = Intake::kBySlice;
-  if (options.order == SampleOrder::kPublished) intake = Intake::kOwnOrder;
-  return {.intake = intake,
+ShardAssignment make_shard_assignment(const PipelineOptions& options, const Transport& transport) {
+  ShardAssignment::Rule rule = ShardAssignment::Rule::kByShard;
+  if (options.exchange == ExchangePadding::kOff) rule = ShardAssignment::Rule::kBySlice;
+  if (options.order == SampleOrder::kPublished) rule = ShardAssignment::Rule::kOwnOrder;
+  return {.rule = rule,
           .global_batch_seqs = options.global_batch_seqs,
           .rank = transport.rank(),
           .num_ranks = transport.size()};
@@ -53,12 +53,12 @@ std::unique_ptr<SampleWindows> make_order(const StageState& state) {
                                 .first_position = options.first_step * options.global_batch_seqs});
   }
   const Slice slice =
-      even_slice(options.global_batch_seqs, state.intake.rank, state.intake.num_ranks);
+      even_slice(options.global_batch_seqs, state.assignment.rank, state.assignment.num_ranks);
   const int64_t step_seqs = slice.end - slice.begin;
   return make_published_order({.seed = options.seed,
                                .shard_seqs = state.table.num_seqs,
-                               .rank = state.intake.rank,
-                               .num_ranks = state.intake.num_ranks,
+                               .rank = state.assignment.rank,
+                               .num_ranks = state.assignment.num_ranks,
                                .batch_seqs = batch_seqs_of_rank(options, step_seqs),
                                .first_position = options.first_step * step_seqs});
 }
@@ -124,7 +124,7 @@ StageState::StageState(const PipelineOptions& pipeline_options, Transport& trans
                        HostAllocator allocator)
     : options(pipeline_options),
       allocate(std::move(allocator)),
-      intake(make_intake(pipeline_options, transport_in)),
+      assignment(make_shard_assignment(pipeline_options, transport_in)),
       transport(transport_in),
       batches(pipeline_options.prefetch_steps) {
   check_options(options, transport.size());
@@ -134,7 +134,7 @@ StageState::StageState(const PipelineOptions& pipeline_options, Transport& trans
 
 void read_windows(StageState& state) {
   try {
-    WindowReader reader(state.table, limits_of(state.options), state.intake, make_order(state));
+    WindowReader reader(state.table, limits_of(state.options), state.assignment, make_order(state));
     const auto stop = [&state] { return state.windows.closed(); };
     while (state.windows.wait_for_room()) {
       std::optional<LoadedWindow> window = reader.next(stop);
@@ -148,7 +148,7 @@ void read_windows(StageState& state) {
 
 void exchange_steps(StageState& state) {
   try {
-    StepAssembler assembler(state.intake, state.options.first_step,
+    StepAssembler assembler(state.assignment, state.options.first_step,
                             [&state] { return state.windows.pop(); });
     const ExchangeOptions exchange_options{
         .mode = state.options.exchange,

@@ -63,7 +63,7 @@ struct StageState {
   PipelineOptions options;
   HostAllocator allocate;
   ShardTable table;
-  IntakeOptions intake;
+  ShardAssignment assignment;
   std::optional<int64_t> end_step;
   CancellableTransport transport;
   BoundedQueue<LoadedWindow> windows{1};

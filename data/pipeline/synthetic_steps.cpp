@@ -69,8 +69,8 @@ std::vector<int64_t> draw_lengths(const SyntheticSteps& steps, int64_t step) {
     for (int64_t i = 0; i < steps.global_batch_seqs; ++i) lengths.push_back(source.next());
     return lengths;
   }
-  // Bins of the deal differ by one longest sequence at most: with so much above the mean, every
-  // bin has enough.
+  // Bins of the assignment differ by one longest sequence at most: with so much above the mean,
+  // every bin has enough.
   const int64_t num_bins = steps.num_ranks * steps.micro_batches_per_step;
   const int64_t wanted = num_bins * (steps.tokens_per_micro_batch + steps.max_seq_tokens);
   for (int64_t drawn = 0; drawn < wanted; drawn += lengths.back()) {
@@ -181,13 +181,13 @@ int64_t masked_tokens_of(const SyntheticSteps& steps, int64_t tokens) {
 SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step) {
   check_steps(steps);
   const std::vector<int64_t> lengths = draw_lengths(steps, step);
-  const Deal deal =
+  const SlotAssignment assignment =
       steps.exchange == ExchangePadding::kOff
-          ? deal_by_slice(std::ssize(lengths), steps.num_ranks, steps.micro_batches_per_step)
-          : deal_by_length(lengths, steps.num_ranks, steps.micro_batches_per_step);
+          ? assign_by_slice(std::ssize(lengths), steps.num_ranks, steps.micro_batches_per_step)
+          : assign_by_length(lengths, steps.num_ranks, steps.micro_batches_per_step);
   SyntheticPlan plan{.step = step, .bins = {}};
   std::vector<int64_t> tokens_per_rank(static_cast<size_t>(steps.num_ranks), 0);
-  for (const std::vector<int64_t>& slots : deal) {
+  for (const std::vector<int64_t>& slots : assignment) {
     std::vector<SyntheticSequence> bin;
     for (const int64_t slot : slots) {
       bin.push_back({.slot = slot, .tokens = lengths[static_cast<size_t>(slot)]});

@@ -13,7 +13,7 @@
 #include "data/prepare/part_store.h"
 #include "data/prepare/preparation_plan.h"
 #include "data/prepare/progress_meter.h"
-#include "data/prepare/shard_dealer.h"
+#include "data/prepare/shard_distribution.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
@@ -110,7 +110,7 @@ void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
     write_eval_shard(parts, plan.shard_paths.at(0), options.layout, options.eval_samples);
     meter.finish_shard();
   } else {
-    deal_shards(parts, plan.shard_paths, options.layout, [&] { meter.finish_shard(); });
+    distribute_shards(parts, plan.shard_paths, options.layout, [&] { meter.finish_shard(); });
   }
 }
 

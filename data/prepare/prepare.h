@@ -54,8 +54,8 @@ struct PrepareSummary {
 
 /// Text -> shards and manifest.json in output_dir. Each text file goes through the published
 /// generator by itself, with the same seed, and becomes a part; the parts are shards already
-/// (num_shards = 0), or are dealt in order to num_shards files (the first S * ceil(N / S) - N hold
-/// one sample less), or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
+/// (num_shards = 0), or are assigned in order to num_shards files (the first S * ceil(N / S) - N
+/// hold one sample less), or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
 ///
 /// Writes    output_dir/part_00000_of_00008.hdf5 ... or part_eval_10k.hdf5, manifest.json, and
 ///           checksums.chk, in the published form. Until it has finished output_dir/work/ holds the

@@ -19,9 +19,9 @@ struct SourceFile {
 /// training text in the published layout; name it to read it).
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
-///           twice, all files empty; a folder that lacks files of a numbered set (part-00007-of-00500
-///           tells that there are 500), unless that is accepted: then a warning names them. A gap in
-///           plain numbers is always but a warning.
+///           twice, all files empty; a folder that lacks files of a numbered set
+///           (part-00007-of-00500 tells that there are 500), unless that is accepted: then a
+///           warning names them. A gap in plain numbers is always but a warning.
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
                                           MissingFiles missing);
 

@@ -11,8 +11,8 @@ namespace bertha {
 /// The Unicode rules of uncased BERT's basic tokenizer, on UTF-8.
 ///
 /// Needs     text that first_invalid_utf8() accepts, for every function but that one.
-/// Exact     as the str and unicodedata of CPython 3.7, which made the published data: Unicode 11.0,
-///           also where utf8proc has newer tables (compared up to Unicode 18).
+/// Exact     as the str and unicodedata of CPython 3.7, which made the published data: Unicode
+///           11.0, also where utf8proc has newer tables (compared up to Unicode 18).
 /// Source    Devlin et al., BERT, tokenization.py (BasicTokenizer, do_lower_case).
 
 /// Offset of the first byte that no valid UTF-8 text has there (surrogates and overlong forms are

@@ -11,8 +11,8 @@ namespace bertha {
 ///
 /// Random    The state is a function of the seed: MT19937 seeded by init_by_array with the 32-bit
 ///           words of the seed, lowest first.
-/// Exact     The same values as CPython 3.6 to 3.13: tests/data/prepare/python_random_test.cpp holds what
-///           one release of each printed (tests/golden/README.md).
+/// Exact     The same values as CPython 3.6 to 3.13: tests/data/prepare/python_random_test.cpp
+///           holds what one release of each printed (tests/golden/README.md).
 /// Threads   one object per thread.
 /// Source    Matsumoto, Nishimura: Mersenne Twister (1998); CPython Lib/random.py, method docs.
 class PythonRandom {

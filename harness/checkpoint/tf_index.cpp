@@ -45,8 +45,8 @@ class FileWithin final : public leveldb::RandomAccessFile {
   uint64_t bytes_;
 };
 
-/// Whether the two blocks that the last bytes of the file name lie in it: leveldb takes memory for a
-/// block before it reads it. What is no footer at all, leveldb refuses.
+/// Whether the two blocks that the last bytes of the file name lie in it: leveldb takes memory for
+/// a block before it reads it. What is no footer at all, leveldb refuses.
 bool footer_fits(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
   std::array<char, 48> scratch{};
   leveldb::Slice footer;

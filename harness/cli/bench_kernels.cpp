@@ -59,7 +59,8 @@ struct Contender {
   std::unique_ptr<OpBench> bench;
   std::string attention;
 
-  /// Of one direction, where both have kernels of their own: "persistent forward, grouped backward".
+  /// Of one direction, where both have kernels of their own: "persistent forward, grouped
+  /// backward".
   std::string kernels(const OpCase& op) const {
     const size_t comma = attention.find(", ");
     if (comma == std::string::npos) return attention;

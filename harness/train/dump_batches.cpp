@@ -99,11 +99,11 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
   check_data(config);
-  PipelineOptions intake = pipeline_options(config, 0);
-  intake.num_steps = options.steps;
+  PipelineOptions data_options = pipeline_options(config, 0);
+  data_options.num_steps = options.steps;
   make_folder(options.folder);
   SoloTransport transport;
-  const auto pipeline = make_training_pipeline(intake, transport, plain_host_allocator());
+  const auto pipeline = make_training_pipeline(data_options, transport, plain_host_allocator());
   while (const auto step = pipeline->next()) {
     GlobalBatch batch;
     for (const HostBatch& micro : step->micro_batches) batch.append(micro);

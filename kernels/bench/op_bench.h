@@ -25,9 +25,10 @@ struct OpResult {
   std::string checked;           // what was compared
 };
 
-/// Runs operations on a backend. Each runs once at full size, is compared with the CPU backend on its
-/// leading rows, then is timed by events around every launch. Operands rotate from launch to launch
-/// and together exceed the caches. Timing waits until the driver has cleared memory freed here.
+/// Runs operations on a backend. Each runs once at full size, is compared with the CPU backend on
+/// its leading rows, then is timed by events around every launch. Operands rotate from launch to
+/// launch and together exceed the caches. Timing waits until the driver has cleared memory freed
+/// here.
 ///
 /// Random    The same numbers in every process.
 /// Errors    Error(kMemory).

@@ -35,8 +35,8 @@ struct AttentionFwd {
 
 /// Gradient of AttentionFwd, and on the way of the bias that was added to qkv.
 ///
-/// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv as
-///           it is stored, rounded; without data it is left out.
+/// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv
+///           as it is stored, rounded; without data it is left out.
 struct AttentionBwd {
   static constexpr const char* kName = "attention_bwd";
   View dout;        // io  [T, A, D]

@@ -11,13 +11,14 @@ enum class SoftmaxKind : uint8_t { kSoftmax, kLogSoftmax };
 ///
 /// Letters   C = columns, the last axis of x; R = rows, all other axes together; W = C rounded up
 ///           to a multiple of 32.
-/// Dtypes    io is one of f64, f32, f16, bf16; computed in f64 for f64, in f32 otherwise (CPU: f64).
+/// Dtypes    io is one of f64, f32, f16, bf16; computed in f64 for f64, in f32 otherwise (CPU:
+///           f64).
 /// Broadcast mask and bias have as many axes as x, each of x's extent or of 1: [B, 1, 1, C] masks
 ///           the keys of attention scores [B, A, Q, C].
 /// Random    element (r, c) is dropped as the element r * W + c of `dropout`; softmax only. Rows of
 ///           the mask of kept elements so start at a 32-bit word.
-/// Writes    overwrites y, and with dropout `dropped` and kept_mask (the bits beyond a row's columns
-///           too: with the decisions that nothing reads).
+/// Writes    overwrites y, and with dropout `dropped` and kept_mask (the bits beyond a row's
+///           columns too: with the decisions that nothing reads).
 /// Exact     deterministic. A row without a value above minus infinity, or wholly masked, gives
 ///           zeros (softmax) or minus infinities (log softmax). A NaN, or plus infinity, that is
 ///           not masked makes its whole row NaN.

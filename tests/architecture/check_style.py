@@ -4,9 +4,10 @@
 usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
        check_style.py --self-test    plants one violation of each rule and expects its report
 
-Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format); a file begins with at
-most 30 lines of comment; no commit hash in sources and READMEs (kernels/measured/ has them); none of
-the words of retired_words.txt. tests/golden/ is exempt: other programs wrote it.
+Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
+at column 100; a file begins with at most 30 lines of comment; no commit hash in sources and READMEs
+(kernels/measured/ has them); none of the words of retired_words.txt; `folder/file` in a README exists,
+perhaps with an ending. tests/golden/ is exempt: other programs wrote it.
 """
 
 import argparse
@@ -25,12 +26,16 @@ TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".yaml", ".yml", ".md", ".in", ""
 EXEMPT = ("tests/golden/", "tests/architecture/check_style.py")
 MEASURED = "kernels/measured/"
 MOST_HEADER_LINES = 30
+MOST_COLUMNS = 100
 FORMAT_MAJOR = 14
 
 # Abbreviated and full hashes; digits and letters both, which spares numbers and words. 0b1011 is a
 # number, and 0f3f800000 a float of PTX.
 HASH = re.compile(r"(?<![0-9A-Za-z_.\"'#-])(?!0[bf])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])"
                   r"(?:[0-9a-f]{7,12}|[0-9a-f]{40})(?![0-9A-Za-z_.\"'-])")
+
+# A path from the root in backticks: `data/pipeline/exchange`, `tests/*_test.py`.
+PATH = re.compile(r"`((?:%s)/[\w.*/-]+)`" % "|".join(FOLDERS[:-1]))
 
 
 def header_lines(text):
@@ -97,6 +102,12 @@ class Checker:
     def check_lines(self, path, lines):
         measured = path.startswith(MEASURED)
         for number, line in enumerate(lines, 1):
+            if path.endswith(CODE) and line.lstrip().startswith("//") and \
+                    len(line.rstrip("-")) > MOST_COLUMNS:
+                self.report(path, number, "width", f"{len(line)} columns, want {MOST_COLUMNS}")
+            for name in PATH.findall(line) if path.endswith(".md") and not measured else ():
+                if not any(self.root.glob(name)) and not any(self.root.glob(name + ".*")):
+                    self.report(path, number, "path", f"{name} does not exist")
             found = None if measured else HASH.search(line)
             if found:
                 self.report(path, number, "hash", f"{found[0]}: commits stand in {MEASURED} only")
@@ -141,8 +152,8 @@ def find_formatter():
 
 WORDS = "octet => Vec ; except tests/allowed\n# a comment\n\\bdoors? => interface\n"
 CLEAN = {
-    ".clang-format": "BasedOnStyle: Google\n",
-    "README.md": "# A title\n\nindoors, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
+    ".clang-format": "BasedOnStyle: Google\nReflowComments: false\n",
+    "README.md": "# A title\n\n`kernels/a`, `kernels/*.cu`, indoors, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
     "kernels/a.h": "#pragma once\n\n" + "// why\n" * MOST_HEADER_LINES + "\nint f();\n",
     "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + 0b10110011 + "0123abc"[0]; }\n',
     "kernels/measured/a.md": "at 738783c\n",
@@ -161,6 +172,8 @@ PLANTED = [
     ("hash", "kernels/b.cu", "// measured at 60512e0f\n"),
     ("hash", "kernels/a.h", "// " + "60512e0a9b" * 4 + "\n"),
     ("format", "kernels/b.cu", "int  g();\n"),
+    ("width", "kernels/b.cu", "// " + "w" * MOST_COLUMNS + "\n"),
+    ("path", "README.md", "`kernels/gone.h`\n"),
     ("header", "kernels/c.cuh", "#pragma once\n" + "// why\n" * (MOST_HEADER_LINES + 1)),
 ]
 

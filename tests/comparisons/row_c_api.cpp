@@ -8,8 +8,8 @@
 #include "kernels/device.h"
 
 // The kernels of bertha_bench_rows for a program that has its own memory and its own stream, in
-// C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers are
-// of device memory; letters, shapes and what may be null are those of kernels/ops/*.h.
+// C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers
+// are of device memory; letters, shapes and what may be null are those of kernels/ops/*.h.
 //
 // Errors    no exception leaves: every operation returns null, or a sentence that the handle keeps
 //           until its next call.
@@ -166,8 +166,8 @@ const char* bertha_rows_prelu_bwd(BerthaRows* handle, void* dy, void* x, void* s
   });
 }
 
-/// x, y, addend (or null): f16 [N, C, S]; gamma, beta, mean, rstd, and running_mean and running_var,
-/// which move: f32 [C]; mask: u8 [ceil(N C S / 8)].
+/// x, y, addend (or null): f16 [N, C, S]; gamma, beta, mean, rstd, and running_mean and
+/// running_var, which move: f32 [C]; mask: u8 [ceil(N C S / 8)].
 const char* bertha_rows_batch_norm_relu_fwd(BerthaRows* handle, void* x, void* addend, void* gamma,
                                             void* beta, void* running_mean, void* running_var,
                                             void* y, void* mask, void* mean, void* rstd,
@@ -190,8 +190,8 @@ const char* bertha_rows_batch_norm_relu_fwd(BerthaRows* handle, void* x, void* a
   });
 }
 
-/// dy, x, dx, daddend (or null): f16 [N, C, S]; mask: u8 [ceil(N C S / 8)]; mean, rstd, gamma, dgamma,
-/// dbeta: f32 [C]. Overwrites.
+/// dy, x, dx, daddend (or null): f16 [N, C, S]; mask: u8 [ceil(N C S / 8)]; mean, rstd, gamma,
+/// dgamma, dbeta: f32 [C]. Overwrites.
 const char* bertha_rows_batch_norm_relu_bwd(BerthaRows* handle, void* dy, void* x, void* mask,
                                             void* mean, void* rstd, void* gamma, void* dx,
                                             void* daddend, void* dgamma, void* dbeta, int64_t outer,

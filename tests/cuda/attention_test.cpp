@@ -322,8 +322,8 @@ TEST_P(CudaAttention, ScoresThatGrowAlongTheKeysMatchF64) {
   }
 }
 
-/// With dropout the persistent backward reads masks of widths by 128 only: auto goes on grouped, and
-/// who asks for it is refused by the forward call already.
+/// With dropout the persistent backward reads masks of widths by 128 only: auto goes on grouped,
+/// and who asks for it is refused by the forward call already.
 TEST(CudaAttentionWidths, WithDropoutAutoServesEveryWidthAndPersistentIsRefused) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const int64_t width : {64, 128, 192, 320}) {

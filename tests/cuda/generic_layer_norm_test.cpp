@@ -195,8 +195,8 @@ TEST(CudaGenericLayerNorm, AddressesNeedNoAlignment) {
   }
 }
 
-/// So many rows that every block of a persistent grid takes ten and more, and each stage of a ring is
-/// filled again; of narrow ones, several blocks and a part of one.
+/// So many rows that every block of a persistent grid takes ten and more, and each stage of a ring
+/// is filled again; of narrow ones, several blocks and a part of one.
 TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
   for (const DType io : {DType::kF16, DType::kBF16}) {
     for (const int64_t columns : {8, 24, 32, 56, 64, 72}) {

@@ -1,4 +1,4 @@
-"""The same global batches give the same losses, however they are dealt over ranks and micro-batches."""
+"""The same global batches give the same losses, however they are assigned over ranks and micro-batches."""
 
 from support import GRADIENT_F32, LOSS_F32, EndToEnd, main, records, steps
 

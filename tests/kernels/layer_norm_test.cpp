@@ -173,8 +173,8 @@ TEST(LayerNorm, DoubleKeepsItsDigits) {
   }
 }
 
-/// Elements and mean are short numbers, whose squares all end in the same bits. The truth comes from
-/// whole numbers.
+/// Elements and mean are short numbers, whose squares all end in the same bits. The truth comes
+/// from whole numbers.
 TEST(LayerNorm, DoubleKeepsItsDigitsInWideRowsOfShortNumbers) {
   constexpr int64_t kRows = 5;
   for (const int64_t columns : {8192, 16384}) {

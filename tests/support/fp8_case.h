@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-/// Values that meet every branch of rounding to 8 bits at a scale near 1: ties, subnormals, zeros of
-/// both signs, more than the formats hold.
+/// Values that meet every branch of rounding to 8 bits at a scale near 1: ties, subnormals, zeros
+/// of both signs, more than the formats hold.
 inline HostTensor<float> fp8_values(int64_t rows, int64_t columns, uint32_t seed) {
   HostTensor<float> values = random_tensor({rows, columns}, seed);
   constexpr float kSpecial[] = {0.0f,    -0.0f,   0x1p-10f, 0x1.8p-9f, -0x1p-16f, 0x1.8p-17f,

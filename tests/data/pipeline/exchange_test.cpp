@@ -34,32 +34,33 @@ int64_t tokens_of(const std::vector<int64_t>& bin, const std::vector<int64_t>& l
   return tokens;
 }
 
-TEST(DealByLength, GoesToAndFroFromTheLongestAndKeepsTiesInSlotOrder) {
+TEST(AssignByLength, GoesToAndFroFromTheLongestAndKeepsTiesInSlotOrder) {
   //                                   slot  0  1  2  3  4  5  6  7  8
-  const Deal deal = deal_by_length(std::vector<int64_t>{4, 9, 4, 7, 1, 4, 8, 2, 4}, 2, 2);
+  const SlotAssignment assignment =
+      assign_by_length(std::vector<int64_t>{4, 9, 4, 7, 1, 4, 8, 2, 4}, 2, 2);
   // By length: 1 6 3 0, then 2 5 8 7 from right to left, then 4.
-  ASSERT_EQ(deal.size(), 4u);
-  EXPECT_THAT(deal[0], ElementsAre(1, 7, 4));  // rank 0, micro-batch 0
-  EXPECT_THAT(deal[1], ElementsAre(6, 8));     // rank 1, micro-batch 0
-  EXPECT_THAT(deal[2], ElementsAre(3, 5));     // rank 0, micro-batch 1
-  EXPECT_THAT(deal[3], ElementsAre(0, 2));     // rank 1, micro-batch 1
+  ASSERT_EQ(assignment.size(), 4u);
+  EXPECT_THAT(assignment[0], ElementsAre(1, 7, 4));  // rank 0, micro-batch 0
+  EXPECT_THAT(assignment[1], ElementsAre(6, 8));     // rank 1, micro-batch 0
+  EXPECT_THAT(assignment[2], ElementsAre(3, 5));     // rank 0, micro-batch 1
+  EXPECT_THAT(assignment[3], ElementsAre(0, 2));     // rank 1, micro-batch 1
 }
 
-TEST(DealByLength, BinsAndRanksDifferByAtMostTheLongestSequence) {
+TEST(AssignByLength, BinsAndRanksDifferByAtMostTheLongestSequence) {
   for (const int64_t seqs : {0, 1, 7, 33, 448, 511}) {
     const std::vector<int64_t> lengths = random_lengths(seqs, static_cast<uint64_t>(seqs));
     const int64_t longest = lengths.empty() ? 0 : std::ranges::max(lengths);
     for (const int num_ranks : {1, 2, 3, 8}) {
       for (const int64_t micro_batches : {1, 2, 5}) {
-        const Deal deal = deal_by_length(lengths, num_ranks, micro_batches);
+        const SlotAssignment assignment = assign_by_length(lengths, num_ranks, micro_batches);
         std::vector<int64_t> seen, bin_tokens, rank_tokens(static_cast<size_t>(num_ranks));
-        for (size_t bin = 0; bin < deal.size(); ++bin) {
-          seen.insert(seen.end(), deal[bin].begin(), deal[bin].end());
-          bin_tokens.push_back(tokens_of(deal[bin], lengths));
+        for (size_t bin = 0; bin < assignment.size(); ++bin) {
+          seen.insert(seen.end(), assignment[bin].begin(), assignment[bin].end());
+          bin_tokens.push_back(tokens_of(assignment[bin], lengths));
           rank_tokens[bin % rank_tokens.size()] += bin_tokens.back();
-          EXPECT_TRUE(std::ranges::is_sorted(deal[bin], std::ranges::greater{}, [&](int64_t slot) {
-            return lengths[static_cast<size_t>(slot)];
-          }));
+          EXPECT_TRUE(std::ranges::is_sorted(
+              assignment[bin], std::ranges::greater{},
+              [&](int64_t slot) { return lengths[static_cast<size_t>(slot)]; }));
         }
         EXPECT_LE(std::ranges::max(bin_tokens) - std::ranges::min(bin_tokens), longest);
         EXPECT_LE(std::ranges::max(rank_tokens) - std::ranges::min(rank_tokens), longest);
@@ -72,12 +73,12 @@ TEST(DealByLength, BinsAndRanksDifferByAtMostTheLongestSequence) {
   }
 }
 
-TEST(DealBySlice, CutsContiguouslyWhetherOrNotTheBatchDivides) {
-  EXPECT_THAT(deal_by_slice(10, 3, 1),
+TEST(AssignBySlice, CutsContiguouslyWhetherOrNotTheBatchDivides) {
+  EXPECT_THAT(assign_by_slice(10, 3, 1),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5), ElementsAre(6, 7, 8, 9)));
-  EXPECT_THAT(deal_by_slice(5, 2, 2),
+  EXPECT_THAT(assign_by_slice(5, 2, 2),
               ElementsAre(ElementsAre(0), ElementsAre(2), ElementsAre(1), ElementsAre(3, 4)));
-  EXPECT_THAT(deal_by_slice(1, 2, 1), ElementsAre(IsEmpty(), ElementsAre(0)));
+  EXPECT_THAT(assign_by_slice(1, 2, 1), ElementsAre(IsEmpty(), ElementsAre(0)));
 }
 
 TEST(Payload, ComesBackEqual) {
@@ -123,7 +124,7 @@ TEST_P(EachMode, EveryRankHoldsWhatTheDealSays) {
     lengths.push_back(static_cast<int64_t>(samples[i].token_ids.size()));
   }
   for (const int num_ranks : {1, 2, 3, 4}) {
-    const Deal deal = deal_by_length(lengths, num_ranks, 2);
+    const SlotAssignment assignment = assign_by_length(lengths, num_ranks, 2);
     run_thread_ranks(num_ranks, [&](Transport& transport) {
       const ExchangedStep step =
           exchange({.mode = GetParam(), .global_batch_seqs = 33, .micro_batches_per_step = 2},
@@ -131,7 +132,7 @@ TEST_P(EachMode, EveryRankHoldsWhatTheDealSays) {
       ASSERT_EQ(step.micro_batches.size(), 2u);
       for (size_t m = 0; m < 2; ++m) {
         const auto& slots =
-            deal[m * static_cast<size_t>(num_ranks) + static_cast<size_t>(transport.rank())];
+            assignment[m * static_cast<size_t>(num_ranks) + static_cast<size_t>(transport.rank())];
         ASSERT_EQ(step.micro_batches[m].size(), slots.size());
         for (size_t i = 0; i < slots.size(); ++i) {
           EXPECT_EQ(step.micro_batches[m][i].id, slots[i]);

@@ -77,7 +77,7 @@ TEST(SyntheticPlan, LengthsFollowTheHistogram) {
   for (const int64_t length : lengths_of(plan_synthetic_step(steps, 0))) EXPECT_LE(length, 4);
 }
 
-TEST(SyntheticPlan, DealsEverySequenceOnceAndEvenly) {
+TEST(SyntheticPlan, AssignsEverySequenceOnceAndEvenly) {
   SyntheticSteps steps = wikipedia_like();
   steps.num_ranks = 3;
   steps.micro_batches_per_step = 2;

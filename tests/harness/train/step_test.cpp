@@ -19,10 +19,10 @@ struct StepResult {
   LambState state;
 };
 
-using Dealt = std::vector<std::vector<TinySequence>>;  // [micro-batch] of one rank
+using Assigned = std::vector<std::vector<TinySequence>>;  // [micro-batch] of one rank
 
-/// One step of `ranks` ranks; `deal` gives each its micro-batches out of 12 sequences.
-StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int rank)>& deal,
+/// One step of `ranks` ranks; `assign` gives each its micro-batches out of 12 sequences.
+StepResult run_step(int ranks, LossMeanRule rule, const std::function<Assigned(int rank)>& assign,
                     double dropout = 0, int64_t step = 0, uint64_t seed = 5,
                     double bucket_mib = 100, double nsp_weight = 1) {
   const int64_t masked = num_masked(rig_sequences(12));
@@ -30,7 +30,7 @@ StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int 
   std::mutex mutex;
   run_ranks(ranks, [&](Device& device, Collectives& collectives) {
     TrainingRig rig(device, collectives, rig_model(dropout), bucket_mib);
-    StepBatch batch = rig_step(deal(collectives.rank()), 12, masked);
+    StepBatch batch = rig_step(assign(collectives.rank()), 12, masked);
     batch.step = step;
     train_step(batch,
                {.loss_mean = rule,
@@ -45,7 +45,7 @@ StepResult run_step(int ranks, LossMeanRule rule, const std::function<Dealt(int 
   return result;
 }
 
-Dealt whole(int) { return {rig_sequences(12)}; }
+Assigned whole(int) { return {rig_sequences(12)}; }
 
 void expect_same_step(const StepResult& one, const StepResult& other) {
   EXPECT_NEAR(one.gradient_norm, other.gradient_norm,
@@ -57,26 +57,26 @@ TEST(TrainStep, GlobalMeanDoesNotDependOnMicroBatchesOrRanks) {
   const StepResult alone = run_step(1, LossMeanRule::kGlobal, whole);
   const auto all = rig_sequences(12);
   expect_same_step(alone, run_step(1, LossMeanRule::kGlobal, [&](int) {
-                     return Dealt{part_of(all, 0, 5), part_of(all, 5, 1), part_of(all, 6, 6)};
+                     return Assigned{part_of(all, 0, 5), part_of(all, 5, 1), part_of(all, 6, 6)};
                    }));
   expect_same_step(alone, run_step(3, LossMeanRule::kGlobal, [&](int rank) {
-                     return rank == 0   ? Dealt{part_of(all, 0, 7)}
-                            : rank == 1 ? Dealt{part_of(all, 7, 1)}
-                                        : Dealt{part_of(all, 8, 4)};
+                     return rank == 0   ? Assigned{part_of(all, 0, 7)}
+                            : rank == 1 ? Assigned{part_of(all, 7, 1)}
+                                        : Assigned{part_of(all, 8, 4)};
                    }));
 }
 
 // A sum that began before the last micro-batch, or before its layer, would lack a part of it.
 TEST(TrainStep, SumsOfSmallBucketsDuringBackwardLackNothing) {
   const auto all = rig_sequences(12);
-  const auto deal = [&](int rank) {
-    return rank == 0 ? Dealt{part_of(all, 0, 3), part_of(all, 3, 2), part_of(all, 5, 2)}
-                     : Dealt{part_of(all, 7, 1), part_of(all, 8, 1), part_of(all, 9, 3)};
+  const auto assign = [&](int rank) {
+    return rank == 0 ? Assigned{part_of(all, 0, 3), part_of(all, 3, 2), part_of(all, 5, 2)}
+                     : Assigned{part_of(all, 7, 1), part_of(all, 8, 1), part_of(all, 9, 3)};
   };
-  const StepResult whole_buffer = run_step(2, LossMeanRule::kGlobal, deal);
+  const StepResult whole_buffer = run_step(2, LossMeanRule::kGlobal, assign);
   expect_same_step(run_step(1, LossMeanRule::kGlobal, whole), whole_buffer);
   for (const double bucket_mib : {1e-6, 0.003}) {
-    const StepResult small = run_step(2, LossMeanRule::kGlobal, deal, 0, 0, 5, bucket_mib);
+    const StepResult small = run_step(2, LossMeanRule::kGlobal, assign, 0, 0, 5, bucket_mib);
     EXPECT_NEAR(small.gradient_norm, whole_buffer.gradient_norm,
                 tolerance::kLambF32 * whole_buffer.gradient_norm);
     for (size_t i = 0; i < small.weights.size(); ++i) {
@@ -89,7 +89,7 @@ TEST(TrainStep, EmptyMicroBatchAddsNothing) {
   const auto all = rig_sequences(12);
   expect_same_step(run_step(1, LossMeanRule::kGlobal, whole),
                    run_step(2, LossMeanRule::kGlobal, [&](int rank) {
-                     return rank == 0 ? Dealt{part_of(all, 0, 12), {}} : Dealt{{}, {}};
+                     return rank == 0 ? Assigned{part_of(all, 0, 12), {}} : Assigned{{}, {}};
                    }));
 }
 
@@ -97,10 +97,10 @@ TEST(TrainStep, LocalMeanIsTheMeanOfTheMeansOfRanksAndMicroBatches) {
   const auto all = rig_sequences(12);
   // One micro-batch per rank or all of them on one rank: the same means are averaged.
   const StepResult accumulated = run_step(1, LossMeanRule::kLocal, [&](int) {
-    return Dealt{part_of(all, 0, 7), part_of(all, 7, 5)};
+    return Assigned{part_of(all, 0, 7), part_of(all, 7, 5)};
   });
   const StepResult spread = run_step(2, LossMeanRule::kLocal, [&](int rank) {
-    return rank == 0 ? Dealt{part_of(all, 0, 7)} : Dealt{part_of(all, 7, 5)};
+    return rank == 0 ? Assigned{part_of(all, 0, 7)} : Assigned{part_of(all, 7, 5)};
   });
   expect_same_step(accumulated, spread);
   // It differs from the global mean, as the parts have different numbers of masked tokens.
@@ -117,9 +117,9 @@ TEST(TrainStep, EmptyMicroBatchCountsInTheLocalMeanWithAMeanOfZero) {
   // of 0 are divided by as if they were 1 shows in no gradient: GradientScale's own test has that.
   const auto all = rig_sequences(12);
   const StepResult alone =
-      run_step(1, LossMeanRule::kLocal, [&](int) { return Dealt{part_of(all, 0, 12)}; });
+      run_step(1, LossMeanRule::kLocal, [&](int) { return Assigned{part_of(all, 0, 12)}; });
   const StepResult beside_empty_ones = run_step(2, LossMeanRule::kLocal, [&](int rank) {
-    return rank == 0 ? Dealt{{}, part_of(all, 0, 12)} : Dealt{{}, {}};
+    return rank == 0 ? Assigned{{}, part_of(all, 0, 12)} : Assigned{{}, {}};
   });
   EXPECT_NEAR(beside_empty_ones.gradient_norm, alone.gradient_norm / 4,
               tolerance::kModelGradientF32 * std::max(1.0, alone.gradient_norm));
@@ -148,7 +148,7 @@ TEST(TrainStep, TheNextSentenceLossCountsByItsWeight) {
 }
 
 TEST(TrainStep, NothingButEmptyMicroBatchesHaveNoGradientAtAll) {
-  const StepResult result = run_step(2, LossMeanRule::kLocal, [](int) { return Dealt{{}, {}}; });
+  const StepResult result = run_step(2, LossMeanRule::kLocal, [](int) { return Assigned{{}, {}}; });
   EXPECT_EQ(result.gradient_norm, 0);
   EXPECT_EQ(result.state.skipped_steps, 0);
   for (const float weight : result.weights) ASSERT_TRUE(std::isfinite(weight));
@@ -156,24 +156,24 @@ TEST(TrainStep, NothingButEmptyMicroBatchesHaveNoGradientAtAll) {
 
 TEST(TrainStep, DropoutDependsOnSeedStepAndMicroBatchOnly) {
   const auto all = rig_sequences(6);
-  const auto twice = [&](int) { return Dealt{all, all}; };
-  const auto norm = [&](int64_t step, uint64_t seed, const std::function<Dealt(int)>& deal) {
-    return run_step(1, LossMeanRule::kGlobal, deal, 0.3, step, seed).gradient_norm;
+  const auto twice = [&](int) { return Assigned{all, all}; };
+  const auto norm = [&](int64_t step, uint64_t seed, const std::function<Assigned(int)>& assign) {
+    return run_step(1, LossMeanRule::kGlobal, assign, 0.3, step, seed).gradient_norm;
   };
   EXPECT_EQ(norm(4, 5, twice), norm(4, 5, twice));
   EXPECT_NE(norm(4, 5, twice), norm(4, 6, twice));
   EXPECT_NE(norm(4, 5, twice), norm(5, 5, twice));
   // The second micro-batch of step 4 has the masks of the first one of a step of single ones, 9:
   // counters follow each other over the run.
-  const auto second_only = [&](int) { return Dealt{{}, all}; };
-  const auto alone = [&](int) { return Dealt{all}; };
+  const auto second_only = [&](int) { return Assigned{{}, all}; };
+  const auto alone = [&](int) { return Assigned{all}; };
   EXPECT_EQ(norm(4, 5, second_only), norm(9, 5, alone));
   EXPECT_NE(norm(4, 5, second_only), norm(8, 5, alone));
 }
 
 TEST(TrainStep, CountsOneSuccessfulStepAndMovesTheWeights) {
   const StepResult result = run_step(2, LossMeanRule::kGlobal, [](int rank) {
-    return Dealt{part_of(rig_sequences(12), 6 * rank, 6)};
+    return Assigned{part_of(rig_sequences(12), 6 * rank, 6)};
   });
   EXPECT_EQ(result.state.successful_steps, 1);
   EXPECT_EQ(result.state.skipped_steps, 0);

@@ -4,7 +4,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_row_ops.h"
 
-// y = x w^T + bias for [1,2] x [1,2], and PReLU of its negative, through the installed headers and libraries.
+// y = x w^T + bias for [1,2] x [1,2], and PReLU of its negative, through the installed headers and
+// libraries.
 int main() {
   const std::unique_ptr<bertha::Device> device = bertha::make_cpu_device(1);
   const std::unique_ptr<bertha::Stream> stream = device->make_stream();

@@ -1,4 +1,4 @@
-#include "data/prepare/shard_dealer.h"
+#include "data/prepare/shard_distribution.h"
 
 #include <algorithm>
 #include <memory>
@@ -26,8 +26,8 @@ int64_t PartFiles::num_samples() const {
   return std::accumulate(samples.begin(), samples.end(), int64_t{0});
 }
 
-void deal_shards(const PartFiles& parts, const std::vector<std::string>& paths, ShardLayout layout,
-                 const std::function<void()>& on_shard) {
+void distribute_shards(const PartFiles& parts, const std::vector<std::string>& paths,
+                       ShardLayout layout, const std::function<void()>& on_shard) {
   const std::vector<int64_t> sizes =
       shard_sizes(parts.num_samples(), static_cast<int64_t>(paths.size()));
   std::unique_ptr<ShardWriter> writer;

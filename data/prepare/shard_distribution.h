@@ -20,8 +20,8 @@ struct PartFiles {
 
 /// Copies the samples of the parts in order into shards of these paths and sizes. Holds one part in
 /// memory. `on_shard` hears of each finished shard.
-void deal_shards(const PartFiles& parts, const std::vector<std::string>& paths, ShardLayout layout,
-                 const std::function<void()>& on_shard);
+void distribute_shards(const PartFiles& parts, const std::vector<std::string>& paths,
+                       ShardLayout layout, const std::function<void()>& on_shard);
 
 /// The published selection: sample i of n is number int(i * (N / n)), in doubles.
 /// Error(kData) when N < n.
