@@ -6,15 +6,15 @@ namespace bertha {
 
 // Which elements a dropout drops: 32 decisions at a time, from few random words.
 //
-// An element is dropped when a random number of its own, 24 binary digits, is below
-// probability * 2^24. The numbers of 32 neighbours lie across the words of one Philox block, where
-// a word per element would take eight blocks. Digits come in fours, the highest first: the first
-// four of neighbour b are bit b of words 0, 1, 2, 3. Those of four f behind it are bit b + turn(1)
-// + ... + turn(f) of the mixed words 0, 1, 2, 3 for odd f and 3, 2, 1, 0 for even f, where mixed
-// word w is word w plus (exclusive or) word w + 1 turned by mix(w). Bits and words count around.
+// Each element has a random number of 24 bits and is dropped when that is below probability * 2^24.
+// One Philox block of four words serves 32 neighbours; a word per element would take eight blocks.
+// Digits (bits) come in groups of four, the highest first. Group 0 of neighbour b is bit b of words
+// 0, 1, 2, 3. Group f > 0 is bit b + turn(1) + ... + turn(f) of the mixed words 0, 1, 2, 3 (odd f)
+// or 3, 2, 1, 0 (even f), where mixed word w is word w xor (word w + 1 rotated right by mix(w)).
+// Indices of bits and words wrap around.
 //
 // Exact     The 24 digits of a number are independent. Of two neighbours' numbers, so are the first
-//           k and l digits together wherever k + l <= 16; each dependence behind them changes how
+//           k and l digits together wherever k + l <= 16; each dependence beyond that changes how
 //           often the two are dropped together by at most 2^-17. mix and turn were searched for
 //           this; tests/kernels/dropout_test.cpp proves it.
 

@@ -13,16 +13,16 @@
 namespace bertha::testing {
 namespace {
 
-/// What the ranks share: a board of pointers, read between two meetings.
+/// What the ranks share: a board of pointers, read between two barriers.
 struct Board {
-  explicit Board(int ranks) : views(static_cast<size_t>(ranks)), meeting(ranks) {}
+  explicit Board(int ranks) : views(static_cast<size_t>(ranks)), barrier(ranks) {}
 
   std::vector<View> views;
-  std::barrier<> meeting;
+  std::barrier<> barrier;
   std::atomic<bool> failed{false};
 
-  void meet() {
-    meeting.arrive_and_wait();
+  void wait() {
+    barrier.arrive_and_wait();
     BERTHA_CHECK(!failed, "another rank threw");
   }
 };
@@ -60,7 +60,7 @@ class ThreadCollectives final : public Collectives {
       const char* data = static_cast<const char*>(part.data);
       gathered.insert(gathered.end(), data, data + part.bytes());
     }
-    board_.meet();
+    board_.wait();
     std::memcpy(full.data, gathered.data(), gathered.size());
   }
 
@@ -69,7 +69,7 @@ class ThreadCollectives final : public Collectives {
  private:
   void post(const View& view) {
     board_.views[static_cast<size_t>(rank_)] = view;
-    board_.meet();
+    board_.wait();
   }
 
   void reduce(const View& mine, int64_t begin, const View& out) {
@@ -91,7 +91,7 @@ class ThreadCollectives final : public Collectives {
     std::vector<T> result(static_cast<size_t>(out.elements()));
     post(mine);
     sum_over_ranks(result.data(), board_, begin, out.elements());
-    board_.meet();
+    board_.wait();
     std::copy(result.begin(), result.end(), out.as<T>());
   }
 
@@ -115,7 +115,7 @@ void run_ranks(int ranks,
         work(*device, collectives);
       } catch (...) {
         if (!board.failed.exchange(true)) first_failure = std::current_exception();
-        board.meeting.arrive_and_drop();
+        board.barrier.arrive_and_drop();
       }
     });
   }

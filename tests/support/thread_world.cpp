@@ -15,16 +15,16 @@ namespace bertha {
 using Bytes = std::vector<std::byte>;
 using BytesPerRank = std::vector<Bytes>;
 
-/// Where the ranks meet: each brings one message per receiver; when the last one has come, all
-/// get everything. The result is shared, so nobody waits for slow readers.
-class ThreadWorld::Meeting {
+/// An all-to-all: each rank brings one message per receiver; when the last rank has called, all get
+/// everything. The result is shared, so nobody waits for slow readers.
+class ThreadWorld::AllToAll {
  public:
-  explicit Meeting(int num_ranks)
+  explicit AllToAll(int num_ranks)
       : num_ranks_(static_cast<size_t>(num_ranks)), brought_(num_ranks_) {}
 
   size_t num_ranks() const { return num_ranks_; }
 
-  std::shared_ptr<const std::vector<BytesPerRank>> meet(size_t rank, BytesPerRank messages) {
+  std::shared_ptr<const std::vector<BytesPerRank>> run(size_t rank, BytesPerRank messages) {
     std::unique_lock lock(mutex_);
     ++inside_;
     for (size_t to = 0; to < messages.size(); ++to) {
@@ -78,9 +78,9 @@ class ThreadWorld::Meeting {
 
 class ThreadWorld::RankTransport final : public Transport {
  public:
-  RankTransport(int rank, Meeting& meeting) : rank_(rank), meeting_(meeting) {}
+  RankTransport(int rank, AllToAll& all_to_all) : rank_(rank), all_to_all_(all_to_all) {}
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(meeting_.num_ranks()); }
+  int size() const override { return static_cast<int>(all_to_all_.num_ranks()); }
 
   std::vector<int64_t> all_gather(std::span<const int64_t> mine) override {
     std::vector<int64_t> all;
@@ -94,13 +94,13 @@ class ThreadWorld::RankTransport final : public Transport {
   }
 
   BytesPerRank all_gather_bytes(std::span<const std::byte> mine) override {
-    return all_to_all_bytes(BytesPerRank(meeting_.num_ranks(), Bytes(mine.begin(), mine.end())));
+    return all_to_all_bytes(BytesPerRank(all_to_all_.num_ranks(), Bytes(mine.begin(), mine.end())));
   }
 
   BytesPerRank all_to_all_bytes(std::span<const Bytes> outgoing) override {
-    BERTHA_CHECK(outgoing.size() == meeting_.num_ranks(), outgoing.size(), " messages");
+    BERTHA_CHECK(outgoing.size() == all_to_all_.num_ranks(), outgoing.size(), " messages");
     const auto me = static_cast<size_t>(rank_);
-    const auto all = meeting_.meet(me, {outgoing.begin(), outgoing.end()});
+    const auto all = all_to_all_.run(me, {outgoing.begin(), outgoing.end()});
     BytesPerRank mine;
     for (const BytesPerRank& from_rank : *all) mine.push_back(from_rank[me]);
     return mine;
@@ -108,22 +108,22 @@ class ThreadWorld::RankTransport final : public Transport {
 
  private:
   int rank_;
-  Meeting& meeting_;
+  AllToAll& all_to_all_;
 };
 
-ThreadWorld::ThreadWorld(int num_ranks) : meeting_(std::make_unique<Meeting>(num_ranks)) {
+ThreadWorld::ThreadWorld(int num_ranks) : all_to_all_(std::make_unique<AllToAll>(num_ranks)) {
   for (int rank = 0; rank < num_ranks; ++rank) {
-    transports_.push_back(std::make_unique<RankTransport>(rank, *meeting_));
+    transports_.push_back(std::make_unique<RankTransport>(rank, *all_to_all_));
   }
 }
 
-ThreadWorld::~ThreadWorld() { meeting_->wait_until_empty(); }
+ThreadWorld::~ThreadWorld() { all_to_all_->wait_until_empty(); }
 
 Transport& ThreadWorld::transport(int rank) { return *transports_[static_cast<size_t>(rank)]; }
 
-void ThreadWorld::abort() { meeting_->abort(); }
+void ThreadWorld::abort() { all_to_all_->abort(); }
 
-int64_t ThreadWorld::bytes_sent() const { return meeting_->bytes_sent(); }
+int64_t ThreadWorld::bytes_sent() const { return all_to_all_->bytes_sent(); }
 
 void run_thread_ranks(int num_ranks, const std::function<void(Transport& transport)>& work) {
   ThreadWorld world(num_ranks);

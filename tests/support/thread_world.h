@@ -26,9 +26,9 @@ class ThreadWorld {
   int64_t bytes_sent() const;
 
  private:
-  class Meeting;
+  class AllToAll;
   class RankTransport;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<AllToAll> all_to_all_;
   std::vector<std::unique_ptr<RankTransport>> transports_;
 };
 

@@ -5,7 +5,7 @@
 //
 // Bound by  no unit alone: tensor cores, exponentials, softmax and random bits take 250 to 400
 //           clocks each for a 64 x 64 tile; half of the issue slots are in use.
-// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 227 us. Variants:
+// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 204 us. Variants:
 //           kernels/measured/attention.md.
 
 #include "kernels/cuda/attention/launch.cuh"

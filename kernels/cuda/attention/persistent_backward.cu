@@ -23,7 +23,7 @@
 //           ptxas keeps to these budgets only while the roles are one if/else: a trap in a loop
 //           that waits makes it fall back to 168 registers, spill and serialize the wgmma.
 // Bound by  latency: 34 % of the tensor cores, 38 % of the issue slots are in use.
-// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 306 us, where the GEMMs
+// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 302 us, where the GEMMs
 //           alone take 130. Variants: kernels/measured/attention.md.
 
 #include <cmath>

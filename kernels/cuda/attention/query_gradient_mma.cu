@@ -5,7 +5,7 @@
 //
 // Bound by  latencies between tensor cores, ldmatrix (65 % of its bandwidth) and registers: 38 % of
 //           the issue slots are in use.
-// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 575 us for both kernels.
+// Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 562 us for both kernels.
 //           Variants: kernels/measured/attention.md.
 
 #include "kernels/cuda/attention/backward.cuh"
