@@ -5,10 +5,10 @@ set -euo pipefail
 
 # A tool counts as present when its command is, wherever it comes from: package:command.
 tools=(cmake:cmake ninja-build:ninja g++:g++ make:make pkg-config:pkg-config git:git ccache:ccache
-  python3:python3 openmpi-bin:mpirun openssh-client:ssh shellcheck:shellcheck)
+  python3:python3 openmpi-bin:mpirun openssh-client:ssh shellcheck:shellcheck protobuf-compiler:protoc)
 libraries=(libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev
   libfmt-dev nlohmann-json3-dev libutf8proc-dev libhwloc-dev libgtest-dev libgmock-dev
-  libxxhash-dev libssl-dev libisal-dev libleveldb-dev wordnet-base
+  libxxhash-dev libssl-dev libisal-dev libleveldb-dev libprotobuf-dev wordnet-base
   python3-venv)
 
 usage() {

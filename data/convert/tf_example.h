@@ -1,12 +1,12 @@
 #pragma once
 
-#include <array>
+#include <data/files/tensorflow.pb.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "data/format/sample.h"
 #include "data/format/shard_file.h"
@@ -18,7 +18,6 @@ namespace bertha {
 /// weights floats; S and P those of the limits. Other features are passed over.
 ///
 /// Threads   one per object.
-/// Source    protobuf's wire format; tensorflow/core/example/{example,feature}.proto.
 class ExampleDecoder {
  public:
   using Wrong = std::function<void(const std::string& what)>;  // throws
@@ -29,18 +28,9 @@ class ExampleDecoder {
   SampleView decode(std::span<const std::byte> record);
 
  private:
-  struct Values {
-    bool found = false;
-    std::vector<int64_t> integers;
-    std::vector<float> floats;
-  };
-  void read_entry(std::span<const std::byte> entry);
-  void read_feature(size_t index, std::span<const std::byte> feature);
-  size_t live_count(size_t index) const;
-
   SampleLimits limits_;
   Wrong wrong_;
-  std::array<Values, 7> values_;
+  tf::Example example_;  // kept, since it then keeps its memory too
   SampleSet sample_;
 };
 

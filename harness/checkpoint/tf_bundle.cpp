@@ -1,5 +1,9 @@
 #include "harness/checkpoint/tf_bundle.h"
 
+#include <data/files/tensorflow.pb.h>
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -9,114 +13,51 @@
 #include <utility>
 
 #include "data/files/hashing.h"
-#include "harness/checkpoint/proto_wire.h"
 #include "harness/checkpoint/tf_index.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-// Numbers of the fields in tensor_bundle.proto, versions.proto and tensor_shape.proto.
-namespace header_field {
-constexpr uint32_t kNumShards = 1, kEndianness = 2, kVersion = 3;
-}
-namespace version_field {
-constexpr uint32_t kMinConsumer = 2;
-}
-namespace entry_field {
-constexpr uint32_t kDtype = 1, kShape = 2, kShard = 3, kOffset = 4, kSize = 5, kCrc = 6,
-                   kSlices = 7;
-}
-namespace shape_field {
-constexpr uint32_t kDim = 2;
-}
-namespace dim_field {
-constexpr uint32_t kSize = 1;
-}
-
-constexpr uint64_t kNewestVersion = 1;  // of the format, that we read
+constexpr int32_t kNewestVersion = 1;   // of the format, that we read
 constexpr int64_t kMostShards = 99999;  // five digits in the names
 
 /// types.proto: number, our word.
-constexpr std::array<std::pair<uint64_t, const char*>, 9> kDtypes = {{{1, "F32"},
-                                                                      {2, "F64"},
-                                                                      {3, "I32"},
-                                                                      {4, "U8"},
-                                                                      {7, "STRING"},
-                                                                      {9, "I64"},
-                                                                      {10, "BOOL"},
-                                                                      {14, "BF16"},
-                                                                      {19, "F16"}}};
+constexpr std::array<std::pair<int32_t, const char*>, 9> kDtypes = {{{1, "F32"},
+                                                                     {2, "F64"},
+                                                                     {3, "I32"},
+                                                                     {4, "U8"},
+                                                                     {7, "STRING"},
+                                                                     {9, "I64"},
+                                                                     {10, "BOOL"},
+                                                                     {14, "BF16"},
+                                                                     {19, "F16"}}};
 
-std::string dtype_word(uint64_t number) {
+std::string dtype_word(int32_t number) {
   for (const auto& [known, word] : kDtypes) {
     if (known == number) return word;
   }
   return concat("TensorFlow type ", number);
 }
 
-struct Header {
-  uint64_t num_shards = 0;
-  uint64_t endianness = 0;  // 0 = little
-  uint64_t min_consumer = 0;
-};
-
-Header parse_header(const std::string& message, const std::string& origin) {
-  Header header;
-  for (ProtoReader reader(message, origin); reader.next();) {
-    if (reader.field() == header_field::kNumShards) header.num_shards = reader.number();
-    if (reader.field() == header_field::kEndianness) header.endianness = reader.number();
-    if (reader.field() == header_field::kVersion) {
-      for (ProtoReader version(reader.bytes(), origin); version.next();) {
-        if (version.field() == version_field::kMinConsumer) header.min_consumer = version.number();
-      }
-    }
+template <class Message>
+Message parsed(const std::string& bytes, const std::string& origin) {
+  Message message;
+  if (!message.ParseFromString(bytes)) {
+    fail(ExitCode::kData, origin, ": cannot be read; the file is damaged, copy it again.");
   }
-  return header;
+  return message;
 }
 
-std::vector<int64_t> parse_shape(std::string_view message, const std::string& origin) {
-  std::vector<int64_t> shape;
-  for (ProtoReader reader(message, origin); reader.next();) {
-    if (reader.field() != shape_field::kDim) continue;
-    int64_t size = 0;
-    for (ProtoReader dim(reader.bytes(), origin); dim.next();) {
-      if (dim.field() == dim_field::kSize) size = static_cast<int64_t>(dim.number());
-    }
-    shape.push_back(size);
-  }
-  return shape;
-}
-
-TfTensor parse_entry(const std::string& message, const std::string& origin) {
-  TfTensor tensor;
-  for (ProtoReader reader(message, origin); reader.next();) {
-    switch (reader.field()) {
-      case entry_field::kDtype:
-        tensor.dtype = dtype_word(reader.number());
-        break;
-      case entry_field::kShape:
-        tensor.shape = parse_shape(reader.bytes(), origin);
-        break;
-      case entry_field::kShard:
-        tensor.shard = static_cast<int64_t>(reader.number());
-        break;
-      case entry_field::kOffset:
-        tensor.offset_bytes = static_cast<int64_t>(reader.number());
-        break;
-      case entry_field::kSize:
-        tensor.size_bytes = static_cast<int64_t>(reader.number());
-        break;
-      case entry_field::kCrc:
-        tensor.crc = static_cast<uint32_t>(reader.number());
-        break;
-      case entry_field::kSlices:
-        tensor.sliced = true;
-        break;
-      default:
-        break;
-    }
-  }
+TfTensor tensor_of(const tf::BundleEntry& entry) {
+  TfTensor tensor{.dtype = dtype_word(entry.dtype()),
+                  .shape = {},
+                  .shard = entry.shard_id(),
+                  .offset_bytes = entry.offset(),
+                  .size_bytes = entry.size(),
+                  .crc = entry.crc32c(),
+                  .sliced = entry.slices_size() > 0};
+  for (const tf::TensorShape::Dim& dim : entry.shape().dim()) tensor.shape.push_back(dim.size());
   return tensor;
 }
 
@@ -136,16 +77,17 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
         ExitCode::kData, path,
         ": is a table without the header of a TensorFlow checkpoint; name the .index file of one.");
   }
-  const Header header = parse_header(header_entry->second, path + ": its header");
-  if (header.endianness != 0) {
+  const auto header = parsed<tf::BundleHeader>(header_entry->second, path + ": its header");
+  if (header.endianness() != 0) {
     fail(ExitCode::kData, path,
          ": was written on a big-endian machine; save it again on a little-endian one.");
   }
-  if (header.min_consumer > kNewestVersion) {
-    fail(ExitCode::kData, path, ": wants a reader of format version ", header.min_consumer,
-         ", this one knows ", kNewestVersion, "; save it with an earlier TensorFlow.");
+  if (header.version().min_consumer() > kNewestVersion) {
+    fail(ExitCode::kData, path, ": wants a reader of format version ",
+         header.version().min_consumer(), ", this one knows ", kNewestVersion,
+         "; save it with an earlier TensorFlow.");
   }
-  num_shards_ = static_cast<int64_t>(header.num_shards);
+  num_shards_ = header.num_shards();
   if (num_shards_ < 1 || num_shards_ > kMostShards) {
     fail(ExitCode::kData, path, ": names ", num_shards_, " data files, want 1 to ", kMostShards,
          "; the file is damaged, copy it again.");
@@ -153,7 +95,7 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
   for (const auto& [key, message] : entries) {
     if (key.empty() || key.front() == '\0') continue;  // the header; the parts of sliced tensors
     const std::string origin = path + ": the entry of " + key;
-    TfTensor tensor = parse_entry(message, origin);
+    TfTensor tensor = tensor_of(parsed<tf::BundleEntry>(message, origin));
     const bool sound = tensor.shard >= 0 && tensor.shard < num_shards_ &&
                        tensor.offset_bytes >= 0 && tensor.size_bytes >= 0;
     if (!sound) {
@@ -209,10 +151,15 @@ std::string TfBundle::read_string(const std::string& key) const {
   const std::string bytes = read_range(key, tensor);
   // One varint with the length, the masked checksum of the lengths as numbers, then the text. The
   // entry's checksum runs over the length as a number, that checksum and the text.
-  std::string_view rest = bytes;
+  constexpr size_t kMostVarintBytes = 10;
+  google::protobuf::io::CodedInputStream stream(
+      reinterpret_cast<const uint8_t*>(bytes.data()),
+      static_cast<int>(std::min(bytes.size(), kMostVarintBytes)));
   uint64_t length = 0;
   constexpr size_t kCrcBytes = 4;
-  if (!take_varint(rest, length) || rest.size() < kCrcBytes || rest.size() - kCrcBytes != length) {
+  const bool has_length = stream.ReadVarint64(&length);
+  const auto rest = std::string_view(bytes).substr(static_cast<size_t>(stream.CurrentPosition()));
+  if (!has_length || rest.size() < kCrcBytes || rest.size() - kCrcBytes != length) {
     fail(ExitCode::kData, path, ": ", key, " is no single string; the file is damaged.");
   }
   const auto short_length = static_cast<uint32_t>(length);

@@ -1,5 +1,6 @@
 #include "harness/checkpoint/tf_index.h"
 
+#include <google/protobuf/io/coded_stream.h>
 #include <leveldb/env.h>
 #include <leveldb/iterator.h>
 #include <leveldb/options.h>
@@ -8,9 +9,7 @@
 #include <array>
 #include <memory>
 #include <new>
-#include <string_view>
 
-#include "harness/checkpoint/proto_wire.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -54,10 +53,11 @@ bool footer_fits(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
       !file.Read(file_bytes - scratch.size(), scratch.size(), &footer, scratch.data()).ok()) {
     return true;
   }
-  std::string_view handles(footer.data(), footer.size());
+  google::protobuf::io::CodedInputStream handles(reinterpret_cast<const uint8_t*>(footer.data()),
+                                                 static_cast<int>(footer.size()));
   for (int block = 0; block < 2; ++block) {
     uint64_t offset = 0, size = 0;
-    if (!take_varint(handles, offset) || !take_varint(handles, size)) return true;
+    if (!handles.ReadVarint64(&offset) || !handles.ReadVarint64(&size)) return true;
     if (size > file_bytes || offset > file_bytes - size) return false;
   }
   return true;

@@ -1,11 +1,12 @@
 #include "harness/checkpoint/tf_weights.h"
 
+#include <data/files/tensorflow.pb.h>
+
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "harness/checkpoint/model_garden.h"
-#include "harness/checkpoint/proto_wire.h"
 #include "harness/checkpoint/tf_bundle.h"
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
@@ -13,29 +14,18 @@
 namespace bertha {
 namespace {
 
-// Numbers of the fields in trackable_object_graph.proto.
-constexpr uint32_t kGraphNodes = 1;
-constexpr uint32_t kNodeAttributes = 2;
-namespace attribute_field {
-constexpr uint32_t kFullName = 2, kKey = 3;
-}
-
 constexpr const char* kGraphKey = "_CHECKPOINTABLE_OBJECT_GRAPH";
 
 /// Calls `use` with key and name of each variable in a saved object graph.
 template <class Use>
 void for_each_variable(const std::string& graph, const std::string& origin, const Use& use) {
-  for (ProtoReader nodes(graph, origin); nodes.next();) {
-    if (nodes.field() != kGraphNodes) continue;
-    for (ProtoReader node(nodes.bytes(), origin); node.next();) {
-      if (node.field() != kNodeAttributes) continue;
-      std::string key;
-      std::string full_name;
-      for (ProtoReader attribute(node.bytes(), origin); attribute.next();) {
-        if (attribute.field() == attribute_field::kKey) key = attribute.bytes();
-        if (attribute.field() == attribute_field::kFullName) full_name = attribute.bytes();
-      }
-      if (!full_name.empty()) use(key, full_name);
+  tf::ObjectGraph objects;
+  if (!objects.ParseFromString(graph)) {
+    fail(ExitCode::kData, origin, ": cannot be read; the file is damaged, copy it again.");
+  }
+  for (const tf::ObjectNode& node : objects.nodes()) {
+    for (const tf::SavedTensor& tensor : node.attributes()) {
+      if (!tensor.full_name().empty()) use(tensor.checkpoint_key(), tensor.full_name());
     }
   }
 }

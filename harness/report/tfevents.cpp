@@ -1,70 +1,26 @@
 #include "harness/report/tfevents.h"
 
-#include <isa-l/crc.h>
+#include <data/files/tensorflow.pb.h>
 
-#include <bit>
 #include <filesystem>
-#include <type_traits>
 
+#include "data/files/hashing.h"
 #include "harness/report/host_facts.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-// Protobuf wire types and the field numbers of the messages we write.
-enum class Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-namespace event_field {
-constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+tf::Event event_now() {
+  tf::Event event;
+  event.set_wall_time(static_cast<double>(now_ms()) / 1000.0);
+  return event;
 }
-namespace summary_field {
-constexpr uint32_t kValue = 1;
-}
-namespace value_field {
-constexpr uint32_t kTag = 1, kSimpleValue = 2;
-}
-namespace session_log_field {
-constexpr uint32_t kStatus = 1;
-}
-constexpr uint64_t kSessionStart = 1;
 
+/// The bytes of a number, little-endian as this machine.
 template <class Word>
-std::string little_endian(Word word) {
-  static_assert(std::is_unsigned_v<Word>);
-  std::string bytes;
-  for (size_t i = 0; i < sizeof(Word); ++i) bytes += static_cast<char>((word >> (8 * i)) & 0xff);
-  return bytes;
-}
-
-std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
-  return bytes + static_cast<char>(value);
-}
-
-std::string field(uint32_t number, Wire wire, const std::string& payload) {
-  return varint((number << 3) | static_cast<uint32_t>(wire)) + payload;
-}
-
-std::string bytes_field(uint32_t number, const std::string& bytes) {
-  return field(number, Wire::kBytes, varint(bytes.size()) + bytes);
-}
-
-std::string double_field(uint32_t number, double value) {
-  return field(number, Wire::kFixed64, little_endian(std::bit_cast<uint64_t>(value)));
-}
-
-std::string float_field(uint32_t number, float value) {
-  return field(number, Wire::kFixed32, little_endian(std::bit_cast<uint32_t>(value)));
-}
-
-std::string stamped(const std::string& content) {
-  return double_field(event_field::kWallTime, static_cast<double>(now_ms()) / 1000.0) + content;
-}
-
-std::string at_step(int64_t step, const std::string& content) {
-  return stamped(field(event_field::kStep, Wire::kVarint, varint(static_cast<uint64_t>(step))) +
-                 content);
+std::string bytes_of(Word word) {
+  return {reinterpret_cast<const char*>(&word), sizeof(word)};
 }
 
 std::string free_event_path(const std::string& folder) {
@@ -77,41 +33,36 @@ std::string free_event_path(const std::string& folder) {
 
 }  // namespace
 
-uint32_t crc32c(std::string_view bytes) {
-  // ISA-L reads only, and leaves the inversions of CRC-32C to the caller.
-  std::string copy(bytes);
-  return ~crc32_iscsi(reinterpret_cast<unsigned char*>(copy.data()), static_cast<int>(copy.size()),
-                      0xffffffffu);
-}
-
-uint32_t masked_crc32c(std::string_view bytes) {
-  return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
-}
-
 TensorBoardFile::TensorBoardFile(const std::string& folder)
     : file_(free_event_path(folder), AppendFile::Content::kBytes) {
-  append_record(stamped(bytes_field(event_field::kFileVersion, "brain.Event:2")));
+  tf::Event event = event_now();
+  event.set_file_version("brain.Event:2");
+  append_record(event.SerializeAsString());
 }
 
-void TensorBoardFile::append_record(std::string_view event) {
-  const std::string length = little_endian(static_cast<uint64_t>(event.size()));
-  file_.append(length + little_endian(masked_crc32c(length)) + std::string(event) +
-               little_endian(masked_crc32c(event)));
+void TensorBoardFile::append_record(const std::string& event) {
+  const std::string length = bytes_of(uint64_t{event.size()});
+  file_.append(length + bytes_of(masked_crc32c(crc32c(length))) + event +
+               bytes_of(masked_crc32c(crc32c(event))));
 }
 
 void TensorBoardFile::session_start(int64_t first_step) {
-  const std::string start = field(session_log_field::kStatus, Wire::kVarint, varint(kSessionStart));
-  append_record(at_step(first_step, bytes_field(event_field::kSessionLog, start)));
+  constexpr int32_t kStart = 1;
+  tf::Event event = event_now();
+  event.set_step(first_step);
+  event.mutable_session_log()->set_status(kStart);
+  append_record(event.SerializeAsString());
 }
 
 void TensorBoardFile::scalars(int64_t step, const Scalars& scalars) {
-  std::string summary;
+  tf::Event event = event_now();
+  event.set_step(step);
   for (const auto& [tag, value] : scalars) {
-    summary += bytes_field(summary_field::kValue,
-                           bytes_field(value_field::kTag, tag) +
-                               float_field(value_field::kSimpleValue, static_cast<float>(value)));
+    tf::Summary::Value& scalar = *event.mutable_summary()->add_value();
+    scalar.set_tag(tag);
+    scalar.set_simple_value(static_cast<float>(value));
   }
-  append_record(at_step(step, bytes_field(event_field::kSummary, summary)));
+  append_record(event.SerializeAsString());
 }
 
 }  // namespace bertha

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,16 +9,12 @@
 
 namespace bertha {
 
-/// CRC-32C (Castagnoli) of the bytes, and the form in which TFRecord files store it.
-uint32_t crc32c(std::string_view bytes);
-uint32_t masked_crc32c(std::string_view bytes);
-
 /// Scalars for TensorBoard: an event file of framed, checksummed protobuf records.
 ///
 /// Writes    events.out.tfevents.<unixtime>.<host> in `folder`, a new one per process start;
 ///           one write() per event.
 /// Errors    Error(kData) when the file cannot be written.
-/// Source    tensorflow/core/util/event.proto, framework/summary.proto, lib/io/record_writer.cc.
+/// Source    data/files/tensorflow.proto; tensorflow/core/lib/io/record_writer.cc.
 class TensorBoardFile {
  public:
   using Scalars = std::vector<std::pair<std::string, double>>;  // tag, value
@@ -33,7 +28,7 @@ class TensorBoardFile {
   const std::string& path() const { return file_.path(); }
 
  private:
-  void append_record(std::string_view event);
+  void append_record(const std::string& event);
 
   AppendFile file_;
 };

@@ -169,10 +169,11 @@ TEST_F(BadRecords, ARecordThatIsNoExampleIsNamed) {
     return complaint(path_);
   };
   EXPECT_THAT(with(""), HasSubstr("record 0: no feature input_ids"));
-  EXPECT_THAT(with("\x0a\x7f"), HasSubstr("no tf.train.Example: a field of 127 bytes where 0"));
-  EXPECT_THAT(with("\x0b"), HasSubstr("no tf.train.Example: a field of the unknown type 3"));
-  EXPECT_THAT(with(std::string(12, '\xff')), HasSubstr("a number of more than 10 bytes"));
-  EXPECT_THAT(with("\x0d"), HasSubstr("it ends inside of a field"));
+  // A field longer than the record, one of an unknown type, a number that does not end, and a cut.
+  for (const std::string& bytes : {std::string("\x0a\x7f"), std::string("\x0b"),
+                                   std::string(12, '\xff'), std::string("\x0d")}) {
+    EXPECT_THAT(with(bytes), HasSubstr("record 0: no tf.train.Example: a field is cut short"));
+  }
   // A length whose checksum is right is not believed either.
   std::string huge(12, '\0');
   const int64_t length = int64_t{1} << 60;

@@ -28,10 +28,27 @@ TEST(Hashing, Crc32cGivesThePublishedAnswers) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  std::string rising;
+  for (int i = 0; i < 32; ++i) rising += static_cast<char>(i);
+  EXPECT_EQ(crc32c(rising), 0x46dd794eu);
+  EXPECT_EQ(crc32c(std::string(rising.rbegin(), rising.rend())), 0x113fdb5cu);
   EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xe3069283u);
   EXPECT_EQ(crc32c("", 0x1234u), 0x1234u);
   // LevelDB's Mask: rotated right by 15 bits, plus a constant.
   EXPECT_EQ(masked_crc32c(0x00008000u), 0x1u + 0xa282ead8u);
+}
+
+TEST(Hashing, Crc32cEqualsTheBitwiseDefinitionAtEverySize) {
+  std::string bytes;
+  for (int i = 0; i <= 511; ++i) {
+    uint32_t crc = 0xffffffffu;
+    for (const char letter : bytes) {
+      crc ^= static_cast<unsigned char>(letter);
+      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
+    }
+    EXPECT_EQ(crc32c(bytes), ~crc) << i;
+    bytes += static_cast<char>(i * 37 + 11);
+  }
 }
 
 TEST(Hashing, AFileOfSeveralPiecesHashesAsOne) {
