@@ -28,13 +28,13 @@ std::string hex_text(std::span<const unsigned char> bytes) {
   return text;
 }
 
-/// Gives the bytes of a file to `take`, piece by piece.
-void for_each_piece(const std::string& path, const std::function<void(std::string_view)>& take) {
+/// Gives the bytes of a file to `take`, chunk by chunk.
+void for_each_chunk(const std::string& path, const std::function<void(std::string_view)>& take) {
   const ByteFile file(path);
-  std::string piece(size_t{1} << 20, '\0');
+  std::string chunk(size_t{1} << 20, '\0');
   for (int64_t at = 0; at < file.size_bytes();) {
-    const int64_t count = std::min(std::ssize(piece), file.size_bytes() - at);
-    const auto part = std::span(piece).first(static_cast<size_t>(count));
+    const int64_t count = std::min(std::ssize(chunk), file.size_bytes() - at);
+    const auto part = std::span(chunk).first(static_cast<size_t>(count));
     const std::string problem = file.read_at(at, std::as_writable_bytes(part));
     if (!problem.empty()) fail(ExitCode::kData, path, ": ", problem);
     take({part.data(), part.size()});
@@ -69,8 +69,8 @@ std::string xxh3_of_file(const std::string& path) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               XXH3_freeState);
   XXH3_128bits_reset(state.get());
-  for_each_piece(path, [&](std::string_view piece) {
-    XXH3_128bits_update(state.get(), piece.data(), piece.size());
+  for_each_chunk(path, [&](std::string_view chunk) {
+    XXH3_128bits_update(state.get(), chunk.data(), chunk.size());
   });
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state.get()));
@@ -79,7 +79,7 @@ std::string xxh3_of_file(const std::string& path) {
 
 std::string sha256_of_file(const std::string& path) {
   Digest digest("SHA256");
-  for_each_piece(path, [&](std::string_view piece) { digest.update(piece); });
+  for_each_chunk(path, [&](std::string_view chunk) { digest.update(chunk); });
   return digest.finish();
 }
 
@@ -90,13 +90,13 @@ std::string md5_of_text(const std::string& text) {
 }
 
 uint32_t crc32c(std::string_view bytes, uint32_t before) {
-  constexpr size_t kPieceBytes = size_t{1} << 30;  // the library counts in int
+  constexpr size_t kChunkBytes = size_t{1} << 30;  // the library counts in int
   uint32_t crc = ~before;                          // and leaves the inversions to its caller
-  for (size_t done = 0; done < bytes.size(); done += kPieceBytes) {
-    const std::string_view piece = bytes.substr(done, kPieceBytes);
+  for (size_t done = 0; done < bytes.size(); done += kChunkBytes) {
+    const std::string_view chunk = bytes.substr(done, kChunkBytes);
     // The library takes a pointer to what it only reads.
-    crc = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(piece.data())),
-                      static_cast<int>(piece.size()), crc);
+    crc = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(chunk.data())),
+                      static_cast<int>(chunk.size()), crc);
   }
   return ~crc;
 }

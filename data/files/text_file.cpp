@@ -11,14 +11,14 @@
 namespace bertha {
 
 std::string read_text_file(const std::string& path, int64_t most_bytes) {
-  constexpr size_t kPieceBytes = size_t{1} << 16;
+  constexpr size_t kChunkBytes = size_t{1} << 16;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
   if (!file) fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno));
   std::string text;
   for (size_t size = 0, got = 1; got > 0; size += got) {
-    text.resize(size + kPieceBytes);
-    got = std::fread(text.data() + size, 1, kPieceBytes, file.get());
+    text.resize(size + kChunkBytes);
+    got = std::fread(text.data() + size, 1, kChunkBytes, file.get());
     text.resize(size + got);
     if (static_cast<int64_t>(text.size()) > most_bytes) {
       fail(ExitCode::kData, path, ": larger than ", most_bytes, " bytes; name another file");

@@ -27,7 +27,7 @@ class BoundedQueue {
   /// Producer: blocks until there is room; false when the queue was closed instead.
   bool wait_for_room() {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
+    not_full_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
     if (error_) std::rethrow_exception(error_);
     return !closed_;
   }
@@ -35,10 +35,10 @@ class BoundedQueue {
   /// Producer: blocks until there is room; false (and the item is dropped) after close().
   bool push(T item) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
+    not_full_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
     if (closed_) return false;
     items_.push_back(std::move(item));
-    news_.notify_one();
+    not_empty_.notify_one();
     return true;
   }
 
@@ -46,7 +46,7 @@ class BoundedQueue {
   void finish() {
     const std::lock_guard lock(mutex_);
     finished_ = true;
-    news_.notify_one();
+    not_empty_.notify_one();
   }
 
   /// Producer: nothing follows because of this error.
@@ -54,13 +54,13 @@ class BoundedQueue {
     const std::lock_guard lock(mutex_);
     error_ = std::move(error);
     finished_ = true;
-    news_.notify_one();
+    not_empty_.notify_one();
   }
 
   /// Consumer: the next item, or nothing after the last one or after close().
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
-    news_.wait(lock, [&] { return closed_ || finished_ || !items_.empty(); });
+    not_empty_.wait(lock, [&] { return closed_ || finished_ || !items_.empty(); });
     if (closed_) return std::nullopt;
     if (items_.empty()) {
       if (error_) std::rethrow_exception(error_);
@@ -68,7 +68,7 @@ class BoundedQueue {
     }
     T item = std::move(items_.front());
     items_.pop_front();
-    room_.notify_one();
+    not_full_.notify_one();
     return item;
   }
 
@@ -87,8 +87,8 @@ class BoundedQueue {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     dropped.swap(items_);
-    room_.notify_all();
-    news_.notify_all();
+    not_full_.notify_all();
+    not_empty_.notify_all();
   }
 
   bool closed() const {
@@ -99,8 +99,8 @@ class BoundedQueue {
  private:
   const size_t capacity_;
   mutable std::mutex mutex_;
-  std::condition_variable room_;
-  std::condition_variable news_;
+  std::condition_variable not_full_;
+  std::condition_variable not_empty_;
   std::deque<T> items_;
   std::exception_ptr error_;
   bool finished_ = false;

@@ -8,12 +8,12 @@
 #include <functional>
 #include <map>
 
+#include "data/files/for_each_parallel.h"
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "data/format/output_folder.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/unicode_text.h"
-#include "data/prepare/work_threads.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

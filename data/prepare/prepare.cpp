@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "data/files/for_each_parallel.h"
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "data/format/output_folder.h"
@@ -17,7 +18,6 @@
 #include "data/prepare/source_files.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
-#include "data/prepare/work_threads.h"
 
 namespace bertha {
 namespace {

@@ -12,43 +12,44 @@ namespace bertha {
 struct VocabOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
-  int64_t num_pieces = 30522;  // wanted, special and unused entries included
-  int workers = 0;             // threads that read; 0 = one per processor
+  int64_t num_wordpieces = 30522;  // wanted, special and unused entries included
+  int workers = 0;                 // threads that read; 0 = one per processor
 };
 
 struct VocabProgress {
   int64_t text_bytes_done = 0;
   int64_t text_bytes_total = 0;
-  int64_t pieces_done = 0;
-  int64_t pieces_total = 0;
+  int64_t wordpieces_done = 0;
+  int64_t wordpieces_total = 0;
   double elapsed_ms = 0;
 };
 using VocabCallback = std::function<void(const VocabProgress&)>;
 
 /// [PAD], then [UNK], [CLS], [SEP], [MASK], with as many [unusedN] before and after them as BERT
-/// has in proportion: at 30,522 pieces exactly BERT's lines 1 to 999.
-/// Error(kUsage): num_pieces outside 128 .. 32,768.
-std::vector<std::string> special_pieces(int64_t num_pieces);
+/// has in proportion: at 30,522 wordpieces exactly BERT's lines 1 to 999.
+/// Error(kUsage): num_wordpieces outside 128 .. 32,768.
+std::vector<std::string> special_wordpieces(int64_t num_wordpieces);
 
-/// Word pieces of the words: the special ones; the most frequent single characters (num_pieces / 15
-/// of them, at least 160, at most half of the rest); then, one by one, the most frequent pair of
-/// neighbouring pieces joined, of equal ones that with the older pieces.
+/// Wordpieces of the words: the special ones; the most frequent single characters (num_wordpieces /
+/// 15 of them, at least 160, at most half of the rest); then, one by one, the most frequent pair of
+/// neighbouring wordpieces joined, of equal ones that with the older wordpieces.
 ///
 /// Exact     a function of the words.
-/// Errors    those of special_pieces; Error(kData): the words do not give that many pieces (a pair
-///           must occur twice).
+/// Errors    those of special_wordpieces; Error(kData): the words do not give that many wordpieces
+///           (a pair must occur twice).
 /// Source    Sennrich, Haddow, Birch: Neural machine translation of rare words with subword units
-///           (2016), with the pieces written as WordPiece writes them.
-std::vector<std::string> train_pieces(const std::vector<WordCount>& words, int64_t num_pieces,
-                                      const std::function<void(int64_t pieces)>& on_pieces);
+///           (2016), with the wordpieces written as WordPiece writes them.
+std::vector<std::string> train_wordpieces(
+    const std::vector<WordCount>& words, int64_t num_wordpieces,
+    const std::function<void(int64_t wordpieces)>& on_wordpieces);
 
-/// Text -> vocabulary of exactly num_pieces pieces, in file order.
+/// Text -> vocabulary of exactly num_wordpieces wordpieces, in file order.
 ///
-/// Errors    those of list_source_files, count_words and train_pieces.
+/// Errors    those of list_source_files, count_words and train_wordpieces.
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
                                           const VocabCallback& on_progress);
 
-/// One piece per line; the file appears by rename. Error(kData) with the path and the reason.
-void write_vocabulary(const std::string& path, const std::vector<std::string>& pieces);
+/// One wordpiece per line; the file appears by rename. Error(kData) with the path and the reason.
+void write_vocabulary(const std::string& path, const std::vector<std::string>& wordpieces);
 
 }  // namespace bertha

@@ -11,44 +11,45 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kMostPieces = 32768;
+constexpr int64_t kMostWordpieces = 32768;
 
 }  // namespace
 
 Vocabulary Vocabulary::load(const std::string& path) {
-  std::vector<std::string> pieces;
+  std::vector<std::string> wordpieces;
   LineReader lines(path);
   while (const std::optional<std::string_view> line = lines.next()) {
-    pieces.emplace_back(strip(*line));
+    wordpieces.emplace_back(strip(*line));
   }
-  return Vocabulary(std::move(pieces), path);
+  return Vocabulary(std::move(wordpieces), path);
 }
 
-Vocabulary::Vocabulary(std::vector<std::string> pieces, std::string origin)
-    : pieces_(std::move(pieces)) {
-  if (size() > kMostPieces) {
-    fail(ExitCode::kData, origin, ": ", size(), " pieces, want at most ", kMostPieces,
+Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
+    : wordpieces_(std::move(wordpieces)) {
+  if (size() > kMostWordpieces) {
+    fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostWordpieces,
          ", because shards store ids as int16; give a smaller vocabulary");
   }
   for (int64_t id = 0; id < size(); ++id) {
-    const std::string& text = piece(id);
+    const std::string& text = wordpiece(id);
     if (text.empty()) {
       fail(ExitCode::kData, origin, ", line ", id + 1,
-           ": empty, want one word piece per line; remove the line or write a piece there");
+           ": empty, want one wordpiece per line; remove the line or write a wordpiece there");
     }
     const auto [earlier, is_new] = starts_.emplace(text, static_cast<int16_t>(id));
     if (!is_new) {
       fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", text, "\" was given in line ",
-           earlier->second + 1, " already; a piece must be there once");
+           earlier->second + 1, " already; a wordpiece must be there once");
     }
     if (text.starts_with("##")) continuations_.emplace(text.substr(2), static_cast<int16_t>(id));
-    longest_piece_bytes_ = std::max(longest_piece_bytes_, static_cast<int64_t>(text.size()));
+    longest_wordpiece_bytes_ =
+        std::max(longest_wordpiece_bytes_, static_cast<int64_t>(text.size()));
   }
   const auto special = [&](const char* name) {
     const int16_t id = find_start(name);
     if (id < 0) {
       fail(ExitCode::kData, origin, ": no ", name, " among its ", size(),
-           " pieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");
+           " wordpieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");
     }
     return id;
   };

@@ -18,26 +18,29 @@ struct SpecialTokens {
   int16_t mask = 0;
 };
 
-/// The word pieces in file order; a piece's id is its line number counted from 0.
+/// The wordpieces in file order; a wordpiece's id is its line number counted from 0.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, invalid UTF-8, an empty
-///           line, a piece given twice, more than 32,768 pieces (ids are int16), [PAD] not first,
-///           [UNK], [CLS], [SEP] or [MASK] missing.
+///           line, a wordpiece given twice, more than 32,768 wordpieces (ids are int16), [PAD] not
+///           first, [UNK], [CLS], [SEP] or [MASK] missing.
 class Vocabulary {
  public:
-  /// One piece per line, white space around it removed.
+  /// One wordpiece per line, white space around it removed.
   static Vocabulary load(const std::string& path);
   /// `origin` is the name that messages use.
-  Vocabulary(std::vector<std::string> pieces, std::string origin);
+  Vocabulary(std::vector<std::string> wordpieces, std::string origin);
 
-  int64_t size() const { return static_cast<int64_t>(pieces_.size()); }
-  const std::string& piece(int64_t id) const { return pieces_[static_cast<size_t>(id)]; }
+  int64_t size() const { return static_cast<int64_t>(wordpieces_.size()); }
+  const std::string& wordpiece(int64_t id) const { return wordpieces_[static_cast<size_t>(id)]; }
   const SpecialTokens& special() const { return special_; }
-  int64_t longest_piece_bytes() const { return longest_piece_bytes_; }
+  int64_t longest_wordpiece_bytes() const { return longest_wordpiece_bytes_; }
 
-  /// The id of a piece at the start of a word, or of `##piece` inside one; -1 when there is none.
-  int16_t find_start(std::string_view piece) const { return find(starts_, piece); }
-  int16_t find_continuation(std::string_view piece) const { return find(continuations_, piece); }
+  /// The id of a wordpiece at the start of a word, or of `##wordpiece` inside one; -1 when there is
+  /// none.
+  int16_t find_start(std::string_view wordpiece) const { return find(starts_, wordpiece); }
+  int16_t find_continuation(std::string_view wordpiece) const {
+    return find(continuations_, wordpiece);
+  }
 
  private:
   struct Hash {
@@ -46,16 +49,16 @@ class Vocabulary {
   };
   using Map = std::unordered_map<std::string, int16_t, Hash, std::equal_to<>>;
 
-  static int16_t find(const Map& map, std::string_view piece) {
-    const auto found = map.find(piece);
+  static int16_t find(const Map& map, std::string_view wordpiece) {
+    const auto found = map.find(wordpiece);
     return found == map.end() ? int16_t{-1} : found->second;
   }
 
-  std::vector<std::string> pieces_;
+  std::vector<std::string> wordpieces_;
   Map starts_;
   Map continuations_;
   SpecialTokens special_;
-  int64_t longest_piece_bytes_ = 0;
+  int64_t longest_wordpiece_bytes_ = 0;
 };
 
 }  // namespace bertha

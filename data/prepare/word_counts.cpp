@@ -6,10 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "data/files/for_each_parallel.h"
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/unicode_text.h"
-#include "data/prepare/work_threads.h"
 
 namespace bertha {
 namespace {

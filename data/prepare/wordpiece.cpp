@@ -31,9 +31,9 @@ bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) !=
 
 }  // namespace
 
-PieceCache::PieceCache() : slots_(kFewestSlots) {}
+WordpieceCache::WordpieceCache() : slots_(kFewestSlots) {}
 
-size_t PieceCache::locate(std::string_view word, uint64_t hash) const {
+size_t WordpieceCache::locate(std::string_view word, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
   for (size_t at = hash & mask;; at = (at + 1) & mask) {
     const Slot& slot = slots_[at];
@@ -45,14 +45,14 @@ size_t PieceCache::locate(std::string_view word, uint64_t hash) const {
   }
 }
 
-bool PieceCache::find(std::string_view word, std::span<const int16_t>& ids) const {
+bool WordpieceCache::find(std::string_view word, std::span<const int16_t>& ids) const {
   const Slot& slot = slots_[locate(word, hash_of(word))];
   if (slot.text_bytes == 0) return false;
   ids = std::span(ids_).subspan(slot.ids_offset, slot.num_ids);
   return true;
 }
 
-void PieceCache::insert(std::string_view word, std::span<const int16_t> ids) {
+void WordpieceCache::insert(std::string_view word, std::span<const int16_t> ids) {
   if (word.empty() || word.size() > kMostWordBytes) return;
   if (2 * num_words_ == static_cast<int64_t>(slots_.size())) make_room();
   const uint64_t hash = hash_of(word);
@@ -66,9 +66,9 @@ void PieceCache::insert(std::string_view word, std::span<const int16_t> ids) {
   ++num_words_;
 }
 
-void PieceCache::make_room() {
+void WordpieceCache::make_room() {
   if (slots_.size() == kMostSlots) {
-    *this = PieceCache();
+    *this = WordpieceCache();
     return;
   }
   std::vector<Slot> grown(2 * slots_.size());
@@ -109,7 +109,7 @@ void WordPieceTokenizer::append_word(std::string_view word, std::vector<int16_t>
     return;
   }
   const size_t before = ids.size();
-  const auto longest = static_cast<size_t>(vocabulary_.longest_piece_bytes());
+  const auto longest = static_cast<size_t>(vocabulary_.longest_wordpiece_bytes());
   for (size_t start = 0; start < word.size();) {
     size_t end = std::min(word.size(), start + longest);
     int16_t id = -1;

@@ -10,12 +10,12 @@
 
 namespace bertha {
 
-/// Remembers the word pieces of words. Grows to 24 MiB and the words; then it forgets everything.
-class PieceCache {
+/// Remembers the wordpieces of words. Grows to 24 MiB and the words; then it forgets everything.
+class WordpieceCache {
  public:
-  PieceCache();
+  WordpieceCache();
 
-  /// Whether `word` is known; then `ids` are its pieces, valid until the next insert().
+  /// Whether `word` is known; then `ids` are its wordpieces, valid until the next insert().
   bool find(std::string_view word, std::span<const int16_t>& ids) const;
   void insert(std::string_view word, std::span<const int16_t> ids);
 
@@ -37,9 +37,9 @@ class PieceCache {
   int64_t num_words_ = 0;
 };
 
-/// Uncased BERT tokenizer: basic tokens, then the longest matching piece first, `##` inside words;
-/// a word of more than 200 characters, or with a part that no piece matches, is [UNK]. Special
-/// tokens written in the text are text.
+/// Uncased BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
+/// words; a word of more than 200 characters, or with a part that no wordpiece matches, is [UNK].
+/// Special tokens written in the text are text.
 ///
 /// Needs     valid UTF-8. The vocabulary must outlive the tokenizer.
 /// Threads   one object per thread (it has a cache).
@@ -50,14 +50,14 @@ class WordPieceTokenizer {
 
   explicit WordPieceTokenizer(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-  /// Appends the ids of one line's pieces.
+  /// Appends the ids of one line's wordpieces.
   void append_ids(std::string_view line, std::vector<int16_t>& ids);
 
  private:
   void append_word(std::string_view word, std::vector<int16_t>& ids) const;
 
   const Vocabulary& vocabulary_;
-  PieceCache cache_;
+  WordpieceCache cache_;
 };
 
 }  // namespace bertha

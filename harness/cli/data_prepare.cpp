@@ -119,7 +119,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<PrepareCommand>();
   PrepareOptions* const options = &command->options;
   add_text_options(prepare, options->inputs, options->missing);
-  prepare.add_option("--vocab", options->vocab_file, "Vocabulary, a piece per line")
+  prepare.add_option("--vocab", options->vocab_file, "Vocabulary, a wordpiece per line")
       ->required()
       ->type_name("FILE");
   prepare.add_option("-o,--output", options->output_dir, "Folder to write")

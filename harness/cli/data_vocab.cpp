@@ -18,28 +18,28 @@ struct VocabCommand {
 };
 
 int run_vocab(const VocabCommand& command, const CommandContext& context) {
-  std::vector<std::string> pieces;
+  std::vector<std::string> wordpieces;
   {
     std::optional<ProgressLine> words(
         std::in_place,
         ProgressLine::Options{.label = "read", .unit = "B of text", .terminal = context.terminal});
     std::optional<ProgressLine> joins;
-    pieces = train_vocabulary(command.options, [&](const VocabProgress& now) {
-      if (now.pieces_total == 0 || now.pieces_done == 0) {
+    wordpieces = train_vocabulary(command.options, [&](const VocabProgress& now) {
+      if (now.wordpieces_total == 0 || now.wordpieces_done == 0) {
         words->update(now.text_bytes_done, now.text_bytes_total);
         return;
       }
       words.reset();  // ends its line before the next one starts
       if (!joins) {
         joins.emplace(ProgressLine::Options{
-            .label = "train", .unit = "pieces", .terminal = context.terminal});
+            .label = "train", .unit = "wordpieces", .terminal = context.terminal});
       }
-      joins->update(now.pieces_done, now.pieces_total);
+      joins->update(now.wordpieces_done, now.wordpieces_total);
     });
   }
-  write_vocabulary(command.output, pieces);
-  std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(pieces.size()))
-            << " pieces\nnext: bertha data prepare --vocab " << command.output
+  write_vocabulary(command.output, wordpieces);
+  std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(wordpieces.size()))
+            << " wordpieces\nnext: bertha data prepare --vocab " << command.output
             << " --text ... --output ...\n";
   return 0;
 }
@@ -58,8 +58,8 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   VocabOptions& options = command->options;
   add_text_options(vocab, options.inputs, options.missing);
   vocab
-      .add_option("--size", options.num_pieces,
-                  concat("Pieces of the vocabulary (default ", options.num_pieces, ")"))
+      .add_option("--size", options.num_wordpieces,
+                  concat("Wordpieces of the vocabulary (default ", options.num_wordpieces, ")"))
       ->check(whole_number(0))
       ->type_name("N");
   vocab.add_option("-o,--output", command->output, "File to write")->required()->type_name("FILE");

@@ -132,7 +132,7 @@ class Evidence:
             if not texts[0].stat().st_size:
                 raise Failed(f"no text: {printed}")
         self.command("split", ["./launch/split_text.sh", folder / "text", *texts])
-        for size in (4096, 2048, 1024, 512, 320):  # little text has few pieces
+        for size in (4096, 2048, 1024, 512, 320):  # little text has few wordpieces
             try:
                 self.bertha("vocab", ["data", "vocab", "--size", size, "--output",
                                       folder / "vocab.txt", "--text", folder / "text" / "train"])
@@ -142,7 +142,7 @@ class Evidence:
             except Failed:
                 continue
         else:
-            raise Failed("the text has too few pieces for a vocabulary of 320")
+            raise Failed("the text has too few wordpieces for a vocabulary of 320")
         for part, text in (("train", folder / "text" / "train"),
                            ("eval", folder / "text" / "eval.txt")):
             self.bertha(f"prepare_{part}", [

@@ -51,7 +51,7 @@ TEST(Hashing, Crc32cEqualsTheBitwiseDefinitionAtEverySize) {
   }
 }
 
-TEST(Hashing, AFileOfSeveralPiecesHashesAsOne) {
+TEST(Hashing, AFileOfSeveralChunksHashesAsOne) {
   const TempFolder folder;
   std::string bytes;
   for (int i = 0; i < 3'000'000; ++i) bytes += static_cast<char>(i * 7 + i / 1000);

@@ -45,12 +45,12 @@ Vocabulary published_vocabulary() {
                     "test vocabulary");
 }
 
-Words pieces(const Vocabulary& vocabulary, const std::string& line) {
+Words wordpieces(const Vocabulary& vocabulary, const std::string& line) {
   WordPieceTokenizer tokenizer(vocabulary);
   std::vector<int16_t> ids;
   tokenizer.append_ids(line, ids);
   Words words;
-  for (const int16_t id : ids) words.push_back(vocabulary.piece(id));
+  for (const int16_t id : ids) words.push_back(vocabulary.wordpiece(id));
   return words;
 }
 
@@ -168,31 +168,31 @@ TEST(Utf8Test, FindsTheFirstInvalidByte) {
   EXPECT_EQ(first_invalid_utf8("\xf4\x90\x80\x80"), 0) << "beyond U+10FFFF";
 }
 
-TEST(WordPieceTest, TakesTheLongestPieceFirstAsPublished) {
+TEST(WordPieceTest, TakesTheLongestWordpieceFirstAsPublished) {
   const Vocabulary vocabulary = published_vocabulary();
-  EXPECT_TRUE(pieces(vocabulary, "").empty());
-  EXPECT_THAT(pieces(vocabulary, "unwanted running"),
+  EXPECT_TRUE(wordpieces(vocabulary, "").empty());
+  EXPECT_THAT(wordpieces(vocabulary, "unwanted running"),
               ElementsAre("un", "##want", "##ed", "runn", "##ing"));
-  EXPECT_THAT(pieces(vocabulary, "unwantedX running"), ElementsAre("[UNK]", "runn", "##ing"));
-  EXPECT_THAT(pieces(vocabulary, "UNwant\u00E9d,running want"),
+  EXPECT_THAT(wordpieces(vocabulary, "unwantedX running"), ElementsAre("[UNK]", "runn", "##ing"));
+  EXPECT_THAT(wordpieces(vocabulary, "UNwant\u00E9d,running want"),
               ElementsAre("un", "##want", "##ed", ",", "runn", "##ing", "want"));
 }
 
 TEST(WordPieceTest, SpecialTokensInTheTextAreText) {
   const Vocabulary vocabulary = published_vocabulary();
-  EXPECT_THAT(pieces(vocabulary, "[MASK]"), ElementsAre("[", "mask", "]"));
-  EXPECT_THAT(pieces(vocabulary, "##want"), ElementsAre("#", "#", "want"));
+  EXPECT_THAT(wordpieces(vocabulary, "[MASK]"), ElementsAre("[", "mask", "]"));
+  EXPECT_THAT(wordpieces(vocabulary, "##want"), ElementsAre("#", "#", "want"));
 }
 
 TEST(WordPieceTest, AWordOfMoreThan200CharactersIsUnknown) {
   const Vocabulary vocabulary(
       {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "##\u00F8"}, "test vocabulary");
-  EXPECT_EQ(pieces(vocabulary, std::string(200, 'a')).size(), 200u);
-  EXPECT_THAT(pieces(vocabulary, std::string(201, 'a')), ElementsAre("[UNK]"));
+  EXPECT_EQ(wordpieces(vocabulary, std::string(200, 'a')).size(), 200u);
+  EXPECT_THAT(wordpieces(vocabulary, std::string(201, 'a')), ElementsAre("[UNK]"));
   std::string accented = "a";  // 200 characters in 399 bytes
   for (int i = 0; i < 199; ++i) accented += "\u00F8";
-  EXPECT_EQ(pieces(vocabulary, accented).size(), 200u);
-  EXPECT_THAT(pieces(vocabulary, accented + "a a"), ElementsAre("[UNK]", "a"));
+  EXPECT_EQ(wordpieces(vocabulary, accented).size(), 200u);
+  EXPECT_THAT(wordpieces(vocabulary, accented + "a a"), ElementsAre("[UNK]", "a"));
 }
 
 TEST(WordPieceTest, TheCacheForgetsWithoutChangingResults) {

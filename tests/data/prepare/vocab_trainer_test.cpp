@@ -23,8 +23,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(SpecialPiecesTest, StandWhereBertHasThemAndInProportion) {
-  const std::vector<std::string> bert = special_pieces(30522);
+TEST(SpecialWordpiecesTest, StandWhereBertHasThemAndInProportion) {
+  const std::vector<std::string> bert = special_wordpieces(30522);
   ASSERT_EQ(bert.size(), 999u);
   EXPECT_EQ(bert[0], "[PAD]");
   EXPECT_EQ(bert[1], "[unused0]");
@@ -33,13 +33,13 @@ TEST(SpecialPiecesTest, StandWhereBertHasThemAndInProportion) {
               ElementsAre("[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused99]"));
   EXPECT_EQ(bert.back(), "[unused993]");
 
-  const std::vector<std::string> small = special_pieces(4000);  // 130 unused, 12 of them before
+  const std::vector<std::string> small = special_wordpieces(4000);  // 130 unused, 12 of them before
   EXPECT_EQ(small.size(), 135u);
   EXPECT_EQ(small[13], "[UNK]");
   EXPECT_EQ(small[16], "[MASK]");
-  EXPECT_EQ(special_pieces(128)[1], "[UNK]");
-  EXPECT_THROW(special_pieces(127), Error);
-  EXPECT_THROW(special_pieces(32769), Error);
+  EXPECT_EQ(special_wordpieces(128)[1], "[UNK]");
+  EXPECT_THROW(special_wordpieces(127), Error);
+  EXPECT_THROW(special_wordpieces(32769), Error);
 }
 
 /// All pairs counted anew for every merge.
@@ -102,7 +102,7 @@ TEST(PairMergerTest, MergesWhatCountingAnewWouldMerge) {
       }
       ASSERT_TRUE(found);
       ASSERT_EQ(std::pair(found->left, found->right), wanted) << "merge " << merged;
-      // Now and then a symbol that exists already, as when two pairs spell the same piece.
+      // Now and then a symbol that exists already, as when two pairs spell the same wordpiece.
       const int32_t target = merged % 7 == 0 ? merged - 3 : merged;
       plain.merge(wanted, target);
       merger.merge(*found, target);
@@ -110,34 +110,34 @@ TEST(PairMergerTest, MergesWhatCountingAnewWouldMerge) {
   }
 }
 
-TEST(TrainPiecesTest, JoinsTheMostFrequentNeighbours) {
+TEST(TrainWordpiecesTest, JoinsTheMostFrequentNeighbours) {
   const std::vector<WordCount> words{{"hug", 10}, {"pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}};
-  // 128 pieces: 9 special and unused ones, 7 characters, and few merges.
+  // 128 wordpieces: 9 special and unused ones, 7 characters, and few merges.
   try {
-    train_pieces(words, 128, [](int64_t) {});
-    FAIL() << "five words cannot give 128 pieces";
+    train_wordpieces(words, 128, [](int64_t) {});
+    FAIL() << "five words cannot give 128 wordpieces";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);
     // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
-    EXPECT_THAT(error.what(), HasSubstr(concat("gives ", 9 + 7 + 7, " word pieces")));
+    EXPECT_THAT(error.what(), HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces")));
   }
 }
 
-std::vector<std::string> train_on_golden_text(int64_t num_pieces, int workers) {
+std::vector<std::string> train_on_golden_text(int64_t num_wordpieces, int workers) {
   return train_vocabulary(
       {.inputs = {golden_path("many_documents.txt"), golden_path("single_document.txt")},
-       .num_pieces = num_pieces,
+       .num_wordpieces = num_wordpieces,
        .workers = workers},
       {});
 }
 
-TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewPieces) {
+TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewWordpieces) {
   const TempFolder folder;
   std::vector<size_t> num_tokens;
   for (const int64_t size : {200, 330}) {
-    const std::vector<std::string> pieces = train_on_golden_text(size, 1);
-    ASSERT_EQ(static_cast<int64_t>(pieces.size()), size);
-    write_vocabulary(folder.path("vocab.txt"), pieces);
+    const std::vector<std::string> wordpieces = train_on_golden_text(size, 1);
+    ASSERT_EQ(static_cast<int64_t>(wordpieces.size()), size);
+    write_vocabulary(folder.path("vocab.txt"), wordpieces);
     const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
     EXPECT_EQ(vocabulary.size(), size);
     WordPieceTokenizer tokenizer(vocabulary);
@@ -146,7 +146,7 @@ TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewPieces) {
     EXPECT_EQ(std::count(ids.begin(), ids.end(), vocabulary.special().unknown), 0);
     num_tokens.push_back(ids.size());
   }
-  EXPECT_LT(num_tokens[1], num_tokens[0]) << "more pieces, longer pieces";
+  EXPECT_LT(num_tokens[1], num_tokens[0]) << "more wordpieces, longer wordpieces";
 }
 
 TEST(TrainVocabularyTest, IsTheSameForAnyNumberOfWorkers) {
@@ -155,21 +155,21 @@ TEST(TrainVocabularyTest, IsTheSameForAnyNumberOfWorkers) {
 
 TEST(TrainVocabularyTest, TellsItsProgressAndCountsAllText) {
   VocabProgress last;
-  train_vocabulary({.inputs = {golden_path("many_documents.txt")}, .num_pieces = 300},
+  train_vocabulary({.inputs = {golden_path("many_documents.txt")}, .num_wordpieces = 300},
                    [&](const VocabProgress& progress) {
                      EXPECT_GE(progress.text_bytes_done, last.text_bytes_done);
                      last = progress;
                    });
   EXPECT_EQ(last.text_bytes_done, last.text_bytes_total);
   EXPECT_GT(last.text_bytes_total, 10'000);
-  EXPECT_EQ(last.pieces_done, 300);
+  EXPECT_EQ(last.wordpieces_done, 300);
 }
 
 TEST(TrainVocabularyTest, TextWithoutWordsIsAnError) {
   const TempFolder folder;
   write_bytes(folder.path("blank.txt"), "\n \n\n");
   try {
-    train_vocabulary({.inputs = {folder.path()}, .num_pieces = 200}, {});
+    train_vocabulary({.inputs = {folder.path()}, .num_wordpieces = 200}, {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kData);

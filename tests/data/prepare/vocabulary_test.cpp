@@ -68,11 +68,11 @@ TEST(VocabularyTest, AMissingFileIsNamed) {
 }
 
 TEST(VocabularyTest, TheLargestIdIs32767) {
-  std::vector<std::string> pieces{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-  while (pieces.size() < 32768) pieces.push_back(concat("p", pieces.size()));
-  EXPECT_EQ(Vocabulary(pieces, "v").find_start("p32767"), 32767);
-  pieces.push_back("one more");
-  EXPECT_THROW(Vocabulary(pieces, "v"), Error);
+  std::vector<std::string> wordpieces{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  while (wordpieces.size() < 32768) wordpieces.push_back(concat("p", wordpieces.size()));
+  EXPECT_EQ(Vocabulary(wordpieces, "v").find_start("p32767"), 32767);
+  wordpieces.push_back("one more");
+  EXPECT_THROW(Vocabulary(wordpieces, "v"), Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "data/prepare/work_threads.h"
+#include "data/files/for_each_parallel.h"
 
 #include <algorithm>
 #include <atomic>
