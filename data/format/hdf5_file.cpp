@@ -64,8 +64,7 @@ Hdf5Id ragged_type(Hdf5Element element) {
   return own(H5Tvlen_create(stored_type(element)), H5Tclose, "cannot make an HDF5 list type");
 }
 
-// --- the file in memory: callbacks of the library's core driver
-// ------------------------------------
+// --- the file in memory: callbacks of the library's core driver ---
 
 void* image_allocate(size_t size_bytes, H5FD_file_image_op_t, void* image) {
   return static_cast<FileImage*>(image)->resize(size_bytes);
@@ -115,8 +114,7 @@ int64_t file_bytes_of(const std::string& path) {
 
 }  // namespace
 
-// --- identifiers
-// ----------------------------------------------------------------------------------
+// --- identifiers ---
 
 Hdf5Id::Hdf5Id(Hdf5Id&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
 
@@ -134,8 +132,7 @@ bool Hdf5Id::close_now() {
   return close_(std::exchange(id_, -1)) >= 0;
 }
 
-// --- reading
-// --------------------------------------------------------------------------------------
+// --- reading ---
 
 Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
   const auto lock = enter_library();
@@ -243,8 +240,7 @@ int64_t Hdf5Input::list_base_bytes() const {
   return static_cast<int64_t>(user_block_bytes);
 }
 
-// --- writing
-// --------------------------------------------------------------------------------------
+// --- writing ---
 
 void* FileImage::resize(size_t size_bytes) {
   if (size_bytes > capacity_bytes_) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <data/files/tensorflow.pb.h>
+
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -39,32 +41,23 @@ inline ExampleFeatures features_of(const SampleView& sample, const SampleLimits&
   return features;
 }
 
-inline std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-
-/// A length-delimited field.
-inline std::string field(int number, const std::string& bytes) {
-  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
-}
-
 inline std::string example_of(const ExampleFeatures& features) {
-  std::string entries;
-  const auto add = [&](const std::string& name, const std::string& feature) {
-    entries += field(1, field(1, name) + field(2, feature));
+  tf::Example example;
+  const auto add = [&](const std::string& name) {
+    tf::FeatureEntry* entry = example.mutable_features()->add_feature();
+    entry->set_key(name);
+    return entry->mutable_value();
   };
   for (const auto& [name, values] : features.integers) {
-    std::string packed;
-    for (const int64_t value : values) packed += varint(static_cast<uint64_t>(value));
-    add(name, field(3, field(1, packed)));
+    add(name)->mutable_int64_list()->mutable_value()->Assign(values.begin(), values.end());
   }
-  std::string packed(features.weights.size() * sizeof(float), '\0');
-  if (!packed.empty()) std::memcpy(packed.data(), features.weights.data(), packed.size());
-  add("masked_lm_weights", field(2, field(1, packed)));
-  add("unknown", field(1, field(1, "some text")));
-  return field(1, entries);
+  const std::vector<float>& weights = features.weights;
+  add("masked_lm_weights")
+      ->mutable_float_list()
+      ->mutable_value()
+      ->Assign(weights.begin(), weights.end());
+  add("unknown");
+  return example.SerializeAsString();
 }
 
 /// A record around these bytes.

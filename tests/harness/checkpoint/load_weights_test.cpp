@@ -243,7 +243,7 @@ TEST(LoadWeights, OneMessageNamesAllThatDoesNotFit) {
   };
   move("bert/encoder/layer_0/intermediate/dense/kernel",
        "bert/encoder/layer_0/intermediate/dense/kernels");
-  draft.entries["bert/pooler/dense/bias"].shape = {17};
+  draft.entries["bert/pooler/dense/bias"].mutable_shape()->mutable_dim(0)->set_size(17);
   draft.entries["mystery"] = draft.entries["cls/predictions/output_bias"];
   EXPECT_THAT(
       refusal_of(draft),
@@ -273,11 +273,12 @@ TEST(LoadWeights, OptimizerStateIsPassedOver) {
 
 TEST(LoadWeights, OtherTypesAreRefused) {
   BundleDraft draft = official_draft(small_config().model);
-  draft.entries["bert/pooler/dense/bias"].dtype = 2;
+  tf::BundleEntry& bias = draft.entries["bert/pooler/dense/bias"];
+  bias.set_dtype(2);
   EXPECT_THAT(refusal_of(draft), HasSubstr("bert/pooler/dense/bias is F64, want F32, F16 or BF16"));
-  draft.entries["bert/pooler/dense/bias"].dtype = 1;
-  draft.entries["bert/pooler/dense/bias"].size_bytes = 0;
-  draft.entries["bert/pooler/dense/bias"].crc = masked_crc32c(crc32c(""));
+  bias.set_dtype(1);
+  bias.set_size(0);
+  bias.set_crc32c(masked_crc32c(crc32c("")));
   EXPECT_THAT(refusal_of(draft), HasSubstr("0 bytes, which do not fill its shape [16]"));
 }
 

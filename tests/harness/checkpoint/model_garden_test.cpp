@@ -99,7 +99,10 @@ TEST(ModelGarden, WhatIsMissingOrBelongsNowhereIsListed) {
   EXPECT_THAT(refusal_of_garden(draft), HasSubstr("are both bert/embeddings/word_embeddings"));
 
   draft = garden_draft("model-1");
-  draft.entries["model/classification_heads/0/out_proj/kernel" + end].shape = {2, 16};
+  auto& shape =
+      *draft.entries["model/classification_heads/0/out_proj/kernel" + end].mutable_shape();
+  shape.mutable_dim(0)->set_size(2);
+  shape.mutable_dim(1)->set_size(16);
   EXPECT_THAT(refusal_of_garden(draft),
               HasSubstr("out_proj/kernel" + end + " is [2,16], want [16,2]"));
 
@@ -133,7 +136,7 @@ std::string first_name_of(std::string name) {
 
 TEST(ModelGarden, TheFirstVersionsNumberedTheLayersOfHeadsToo) {
   BundleDraft draft = garden_draft("numbered");
-  std::map<std::string, BundleEntry> renamed;
+  std::map<std::string, tf::BundleEntry> renamed;
   for (const auto& [name, entry] : draft.entries) renamed[first_name_of(name)] = entry;
   ASSERT_EQ(renamed.size(), draft.entries.size());
   draft.entries = renamed;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "harness/checkpoint/tf_index.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
@@ -201,16 +202,16 @@ TEST(TfBundle, RefusesWhatItCannotRead) {
   draft.header = "\xff\xff";
   EXPECT_THAT(refusal(folder, draft), HasSubstr("its header: cannot be read"));
   draft = one_tensor();
-  draft.entries["w"].sliced = true;
+  draft.entries["w"].add_slices("");
   EXPECT_THAT(refusal(folder, draft), AllOf(HasSubstr("w is saved in slices"), HasSubstr("draft")));
   draft = one_tensor();
-  draft.entries["w"].shard = 1;
+  draft.entries["w"].set_shard_id(1);
   EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w points outside"));
   draft = one_tensor();
-  draft.entries["w"].size_bytes = uint64_t{1} << 63;
+  draft.entries["w"].set_size(std::numeric_limits<int64_t>::min());
   EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w points outside"));
-  draft.entries["w"].size_bytes = (uint64_t{1} << 63) - 1;
-  draft.entries["w"].offset_bytes = 8;
+  draft.entries["w"].set_size(std::numeric_limits<int64_t>::max());
+  draft.entries["w"].set_offset(8);
   EXPECT_THAT(refusal(folder, draft), HasSubstr("cut short"));
 
   write_tf_index(folder.path("table.index"), {{"some", "thing"}});
