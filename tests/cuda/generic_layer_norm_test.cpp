@@ -147,8 +147,8 @@ TEST(CudaGenericLayerNorm, SmallShapesMatchTheCpu) {
 /// A few more rows than a block has, at widths that are no multiple of 16 bytes.
 TEST(CudaGenericLayerNorm, MisalignedNarrowRowsMatchTheCpu) {
   for (const DType io : {DType::kF16, DType::kBF16}) {
-    for (int64_t first = 17; first < 1088; first += first < 129 ? 16 : 128) {
-      for (const int64_t columns : {first, first + 5}) {
+    for (int64_t first = 17; first < 1088; first += first < 129 ? 8 : 32) {
+      for (const int64_t columns : {first, first + 5, first + (first < 129 ? 6 : 30)}) {
         expect_same_as_cpu(io, 45, columns, {});
         expect_same_as_cpu(io, 45, columns, {.offset = 10000.0f});
         expect_same_as_cpu(io, 3, columns, {.has_parameters = false});
@@ -167,8 +167,9 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
   }
   for (const DType io : {DType::kF16, DType::kBF16}) {
     // On both sides of widths at which other kernels begin.
-    for (const int64_t columns : {1090, 1536, 1544, 4088, 4096, 5002, 8193, 8194, 12345, 16386,
-                                  24584, 32768, 33'792, 33'800, 65'536, 65'544}) {
+    for (const int64_t columns :
+         {1088,  1089,  1090,  1536,  1544,   4088,   4096,   5002,   8190,   8193,   8194,  9210,
+          12345, 16386, 24584, 32768, 33'784, 33'785, 33'786, 33'792, 33'800, 65'536, 65'544}) {
       for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
     }
   }
@@ -209,6 +210,7 @@ TEST(CudaGenericLayerNorm, ManyRowsMatchTheCpu) {
     expect_same_as_cpu(io, 1'001, 1024, {.has_residual = true, .sums_in_place = true});
     expect_same_as_cpu(io, 801, 8200, {.has_residual = true, .sums_in_place = true});
     expect_same_as_cpu(io, 801, 8200, kVariants[0]);
+    expect_same_as_cpu(io, 801, 10'002, kVariants[0]);
     expect_same_as_cpu(io, 401, 16'392, kVariants[0]);
     expect_same_as_cpu(io, 801, 12'345, kVariants[0]);
     expect_same_as_cpu(io, 801, 30'522, kVariants[0]);

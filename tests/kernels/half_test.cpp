@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/fp8.h"
+
 namespace bertha {
 namespace {
 
@@ -37,6 +39,38 @@ constexpr uint32_t infinity_bits() {
   return (2u * Format::kBias + 1u) << Format::kMantissaBits;
 }
 
+struct E4M3Format {
+  using Type = Fp8E4M3;
+  static constexpr int kMantissaBits = 3;
+  static constexpr int kBias = 7;
+  static constexpr uint32_t kLargest = 0x7E;
+  static Type narrow(double value) { return to_e4m3(value); }
+};
+
+struct E5M2Format {
+  using Type = Fp8E5M2;
+  static constexpr int kMantissaBits = 2;
+  static constexpr int kBias = 15;
+  static constexpr uint32_t kLargest = 0x7B;
+  static Type narrow(double value) { return to_e5m2(value); }
+};
+
+/// Halfway between each pair of neighbours up to the magnitude `end`, and right beside it. An
+/// infinity counts as the value 2^emax * 2.
+template <class Format>
+void expect_nearest_and_ties_to_even(uint32_t end, uint32_t sign) {
+  for (uint32_t bits = 0; bits < end; ++bits) {
+    const double low = value_of<Format>(bits);
+    const double high = value_of<Format>(bits + 1);
+    const double middle = low + (high - low) / 2;
+    const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    EXPECT_EQ(Format::narrow(middle).bits, even);
+    EXPECT_EQ(Format::narrow(std::nextafter(middle, 0.0)).bits, bits);
+    EXPECT_EQ(Format::narrow(std::nextafter(middle, high)).bits, bits + 1);
+    EXPECT_EQ(Format::narrow(-middle).bits, even | sign);
+  }
+}
+
 template <class Format>
 class SmallFloat : public testing::Test {};
 
@@ -65,17 +99,7 @@ TYPED_TEST(SmallFloat, WidensEveryValueExactlyAndNarrowsItBack) {
 }
 
 TYPED_TEST(SmallFloat, RoundsToTheNearestAndTiesToEven) {
-  // Between each pair of neighbours, with 2^emax * 2 in the place of infinity.
-  for (uint32_t bits = 0; bits < infinity_bits<TypeParam>(); ++bits) {
-    const double low = value_of<TypeParam>(bits);
-    const double high = value_of<TypeParam>(bits + 1);
-    const double middle = low + (high - low) / 2;
-    const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
-    EXPECT_EQ(TypeParam::narrow(middle).bits, even);
-    EXPECT_EQ(TypeParam::narrow(std::nextafter(middle, 0.0)).bits, bits);
-    EXPECT_EQ(TypeParam::narrow(std::nextafter(middle, high)).bits, bits + 1);
-    EXPECT_EQ(TypeParam::narrow(-middle).bits, even | 0x8000);
-  }
+  expect_nearest_and_ties_to_even<TypeParam>(infinity_bits<TypeParam>(), 0x8000);
 }
 
 TYPED_TEST(SmallFloat, OverflowsToInfinityAndKeepsNaN) {
@@ -96,6 +120,53 @@ TEST(SmallFloatConstants, AreTheWellKnownOnes) {
   EXPECT_EQ(to_half(0x1p-24).bits, 0x0001);
   EXPECT_EQ(to_bfloat16(1.0).bits, 0x3F80);
   EXPECT_EQ(to_bfloat16(3.140625).bits, 0x4049);
+}
+
+template <class Format>
+class Fp8 : public testing::Test {};
+
+using Fp8Formats = testing::Types<E4M3Format, E5M2Format>;
+TYPED_TEST_SUITE(Fp8, Fp8Formats);
+
+TYPED_TEST(Fp8, WidensEveryCodeExactlyAndNarrowsItBack) {
+  for (uint32_t bits = 0; bits <= TypeParam::kLargest; ++bits) {
+    const typename TypeParam::Type small{static_cast<uint8_t>(bits)};
+    const typename TypeParam::Type negative{static_cast<uint8_t>(bits | 0x80)};
+    EXPECT_EQ(static_cast<double>(to_float(small)), value_of<TypeParam>(bits)) << bits;
+    EXPECT_EQ(to_float(negative), -to_float(small)) << bits;
+    EXPECT_TRUE(std::signbit(to_float(negative))) << bits;
+    EXPECT_EQ(TypeParam::narrow(static_cast<double>(to_float(small))).bits, bits);
+    EXPECT_EQ(TypeParam::narrow(static_cast<double>(to_float(negative))).bits, bits | 0x80);
+  }
+  EXPECT_EQ(to_float(typename TypeParam::Type{TypeParam::kLargest}), TypeParam::Type::kMax);
+}
+
+TYPED_TEST(Fp8, RoundsToTheNearestAndTiesToEven) {
+  expect_nearest_and_ties_to_even<TypeParam>(TypeParam::kLargest, 0x80);
+}
+
+TYPED_TEST(Fp8, SaturatesAndKeepsNaN) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double largest = static_cast<double>(TypeParam::Type::kMax);
+  for (const double large : {largest * 1.01, largest * 2, 1e39, 1e300, infinity}) {
+    EXPECT_EQ(TypeParam::narrow(large).bits, TypeParam::kLargest) << large;
+    EXPECT_EQ(TypeParam::narrow(-large).bits, TypeParam::kLargest | 0x80) << large;
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(TypeParam::narrow(nan).bits, 0x7F);
+  EXPECT_EQ(TypeParam::narrow(-nan).bits, 0x7F);
+  EXPECT_TRUE(std::isnan(to_float(TypeParam::narrow(nan))));
+  EXPECT_EQ(TypeParam::narrow(std::numeric_limits<double>::denorm_min()).bits, 0);
+  EXPECT_EQ(TypeParam::narrow(-0.0).bits, 0x80);
+}
+
+TEST(Fp8Constants, AreThePublishedOnes) {
+  EXPECT_EQ(to_float(Fp8E4M3{0x01}), 0x1p-9f);
+  EXPECT_EQ(to_float(Fp8E4M3{0x08}), 0x1p-6f);
+  EXPECT_EQ(to_float(Fp8E5M2{0x01}), 0x1p-16f);
+  EXPECT_EQ(to_float(Fp8E5M2{0x04}), 0x1p-14f);
+  EXPECT_TRUE(std::isinf(to_float(Fp8E5M2{0x7C})));
+  EXPECT_TRUE(std::isnan(to_float(Fp8E4M3{0xFF})));
 }
 
 }  // namespace
