@@ -54,6 +54,8 @@ constexpr const char* name(DType dtype) {
   return "?";
 }
 
+constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
+
 /// The DType of a C++ element type; for types of 16 and 8 bits see half.h and fp8.h.
 template <class T>
 constexpr DType dtype_of() = delete;

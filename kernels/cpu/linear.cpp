@@ -1,5 +1,7 @@
 #include <cmath>
+#include <vector>
 
+#include "kernels/base/fp8.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/gelu_erf.h"
 #include "kernels/cpu/gemm.h"
@@ -55,11 +57,44 @@ void differentiate(Activation activation, const float* dy, const float* saved, i
   }
 }
 
+template <class Q>
+std::vector<float> widened(const View& matrix) {
+  const Q* q = matrix.as<Q>();
+  std::vector<float> values(static_cast<size_t>(matrix.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = to_float(q[i]);
+  return values;
+}
+
+/// A matrix that enters a GEMM as f32. One of fp8 is widened without its scale, which multiplies
+/// the sums, as on a GPU.
+class Operand {
+ public:
+  Operand(const View& matrix, const View& inverse_scale)
+      : data_(static_cast<const float*>(matrix.data)) {
+    if (!is_fp8(matrix.dtype)) return;
+    widened_ = matrix.dtype == DType::kE4M3 ? widened<Fp8E4M3>(matrix) : widened<Fp8E5M2>(matrix);
+    data_ = widened_.data();
+    scale_ = inverse_scale.as<float>()[0];
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+
+  const float* data() const { return data_; }
+  float scale() const { return scale_; }
+
+ private:
+  std::vector<float> widened_;
+  const float* data_ = nullptr;
+  float scale_ = 1.0f;
+};
+
 }  // namespace
 
 template <>
 void run_cpu(WorkerPool& pool, const LinearFwd& args) {
-  require_f32("linear_fwd", "x", args.x);
+  require_f32("linear_fwd", "y", args.y);
+  const Operand x(args.x, args.x_inverse_scale);
+  const Operand weight(args.weight, args.weight_inverse_scale);
   const int64_t inputs = args.x.extent(1);
   const int64_t outputs = args.weight.extent(0);
   float* y = args.y.as<float>();
@@ -70,9 +105,10 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
                       .m = args.x.extent(0),
                       .n = outputs,
                       .k = inputs,
-                      .a = args.x.as<float>(),
+                      .scale = x.scale() * weight.scale(),
+                      .a = x.data(),
                       .a_stride = inputs,
-                      .b = args.weight.as<float>(),
+                      .b = weight.data(),
                       .b_stride = inputs,
                       .c = z,
                       .c_stride = outputs};
@@ -87,17 +123,22 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
 
 template <>
 void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
-  require_f32("linear_bwd_data", "dy", args.dy);
+  require_f32("linear_bwd_data", "dx", args.dx);
+  const Operand dy(args.dy, args.dy_inverse_scale);
+  const Operand weight(args.weight, args.weight_inverse_scale);
+  const bool fp8 = is_fp8(args.dy.dtype);
   const int64_t outputs = args.dy.extent(1);
-  const int64_t inputs = args.weight.extent(1);
+  const int64_t inputs = args.dx.extent(1);
   float* dx = args.dx.as<float>();
-  const GemmArgs gemm{.m = args.dy.extent(0),
+  const GemmArgs gemm{.transpose_b = fp8 ? Transpose::kYes : Transpose::kNo,
+                      .m = args.dy.extent(0),
                       .n = inputs,
                       .k = outputs,
-                      .a = args.dy.as<float>(),
+                      .scale = dy.scale() * weight.scale(),
+                      .a = dy.data(),
                       .a_stride = outputs,
-                      .b = args.weight.as<float>(),
-                      .b_stride = inputs,
+                      .b = weight.data(),
+                      .b_stride = fp8 ? outputs : inputs,
                       .keep = args.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
                       .c = dx,
                       .c_stride = inputs};
@@ -114,18 +155,24 @@ void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
 
 template <>
 void run_cpu(WorkerPool& pool, const LinearBwdWeight& args) {
-  require_f32("linear_bwd_weight", "dy", args.dy);
-  const int64_t outputs = args.dy.extent(1);
-  const int64_t inputs = args.x.extent(1);
+  require_f32("linear_bwd_weight", "dweight", args.dweight);
+  const Operand dy(args.dy, args.dy_inverse_scale);
+  const Operand x(args.x, args.x_inverse_scale);
+  const bool fp8 = is_fp8(args.dy.dtype);
+  const int64_t rows = args.dy.extent(fp8 ? 1 : 0);
+  const int64_t outputs = args.dweight.extent(0);
+  const int64_t inputs = args.dweight.extent(1);
   run_gemm(pool,
-           {.transpose_a = Transpose::kYes,
+           {.transpose_a = fp8 ? Transpose::kNo : Transpose::kYes,
+            .transpose_b = fp8 ? Transpose::kYes : Transpose::kNo,
             .m = outputs,
             .n = inputs,
-            .k = args.dy.extent(0),
-            .a = args.dy.as<float>(),
-            .a_stride = outputs,
-            .b = args.x.as<float>(),
-            .b_stride = inputs,
+            .k = rows,
+            .scale = dy.scale() * x.scale(),
+            .a = dy.data(),
+            .a_stride = fp8 ? rows : outputs,
+            .b = x.data(),
+            .b_stride = fp8 ? rows : inputs,
             .keep = args.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
             .c = args.dweight.as<float>(),
             .c_stride = inputs},

@@ -25,9 +25,10 @@ void quantize(const Quantize& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   const float* x = args.x.as<float>();
-  const float scale = args.scale.as<float>()[0];
   Q* q = args.q.has_data() ? args.q.as<Q>() : nullptr;
   Q* transposed = args.transposed.has_data() ? args.transposed.as<Q>() : nullptr;
+  const bool has_output = q != nullptr || transposed != nullptr;
+  const float scale = has_output ? args.scale.as<float>()[0] : 0.0f;
   uint32_t most = magnitude_bits(args.amax.as<float>()[0]);
   int64_t saturated = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -43,7 +44,7 @@ void quantize(const Quantize& args) {
     }
   }
   args.amax.as<float>()[0] = std::bit_cast<float>(most);
-  args.saturated.as<int64_t>()[0] += saturated;
+  if (has_output) args.saturated.as<int64_t>()[0] += saturated;
 }
 
 }  // namespace

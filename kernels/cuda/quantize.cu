@@ -30,7 +30,7 @@ constexpr uint32_t kNaNBits = 0x7fc00000;
 constexpr uint32_t kInfinityBits = 0x7f800000;
 
 struct Pointers {
-  const float* scale;
+  const float* scale;   // null without both outputs
   uint8_t* q;           // null: not wanted
   uint8_t* transposed;  // null: not wanted
   uint32_t* amax;
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t first_row = tile_row + row_part * kPart;
   const int64_t first_column = tile_column + column_part * kPart;
-  const float scale = *p.scale;
+  const bool has_output = p.q != nullptr || p.transposed != nullptr;
+  const float scale = has_output ? *p.scale : 0.0f;
   uint32_t most = 0;
   uint32_t saturated = 0;
   uint2 bytes[kPart] = {};
@@ -95,6 +96,7 @@ __global__ void __launch_bounds__(kThreads)
           saturated += fabsf(values[j]) > kLargest<kFormat> ? 1 : 0;
         }
       }
+      if (!has_output) continue;
       bytes[i] = to_fp8<kFormat>(values);
       if (p.q != nullptr) *reinterpret_cast<uint2*>(p.q + at) = bytes[i];
     }
@@ -141,6 +143,8 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   if (rows == 0 || columns == 0) return;
+  BERTHA_CHECK(rows % 16 == 0 && columns % 16 == 0, Quantize::kName, ": x is ", args.x.shape_text(),
+               ", want multiples of 16");
   for (const View* view : {&args.x, &args.q, &args.transposed}) {
     BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
                  view->shape_text(), " is not 16-byte aligned");

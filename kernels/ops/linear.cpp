@@ -14,21 +14,56 @@ void check_saved(const ArgumentCheck& check, const View& saved, Activation activ
   }
 }
 
+/// A matrix of a GEMM and the inverse of its scale.
+struct Operand {
+  const char* field;
+  const View& matrix;
+  const char* scale_field;
+  const View& inverse_scale;
+};
+
+/// Checks what is said of fp8, and returns io: the dtype of `out` with fp8, else that of `a`.
+DType check_operands(const ArgumentCheck& check, const Operand& a, const Operand& b,
+                     const char* out_field, const View& out) {
+  if (!is_fp8(a.matrix.dtype)) {
+    check.io(a.field, a.matrix);
+    for (const Operand* operand : {&a, &b}) {
+      if (operand->inverse_scale.data == nullptr) continue;
+      check.refuse(operand->scale_field, "is given for a matrix of ", name(a.matrix.dtype),
+                   ", want no data");
+    }
+    return a.matrix.dtype;
+  }
+  check.io(out_field, out);
+  check.view(a.scale_field, a.inverse_scale, DType::kF32, {1});
+  if (!is_fp8(b.matrix.dtype)) {
+    check.refuse(b.field, "is ", name(b.matrix.dtype), " beside ", name(a.matrix.dtype),
+                 ", want e4m3 or e5m2");
+  }
+  check.view(b.scale_field, b.inverse_scale, DType::kF32, {1});
+  if (a.matrix.dtype == DType::kE5M2 && b.matrix.dtype == DType::kE5M2) {
+    check.refuse(b.field, "is e5m2 beside e5m2, want e4m3: tensor cores do not multiply these");
+  }
+  return out.dtype;
+}
+
 }  // namespace
 
 void validate(const LinearFwd& args) {
   const ArgumentCheck check(LinearFwd::kName);
   check.rank("x", args.x, 2);
   check.rank("weight", args.weight, 2);
-  check.io("x", args.x);
-  const DType io = args.x.dtype;
+  const DType io = check_operands(
+      check, {"x", args.x, "x_inverse_scale", args.x_inverse_scale},
+      {"weight", args.weight, "weight_inverse_scale", args.weight_inverse_scale}, "y", args.y);
+  const bool fp8 = is_fp8(args.x.dtype);
   const int64_t rows = args.x.extent(0);
   const int64_t inputs = args.x.extent(1);
   const int64_t outputs = args.weight.extent(0);
   check.at_least("K", inputs, 1);
   check.at_least("N", outputs, 1);
-  check.view("x", args.x, io, {rows, inputs});
-  check.view("weight", args.weight, io, {outputs, inputs});
+  check.view("x", args.x, args.x.dtype, {rows, inputs});
+  check.view("weight", args.weight, fp8 ? args.weight.dtype : io, {outputs, inputs});
   check.optional_view("bias", args.bias, io, {outputs});
   check.view("y", args.y, io, {rows, outputs});
   if (keeps_pre_activation(args.activation)) {
@@ -43,15 +78,21 @@ void validate(const LinearBwdData& args) {
   const ArgumentCheck check(LinearBwdData::kName);
   check.rank("dy", args.dy, 2);
   check.rank("weight", args.weight, 2);
-  check.io("dy", args.dy);
-  const DType io = args.dy.dtype;
+  const DType io = check_operands(
+      check, {"dy", args.dy, "dy_inverse_scale", args.dy_inverse_scale},
+      {"weight", args.weight, "weight_inverse_scale", args.weight_inverse_scale}, "dx", args.dx);
+  const bool fp8 = is_fp8(args.dy.dtype);
   const int64_t rows = args.dy.extent(0);
   const int64_t outputs = args.dy.extent(1);
-  const int64_t inputs = args.weight.extent(1);
+  const int64_t inputs = args.weight.extent(fp8 ? 0 : 1);
   check.at_least("K", inputs, 1);
   check.at_least("N", outputs, 1);
-  check.view("dy", args.dy, io, {rows, outputs});
-  check.view("weight", args.weight, io, {outputs, inputs});
+  check.view("dy", args.dy, args.dy.dtype, {rows, outputs});
+  if (fp8) {
+    check.view("weight", args.weight, args.weight.dtype, {inputs, outputs});
+  } else {
+    check.view("weight", args.weight, io, {outputs, inputs});
+  }
   check.view("dx", args.dx, io, {rows, inputs});
   check.optional_view("dbias_below", args.dbias_below, io, {inputs});
   check_saved(check, args.saved, args.activation, io, {rows, inputs});
@@ -64,15 +105,25 @@ void validate(const LinearBwdWeight& args) {
   const ArgumentCheck check(LinearBwdWeight::kName);
   check.rank("dy", args.dy, 2);
   check.rank("x", args.x, 2);
-  check.io("dy", args.dy);
-  const DType io = args.dy.dtype;
-  const int64_t rows = args.dy.extent(0);
-  const int64_t outputs = args.dy.extent(1);
-  const int64_t inputs = args.x.extent(1);
+  const DType io = check_operands(check, {"dy", args.dy, "dy_inverse_scale", args.dy_inverse_scale},
+                                  {"x", args.x, "x_inverse_scale", args.x_inverse_scale}, "dweight",
+                                  args.dweight);
+  const bool fp8 = is_fp8(args.dy.dtype);
+  const int64_t rows = args.dy.extent(fp8 ? 1 : 0);
+  const int64_t outputs = args.dy.extent(fp8 ? 0 : 1);
+  const int64_t inputs = args.x.extent(fp8 ? 0 : 1);
   check.at_least("K", inputs, 1);
   check.at_least("N", outputs, 1);
-  check.view("dy", args.dy, io, {rows, outputs});
-  check.view("x", args.x, io, {rows, inputs});
+  if (fp8) {
+    check.view("dy", args.dy, args.dy.dtype, {outputs, rows});
+    check.view("x", args.x, args.x.dtype, {inputs, rows});
+    if (args.dbias.data != nullptr) {
+      check.refuse("dbias", "is ", args.dbias.shape_text(), " with fp8, want no data");
+    }
+  } else {
+    check.view("dy", args.dy, io, {rows, outputs});
+    check.view("x", args.x, io, {rows, inputs});
+  }
   check.view("dweight", args.dweight, io, {outputs, inputs});
   check.optional_view("dbias", args.dbias, io, {outputs});
 }

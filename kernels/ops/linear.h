@@ -14,21 +14,32 @@ constexpr bool keeps_pre_activation(Activation activation) {
   return activation == Activation::kGeluTanh || activation == Activation::kGelu;
 }
 
+// GEMMs of fp8. The two matrices that are multiplied may both be fp8 (ops/quantize.h): e4m3, and at
+// most one of them e5m2. An fp8 matrix q stands for q * inverse_scale, where the inverse scale is in
+// device memory. The summed dimension is contiguous in both, as tensor cores want it, so that
+// LinearBwdData takes the weight transposed, and LinearBwdWeight dy and x. All other views stay io,
+// the dtype of the output.
+//
+// Exact     products of fp8 are exact in f32. On GPUs sums of T products are f32 sums (or coarser
+//           with cuda.fp8_fast_wgrad); those of K or N keep 14 bits below the largest product.
+
 /// y = activation(x * w^T + bias).
 ///
 /// Letters   T = rows, K = inputs, N = outputs.
-/// Dtypes    io is one of f32, f16, bf16; GEMMs accumulate in f32.
+/// Dtypes    io is one of f32, f16, bf16; GEMMs accumulate in f32. x and weight may be fp8.
 /// Writes    overwrites y and, for both GELUs, pre_activation. For kNone and kTanh give
 ///           pre_activation no data; backward of kTanh needs y only.
 /// Needs     T == 0 is a no-op. bias without data means no bias.
 struct LinearFwd {
   static constexpr const char* kName = "linear_fwd";
-  View x;               // io [T, K]
-  View weight;          // io [N, K]
+  View x;               // io or fp8 [T, K]
+  View weight;          // io or fp8 [N, K]
   View bias;            // io [N]
   View y;               // io [T, N]  out
   View pre_activation;  // io [T, N]  out for GELUs: x * w^T + bias, saved for backward
   Activation activation = Activation::kNone;
+  View x_inverse_scale = {};       // f32 [1]  with fp8 only
+  View weight_inverse_scale = {};  // f32 [1]  likewise
 };
 
 /// dx (+)= (dy * w) elementwise-times activation'(saved) of the layer BELOW: fuses the gradient of
@@ -40,26 +51,31 @@ struct LinearFwd {
 ///           holds in the end, rounded to io.
 struct LinearBwdData {
   static constexpr const char* kName = "linear_bwd_data";
-  View dy;      // io [T, N]
-  View weight;  // io [N, K]
+  View dy;      // io or fp8 [T, N]
+  View weight;  // io [N, K], or fp8 [K, N]
   View saved;   // io [T, K]  GELUs: the pre-activation below; kTanh: its output; kNone: no data
   View dx;      // io [T, K]  out
   View dbias_below = {};  // io [K]  out
   Activation activation = Activation::kNone;
   Accumulate accumulate = Accumulate::kNo;
   Accumulate accumulate_dbias = Accumulate::kNo;
+  View dy_inverse_scale = {};      // f32 [1]  with fp8 only
+  View weight_inverse_scale = {};  // f32 [1]  likewise
 };
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.
 ///
-/// Writes    both as `accumulate` says; dbias without data is left out.
+/// Writes    both as `accumulate` says; dbias without data is left out. With fp8 it has none: a bias
+///           gradient is a sum of what was there before rounding to fp8.
 struct LinearBwdWeight {
   static constexpr const char* kName = "linear_bwd_weight";
-  View dy;       // io [T, N]
-  View x;        // io [T, K]
+  View dy;       // io [T, N], or fp8 [N, T]
+  View x;        // io [T, K], or fp8 [K, T]
   View dweight;  // io [N, K]  out
   View dbias;    // io [N]     out
   Accumulate accumulate = Accumulate::kNo;
+  View dy_inverse_scale = {};  // f32 [1]  with fp8 only
+  View x_inverse_scale = {};   // f32 [1]  likewise
 };
 
 /// dx = dy elementwise-times activation'(saved), where no GEMM follows to fuse it into.

@@ -15,13 +15,14 @@ namespace bertha {
 /// Exact     the same bits on every backend: one product in f32 (exact where scale is a power of
 ///           two), one rounding to nearest even, saturated. amax is an infinity or a NaN where x
 ///           has one, so that saturation hides none; a NaN stands above infinity.
-/// Needs     R % 16 == 0, C % 16 == 0; x, q and transposed 16-byte aligned; 0 <= live_rows <= R;
-///           R == 0 is a no-op.
+/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; x, q and
+///           transposed 16-byte aligned. Without both outputs only amax is written, and scale and
+///           saturated may have no data.
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";
   View x;           // io  [R, C]
-  View scale;       // f32 [1]
+  View scale;       // f32 [1]  a power of two, see UpdateScales
   View q;           // fp8 [R, C]  out; without data: not wanted
   View transposed;  // fp8 [C, R]  out; without data: not wanted
   View amax;        // f32 [1]     in, out

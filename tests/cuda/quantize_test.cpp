@@ -99,6 +99,9 @@ TEST(CudaQuantize, OneOutputAlone) {
   const HostTensor<float> x = fp8_values(144, 48, 5);
   expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_transposed = false});
   expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_q = false});
+  expect_the_same(
+      x,
+      {.rows = 144, .columns = 48, .live_rows = 99, .wants_q = false, .wants_transposed = false});
 }
 
 }  // namespace

@@ -117,6 +117,22 @@ TYPED_TEST(QuantizeTest, AmaxShowsWhatSaturationHides) {
   EXPECT_EQ(nan.saturated, 8);
 }
 
+TEST(Quantize, WithoutOutputsOnlyTheMaximumIsTaken) {
+  HostTensor<float> x = fp8_values(33, 7, 3);
+  float wanted = 0;
+  for (const float value : x.values) wanted = std::max(wanted, std::fabs(value));
+  float amax = 0;
+  WorkerPool pool(1);
+  run_cpu(pool, Quantize{.x = x.view(),
+                         .scale = View(),
+                         .q = View(),
+                         .transposed = View(),
+                         .amax = View(&amax, DType::kF32, {1}),
+                         .saturated = View(),
+                         .live_rows = 33});
+  EXPECT_EQ(amax, wanted);
+}
+
 TEST(QuantizeArguments, WrongOnesAreNamed) {
   HostTensor<float> x({16, 24});
   const auto message = [&](auto change) {
@@ -144,9 +160,11 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
     const std::string found = message(change);
     EXPECT_NE(found.find(part), std::string::npos) << found;
   };
-  has([&](Quantize& args) { args.x = x.view(); }, "C");
+  has([&](Quantize& args) { args.x = x.view(); }, "want e4m3 [16,24]");
   has([](Quantize& args) { args.q.dtype = DType::kU8; }, "want e4m3 or e5m2");
-  has([](Quantize& args) { args.q = View(); }, "want one of them");
+  has([](Quantize& args) { args.scale = View(); }, "scale");
+  has([](Quantize& args) { args.saturated = View(); }, "saturated");
+  EXPECT_EQ(message([](Quantize& args) { args.q = args.scale = args.saturated = View(); }), "");
   has([](Quantize& args) { args.live_rows = 17; }, "live_rows");
   has(
       [](Quantize& args) {
