@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -203,11 +202,17 @@ TEST(Parse, EveryExampleOfTheHelpParses) {
 
 // Code spans and indented lines that start the program, with at least an argument.
 std::vector<Words> examples_in(const std::string& text) {
-  const std::regex code("`[^`]*`|\n    [^\n]*");
+  const std::string indent = "\n    ";
   std::vector<Words> found;
-  for (std::sregex_iterator at(text.begin(), text.end(), code), end; at != end; ++at) {
-    std::string line = at->str();
-    std::replace(line.begin(), line.end(), '`', ' ');
+  size_t end = 0;
+  for (size_t at = 0; at < text.size(); at = end) {
+    end = at + 1;
+    const bool is_span = text[at] == '`';
+    if (!is_span && text.compare(at, indent.size(), indent) != 0) continue;
+    const size_t begin = at + (is_span ? 1 : indent.size());
+    end = std::min(text.find(is_span ? '`' : '\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    if (is_span) ++end;
     const Words all = split(line);
     const bool starts = !all.empty() && (all.front() == "bertha" || all.front() == "mpirun");
     const Words words = words_of_example(line);
