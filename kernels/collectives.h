@@ -5,11 +5,11 @@
 
 namespace bertha {
 
-/// The interface between ranks: sums and gathers of views, in the order of its own stream.
+/// The interface between ranks: sums, maxima and gathers of views, in the order of its own stream.
 /// To order with compute: record an Event there and `stream().wait_for` it here, and the reverse.
 ///
 /// Letters   W = ranks, P = elements of the full view, P % W == 0.
-/// Dtypes    f64, f32, f16, bf16, i64.
+/// Dtypes    f64, f32, f16, bf16, i64; maxima are of i32.
 /// Exact     with W == 1 each is a copy; sums on the CPU are deterministic for a fixed W.
 /// Errors    Error(kEnvironment) that names the call; a dead peer ends the job.
 class Collectives {
@@ -31,6 +31,7 @@ class Collectives {
   /// full [P] = the shards [P/W] of all ranks in rank order; they may overlap in place.
   virtual void all_gather(const View& shard, const View& full) = 0;
   virtual void all_reduce_sum(const View& values) = 0;
+  virtual void all_reduce_max(const View& values) = 0;
 };
 
 }  // namespace bertha

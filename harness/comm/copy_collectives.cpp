@@ -118,6 +118,7 @@ class CopyCollectives final : public Collectives {
   }
 
   void all_reduce_sum(const View& values) override { others_->all_reduce_sum(values); }
+  void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
 
  private:
   /// Blocks: the host, until the copies of this rank are done. False where they cannot be.

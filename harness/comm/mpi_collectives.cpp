@@ -78,6 +78,25 @@ class MpiCollectives final : public Collectives {
     gather(values, slices);
   }
 
+  void all_reduce_max(const View& values) override {
+    check_maximum(values);
+    const int64_t count = values.elements();
+    int32_t* own = values.as<int32_t>();
+    int32_t* const staging = staging_for<int32_t>(count * size());
+    Exchange exchange(comm_);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      exchange.receive(staging + peer * count, values.bytes(), peer);
+      exchange.send(own, values.bytes(), peer);
+    }
+    exchange.wait();
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const int32_t* theirs = staging + peer * count;
+      for (int64_t i = 0; i < count; ++i) own[i] = std::max(own[i], theirs[i]);
+    }
+  }
+
  private:
   void check_shard(const View& full, const View& shard) const {
     BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == size() * shard.elements(), "full ",

@@ -95,14 +95,22 @@ class NcclCollectives final : public Collectives {
   }
 
   void all_reduce_sum(const View& values) override {
-    const ncclDataType_t type = number_type(values);
-    if (values.elements() == 0) return;
-    check();
-    BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, ncclSum,
-                                    comm_, native(*stream_)));
+    all_reduce(values, number_type(values), ncclSum);
+  }
+
+  void all_reduce_max(const View& values) override {
+    check_maximum(values);
+    all_reduce(values, ncclInt32, ncclMax);
   }
 
  private:
+  void all_reduce(const View& values, ncclDataType_t type, ncclRedOp_t operation) {
+    if (values.elements() == 0) return;
+    check();
+    BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, operation,
+                                    comm_, native(*stream_)));
+  }
+
   ncclResult_t background_status() const {
     ncclResult_t status = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);

@@ -18,4 +18,8 @@ void check_shard(const Collectives& collectives, const View& full, const View& s
                " overlaps the full view beside its own slot");
 }
 
+void check_maximum(const View& values) {
+  BERTHA_CHECK(values.dtype == DType::kI32, "maximum of ", name(values.dtype), ", want i32");
+}
+
 }  // namespace bertha

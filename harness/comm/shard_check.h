@@ -11,4 +11,7 @@ bool overlap(const View& a, const View& b);
 /// shard apart from the full view or at its own rank's slot there. Error(kInternal) names the rest.
 void check_shard(const Collectives& collectives, const View& full, const View& shard);
 
+/// Of the view of a maximum: i32. Error(kInternal) names the rest.
+void check_maximum(const View& values);
+
 }  // namespace bertha

@@ -23,6 +23,7 @@ class CountingCollectives final : public Collectives {
   void reduce_scatter_sum(const View&, const View&) override { ++sums_; }
   void all_gather(const View&, const View&) override { ++gathers_; }
   void all_reduce_sum(const View&) override { ++rest_; }
+  void all_reduce_max(const View&) override { ++rest_; }
 
   int sums() const { return sums_; }
   int gathers() const { return gathers_; }

@@ -144,6 +144,26 @@ TEST_F(MpiCollectivesTest, AllReduceHasTheBitsOfTheSumInRankOrder) {
   }
 }
 
+TEST_F(MpiCollectivesTest, AllReduceHasTheMaximumOfEachElement) {
+  for (const int64_t count : kShardSizes) {
+    std::vector<int32_t> values;
+    std::vector<int32_t> want;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto largest_at = static_cast<int>(i) % size();
+      const auto offset = static_cast<int32_t>(i) - 3;
+      values.push_back(offset + (rank() == largest_at ? 1000 : rank()));
+      want.push_back(offset + 1000);
+    }
+    collectives().all_reduce_max(view_of(values));
+    EXPECT_EQ(values, want) << count;
+  }
+}
+
+TEST_F(MpiCollectivesTest, MaximumOfFloatsIsRefused) {
+  std::vector<float> values(4);
+  EXPECT_THROW(collectives().all_reduce_max(view_of(values)), Error);
+}
+
 TEST_F(MpiCollectivesTest, ExactlySummableValuesGiveTheExactSum) {
   for (const int64_t count : kShardSizes) {
     std::vector<float> values(static_cast<size_t>(count));

@@ -66,6 +66,16 @@ class ThreadCollectives final : public Collectives {
 
   void all_reduce_sum(const View& values) override { reduce(values, 0, values); }
 
+  void all_reduce_max(const View& values) override {
+    std::vector<int32_t> most(static_cast<size_t>(values.elements()), INT32_MIN);
+    post(values);
+    for (const View& view : board_.views) {
+      for (size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], view.as<int32_t>()[i]);
+    }
+    board_.wait();
+    std::copy(most.begin(), most.end(), values.as<int32_t>());
+  }
+
  private:
   void post(const View& view) {
     board_.views[static_cast<size_t>(rank_)] = view;

@@ -108,6 +108,7 @@ class LoggedCollectives final : public Collectives {
     inner_.all_gather(shard, full);
   }
   void all_reduce_sum(const View& values) override { inner_.all_reduce_sum(values); }
+  void all_reduce_max(const View& values) override { inner_.all_reduce_max(values); }
 
   std::vector<View> reduced;
   std::vector<View> gathered;
