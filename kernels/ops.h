@@ -20,6 +20,6 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipLocal, LambPrepare, LambMoments,
-    LambApply, Cast, Fill, Quantize, GradientScale>;
+    LambApply, Cast, Fill, Quantize, UpdateScales, GradientScale>;
 
 }  // namespace bertha

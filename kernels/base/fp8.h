@@ -12,11 +12,11 @@ namespace bertha {
 ///           sign; any NaN gives 0x7F. The same as cvt.rn.satfinite of PTX.
 struct Fp8E4M3 {
   uint8_t bits = 0;  // 1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinities; 0x7F, 0xFF: NaN
-  static constexpr float kMax = 448.0f;
+  static constexpr float kMax = 448.0f;  // 1.75 * 2^8
 };
 struct Fp8E5M2 {
   uint8_t bits = 0;  // 1 sign, 5 exponent (bias 15), 2 mantissa bits; otherwise as binary16
-  static constexpr float kMax = 57344.0f;
+  static constexpr float kMax = 57344.0f;  // 1.75 * 2^15
 };
 
 template <>

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kernels/base/fp8.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
+#include "kernels/ops/scale_rules.h"
 
 namespace bertha {
 namespace {
@@ -55,6 +57,21 @@ void run_cpu(WorkerPool&, const Quantize& args) {
   require_f32(Quantize::kName, "x", args.x);
   const DType dtype = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
   dtype == DType::kE4M3 ? quantize<Fp8E4M3>(args) : quantize<Fp8E5M2>(args);
+}
+
+template <>
+void run_cpu(WorkerPool&, const UpdateScales& args) {
+  float* amax = args.amax.as<float>();
+  for (int64_t i = 0; i < args.amax.extent(0); ++i) {
+    if (gives_scale(amax[i])) {
+      const int exponent = scale_exponent(amax[i], args.format);
+      args.scale.as<float>()[i] = std::ldexp(1.0f, exponent);
+      args.inverse_scale.as<float>()[i] = std::ldexp(1.0f, -exponent);
+    } else if (amax[i] != 0.0f && args.sum_of_squares.has_data()) {
+      args.sum_of_squares.as<double>()[0] = std::numeric_limits<double>::quiet_NaN();
+    }
+    amax[i] = 0.0f;
+  }
 }
 
 }  // namespace bertha

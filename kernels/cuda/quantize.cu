@@ -18,6 +18,7 @@
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/scale_rules.h"
 
 namespace bertha {
 namespace {
@@ -136,6 +137,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void update_scales_kernel(float* amax, float* scale, float* inverse_scale,
+                                     double* sum_of_squares, int64_t count, DType format) {
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    if (gives_scale(amax[i])) {
+      const int exponent = scale_exponent(amax[i], format);
+      scale[i] = ldexpf(1.0f, exponent);
+      inverse_scale[i] = ldexpf(1.0f, -exponent);
+    } else if (amax[i] != 0.0f && sum_of_squares != nullptr) {
+      *sum_of_squares = __longlong_as_double(0x7ff8000000000000);  // NaN, from any thread
+    }
+    amax[i] = 0.0f;
+  }
+}
+
 }  // namespace
 
 template <>
@@ -164,6 +179,17 @@ void run_cuda(CudaContext& context, const Quantize& args) {
     kernel<<<grid, kThreads, 0, context.stream>>>(elements<T>(args.x), p, rows, columns,
                                                   args.live_rows);
   });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+template <>
+void run_cuda(CudaContext& context, const UpdateScales& args) {
+  const int64_t count = args.amax.extent(0);
+  if (count == 0) return;
+  update_scales_kernel<<<1, 1024, 0, context.stream>>>(
+      elements<float>(args.amax), elements<float>(args.scale), elements<float>(args.inverse_scale),
+      args.sum_of_squares.has_data() ? elements<double>(args.sum_of_squares) : nullptr, count,
+      args.format);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

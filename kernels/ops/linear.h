@@ -15,10 +15,10 @@ constexpr bool keeps_pre_activation(Activation activation) {
 }
 
 // GEMMs of fp8. The two matrices that are multiplied may both be fp8 (ops/quantize.h): e4m3, and at
-// most one of them e5m2. An fp8 matrix q stands for q * inverse_scale, where the inverse scale is in
-// device memory. The summed dimension is contiguous in both, as tensor cores want it, so that
-// LinearBwdData takes the weight transposed, and LinearBwdWeight dy and x. All other views stay io,
-// the dtype of the output.
+// most one of them e5m2. An fp8 matrix q stands for q * inverse_scale, a number in device memory.
+// The summed dimension is contiguous in both, as tensor cores want it, so that LinearBwdData takes
+// the weight transposed, and LinearBwdWeight dy and x. All other views stay io, the dtype of the
+// output.
 //
 // Exact     products of fp8 are exact in f32. On GPUs sums of T products are f32 sums (or coarser
 //           with cuda.fp8_fast_wgrad); those of K or N keep 14 bits below the largest product.
@@ -65,8 +65,8 @@ struct LinearBwdData {
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.
 ///
-/// Writes    both as `accumulate` says; dbias without data is left out. With fp8 it has none: a bias
-///           gradient is a sum of what was there before rounding to fp8.
+/// Writes    both as `accumulate` says; dbias without data is left out. With fp8 it has none: a
+///           bias gradient is a sum of what was there before rounding to fp8.
 struct LinearBwdWeight {
   static constexpr const char* kName = "linear_bwd_weight";
   View dy;       // io [T, N], or fp8 [N, T]

@@ -38,4 +38,15 @@ void validate(const Quantize& args) {
   check.at_most("live_rows", args.live_rows, rows);
 }
 
+void validate(const UpdateScales& args) {
+  const ArgumentCheck check(UpdateScales::kName);
+  check.rank("amax", args.amax, 1);
+  const int64_t matrices = args.amax.extent(0);
+  check.view("amax", args.amax, DType::kF32, {matrices});
+  check.view("scale", args.scale, DType::kF32, {matrices});
+  check.view("inverse_scale", args.inverse_scale, DType::kF32, {matrices});
+  check.optional_view("sum_of_squares", args.sum_of_squares, DType::kF64, {1});
+  if (!is_fp8(args.format)) check.refuse("format", "is ", name(args.format), ", want e4m3 or e5m2");
+}
+
 }  // namespace bertha

@@ -30,6 +30,25 @@ struct Quantize {
   int64_t live_rows = 0;
 };
 
+/// scale = 2^e with the largest e at which amax * 2^e does not exceed the largest number of the
+/// format: the scale of the next step's values, whose amax is still to come. One to two times the
+/// amax of this step fit.
+///
+/// Letters   X = matrices.
+/// Writes    scale and inverse_scale where amax is above zero and finite; amax becomes zero.
+///           sum_of_squares becomes NaN where an amax is not finite: saturation hides infinities
+///           from the gradients, and the optimizer skips a step whose sum is not finite.
+/// Exact     e is cut to [-100, 100], so that the scale and its inverse are normal numbers.
+struct UpdateScales {
+  static constexpr const char* kName = "update_scales";
+  View amax;            // f32 [X]  in, out
+  View scale;           // f32 [X]  in, out
+  View inverse_scale;   // f32 [X]  in, out
+  View sum_of_squares;  // f64 [1]  in, out; without data: not wanted
+  DType format = DType::kE4M3;
+};
+
 void validate(const Quantize& args);
+void validate(const UpdateScales& args);
 
 }  // namespace bertha

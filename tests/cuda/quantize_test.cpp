@@ -104,5 +104,38 @@ TEST(CudaQuantize, OneOutputAlone) {
       {.rows = 144, .columns = 48, .live_rows = 99, .wants_q = false, .wants_transposed = false});
 }
 
+TEST(CudaUpdateScales, EveryBitIsTheReferences) {
+  HostTensor<float> amax({2000});
+  for (int64_t i = 0; i < 2000; ++i) {
+    amax[i] =
+        std::ldexp(1.0f + 0.001f * static_cast<float>(i % 1000), static_cast<int>(i % 270) - 149);
+  }
+  amax[7] = 0.0f;
+  for (const float odd : {0.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    amax[1500] = odd;
+    for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+      const auto updated = [&](const TestBackend& backend) {
+        const DeviceTensor most(backend, DType::kF32, amax);
+        const DeviceTensor scale(backend, DType::kF32, HostTensor<float>({2000}, 4.0f));
+        const DeviceTensor inverse(backend, DType::kF32, HostTensor<float>({2000}, 0.25f));
+        const DeviceTensor sum(backend, HostTensor<double>({1}, 5.0));
+        backend.ops->run(UpdateScales{.amax = most.view(),
+                                      .scale = scale.view(),
+                                      .inverse_scale = inverse.view(),
+                                      .sum_of_squares = sum.view(),
+                                      .format = format});
+        std::vector<float> all = most.floats().values;
+        for (const DeviceTensor* tensor : {&scale, &inverse}) {
+          const std::vector<float> values = tensor->floats().values;
+          all.insert(all.end(), values.begin(), values.end());
+        }
+        all.push_back(std::isnan(sum.values<double>()[0]) ? 1.0f : 0.0f);
+        return all;
+      };
+      EXPECT_EQ(updated(gpu()), updated(cpu()));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bertha::testing

@@ -133,6 +133,64 @@ TEST(Quantize, WithoutOutputsOnlyTheMaximumIsTaken) {
   EXPECT_EQ(amax, wanted);
 }
 
+struct Scales {
+  std::vector<float> amax;
+  std::vector<float> scale;
+  std::vector<float> inverse;
+  double sum = 5;
+};
+
+Scales updated(const std::vector<float>& amax, DType format) {
+  Scales s{.amax = amax,
+           .scale = std::vector<float>(amax.size(), 4.0f),
+           .inverse = std::vector<float>(amax.size(), 0.25f)};
+  const auto view = [](std::vector<float>& values) {
+    return View(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});
+  };
+  const UpdateScales args{.amax = view(s.amax),
+                          .scale = view(s.scale),
+                          .inverse_scale = view(s.inverse),
+                          .sum_of_squares = View(&s.sum, DType::kF64, {1}),
+                          .format = format};
+  validate(args);
+  WorkerPool pool(1);
+  run_cpu(pool, args);
+  return s;
+}
+
+TEST(UpdateScales, TakesTheLargestPowerOfTwoAtWhichTheMaximumFits) {
+  std::vector<float> amax{1.0f, 448.0f, std::nextafter(448.0f, 1e9f), 57344.0f, 1e-30f, 3e-7f};
+  for (int i = 0; i < 200; ++i) amax.push_back(std::ldexp(1.0f + 0.005f * i, i % 60 - 30));
+  for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+    const double largest = format == DType::kE4M3 ? 448.0 : 57344.0;
+    const Scales s = updated(amax, format);
+    for (size_t i = 0; i < amax.size(); ++i) {
+      int exponent = 0;
+      EXPECT_EQ(std::frexp(s.scale[i], &exponent), 0.5f) << amax[i];  // a power of two
+      EXPECT_EQ(s.scale[i] * s.inverse[i], 1.0f);
+      EXPECT_EQ(s.amax[i], 0.0f);
+      const double scaled = static_cast<double>(amax[i]) * static_cast<double>(s.scale[i]);
+      EXPECT_LE(scaled, largest);
+      if (exponent < 101) {
+        EXPECT_GT(2 * scaled, largest) << amax[i];
+      }
+    }
+    EXPECT_EQ(s.sum, 5);
+  }
+}
+
+TEST(UpdateScales, KeepsTheScaleWithoutAUsableMaximumAndMarksTheSum) {
+  EXPECT_EQ(updated({0.0f}, DType::kE4M3).scale[0], 4.0f);
+  EXPECT_EQ(updated({0.0f}, DType::kE4M3).sum, 5);
+  for (const float amax : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    const Scales s = updated({1.0f, amax}, DType::kE5M2);
+    EXPECT_EQ(s.scale[1], 4.0f);
+    EXPECT_EQ(s.inverse[1], 0.25f);
+    EXPECT_EQ(s.amax[1], 0.0f);
+    EXPECT_TRUE(std::isnan(s.sum));
+  }
+}
+
 TEST(QuantizeArguments, WrongOnesAreNamed) {
   HostTensor<float> x({16, 24});
   const auto message = [&](auto change) {
