@@ -36,6 +36,7 @@ struct TrainingState {
   uint64_t seed = 0;            // data order, dropout and initialization derive from it
   DataPosition data;
   LambState lamb;
+  std::vector<int> fp8_scale_exponents = {};  // see Bert::scale_exponents()
   std::vector<EvalPoint> evals;
   double training_seconds = 0;  // over all parts of the run
 };

@@ -72,19 +72,20 @@ std::string to_json(const TrainingState& state) {
                      {"mlm_accuracy", point.mlm_accuracy},
                      {"mlm_loss", point.mlm_loss}});
   }
-  const Json json = {{"version", kStateVersion},
-                     {"step", state.step},
-                     {"samples_trained", state.samples_trained},
-                     {"next_eval", state.next_eval},
-                     {"seed", state.seed},
-                     {"training_seconds", state.training_seconds},
-                     {"data",
-                      {{"global_batch_seqs", state.data.global_batch_seqs},
-                       {"order", state.data.order},
-                       {"window_shards", state.data.window_shards},
-                       {"identity", state.data.identity}}},
-                     {"optimizer", lamb_to_json(state.lamb)},
-                     {"evals", evals}};
+  Json json = {{"version", kStateVersion},
+               {"step", state.step},
+               {"samples_trained", state.samples_trained},
+               {"next_eval", state.next_eval},
+               {"seed", state.seed},
+               {"training_seconds", state.training_seconds},
+               {"data",
+                {{"global_batch_seqs", state.data.global_batch_seqs},
+                 {"order", state.data.order},
+                 {"window_shards", state.data.window_shards},
+                 {"identity", state.data.identity}}},
+               {"optimizer", lamb_to_json(state.lamb)},
+               {"evals", evals}};
+  if (!state.fp8_scale_exponents.empty()) json["fp8_scale_exponents"] = state.fp8_scale_exponents;
   return json.dump(2) + "\n";
 }
 
@@ -113,6 +114,11 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                              .mlm_accuracy = point["mlm_accuracy"].number(),
                              .mlm_loss = point["mlm_loss"].number()});
     });
+    if (json.contains("fp8_scale_exponents")) {
+      root["fp8_scale_exponents"].for_each([&](const JsonField& exponent) {
+        state.fp8_scale_exponents.push_back(static_cast<int>(exponent.integer(-100, 100)));
+      });
+    }
     return state;
   } catch (const JsonError& error) {
     fail(ExitCode::kData, path, ": cannot be read (", error.what(),

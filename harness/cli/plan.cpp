@@ -10,6 +10,7 @@
 #include "harness/cli/plan_model.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
+#include "harness/model/encoder_gemms.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
@@ -61,6 +62,7 @@ std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
 bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit) {
   std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
             << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
+  if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
   if (limit.empty()) return true;
@@ -125,6 +127,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   check_config(request.config, static_cast<int>(options.ranks));
   const bool on_gpu = request.config.train.backend == "cuda" || !options.gpu_memory.empty();
   request.io = planned_io(request.config.train, on_gpu);
+  request.fp8 = has_fp8_gemms(request.config.train);
   request.on_gpu = on_gpu;
   const std::optional<DataFacts> facts = read_data_facts(request.config);
   if (facts) {

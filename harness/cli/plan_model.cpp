@@ -52,7 +52,8 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"gradients", shards.flat_elements * io_bytes},
       {"optimizer shard", shards.shard_elements * kBytesOfMoments},
       {"update direction", shards.shard_elements * kBytesOfUpdate},
-      {"activations and batches", activation_bytes_for(request.config.model, rows, request.io)},
+      {"activations and batches",
+       activation_bytes_for(request.config.model, rows, request.io, request.fp8)},
   };
   if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});

@@ -15,6 +15,7 @@ struct PlanRequest {
   Config config;
   int64_t ranks = 1;
   DType io = DType::kF32;          // of weights, gradients and activations
+  bool fp8 = false;                // with fp8 GEMMs
   bool on_gpu = false;             // counts what a GPU needs beside the tensors
   double mean_seq_tokens = 0;      // live tokens per sequence; 0 = every sequence at full length
   double mean_squared_tokens = 0;  // of the same sequences

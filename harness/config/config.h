@@ -57,7 +57,8 @@ struct TrainConfig {
   double hang_timeout_minutes = 30;  // a step that takes longer ends the run, code 124; 0 = never
   std::string backend = "auto";      // auto | cpu | cuda
   std::string precision = "auto";    // of weights, activations and gradients: auto | fp32 | bf16 |
-                                     // fp16; auto = bf16 where the device has it
+                                     // fp16 | fp8; auto = bf16 where the device has it; fp8 = auto
+                                     // with encoder GEMMs of fp8
   int64_t threads_per_rank = 0;      // 0 = cores of the node / ranks on it
 };
 

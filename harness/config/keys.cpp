@@ -129,8 +129,8 @@ std::vector<Key> make_keys() {
        "Ends the run with code 124 when no rank makes progress for this time; 0 = never."},
       {"train.backend", train<&T::backend>, Unit::kNone, {}, {"auto", "cpu", "cuda"},
        "Device that computes; auto = cuda when built in and a GPU is present."},
-      {"train.precision", train<&T::precision>, Unit::kNone, {}, {"auto", "fp32", "bf16", "fp16"},
-       "Of weights, activations and gradients; the optimizer's state is fp32. auto = bf16 on a GPU, fp32 on the CPU."},
+      {"train.precision", train<&T::precision>, Unit::kNone, {}, {"auto", "fp32", "bf16", "fp16", "fp8"},
+       "Of weights, activations and gradients; the optimizer's state is fp32. auto = bf16 on a GPU, fp32 on the CPU. fp8 = auto, with encoder GEMMs of fp8."},
       {"train.threads_per_rank", train<&T::threads_per_rank>, Unit::kNone, {0, 4096}, {},
        "CPU threads of a rank; 0 = cores of the node / ranks on it."},
 

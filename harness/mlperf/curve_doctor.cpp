@@ -197,6 +197,25 @@ std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics) {
           "learning rate")};
 }
 
+std::optional<CurveRemark> saturation(const Metrics& metrics) {
+  // Scales leave room for one to two times the last step's maximum: the few elements of a step that
+  // go beyond are far fewer than this.
+  constexpr double kRare = 1e-5;
+  constexpr size_t kRecords = 16;
+  const auto& steps = metrics.steps;
+  if (steps.size() < kRecords) return std::nullopt;
+  const auto frequent =
+      std::count_if(steps.end() - kRecords, steps.end(),
+                    [](const StepRecord& step) { return step.fp8_saturated > kRare; });
+  if (2 * frequent <= static_cast<std::ptrdiff_t>(kRecords)) return std::nullopt;
+  return CurveRemark{
+      "fp8 saturation",
+      concat(exponent_text(steps.back().fp8_saturated), " of the elements rounded to fp8 at step ",
+             steps.back().step,
+             " were too large for it and became its largest number: activations or gradients grow "
+             "from step to step. Lower the learning rate, or train with train.precision bf16")};
+}
+
 std::optional<CurveRemark> divergence(const Metrics& metrics) {
   constexpr double kTimesGuessing = 2;
   if (metrics.run.vocab_size <= 1 || metrics.steps.empty()) return std::nullopt;
@@ -223,6 +242,7 @@ std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   add(sentences ? sentences : word_frequencies_only(metrics));  // the first explains the second
   add(context_not_used(metrics));
   add(collapsing_loss_scale(metrics));
+  add(saturation(metrics));
   add(divergence(metrics));
   return remarks;
 }

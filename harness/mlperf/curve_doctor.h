@@ -38,6 +38,9 @@ std::optional<CurveRemark> context_not_used(const Metrics& metrics);
 /// A loss scale below 1, or falling in sixteen records in a row.
 std::optional<CurveRemark> collapsing_loss_scale(const Metrics& metrics);
 
+/// Most of the last sixteen records with more than one of 100,000 elements too large for fp8.
+std::optional<CurveRemark> saturation(const Metrics& metrics);
+
 /// A masked-token loss of more than twice what guessing costs.
 std::optional<CurveRemark> divergence(const Metrics& metrics);
 

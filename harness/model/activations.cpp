@@ -1,5 +1,7 @@
 #include "harness/model/activations.h"
 
+#include <algorithm>
+
 namespace bertha {
 namespace {
 
@@ -34,7 +36,9 @@ EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType
           .y = tokens.take(io, d.H)};
 }
 
-LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io) {
+View transposed(const View& rows) { return rows.reshaped({rows.extent(1), rows.extent(0)}); }
+
+LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, bool fp8) {
   LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
                          .context = tokens.take(io, d.H),
                          .lse = tokens.take(DType::kF32, d.A),
@@ -50,7 +54,14 @@ LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io) {
                          .ff_sum = tokens.take(io, d.H),
                          .ff_mean = tokens.take(DType::kF32),
                          .ff_rstd = tokens.take(DType::kF32),
-                         .y = tokens.take(io, d.H)};
+                         .y = tokens.take(io, d.H),
+                         .fp8_inputs = {}};
+  if (fp8) {
+    const auto take_input = [&](int64_t inputs) {
+      return transposed(tokens.take(DType::kE4M3, inputs));
+    };
+    layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H), take_input(d.F)};
+  }
   layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
   return layer;
 }
@@ -71,7 +82,10 @@ HeadActivations take_heads(Arena& arena, const RowArenas& rows, const Dims& d, D
           .denominators = arena.take(DType::kI64, {2})};
 }
 
-Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io) {
+Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
+  const auto take_fp8 = [&](int64_t columns) {
+    return fp8 ? rows.tokens.take(DType::kU8, columns) : View();
+  };
   return {.projected = rows.tokens.take(io, d.H),
           .d_hidden = rows.tokens.take(io, d.H),
           .d_branch = rows.tokens.take(io, d.H),
@@ -81,23 +95,26 @@ Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io) {
           .d_picked = rows.masked.take(io, d.H),
           .d_transform = rows.masked.take(io, d.H),
           .d_first = rows.seqs.take(io, d.H),
-          .d_pooled = rows.seqs.take(io, d.H)};
+          .d_pooled = rows.seqs.take(io, d.H),
+          .fp8_input = take_fp8(std::max(d.F, d.H)),
+          .fp8_gradient = take_fp8(std::max(d.F, 3 * d.H)),
+          .fp8_gradient_transposed = take_fp8(std::max(d.F, 3 * d.H))};
 }
 
 }  // namespace
 
 Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
-                             const BatchRows& rows, DType io) {
+                             const BatchRows& rows, DType io, bool fp8) {
   const RowArenas arenas{.tokens = {arena, capacity.tokens, rows.tokens},
                          .seqs = {arena, capacity.seqs, rows.seqs},
                          .masked = {arena, capacity.masked, rows.masked}};
   Activations all;
   all.embedding = take_embedding(arenas.tokens, dims, io);
   for (int64_t layer = 0; layer < dims.L; ++layer) {
-    all.layers.push_back(take_layer(arenas.tokens, dims, io));
+    all.layers.push_back(take_layer(arenas.tokens, dims, io, fp8));
   }
   all.heads = take_heads(arena, arenas, dims, io);
-  all.scratch = take_scratch(arenas, dims, io);
+  all.scratch = take_scratch(arenas, dims, io, fp8);
   return all;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "harness/model/arena.h"
 #include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
+#include "harness/model/encoder_gemms.h"
 
 namespace bertha {
 
@@ -28,6 +30,8 @@ struct LayerActivations {
   View ff_mean;          // f32 [T]
   View ff_rstd;          // f32 [T]
   View y;                // io  [T, H]     output of the layer
+  // With fp8: inputs of the GEMMs, e4m3 [K, T].
+  std::array<View, kEncoderGemms> fp8_inputs;
 };
 
 struct EmbeddingActivations {
@@ -66,6 +70,10 @@ struct Scratch {
   View d_transform;  // io [M, H]
   View d_first;      // io [B, H]
   View d_pooled;     // io [B, H]
+  // With fp8: the input of a GEMM, and its gradient in both layouts.
+  View fp8_input;                // u8 [T, max(F, H)]
+  View fp8_gradient;             // u8 [T, max(F, 3H)]
+  View fp8_gradient_transposed;  // u8 [T, max(F, 3H)]
 };
 
 struct Activations {
@@ -76,8 +84,9 @@ struct Activations {
 };
 
 /// Room for the rows of `capacity`, and views of the first of them: those of `rows`. Taking again
-/// from the start of the same memory views the same buffers with other rows.
+/// from the start of the same memory views the same buffers with other rows. `fp8`: with those that
+/// fp8 GEMMs need.
 Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
-                             const BatchRows& rows, DType io);
+                             const BatchRows& rows, DType io, bool fp8);
 
 }  // namespace bertha

@@ -1,5 +1,6 @@
 #include "harness/model/bert.h"
 
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "harness/model/activations.h"
 #include "harness/model/bert_params.h"
 #include "harness/model/device_batch.h"
+#include "harness/model/fp8_state.h"
 
 namespace bertha {
 namespace {
@@ -32,14 +34,17 @@ struct DeviceState {
   std::optional<BatchUploader> uploader;
   View random;  // u64 [2]  {seed, micro-step}
   View stats;   // u8  [sizeof(LossStats)]
+  Fp8State fp8;
 };
 
-DeviceState take_state(Arena& arena, const Dims& dims, const BatchRows& capacity, DType io) {
-  take_activations(arena, dims, capacity, capacity, io);
+DeviceState take_state(Arena& arena, const Dims& dims, const BatchRows& capacity, DType io,
+                       bool fp8) {
+  take_activations(arena, dims, capacity, capacity, io, fp8);
   DeviceState state;
   state.uploader.emplace(arena, capacity);
   state.random = arena.take(DType::kU64, {2});
   state.stats = arena.take(DType::kU8, {static_cast<int64_t>(sizeof(LossStats))});
+  if (fp8) state.fp8 = take_fp8_state(arena, dims);
   return state;
 }
 
@@ -53,9 +58,10 @@ struct Bert::State {
         table(param_table),
         capacity(rounded(most, model_parts.device->token_multiple())),
         parts(model_parts),
-        memory(parts.device->allocate(activation_bytes_for(config, capacity, parts.io))) {
+        memory(
+            parts.device->allocate(activation_bytes_for(config, capacity, parts.io, parts.fp8))) {
     Arena arena(memory);
-    on_device = take_state(arena, dims, capacity, parts.io);
+    on_device = take_state(arena, dims, capacity, parts.io, parts.fp8);
   }
 
   View stat(size_t byte_offset, DType dtype) const {
@@ -98,6 +104,8 @@ struct Bert::State {
         .scratch = &activations.scratch,
         .batch = &batch,
         .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
+        .gemm_mode = gemm_mode(mode),
+        .fp8 = parts.fp8 ? fp8_layer(layer) : Fp8Layer{},
         .settings = {.attention_dropout = at(config.attention_dropout, LayerSite::kProbabilities),
                      .projection_dropout = at(config.hidden_dropout, LayerSite::kProjection),
                      .ff_dropout = at(config.hidden_dropout, LayerSite::kFeedForward),
@@ -105,6 +113,33 @@ struct Bert::State {
                      .gelu = gelu_of(config),
                      .max_seq_tokens = dims.S},
         .accumulate = accumulate};
+  }
+
+  GemmMode gemm_mode(Mode mode) const {
+    if (!parts.fp8) return GemmMode::kIo;
+    if (mode == Mode::kEval) return has_scales ? GemmMode::kFp8Eval : GemmMode::kIo;
+    return has_scales ? GemmMode::kFp8 : GemmMode::kRecord;
+  }
+
+  Fp8Layer fp8_layer(int64_t layer) const {
+    const auto i = static_cast<size_t>(layer);
+    const Fp8State& state = on_device.fp8;
+    const auto of_layer = [layer](const Fp8Scales& scales) {
+      constexpr auto kGemms = static_cast<int64_t>(kEncoderGemms);
+      return scales.rows(layer * kGemms, kGemms);
+    };
+    return {.weights = state.weight_copies[i],
+            .inputs_transposed = activations.layers[i].fp8_inputs,
+            .input_scales = of_layer(state.inputs),
+            .gradient_scales = of_layer(state.gradients),
+            .weight_scales = of_layer(state.weights),
+            .input = activations.scratch.fp8_input,
+            .gradient = activations.scratch.fp8_gradient,
+            .gradient_transposed = activations.scratch.fp8_gradient_transposed,
+            .unused_amax = state.unused_amax,
+            .unused_count = state.unused_count,
+            .saturated = stat(offsetof(LossStats, fp8_saturated), DType::kI64),
+            .live_tokens = batch.live_tokens};
   }
 
   HeadCall head_call() const {
@@ -129,12 +164,20 @@ struct Bert::State {
     if (weights_needed) weights_needed(end_element);
   }
 
-  void encode(Mode mode) const {
+  void encode(Mode mode) {
+    const GemmMode gemms = gemm_mode(mode);
+    const bool reads_fp8 = gemms == GemmMode::kFp8 || gemms == GemmMode::kFp8Eval;
+    const bool makes_copies = reads_fp8 && !std::exchange(has_weight_copies, reads_fp8);
     need_weights(begin_of(0));
     embeddings_forward(*parts.ops, embedding_call(mode));
     for (int64_t layer = 0; layer < dims.L; ++layer) {
       need_weights(begin_of(layer + 1));
       const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
+      if (makes_copies) {
+        const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
+        quantize_weights(*parts.ops, fp8_layer(layer),
+                         {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight});
+      }
       layer_forward(*parts.ops, layer_call(mode, layer));
     }
     need_weights(table.elements);
@@ -156,6 +199,8 @@ struct Bert::State {
   View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;
   uint64_t seed = 0;
+  bool has_scales = false;         // of inputs and gradients, with fp8
+  bool has_weight_copies = false;  // of the weights as they are now
 
   // The micro-batch in work, and its rows of the buffers.
   DeviceBatch batch;
@@ -164,7 +209,9 @@ struct Bert::State {
 
 Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& capacity,
            ModelParts parts)
-    : state_(std::make_unique<State>(config, table, capacity, parts)) {}
+    : state_(std::make_unique<State>(config, table, capacity, parts)) {
+  set_scale_exponents({});
+}
 
 Bert::~Bert() = default;
 
@@ -208,7 +255,7 @@ void Bert::upload(const HostBatch& batch) {
                        .seqs = batch.num_seqs,
                        .masked = s.batch.masked_labels.extent(0)};
   Arena arena(s.memory);
-  s.activations = take_activations(arena, s.dims, s.capacity, rows, s.parts.io);
+  s.activations = take_activations(arena, s.dims, s.capacity, rows, s.parts.io, s.parts.fp8);
 }
 
 void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
@@ -271,13 +318,77 @@ Bert::Outputs Bert::outputs() const {
 
 View Bert::stats() const { return state_->on_device.stats; }
 
+bool Bert::needs_scales() const { return state_->parts.fp8 && !state_->has_scales; }
+
+View Bert::fp8_maxima() const {
+  return state_->parts.fp8 ? state_->on_device.fp8.maxima() : View(nullptr, DType::kI32, {0});
+}
+
+void Bert::update_scales(const View& sum_of_squares) {
+  State& s = *state_;
+  if (!s.parts.fp8) return;
+  const auto update = [&](const Fp8Scales& scales, DType format) {
+    s.parts.ops->run(UpdateScales{.amax = scales.amax,
+                                  .scale = scales.scale,
+                                  .inverse_scale = scales.inverse_scale,
+                                  .sum_of_squares = sum_of_squares,
+                                  .format = format});
+  };
+  update(s.on_device.fp8.inputs, DType::kE4M3);
+  update(s.on_device.fp8.gradients, DType::kE5M2);
+  s.has_scales = true;
+}
+
+std::vector<int> Bert::scale_exponents() const {
+  const State& s = *state_;
+  if (!s.parts.fp8 || !s.has_scales) return {};
+  const View scales = s.on_device.fp8.scales();
+  const Buffer pinned = s.parts.device->allocate_pinned(scales.bytes());
+  s.parts.device->copy(*s.parts.stream, pinned.data(), scales.data, scales.bytes());
+  s.parts.stream->wait_on_host();
+  std::vector<int> exponents;
+  const auto* values = static_cast<const float*>(pinned.data());
+  for (int64_t i = 0; i < scales.elements(); ++i) exponents.push_back(std::ilogb(values[i]));
+  return exponents;
+}
+
+void Bert::set_scale_exponents(const std::vector<int>& exponents) {
+  State& s = *state_;
+  if (!s.parts.fp8) return;
+  const View scales = s.on_device.fp8.scales();
+  const auto count = static_cast<size_t>(scales.elements());
+  if (!exponents.empty() && exponents.size() != count) {
+    fail(ExitCode::kData, "the checkpoint holds ", exponents.size(), " scales of fp8, want ", count,
+         " for this model.");
+  }
+  const auto upload = [&](const View& to, int sign) {
+    std::vector<float> values;
+    for (const int exponent : exponents) values.push_back(std::ldexp(1.0f, sign * exponent));
+    values.resize(count, 1.0f);  // until the first step finds better ones
+    s.parts.device->copy(*s.parts.stream, to.data, values.data(), to.bytes());
+    s.parts.stream->wait_on_host();
+  };
+  upload(scales, 1);
+  upload(s.on_device.fp8.inverse_scales(), -1);
+  s.parts.ops->run(Fill{.values = s.on_device.fp8.maxima()});
+  const Fp8Scales& of_weights = s.on_device.fp8.weights;  // a matrix of zeros keeps its scale
+  s.parts.ops->run(Fill{.values = of_weights.scale, .value = 1.0});
+  s.parts.ops->run(Fill{.values = of_weights.inverse_scale, .value = 1.0});
+  s.parts.ops->run(Fill{.values = of_weights.amax});
+  s.has_scales = !exponents.empty();
+  weights_changed();
+}
+
+void Bert::weights_changed() { state_->has_weight_copies = false; }
+
 Activation gelu_of(const ModelConfig& config) {
   return config.gelu == "erf" ? Activation::kGelu : Activation::kGeluTanh;
 }
 
-int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io) {
+int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,
+                             bool fp8) {
   Arena measure;
-  take_state(measure, make_dims(config), capacity, io);
+  take_state(measure, make_dims(config), capacity, io, fp8);
   return measure.used_bytes();
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "data/pipeline/batch.h"
 #include "harness/model/batch_rows.h"
@@ -28,6 +29,7 @@ struct LossStats {
   int64_t mlm_count = 0;
   int64_t nsp_correct = 0;
   int64_t nsp_count = 0;
+  int64_t fp8_saturated = 0;  // elements of inputs and gradients of fp8 GEMMs, in training
 };
 
 /// Called before work is enqueued that reads weights [0, end_element) of the flat buffer.
@@ -84,6 +86,22 @@ class Bert {
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;
 
+  // Scales of fp8 GEMMs, see Fp8State. Without fp8 there are none, and nothing happens.
+
+  /// Whether GEMMs multiply io until update_scales(), for want of scales.
+  bool needs_scales() const;
+  /// The maxima of the step, i32 [X], to be the largest of all ranks before update_scales().
+  View fp8_maxima() const;
+  /// Scales for the next step. `sum_of_squares`: f64 [1] of the step's gradient, becomes NaN where
+  /// a maximum is not finite; without data: not wanted.
+  void update_scales(const View& sum_of_squares);
+  /// e of each scale 2^e; empty while there are none. Blocks: the host.
+  std::vector<int> scale_exponents() const;
+  /// Goes on with the scales of a checkpoint, or without any. Error(kData) where it holds others.
+  void set_scale_exponents(const std::vector<int>& exponents);
+  /// Their fp8 copies are made anew by the next forward.
+  void weights_changed();
+
  private:
   struct State;
   std::unique_ptr<State> state_;
@@ -93,6 +111,7 @@ class Bert {
 Activation gelu_of(const ModelConfig& config);
 
 /// Bytes of device memory that a model of this capacity allocates, for `bertha plan`.
-int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io);
+int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,
+                             bool fp8 = false);
 
 }  // namespace bertha

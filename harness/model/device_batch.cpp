@@ -57,6 +57,7 @@ DeviceBatch BatchUploader::upload(const HostBatch& batch, const ModelParts& part
   device.next_sentence_labels =
       copy(slot.buffers.next_sentence_labels, batch.next_sentence_labels, batch.num_seqs);
   device.groups = slot.groups;
+  device.live_tokens = batch.num_tokens;
 
   InFlight copied{.block = batch.block, .copied = parts.device->make_event()};
   copies_->record(*copied.copied);

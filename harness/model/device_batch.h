@@ -27,6 +27,7 @@ struct DeviceBatch {
   View masked_labels;     // i32 [M]      -1 beyond the live count
   View next_sentence_labels;  // i32 [B]
   std::span<const SequenceGroup> groups;
+  int64_t live_tokens = 0;  // rows beyond are padding
 };
 
 /// Copies batches to the device on a stream of its own, into two sets of buffers in turn: the copy

@@ -25,12 +25,13 @@ void layer_forward(Ops& ops, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerActivations& a = *call.saved;
   const View& projected = call.scratch->projected;
+  const EncoderGemms gemms(ops, call.gemm_mode, &call.fp8);
 
-  ops.run(LinearFwd{.x = call.x,
-                    .weight = w.qkv_weight,
-                    .bias = w.qkv_bias,
-                    .y = as_rows(a.qkv),
-                    .pre_activation = kNoView});
+  gemms.forward(EncoderGemm::kQkv, {.x = call.x,
+                                    .weight = w.qkv_weight,
+                                    .bias = w.qkv_bias,
+                                    .y = as_rows(a.qkv),
+                                    .pre_activation = kNoView});
   ops.run(AttentionFwd{.qkv = a.qkv,
                        .cu_seqlens = call.batch->cu_seqlens,
                        .out = as_heads(a.context, a.qkv),
@@ -40,11 +41,11 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                        .dropout = call.settings.attention_dropout,
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv)});
-  ops.run(LinearFwd{.x = a.context,
-                    .weight = w.projection_weight,
-                    .bias = kNoView,
-                    .y = projected,
-                    .pre_activation = kNoView});
+  gemms.forward(EncoderGemm::kProjection, {.x = a.context,
+                                           .weight = w.projection_weight,
+                                           .bias = kNoView,
+                                           .y = projected,
+                                           .pre_activation = kNoView});
   ops.run(ResidualLnFwd{.x = projected,
                         .bias = w.projection_bias,
                         .residual = call.x,
@@ -58,17 +59,17 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .dropout = call.settings.projection_dropout,
                         .epsilon = call.settings.layer_norm_epsilon});
 
-  ops.run(LinearFwd{.x = a.attention_y,
-                    .weight = w.ff_in_weight,
-                    .bias = w.ff_in_bias,
-                    .y = a.ff_mid,
-                    .pre_activation = a.ff_pre,
-                    .activation = call.settings.gelu});
-  ops.run(LinearFwd{.x = a.ff_mid,
-                    .weight = w.ff_out_weight,
-                    .bias = kNoView,
-                    .y = projected,
-                    .pre_activation = kNoView});
+  gemms.forward(EncoderGemm::kFfIn, {.x = a.attention_y,
+                                     .weight = w.ff_in_weight,
+                                     .bias = w.ff_in_bias,
+                                     .y = a.ff_mid,
+                                     .pre_activation = a.ff_pre,
+                                     .activation = call.settings.gelu});
+  gemms.forward(EncoderGemm::kFfOut, {.x = a.ff_mid,
+                                      .weight = w.ff_out_weight,
+                                      .bias = kNoView,
+                                      .y = projected,
+                                      .pre_activation = kNoView});
   ops.run(ResidualLnFwd{.x = projected,
                         .bias = w.ff_out_bias,
                         .residual = a.attention_y,
@@ -85,7 +86,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
 
 namespace {
 
-void feed_forward_backward(Ops& ops, const LayerCall& call) {
+void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
@@ -104,31 +105,33 @@ void feed_forward_backward(Ops& ops, const LayerCall& call) {
                         .dbias = g.ff_out_bias,
                         .dropout = call.settings.ff_dropout,
                         .accumulate = call.accumulate});
-  ops.run(LinearBwdWeight{.dy = s.d_branch,
-                          .x = a.ff_mid,
-                          .dweight = g.ff_out_weight,
-                          .dbias = kNoView,
-                          .accumulate = call.accumulate});
-  ops.run(LinearBwdData{.dy = s.d_branch,
-                        .weight = w.ff_out_weight,
-                        .saved = a.ff_pre,
-                        .dx = s.d_ff,
-                        .dbias_below = g.ff_in_bias,
-                        .activation = call.settings.gelu,
-                        .accumulate_dbias = call.accumulate});
-  ops.run(LinearBwdWeight{.dy = s.d_ff,
-                          .x = a.attention_y,
-                          .dweight = g.ff_in_weight,
-                          .dbias = kNoView,
-                          .accumulate = call.accumulate});
-  ops.run(LinearBwdData{.dy = s.d_ff,
-                        .weight = w.ff_in_weight,
-                        .saved = kNoView,
-                        .dx = s.d_hidden,
-                        .accumulate = Accumulate::kYes});
+  gemms.backward(EncoderGemm::kFfOut,
+                 {.dy = s.d_branch,
+                  .x = a.ff_mid,
+                  .dweight = g.ff_out_weight,
+                  .dbias = kNoView,
+                  .accumulate = call.accumulate},
+                 {.dy = s.d_branch,
+                  .weight = w.ff_out_weight,
+                  .saved = a.ff_pre,
+                  .dx = s.d_ff,
+                  .dbias_below = g.ff_in_bias,
+                  .activation = call.settings.gelu,
+                  .accumulate_dbias = call.accumulate});
+  gemms.backward(EncoderGemm::kFfIn,
+                 {.dy = s.d_ff,
+                  .x = a.attention_y,
+                  .dweight = g.ff_in_weight,
+                  .dbias = kNoView,
+                  .accumulate = call.accumulate},
+                 {.dy = s.d_ff,
+                  .weight = w.ff_in_weight,
+                  .saved = kNoView,
+                  .dx = s.d_hidden,
+                  .accumulate = Accumulate::kYes});
 }
 
-void attention_backward(Ops& ops, const LayerCall& call) {
+void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
@@ -147,13 +150,14 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                         .dbias = g.projection_bias,
                         .dropout = call.settings.projection_dropout,
                         .accumulate = call.accumulate});
-  ops.run(LinearBwdWeight{.dy = s.d_branch,
-                          .x = a.context,
-                          .dweight = g.projection_weight,
-                          .dbias = kNoView,
-                          .accumulate = call.accumulate});
-  ops.run(LinearBwdData{
-      .dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context});
+  gemms.backward(
+      EncoderGemm::kProjection,
+      {.dy = s.d_branch,
+       .x = a.context,
+       .dweight = g.projection_weight,
+       .dbias = kNoView,
+       .accumulate = call.accumulate},
+      {.dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context});
   ops.run(AttentionBwd{.dout = as_heads(s.d_context, a.qkv),
                        .qkv = a.qkv,
                        .out = as_heads(a.context, a.qkv),
@@ -167,23 +171,25 @@ void attention_backward(Ops& ops, const LayerCall& call) {
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv),
                        .accumulate = call.accumulate});
-  ops.run(LinearBwdWeight{.dy = as_rows(s.d_qkv),
-                          .x = call.x,
-                          .dweight = g.qkv_weight,
-                          .dbias = kNoView,
-                          .accumulate = call.accumulate});
-  ops.run(LinearBwdData{.dy = as_rows(s.d_qkv),
-                        .weight = w.qkv_weight,
-                        .saved = kNoView,
-                        .dx = s.d_hidden,
-                        .accumulate = Accumulate::kYes});
+  gemms.backward(EncoderGemm::kQkv,
+                 {.dy = as_rows(s.d_qkv),
+                  .x = call.x,
+                  .dweight = g.qkv_weight,
+                  .dbias = kNoView,
+                  .accumulate = call.accumulate},
+                 {.dy = as_rows(s.d_qkv),
+                  .weight = w.qkv_weight,
+                  .saved = kNoView,
+                  .dx = s.d_hidden,
+                  .accumulate = Accumulate::kYes});
 }
 
 }  // namespace
 
 void layer_backward(Ops& ops, const LayerCall& call) {
-  feed_forward_backward(ops, call);
-  attention_backward(ops, call);
+  const EncoderGemms gemms(ops, call.gemm_mode, &call.fp8);
+  feed_forward_backward(ops, gemms, call);
+  attention_backward(ops, gemms, call);
 }
 
 }  // namespace bertha

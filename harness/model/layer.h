@@ -40,6 +40,8 @@ struct LayerCall {
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
   View x;  // io [T, H]  input of the layer
+  GemmMode gemm_mode = GemmMode::kIo;
+  Fp8Layer fp8;  // of modes other than kIo
   LayerSettings settings;
   Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };

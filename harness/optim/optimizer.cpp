@@ -53,6 +53,7 @@ struct Optimizer::Impl {
   void clip_local_gradient();
   void reduce_buckets(int64_t from_element);
   void all_reduce(const View& values);
+  void all_reduce_max(const View& values);
   std::vector<LambSegment> segments_of(const Bucket& bucket) const;
   void gather_bucket(size_t bucket);
   void gather_all_buckets();
@@ -143,6 +144,12 @@ void Optimizer::Impl::clip_local_gradient() {
 void Optimizer::Impl::all_reduce(const View& values) {
   order(*parts.stream, parts.collectives->stream(), *computed);
   parts.collectives->all_reduce_sum(values);
+  order(parts.collectives->stream(), *parts.stream, *communicated);
+}
+
+void Optimizer::Impl::all_reduce_max(const View& values) {
+  order(*parts.stream, parts.collectives->stream(), *computed);
+  parts.collectives->all_reduce_max(values);
   order(parts.collectives->stream(), *parts.stream, *communicated);
 }
 
@@ -311,5 +318,9 @@ void Optimizer::update_weights() {
 }
 
 void Optimizer::await_weights(int64_t end_element) { impl_->await_weights(end_element); }
+
+View Optimizer::gradient_sum_of_squares() const { return impl_->sum_of_squares(); }
+
+void Optimizer::max_over_ranks(const View& values) { impl_->all_reduce_max(values); }
 
 }  // namespace bertha

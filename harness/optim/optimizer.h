@@ -58,9 +58,13 @@ class Optimizer {
   /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites
   /// them. An update with a gradient that is not finite changes nothing but state().
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
-  void update_weights();    // prepare, moments, norms over ranks, apply, all-gather
+  /// f64 [1]: of the reduced gradient, between the two halves. NaN makes it skip the update.
+  View gradient_sum_of_squares() const;
+  void update_weights();  // prepare, moments, norms over ranks, apply, all-gather
   /// What is enqueued on the compute stream from here on reads updated weights [0, end_element).
   void await_weights(int64_t end_element);
+  /// Each value becomes the largest of all ranks, in the order of the compute stream. i32.
+  void max_over_ranks(const View& values);
 
   // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges().
   const std::vector<ShardRange>& shard_ranges() const;

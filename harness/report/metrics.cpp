@@ -93,7 +93,11 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
     metrics.run.constant_answer_accuracy = fields.at("constant_answer_accuracy").get<double>();
     metrics.run.target_accuracy = fields.value("target_accuracy", metrics.run.target_accuracy);
   }
-  if (kind == "step") append_replacing(from_json(fields, kStepColumns), metrics.steps);
+  if (kind == "step") {
+    StepRecord record = from_json(fields, kStepColumns);
+    record.fp8_saturated = fields.value("fp8_saturated", 0.0);  // runs of before have none
+    append_replacing(record, metrics.steps);
+  }
   if (kind == "eval") append_replacing(from_json(fields, kEvalColumns), metrics.evals);
 }
 
@@ -113,6 +117,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"device", facts.device},
                 {"attention", facts.attention},
                 {"gelu_gemms", facts.gelu_gemms},
+                {"fp8_gemms", facts.fp8_gemms},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},
                 {"vocab_size", config.model.vocab_size},
@@ -133,6 +138,7 @@ void MetricsFile::data(const DataFacts& facts) {
 void MetricsFile::step(const StepRecord& record) {
   Json fields = to_json(record, kStepColumns);
   fields["skipped_steps"] = record.skipped_steps;
+  fields["fp8_saturated"] = record.fp8_saturated;
   write("step", fields);
 }
 

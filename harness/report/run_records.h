@@ -30,6 +30,7 @@ struct StepRecord {
   double flops_per_second = 0;   // model FLOPs, all ranks
   double eta_seconds = 0;        // to the last step
   double token_imbalance = 1;    // most tokens of a rank / mean
+  double fp8_saturated = 0;      // share of the elements rounded to fp8 that were too large for it
 };
 
 struct EvalRecord {
@@ -52,6 +53,7 @@ struct RunFacts {
   std::string device = {};
   std::string attention = {};   // its kernels, where there are several: "grouped"
   std::string gelu_gemms = {};  // likewise: "own from 1921 tokens"
+  std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
   std::vector<std::string> tensor_names = {};
 };
 

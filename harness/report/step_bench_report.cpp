@@ -114,6 +114,7 @@ std::string step_bench_text(const StepBenchReport& report) {
                                                                 ", GELU GEMMs ", report.gelu_gemms);
   std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
                             report.ranks, " rank(s), ", report.device, kernels, "\n");
+  if (!report.fp8_gemms.empty()) text += row("fp8 GEMMs", report.fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
                               report.micro_batches, " micro-batch(es) each"));
   text += row("sequences per step", fixed_text(report.seqs_global, 1));
@@ -143,6 +144,7 @@ std::string step_bench_json(const StepBenchReport& report) {
             {"device", report.device},
             {"attention", report.attention},
             {"gelu_gemms", report.gelu_gemms},
+            {"fp8_gemms", report.fp8_gemms},
             {"precision", report.precision},
             {"ranks", report.ranks},
             {"micro_batches_per_step", report.micro_batches},

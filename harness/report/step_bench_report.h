@@ -24,9 +24,10 @@ struct StepBenchReport {
   // What ran.
   std::string model;
   std::string device;
-  std::string attention;   // its kernels; "" = the device has one kind
-  std::string gelu_gemms;  // their kernels; "" = the device has one kind
-  std::string precision;   // "bf16"
+  std::string attention;       // its kernels; "" = the device has one kind
+  std::string gelu_gemms;      // their kernels; "" = the device has one kind
+  std::string fp8_gemms = {};  // "qkv forward+dgrad+wgrad, ..."; "" = none
+  std::string precision;       // "bf16"
   int64_t ranks = 1;
   int64_t micro_batches = 1;  // per rank and step
   int64_t warmup_steps = 0;

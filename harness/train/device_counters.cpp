@@ -51,6 +51,7 @@ LambState read_lamb_state(TrainingRun& run) {
 
 void look_up_skips(TrainingRun& run) {
   run.state.lamb = read_lamb_state(run);
+  run.state.fp8_scale_exponents = run.session->model->scale_exponents();
   run.known_skips = run.state.lamb.skipped_steps;
   run.most_skips_in_a_row = run.state.lamb.most_skips_in_a_row;
   run.state.samples_trained = run.state.lamb.successful_steps * run.config.train.global_batch_seqs;

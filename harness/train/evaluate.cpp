@@ -14,13 +14,13 @@ double ratio(double numerator, int64_t denominator) {
 void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives) {
   // Doubles first, counts after: two reductions over the halves of the block.
   static_assert(offsetof(LossStats, mlm_correct) == 2 * sizeof(double) &&
-                sizeof(LossStats) == 2 * sizeof(double) + 4 * sizeof(int64_t));
+                sizeof(LossStats) == 2 * sizeof(double) + 5 * sizeof(int64_t));
   char* block = static_cast<char*>(model.stats().data);
   const std::unique_ptr<Event> computed = parts.device->make_event();
   parts.stream->record(*computed);
   collectives.stream().wait_for(*computed);
   collectives.all_reduce_sum(View(block, DType::kF64, {2}));
-  collectives.all_reduce_sum(View(block + offsetof(LossStats, mlm_correct), DType::kI64, {4}));
+  collectives.all_reduce_sum(View(block + offsetof(LossStats, mlm_correct), DType::kI64, {5}));
 }
 
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const ModelParts& parts,

@@ -1,5 +1,8 @@
 #include <cstdio>
+#include <filesystem>
 
+#include "data/files/text_file.h"
+#include "harness/checkpoint/state_json.h"
 #include "harness/checkpoint/weight_source.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
@@ -11,6 +14,24 @@
 #include "harness/train/session.h"
 
 namespace bertha {
+namespace {
+
+/// Evaluates in fp8 with the scales of the run: weights alone have none.
+void take_scales(const std::string& checkpoint, Bert& model) {
+  if (!model.needs_scales()) return;
+  const std::string path = checkpoint + "/state.json";
+  std::vector<int> exponents;
+  if (std::filesystem::exists(path)) {
+    exponents = training_state_from_json(read_text_file(path), path).fp8_scale_exponents;
+  }
+  if (exponents.empty()) {
+    fail(ExitCode::kData, checkpoint, ": holds no scales of fp8, which a checkpoint of a run with ",
+         "train.precision fp8 has; set train.precision to auto to evaluate it.");
+  }
+  model.set_scale_exponents(exponents);
+}
+
+}  // namespace
 
 int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
   const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
@@ -26,6 +47,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
   Session session(eval_config, world);
   board.enter(0, RunPhase::kReadWeights);
   session.initialize_weights();
+  take_scales(checkpoint, *session.model);
   board.enter(0, RunPhase::kOpenData);
   const std::vector<HostBatch> batches = load_eval_batches(
       eval_options(eval_config), world.rank(), world.size(), session.pinned_allocator());

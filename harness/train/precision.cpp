@@ -22,7 +22,16 @@ DType choose_io(const Config& config, const Device& device) {
          "train.precision is fp16 and optimizer.loss_scale is off: small gradients would become "
          "zero; set optimizer.loss_scale to dynamic, or train.precision to bf16.");
   }
+  const ModelConfig& model = config.model;
+  const bool fits_fp8 = model.hidden % 16 == 0 && model.feed_forward % 16 == 0;
+  if (has_fp8_gemms(config.train) && io == DType::kBF16 && !fits_fp8) {
+    fail(ExitCode::kUsage, "train.precision is fp8 with model.hidden ", model.hidden,
+         " and model.feed_forward ", model.feed_forward, ", but fp8 GEMMs of a GPU want multiples ",
+         "of 16; change these widths, or set train.precision to bf16.");
+  }
   return io;
 }
+
+bool has_fp8_gemms(const TrainConfig& config) { return config.precision == "fp8"; }
 
 }  // namespace bertha

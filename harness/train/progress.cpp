@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/model/flops.h"
+#include "harness/model/fp8_state.h"
 
 namespace bertha {
 namespace {
@@ -75,7 +76,10 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .tokens_per_second = static_cast<double>(tokens_) / seconds,
       .flops_per_second = flops_ / seconds,
       .eta_seconds = static_cast<double>(max_steps_ - state.step) * seconds / steps,
-      .token_imbalance = token_imbalance_sum_ / steps};
+      .token_imbalance = token_imbalance_sum_ / steps,
+      .fp8_saturated = per(
+          static_cast<double>(sums.fp8_saturated),
+          static_cast<double>(tokens_) / steps * static_cast<double>(quantized_per_token(dims_)))};
 
   train_seconds_since_eval_ += seconds;
   total_seconds_ += seconds;

@@ -78,6 +78,7 @@ void go_on_from(const std::string& from, const DataPosition& position, TrainingR
          " to go on, or checkpoint.resume to never to start anew.");
   }
   on_all_ranks(*run.world, [&] { check_data_position(state.data, position, run.config, from); });
+  run.session->model->set_scale_exponents(state.fp8_scale_exponents);
   run.first_step = state.step;
   run.resumed_step = state.step;
   run.saved_step = state.step;

@@ -7,6 +7,7 @@
 #include "data/format/shard_names.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/config/run_plan.h"
+#include "harness/model/encoder_gemms.h"
 #include "harness/train/data_check.h"
 #include "harness/train/precision.h"
 #include "kernels/base/log.h"
@@ -37,6 +38,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       gelu_gemms(describe_gelu_gemms(
           choice, backend, run_config.cuda,
           {.io = io, .gelu = gelu_of(run_config.model), .hidden = dims.H, .feed_forward = dims.F})),
+      fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =

@@ -30,7 +30,8 @@ struct Session {
     return {.device = backend.device.get(),
             .stream = backend.stream.get(),
             .ops = backend.ops.get(),
-            .io = io};
+            .io = io,
+            .fp8 = !fp8_gemms.empty()};
   }
   CheckpointParts checkpoint_parts() const;
   /// To first_weights().
@@ -47,6 +48,7 @@ struct Session {
   Dims dims;
   std::string attention;   // its kernels, see describe_attention()
   std::string gelu_gemms;  // their kernels, see describe_gelu_gemms()
+  std::string fp8_gemms;   // see describe_fp8_passes(); "" = none
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

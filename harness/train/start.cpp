@@ -100,7 +100,8 @@ RunFacts facts_of(const TrainingRun& run) {
                  .first_step = run.state.step,
                  .device = run.session->backend.device->description(),
                  .attention = run.session->attention,
-                 .gelu_gemms = run.session->gelu_gemms};
+                 .gelu_gemms = run.session->gelu_gemms,
+                 .fp8_gemms = run.session->fp8_gemms};
   facts.peak_flops_per_second =
       static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);
   for (const ParamInfo& param : run.session->table.params) {

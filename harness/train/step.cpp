@@ -16,6 +16,26 @@ LossMean mean_of(const HostBatch& micro, const StepBatch& batch, const StepSetti
           .nsp_weight = settings.nsp_weight};
 }
 
+void update_scales(const StepParts& parts) {
+  const View maxima = parts.model->fp8_maxima();
+  if (maxima.elements() == 0) return;
+  parts.optimizer->max_over_ranks(maxima);
+  parts.model->update_scales(parts.optimizer->gradient_sum_of_squares());
+}
+
+/// The first step with fp8 has no scales. Its first micro-batch goes through the model in io, for
+/// the maxima alone; its gradients are written again by the step itself.
+void find_first_scales(const StepBatch& batch, const StepSettings& settings, uint64_t micro_step,
+                       const StepParts& parts) {
+  const HostBatch& micro = batch.micro_batches.front();
+  parts.model->begin_step();
+  parts.model->set_random(settings.dropout_seed, micro_step);
+  parts.model->upload(micro);
+  parts.model->forward_train(mean_of(micro, batch, settings), parts.optimizer->state());
+  parts.model->backward();
+  update_scales(parts);
+}
+
 }  // namespace
 
 void train_step(const StepBatch& batch, const StepSettings& settings, const StepParts& parts) {
@@ -28,6 +48,7 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
   uint64_t micro_step = static_cast<uint64_t>(batch.step) * batch.micro_batches.size();
 
   timers.begin(Phase::kForward);
+  if (model.needs_scales()) find_first_scales(batch, settings, micro_step, parts);
   model.begin_step();
   for (const HostBatch& micro : batch.micro_batches) {
     timers.begin(Phase::kForward);
@@ -43,8 +64,10 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
   }
   timers.begin(Phase::kCommunication);
   optimizer.reduce_gradients();
+  update_scales(parts);
   timers.begin(Phase::kOptimizer);
   optimizer.update_weights();
+  model.weights_changed();
   timers.end();
 }
 

@@ -221,6 +221,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .device = device.description(),
       .attention = session.attention,
       .gelu_gemms = session.gelu_gemms,
+      .fp8_gemms = session.fp8_gemms,
       .precision = name(session.io),
       .ranks = world.size(),
       .micro_batches = config.train.accumulation_steps,

@@ -21,22 +21,25 @@ OperationTime moves(const Args&, std::initializer_list<View> views) {
   return cost;
 }
 
-/// A GEMM of [rows, inputs] by [inputs, outputs], named by its shape.
+/// A GEMM of [rows, inputs] by [inputs, outputs], named by its shape and by fp8 matrices.
 template <class Args>
-OperationTime multiplies(const Args&, int64_t rows, int64_t outputs, int64_t inputs) {
-  return {.name = concat(Args::kName, " ", rows, "x", outputs, "x", inputs),
+OperationTime multiplies(const Args&, const View& matrix, int64_t rows, int64_t outputs,
+                         int64_t inputs) {
+  return {.name = concat(Args::kName, is_fp8(matrix.dtype) ? " fp8 " : " ", rows, "x", outputs, "x",
+                         inputs),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(outputs) *
                    static_cast<double>(inputs)};
 }
 
 OperationTime cost_of(const LinearFwd& a) {
-  return multiplies(a, a.x.extent(0), a.weight.extent(0), a.weight.extent(1));
+  return multiplies(a, a.x, a.x.extent(0), a.weight.extent(0), a.weight.extent(1));
 }
 OperationTime cost_of(const LinearBwdData& a) {
-  return multiplies(a, a.dy.extent(0), a.weight.extent(0), a.weight.extent(1));
+  return multiplies(a, a.dy, a.dy.extent(0), a.dy.extent(1), a.dx.extent(1));
 }
 OperationTime cost_of(const LinearBwdWeight& a) {
-  return multiplies(a, a.dy.extent(0), a.dweight.extent(0), a.dweight.extent(1));
+  const int64_t rows = a.dy.extent(is_fp8(a.dy.dtype) ? 1 : 0);
+  return multiplies(a, a.dy, rows, a.dweight.extent(0), a.dweight.extent(1));
 }
 
 // A row of the word table per token; the other tables are small and stay in caches.
@@ -65,6 +68,7 @@ OperationTime cost_of(const LambApply& a) {
   return moves(a, {a.weight, a.weight, a.model_weight, a.update});
 }
 OperationTime cost_of(const Cast& a) { return moves(a, {a.from, a.to}); }
+OperationTime cost_of(const Quantize& a) { return moves(a, {a.x, a.q, a.transposed}); }
 OperationTime cost_of(const Fill& a) { return moves(a, {a.values}); }
 
 }  // namespace

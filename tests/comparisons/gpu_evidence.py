@@ -14,6 +14,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   torch        the same in PyTorch, from dumped batches and weights (needs torch and safetensors)
   resume       two identical runs and one that was stopped in the middle end in the same bytes
   to_cpu       the device's checkpoint continued on the CPU backend
+  fp8          its curve beside fp32's, exact resume, all ranks, going on in bf16 and on the CPU
   too_large    a model that does not fit ends with exit code 6
   no_gpu       without a visible GPU train.backend cuda ends with exit code 5
   not_finite   weights that overflow in the forward pass end all ranks with exit code 7
@@ -45,7 +46,7 @@ PEERS = pathlib.Path(__file__).resolve().parent
 SOURCE = PEERS.parents[1]
 # Seconds; a stage that takes longer has failed. --limit STAGE=SECONDS changes one.
 LIMITS = {"build": 1800, "tests": 1800, "kernels": 1200, "curves": 900, "torch": 900,
-          "resume": 600, "to_cpu": 600, "too_large": 300, "no_gpu": 120, "not_finite": 120,
+          "resume": 600, "to_cpu": 600, "fp8": 900, "too_large": 300, "no_gpu": 120, "not_finite": 120,
           "lost_rank": 180, "ranks": 1200,
           "ranks_checkpoint": 900}
 LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
@@ -289,6 +290,26 @@ log: {{plots: false, tensorboard: false}}
         continued = self.go_on("half_way_on_cpu", checkpoint, self.cpu())
         return self.compare("to_cpu", run, f"{continued}:{precision}",
                             "--from-step", self.middle + 1)
+
+    def fp8(self):
+        run, middle = self.half_way("fp8", self.device("fp8"))
+        stopped = self.output / "runs" / "fp8_stopped"
+        for last in (self.middle, self.steps):
+            self.bertha(f"fp8_stopped_{last}", [
+                "train", *self.config(), *self.device("fp8"), "--set", f"train.max_steps={last}",
+                "--output-dir", stopped])
+        said = self.same_bytes([run, stopped], self.steps)
+        ranks = self.rank_counts()[-1]
+        spread = self.train("fp8_ranks", self.device("fp8"), ranks)
+        cpu = self.train("cpu_fp32", self.cpu())
+        near = self.compare("fp8_curves", cpu, f"{run}:fp8", f"{spread}:fp8")
+        io = self.precisions()[1 % len(self.precisions())]
+        plain = self.go_on("fp8_in_io", middle, self.device(io))
+        on_cpu = self.go_on("fp8_on_cpu", middle, ["--set", "train.backend=cpu",
+                                                   "--set", "train.precision=fp8"])
+        self.compare("fp8_continued", run, f"{plain}:fp8", f"{on_cpu}:fp8",
+                     "--from-step", self.middle + 1)
+        return f"{said}, {ranks} rank(s), {near}"
 
     def too_large(self):
         text = self.bertha("too_large", [

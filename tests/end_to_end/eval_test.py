@@ -46,6 +46,20 @@ class Eval(EndToEnd):
                                delta=5e-5 + 40 * LOSS_F32)
         self.assertEqual(records(self.run_folder, "data")[0]["eval_samples"], self.SEQS)
 
+    def test_fp8_evaluates_with_the_scales_of_the_run(self):
+        folder = self.new_folder("fp8")
+        self.train(folder, ranks=2, train__max_steps=6, train__precision="fp8")
+        trained = records(folder, "eval")[-1]
+        checkpoint = folder / "ckpt" / "step_00000006"
+        done = bertha("eval", "--checkpoint", checkpoint, *self.data.config(train__precision="fp8"))
+        self.assertEqual(done.code, 0, done)
+        loss = float(re.search(r"^masked-token loss +([0-9.]+)", done.out, re.M)[1])
+        self.assertAlmostEqual(loss, trained["mlm_loss"], delta=5e-5 + 40 * LOSS_F32)
+        done = bertha("eval", "--checkpoint", self.checkpoint,  # of a run in fp32
+                      *self.data.config(train__precision="fp8"))
+        self.assertEqual(done.code, 4, done)
+        self.assertIn("holds no scales of fp8", done.err)
+
     def test_training_over_any_number_of_ranks_evaluates_the_same(self):
         evals = []
         for ranks in (1, 2, 3):

@@ -58,6 +58,16 @@ class Resume(EndToEnd):
         for step, values in pairs[0].items():
             self.assertEqual(pairs[1][step], values)
 
+    def test_fp8_is_exact(self):
+        whole, folder = self.new_folder("whole"), self.new_folder("resumed")
+        settings = self.settings(train__precision="fp8")
+        self.train(whole, ranks=2, **settings)
+        self.train(folder, ranks=2, **dict(settings, train__max_steps=5))
+        self.train(folder, ranks=2, **settings)
+        self.assert_same_end(whole, folder, 5)
+        state = json.loads((whole / "ckpt" / f"step_{self.STEPS:08d}" / "state.json").read_text())
+        self.assertGreater(len(set(state["fp8_scale_exponents"])), 2)
+
     def check_stop_and_resume(self, ranks, stop_at):
         folder = self.new_folder(f"resumed{ranks}")
         self.train(folder, ranks=ranks, **dict(self.settings(), train__max_steps=stop_at))

@@ -238,5 +238,19 @@ TEST(CurveDoctor, ALossScaleBelowOneOrFallingWithoutEndIsCollapsing) {
   EXPECT_THAT(shapes(metrics), IsEmpty());
 }
 
+TEST(CurveDoctor, SaturationThatLastsIsNamed) {
+  Metrics metrics;
+  for (int64_t i = 1; i <= 40; ++i) {
+    metrics.steps.push_back(step_of(i, 4));
+    metrics.steps.back().fp8_saturated = i % 3 == 0 ? 1e-3 : 1e-7;  // now and then
+  }
+  EXPECT_THAT(shapes(metrics), IsEmpty());
+  for (size_t i = 30; i < 40; ++i) metrics.steps[i].fp8_saturated = 2e-5;
+  EXPECT_THAT(shapes(metrics), ElementsAre("fp8 saturation"));
+  EXPECT_THAT(saturation(metrics)->text, HasSubstr("at step 40"));
+  metrics.steps.erase(metrics.steps.begin(), metrics.steps.begin() + 30);  // too few to tell
+  EXPECT_THAT(shapes(metrics), IsEmpty());
+}
+
 }  // namespace
 }  // namespace bertha

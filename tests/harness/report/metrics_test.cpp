@@ -54,7 +54,7 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
         &StepRecord::step_ms, &StepRecord::data_wait_ms, &StepRecord::forward_ms,
         &StepRecord::backward_ms, &StepRecord::communication_ms, &StepRecord::optimizer_ms,
         &StepRecord::seqs_per_second, &StepRecord::tokens_per_second, &StepRecord::flops_per_second,
-        &StepRecord::token_imbalance}) {
+        &StepRecord::token_imbalance, &StepRecord::fp8_saturated}) {
     EXPECT_EQ(back.*field, step.*field);
   }
   ASSERT_EQ(metrics.evals.size(), 1u);

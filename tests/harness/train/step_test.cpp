@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "tests/harness/train/training_rig.h"
@@ -180,6 +181,62 @@ TEST(TrainStep, CountsOneSuccessfulStepAndMovesTheWeights) {
   run_ranks(1, [&](Device& device, Collectives& collectives) {
     EXPECT_NE(result.weights, TrainingRig(device, collectives, rig_model()).weights());
   });
+}
+
+struct Fp8Result {
+  std::vector<int> scales;
+  LambState state;
+};
+
+/// Two steps with fp8; before the second `change` may alter the model's weights.
+Fp8Result run_fp8(int ranks, const std::function<Assigned(int rank)>& assign,
+                  const std::function<void(TrainingRig&)>& change = {}) {
+  Fp8Result result;
+  std::mutex mutex;
+  run_ranks(ranks, [&](Device& device, Collectives& collectives) {
+    TrainingRig rig(device, collectives, rig_model(), 100, /*with_fp8=*/true);
+    StepBatch batch = rig_step(assign(collectives.rank()), 12, num_masked(rig_sequences(12)));
+    const StepSettings settings{.loss_mean = LossMeanRule::kGlobal, .num_ranks = ranks};
+    EXPECT_TRUE(rig.model.needs_scales());
+    train_step(batch, settings, rig.step_parts());
+    EXPECT_FALSE(rig.model.needs_scales());
+    if (change) change(rig);
+    ++batch.step;
+    train_step(batch, settings, rig.step_parts());
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!result.scales.empty()) {
+      EXPECT_EQ(rig.model.scale_exponents(), result.scales);
+    }
+    result = {.scales = rig.model.scale_exponents(), .state = rig.state()};
+  });
+  return result;
+}
+
+TEST(TrainStepFp8, ScalesAreTheSameOnEveryRankAndAtEveryNumberOfRanks) {
+  const auto all = rig_sequences(12);
+  const Fp8Result alone = run_fp8(1, whole);
+  EXPECT_EQ(alone.state.successful_steps, 2);
+  EXPECT_EQ(alone.scales.size(), 8u);
+  EXPECT_EQ(run_fp8(3, [&](int rank) { return Assigned{part_of(all, 4 * rank, 4)}; }).scales,
+            alone.scales);
+  EXPECT_EQ(run_fp8(2,
+                    [&](int rank) {
+                      return rank == 0 ? Assigned{part_of(all, 0, 9), {}}
+                                       : Assigned{part_of(all, 9, 1), part_of(all, 10, 2)};
+                    })
+                .scales.size(),
+            8u);
+}
+
+TEST(TrainStepFp8, AnInfinityThatSaturationWouldHideSkipsTheUpdate) {
+  const Fp8Result result = run_fp8(
+      2, [](int) { return Assigned{rig_sequences(6)}; },
+      [](TrainingRig& rig) {
+        const ParamInfo& bias = rig.table.find("layer.0.feed_forward.in.bias");
+        rig.optimizer.weights().as<float>()[bias.offset] = std::numeric_limits<float>::infinity();
+      });
+  EXPECT_EQ(result.state.skipped_steps, 1);
+  EXPECT_EQ(result.state.successful_steps, 1);
 }
 
 }  // namespace

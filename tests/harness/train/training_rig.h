@@ -30,8 +30,9 @@ inline ModelConfig rig_model(double dropout = 0) {
 /// Model, optimizer and timers of one rank, with fresh weights from a fixed seed.
 struct TrainingRig {
   TrainingRig(Device& rig_device, Collectives& rig_collectives, const ModelConfig& config,
-              double bucket_mib = 100)
-      : device(&rig_device),
+              double bucket_mib = 100, bool with_fp8 = false)
+      : fp8(with_fp8),
+        device(&rig_device),
         collectives(&rig_collectives),
         stream(rig_device.make_stream()),
         ops(make_cpu_ops(rig_device, *stream)),
@@ -51,7 +52,9 @@ struct TrainingRig {
     optimizer.set_weights(flat.data());
   }
 
-  ModelParts parts() { return {.device = device, .stream = stream.get(), .ops = ops.get()}; }
+  ModelParts parts() {
+    return {.device = device, .stream = stream.get(), .ops = ops.get(), .fp8 = fp8};
+  }
   StepParts step_parts() { return {.model = &model, .optimizer = &optimizer, .timers = &timers}; }
   const LambState& state() const { return *static_cast<const LambState*>(optimizer.state().data); }
   std::vector<float> weights() const {
@@ -59,6 +62,7 @@ struct TrainingRig {
     return {first, first + table.elements};
   }
 
+  bool fp8;
   Device* device;
   Collectives* collectives;
   std::unique_ptr<Stream> stream;

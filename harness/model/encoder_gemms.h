@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "kernels/ops.h"
+
+namespace bertha {
+
+/// The GEMMs with weights of an encoder layer.
+enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut };
+inline constexpr size_t kEncoderGemms = 4;
+
+/// Which GEMMs of train.precision fp8 multiply fp8, by pass: y = x w^T, dx = dy w, dw = dy^T x.
+/// All others, and everything beside GEMMs, stay in io.
+struct Fp8Passes {
+  const char* name;
+  bool forward;
+  bool data_gradient;
+  bool weight_gradient;
+};
+inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
+    {.name = "qkv", .forward = true, .data_gradient = true, .weight_gradient = true},
+    {.name = "projection", .forward = true, .data_gradient = true, .weight_gradient = true},
+    {.name = "ff_in", .forward = true, .data_gradient = true, .weight_gradient = true},
+    {.name = "ff_out", .forward = true, .data_gradient = true, .weight_gradient = true},
+}};
+
+/// The table in words, for logs: "qkv, projection, ff_in, ff_out in all passes".
+std::string describe_fp8_passes();
+
+/// What the GEMMs of a layer do in a forward or backward pass.
+enum class GemmMode : uint8_t {
+  kIo,       // multiply io
+  kRecord,   // likewise, and record the amax of every matrix that fp8 would round
+  kFp8,      // multiply fp8 where kFp8Passes says so, and record
+  kFp8Eval,  // multiply fp8 and record nothing
+};
+
+/// Scales of matrices, one each: X of them.
+struct Fp8Scales {
+  View scale;          // f32 [X]
+  View inverse_scale;  // f32 [X]
+  View amax;           // f32 [X]  since the last update
+
+  Fp8Scales rows(int64_t begin, int64_t count) const {
+    return {.scale = scale.rows(begin, count),
+            .inverse_scale = inverse_scale.rows(begin, count),
+            .amax = amax.rows(begin, count)};
+  }
+};
+
+/// fp8 copies of a layer's weights.
+struct Fp8Weight {
+  View q;           // e4m3 [N, K]
+  View transposed;  // e4m3 [K, N]
+};
+
+/// What the fp8 GEMMs of one layer read and write beside the operands in io. Indices are those of
+/// EncoderGemm; K and N are inputs and outputs of each GEMM.
+struct Fp8Layer {
+  std::array<Fp8Weight, kEncoderGemms> weights;
+  std::array<View, kEncoderGemms> inputs_transposed;  // e4m3 [K, T], kept for weight gradients
+  Fp8Scales input_scales;                             // [4]
+  Fp8Scales gradient_scales;                          // [4]
+  Fp8Scales weight_scales;                            // [4]
+  View input;                                         // u8  [T max(K)]  scratch of the layers
+  View gradient;                                      // u8  [T max(N)]  likewise
+  View gradient_transposed;                           // u8  [T max(N)]  likewise
+  View unused_amax;                                   // f32 [1]  written in evaluations, never read
+  View unused_count;                                  // i64 [1]  likewise
+  View saturated;           // i64 [1]  counts elements beyond the largest number
+  int64_t live_tokens = 0;  // rows that are no padding
+};
+
+/// The GEMMs of one layer in one pass: layer.cpp says what is multiplied, this class in which
+/// precision. Inputs and weights are e4m3, gradients e5m2.
+class EncoderGemms {
+ public:
+  /// `fp8` is read in modes other than kIo.
+  EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
+
+  void forward(EncoderGemm gemm, const LinearFwd& args) const;
+  /// Both gradients of one GEMM: they have dy in common.
+  void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data) const;
+
+ private:
+  Ops& ops_;
+  GemmMode mode_;
+  const Fp8Layer* fp8_;
+};
+
+/// Copies a layer's weights to fp8, each with the scale that suits it now.
+void quantize_weights(Ops& ops, const Fp8Layer& fp8,
+                      const std::array<View, kEncoderGemms>& weights);
+
+}  // namespace bertha

@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "harness/model/fp8_state.h"
+#include "tests/harness/model/tiny_model.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+constexpr BatchRows kCapacity{.tokens = 64, .seqs = 8, .masked = 32};
+
+ModelConfig small_model() {
+  return {.name = "fp8",
+          .layers = 2,
+          .hidden = 32,
+          .heads = 2,
+          .feed_forward = 48,
+          .vocab_size = 61,
+          .max_positions = 32,
+          .hidden_dropout = 0,
+          .attention_dropout = 0};
+}
+
+HostBatch batch_of(int64_t sequences) {
+  std::vector<TinySequence> all;
+  for (int64_t i = 0; i < sequences; ++i) {
+    TinySequence sequence{.word_ids = {},
+                          .segment_ids = {},
+                          .masked_positions = {1, 3},
+                          .masked_labels = {static_cast<int32_t>(5 + i), 9},
+                          .next_sentence_label = static_cast<int32_t>(i % 2)};
+    for (int64_t t = 0; t < 7 + i; ++t) {
+      sequence.word_ids.push_back(static_cast<int32_t>((11 * i + 7 * t + 2) % 61));
+      sequence.segment_ids.push_back(t > 3 ? 1 : 0);
+    }
+    all.push_back(std::move(sequence));
+  }
+  return make_batch(all);
+}
+
+class Model : public TinyModel {
+ public:
+  explicit Model(bool fp8) : TinyModel(small_model(), kCapacity, 1, fp8) {
+    initialize(table, dims, 0.2, 3, weights.data());
+  }
+
+  std::vector<int32_t> maxima() const {
+    const View view = bert.fp8_maxima();
+    return {view.as<int32_t>(), view.as<int32_t>() + view.elements()};
+  }
+
+  /// Through one batch in io, for its scales.
+  void find_scales(const HostBatch& batch) {
+    loss_and_gradients(batch);
+    bert.update_scales(View());
+  }
+
+  double eval_loss(const HostBatch& batch) {
+    bert.reset_stats();
+    bert.upload(batch);
+    bert.forward_eval();
+    return stats().mlm_loss_sum;
+  }
+};
+
+double dot(const float* a, const float* b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+TEST(Fp8Model, WithoutScalesItComputesInIo) {
+  Model io(false);
+  Model fp8(true);
+  const HostBatch batch = batch_of(3);
+  EXPECT_FALSE(io.bert.needs_scales());
+  EXPECT_TRUE(fp8.bert.needs_scales());
+  EXPECT_EQ(fp8.eval_loss(batch), io.eval_loss(batch));
+  EXPECT_EQ(fp8.loss_and_gradients(batch), io.loss_and_gradients(batch));
+  EXPECT_EQ(fp8.gradients, io.gradients);
+  for (const int32_t most : fp8.maxima()) EXPECT_GT(most, 0);
+  EXPECT_EQ(io.bert.fp8_maxima().elements(), 0);
+}
+
+TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
+  Model io(false);
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  const double loss = fp8.loss_and_gradients(batch);
+  const double want = io.loss_and_gradients(batch);
+  EXPECT_NE(loss, want);
+  EXPECT_NEAR(loss, want, tolerance::kFp8ModelLoss * want);
+  for (const ParamInfo& param : io.table.params) {
+    const float* got = fp8.gradients.data() + param.offset;
+    const float* exact = io.gradients.data() + param.offset;
+    const double norm = std::sqrt(dot(exact, exact, param.elements));
+    const double found = std::sqrt(dot(got, got, param.elements));
+    if (norm < 1e-6) continue;  // keys have no bias gradient, and the word table has unused rows
+    EXPECT_GT(dot(got, exact, param.elements) / (norm * found), tolerance::kFp8GradientCosine)
+        << param.name;
+    EXPECT_NEAR(found / norm, 1, tolerance::kFp8GradientNorm) << param.name;
+  }
+  EXPECT_EQ(fp8.stats().fp8_saturated, 0);  // the scales are those of this very batch
+}
+
+TEST(Fp8Model, EvaluationReadsScalesAndRecordsNothing) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  const double in_io = fp8.eval_loss(batch);
+  fp8.find_scales(batch);
+  const std::vector<int> scales = fp8.bert.scale_exponents();
+  const double loss = fp8.eval_loss(batch_of(2));
+  EXPECT_EQ(fp8.maxima(), std::vector<int32_t>(8 * 2, 0));
+  EXPECT_EQ(fp8.bert.scale_exponents(), scales);
+  EXPECT_EQ(fp8.stats().fp8_saturated, 0);
+  EXPECT_EQ(fp8.eval_loss(batch_of(2)), loss);
+  EXPECT_NE(fp8.eval_loss(batch), in_io);
+}
+
+TEST(Fp8Model, PaddingRowsHaveNoPartInTheMaxima) {
+  const HostBatch few = batch_of(1);  // seven tokens in eight rows
+  ASSERT_EQ(few.num_tokens % 8, 7);
+  Model fresh(true);
+  fresh.loss_and_gradients(few);
+  Model used(true);
+  for (int slot = 0; slot < 2; ++slot) used.loss_and_gradients(batch_of(6));
+  used.bert.set_scale_exponents({});
+  used.loss_and_gradients(few);
+  EXPECT_EQ(used.maxima(), fresh.maxima());
+}
+
+TEST(Fp8Model, CopiesOfWeightsAreMadeAnewWhenTheyChanged) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  const double before = fp8.eval_loss(batch);
+  const ParamInfo& weight = fp8.table.find("layer.1.feed_forward.in.weight");
+  for (int64_t i = 0; i < weight.elements; ++i) {
+    fp8.weights[static_cast<size_t>(weight.offset + i)] *= -3;
+  }
+  EXPECT_EQ(fp8.eval_loss(batch), before);
+  fp8.bert.weights_changed();
+  EXPECT_NE(fp8.eval_loss(batch), before);
+}
+
+TEST(Fp8Model, SaturatedElementsAreCounted) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  std::vector<int> scales = fp8.bert.scale_exponents();
+  scales[3] = 100;  // of the last GEMM's input in the first layer: no GELU of a live token is zero
+  fp8.bert.set_scale_exponents(scales);
+  fp8.loss_and_gradients(batch);
+  EXPECT_GE(fp8.stats().fp8_saturated, batch.num_tokens * fp8.dims.F);
+  EXPECT_LT(fp8.stats().fp8_saturated, 2 * batch.num_tokens * fp8.dims.F);
+  const int64_t inputs = 32 + 32 + 32 + 48;
+  const int64_t gradients = 3 * 32 + 32 + 48 + 32;
+  EXPECT_EQ(quantized_per_token(fp8.dims), 2 * (inputs + gradients));
+}
+
+TEST(Fp8Model, ScalesOfAnotherModelAreRefused) {
+  Model fp8(true);
+  EXPECT_THROW(fp8.bert.set_scale_exponents({1, 2, 3}), Error);
+  const std::vector<int> scales{0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, 15};
+  fp8.bert.set_scale_exponents(scales);
+  EXPECT_EQ(fp8.bert.scale_exponents(), scales);
+}
+
+}  // namespace
+}  // namespace bertha::testing
