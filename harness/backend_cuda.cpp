@@ -23,7 +23,8 @@ CudaOptions cuda_options(const CudaConfig& config) {
                                                          : GeluGemms::kAuto,
           .gemm_plans_path = config.gemm_plans,
           .tune_gemms = config.tune_gemms,
-          .gemm_sm_count = static_cast<int>(config.gemm_sm_count)};
+          .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
+          .fp8_fast_wgrad = config.fp8_fast_wgrad};
 }
 
 std::unique_ptr<Collectives> make_collectives(const CudaConfig& config, Device& device,

@@ -37,6 +37,9 @@ struct CudaOptions {
   bool tune_gemms = false;
   /// SMs that GEMMs plan for while communication occupies the others; 0 = all.
   int gemm_sm_count = 0;
+  /// Weight gradients of fp8 are summed in tensor cores alone, which keep 14 bits below the largest
+  /// product; otherwise their sums pass into f32 ones every few products.
+  bool fp8_fast_wgrad = false;
 };
 
 /// GPUs that this process sees; 0 where there is no driver.

@@ -36,6 +36,13 @@ TunedGemms some_plans() {
       .algorithm = {7, 6, 5, 4, 3, 2, 1, 0}, .us = 12.5};
   tuned[key(GemmKind::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {.algorithm = {},
                                                                                 .us = 1e6};
+  GemmKey fp8 = key(GemmKind::kDataGradient, DType::kBF16, GemmEpilogue::kNone, 256);
+  fp8.a_dtype = DType::kE4M3;
+  fp8.b_dtype = DType::kE5M2;
+  for (const bool fast : {false, true}) {
+    fp8.fast_accumulate = fast;
+    tuned[fp8] = {.algorithm = {1}, .us = fast ? 118.25 : 145.5};
+  }
   return tuned;
 }
 
@@ -80,9 +87,12 @@ class GemmPlanFile : public ::testing::Test {
 // Files that users have stay readable: these words are the format.
 TEST_F(GemmPlanFile, HasTheWordsOfItsFormat) {
   save_tuned_gemms(path, kHere, some_plans());
-  for (const char* line : {"bertha_gemm_plans 2\n", "forward bf16 gelu_bias overwrite 24576 1024 ",
-                           "data_gradient f16 gelu_gradient add 256 1024 4096 16 2 116 12.5 7 6 ",
-                           "weight_gradient f32 plain add 1 1024 "}) {
+  for (const char* line :
+       {"bertha_gemm_plans 3\n", "forward bf16 bf16 bf16 full gelu_bias overwrite 24576 1024 ",
+        "data_gradient f16 f16 f16 full gelu_gradient add 256 1024 4096 16 2 116 12.5 7 6 ",
+        "data_gradient bf16 e4m3 e5m2 full plain add 256 1024 4096 16 2 116 145.5 1 0 ",
+        "data_gradient bf16 e4m3 e5m2 fast plain add 256 1024 4096 16 2 116 118.25 1 0 ",
+        "weight_gradient f32 f32 f32 full plain add 1 1024 "}) {
     EXPECT_NE(text().find(line), std::string::npos) << line << "\n" << text();
   }
 }
@@ -121,9 +131,9 @@ TEST_F(GemmPlanFile, IsLeftOutWhenALineIsNotUnderstood) {
   write(with_its_checksum(bent));
   expect_left_out("is not understood in line 4");
   std::string fewer = whole;
-  fewer.replace(fewer.find("end 3"), 5, "end 2");
+  fewer.replace(fewer.find("end 5"), 5, "end 4");
   write(with_its_checksum(fewer));
-  expect_left_out("is not understood in line 7");
+  expect_left_out("is not understood in line 9");
 }
 
 TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {
@@ -141,9 +151,9 @@ TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {
 TEST_F(GemmPlanFile, OfAnOlderVersionIsTunedAgain) {
   save_tuned_gemms(path, kHere, some_plans());
   std::string old = text();
-  old.replace(old.find("plans 2"), 7, "plans 1");
+  old.replace(old.find("plans 3"), 7, "plans 2");
   write(old);
-  expect_left_out("does not begin with bertha_gemm_plans 2");
+  expect_left_out("does not begin with bertha_gemm_plans 3");
 }
 
 TEST_F(GemmPlanFile, CannotBeWrittenIntoAFolderThatIsNotThere) {

@@ -24,15 +24,18 @@ inline constexpr int kFullAlignmentBytes = 16;
 /// Everything that the choice of an algorithm may depend on.
 struct GemmKey {
   GemmKind kind;
-  DType dtype;  // of all matrices and of the bias; sums are f32
+  DType dtype;            // of D, auxiliary matrix and bias; sums are f32
+  DType a_dtype = dtype;  // fp8 where b_dtype is
+  DType b_dtype = dtype;
   GemmEpilogue epilogue;
   Accumulate accumulate;
-  int64_t rows;          // T
-  int64_t inputs;        // K
-  int64_t outputs;       // N
-  int matrix_alignment;  // bytes, of the least aligned matrix, up to kFullAlignmentBytes
-  int bias_alignment;    // bytes, likewise; the full one without bias
-  int sm_count;          // planned for; 0 = all
+  int64_t rows;                  // T
+  int64_t inputs;                // K
+  int64_t outputs;               // N
+  int matrix_alignment;          // bytes, of the least aligned matrix, up to kFullAlignmentBytes
+  int bias_alignment;            // bytes, likewise; the full one without bias
+  int sm_count;                  // planned for; 0 = all
+  bool fast_accumulate = false;  // fp8: sums stay in tensor cores, which keep 14 bits
   auto operator<=>(const GemmKey&) const = default;
 };
 

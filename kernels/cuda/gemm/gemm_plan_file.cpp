@@ -1,10 +1,10 @@
 // The file is text, for people to compare; its last line counts the plans and has a
 // checksum (64-bit FNV-1a) of all before it, so that a cut or changed file shows:
 //
-//   bertha_gemm_plans 2
+//   bertha_gemm_plans 3
 //   device NVIDIA H200, 132 SMs
 //   library cublasLt 130100
-//   forward bf16 bias overwrite 24576 1024 3072 16 16 0 204.1 0123456789abcdef ...(8 words)
+//   forward bf16 e4m3 e4m3 fast bias overwrite 24576 1024 3072 16 16 0 118.2 012345678 ...(8 words)
 //   end 1 89abcdef01234567
 
 #include "kernels/cuda/gemm/gemm_plan_file.h"
@@ -22,7 +22,7 @@
 namespace bertha {
 namespace {
 
-constexpr const char* kMagic = "bertha_gemm_plans 2";
+constexpr const char* kMagic = "bertha_gemm_plans 3";
 
 template <class Enum>
 struct Word {
@@ -32,8 +32,12 @@ struct Word {
 constexpr Word<GemmKind> kKinds[] = {{GemmKind::kForward, "forward"},
                                      {GemmKind::kDataGradient, "data_gradient"},
                                      {GemmKind::kWeightGradient, "weight_gradient"}};
-constexpr Word<DType> kDTypes[] = {
-    {DType::kF32, "f32"}, {DType::kF16, "f16"}, {DType::kBF16, "bf16"}};
+constexpr Word<DType> kDTypes[] = {{DType::kF32, "f32"},
+                                   {DType::kF16, "f16"},
+                                   {DType::kBF16, "bf16"},
+                                   {DType::kE4M3, "e4m3"},
+                                   {DType::kE5M2, "e5m2"}};
+constexpr Word<bool> kFastAccumulates[] = {{false, "full"}, {true, "fast"}};
 constexpr Word<GemmEpilogue> kEpilogues[] = {{GemmEpilogue::kNone, "plain"},
                                              {GemmEpilogue::kBias, "bias"},
                                              {GemmEpilogue::kGeluBias, "gelu_bias"},
@@ -66,6 +70,8 @@ bool read_plan(const std::string& line, TunedGemms& tuned) {
   GemmKey key{};
   TunedGemm plan{};
   if (!read_word(in, kKinds, key.kind) || !read_word(in, kDTypes, key.dtype) ||
+      !read_word(in, kDTypes, key.a_dtype) || !read_word(in, kDTypes, key.b_dtype) ||
+      !read_word(in, kFastAccumulates, key.fast_accumulate) ||
       !read_word(in, kEpilogues, key.epilogue) || !read_word(in, kAccumulates, key.accumulate)) {
     return false;
   }
@@ -79,9 +85,11 @@ bool read_plan(const std::string& line, TunedGemms& tuned) {
 
 void write_plan(std::ostream& out, const GemmKey& key, const TunedGemm& plan) {
   out << text_of(kKinds, key.kind) << ' ' << text_of(kDTypes, key.dtype) << ' '
-      << text_of(kEpilogues, key.epilogue) << ' ' << text_of(kAccumulates, key.accumulate) << ' '
-      << key.rows << ' ' << key.inputs << ' ' << key.outputs << ' ' << key.matrix_alignment << ' '
-      << key.bias_alignment << ' ' << key.sm_count << ' ' << plan.us << std::hex;
+      << text_of(kDTypes, key.a_dtype) << ' ' << text_of(kDTypes, key.b_dtype) << ' '
+      << text_of(kFastAccumulates, key.fast_accumulate) << ' ' << text_of(kEpilogues, key.epilogue)
+      << ' ' << text_of(kAccumulates, key.accumulate) << ' ' << key.rows << ' ' << key.inputs << ' '
+      << key.outputs << ' ' << key.matrix_alignment << ' ' << key.bias_alignment << ' '
+      << key.sm_count << ' ' << plan.us << std::hex;
   for (const uint64_t word : plan.algorithm) out << ' ' << word;
   out << std::dec << '\n';
 }

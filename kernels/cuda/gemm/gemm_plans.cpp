@@ -24,8 +24,12 @@ cudaDataType_t data_type(DType dtype) {
       return CUDA_R_16F;
     case DType::kBF16:
       return CUDA_R_16BF;
+    case DType::kE4M3:
+      return CUDA_R_8F_E4M3;
+    case DType::kE5M2:
+      return CUDA_R_8F_E5M2;
     default:
-      fail(ExitCode::kInternal, "GEMMs of ", name(dtype), ", want f32, f16 or bf16");
+      fail(ExitCode::kInternal, "GEMMs of ", name(dtype), ", want f32, f16, bf16, e4m3 or e5m2");
   }
 }
 
@@ -42,6 +46,8 @@ cublasLtEpilogue_t native_epilogue(GemmEpilogue epilogue) {
   }
   fail(ExitCode::kInternal, "epilogue ", static_cast<int>(epilogue));
 }
+
+int32_t native_transpose(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 template <class Value>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
@@ -91,31 +97,30 @@ GemmOrigin origin_of(CudaDevice& device) {
 }  // namespace
 
 GemmPlan::GemmPlan(const GemmKey& key_in)
-    : key(key_in), m(key.inputs), n(key.rows), k(key.outputs) {
+    : key(key_in),
+      m(key.inputs),
+      n(key.rows),
+      k(key.outputs),
+      a_transposed(key.kind == GemmKind::kForward || is_fp8(key.a_dtype)),
+      b_transposed(key.kind == GemmKind::kWeightGradient && !is_fp8(key.a_dtype)) {
   cublasLtMatmulDesc_t made = nullptr;
   // True f32 for f32: tf32 would have to be asked for. Halves: f32 sums.
   BERTHA_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   operation.reset(made);
-  int32_t transpose_a = CUBLAS_OP_N;
-  int32_t transpose_b = CUBLAS_OP_N;
   if (key.kind == GemmKind::kForward) {
     m = key.outputs;
     k = key.inputs;
-    transpose_a = CUBLAS_OP_T;
   }
   if (key.kind == GemmKind::kWeightGradient) {
     n = key.outputs;
     k = key.rows;
-    transpose_b = CUBLAS_OP_T;
   }
-  const bool a_transposed = transpose_a == CUBLAS_OP_T;
-  const bool b_transposed = transpose_b == CUBLAS_OP_T;
-  a.reset(make_layout(key.dtype, a_transposed ? k : m, a_transposed ? m : k));
-  b.reset(make_layout(key.dtype, b_transposed ? n : k, b_transposed ? k : n));
+  a.reset(make_layout(key.a_dtype, a_transposed ? k : m, a_transposed ? m : k));
+  b.reset(make_layout(key.b_dtype, b_transposed ? n : k, b_transposed ? k : n));
   d.reset(make_layout(key.dtype, m, n));
 
-  set(made, CUBLASLT_MATMUL_DESC_TRANSA, transpose_a);
-  set(made, CUBLASLT_MATMUL_DESC_TRANSB, transpose_b);
+  set(made, CUBLASLT_MATMUL_DESC_TRANSA, native_transpose(a_transposed));
+  set(made, CUBLASLT_MATMUL_DESC_TRANSB, native_transpose(b_transposed));
   set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(native_epilogue(key.epilogue)));
   set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(key.sm_count));
   if (has_bias(key.epilogue)) {
@@ -127,6 +132,11 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
         static_cast<int32_t>(data_type(key.dtype)));
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address_aligned_to(key.matrix_alignment));
+  }
+  if (is_fp8(key.a_dtype)) {
+    set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast_accumulate));
+    set(made, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, address_aligned_to(sizeof(float)));
+    set(made, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, address_aligned_to(sizeof(float)));
   }
 }
 
@@ -236,6 +246,10 @@ void GemmPlans::run(const GemmPlan& plan, const GemmOperands& operands) {
   cublasLtMatmulDesc_t operation = plan.operation.get();
   if (has_bias(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (has_aux(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  if (is_fp8(plan.key.a_dtype)) {
+    set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.a_inverse_scale);
+    set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.b_inverse_scale);
+  }
   const float alpha = 1.0f;
   const float beta = plan.key.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
   BERTHA_CUBLAS_CHECK(cublasLtMatmul(handle_.get(), operation, &alpha, operands.a, plan.a.get(),

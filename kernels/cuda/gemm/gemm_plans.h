@@ -32,6 +32,9 @@ struct DestroyHandle {
 ///   forward          y^T  [N, T]   weight  T   x   N   K
 ///   data gradient    dx^T [K, T]   weight  N   dy  N   N
 ///   weight gradient  dw^T [K, N]   x       N   dy  T   T
+///
+/// With fp8 the sum runs along the columns of A and B: op(A) is always T, op(B) N, and the caller
+/// has transposed what is not so.
 struct GemmPlan {
   explicit GemmPlan(const GemmKey& key_in);
 
@@ -39,6 +42,8 @@ struct GemmPlan {
   int64_t m;
   int64_t n;
   int64_t k;
+  bool a_transposed;
+  bool b_transposed;
   std::unique_ptr<cublasLtMatmulDescOpaque_t, detail::DestroyMatmul> operation;
   std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> a;
   std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> b;
@@ -49,9 +54,11 @@ struct GemmPlan {
 struct GemmOperands {
   const void* a;
   const void* b;
-  void* d;                     // read too where the key accumulates
-  const void* bias = nullptr;  // kBias, kGeluBias
-  void* aux = nullptr;         // kGeluBias: z, out; kDgelu: saved
+  void* d;                                // read too where the key accumulates
+  const void* bias = nullptr;             // kBias, kGeluBias
+  void* aux = nullptr;                    // kGeluBias: z, out; kDgelu: saved
+  const void* a_inverse_scale = nullptr;  // fp8: f32, in device memory
+  const void* b_inverse_scale = nullptr;  // likewise
 };
 
 /// The descriptors and algorithm of every GEMM that occurred, and their workspace.

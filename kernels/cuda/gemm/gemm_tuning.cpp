@@ -37,6 +37,8 @@ constexpr int kLongRuns = 3;
 constexpr double kSettleUs = 40'000.0;  // before each run
 constexpr double kLongRunUs = 60'000.0;
 constexpr int kMaxLaunches = 1'000;  // in a run
+// Inverse scales of fp8: far from 1 one by one, and together of order one.
+constexpr float kInverseScales[] = {4.0f, 0.125f};
 // Operands change from launch to launch, and all of them are four times the L2 cache.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int kMaxSets = 16;
@@ -60,17 +62,28 @@ class TuningOperands {
       : stream_(stream), dtype_(plan.key.dtype), d_count_(plan.m * plan.n) {
     const bool aux =
         plan.key.epilogue == GemmEpilogue::kGeluBias || plan.key.epilogue == GemmEpilogue::kDgelu;
-    const int64_t set_bytes =
-        (plan.m * plan.k + plan.n * plan.k + (aux ? 2 : 1) * d_count_) * size_bytes(dtype_);
+    const DType a = plan.key.a_dtype;
+    const DType b = plan.key.b_dtype;
+    const int64_t set_bytes = plan.m * plan.k * size_bytes(a) + plan.n * plan.k * size_bytes(b) +
+                              (aux ? 2 : 1) * d_count_ * size_bytes(dtype_);
+    float* scales = nullptr;
+    if (is_fp8(a)) {
+      buffers_.push_back(device.allocate(sizeof(kInverseScales)));
+      scales = static_cast<float*>(buffers_.back().data());
+      BERTHA_CUDA_CHECK(cudaMemcpyAsync(scales, kInverseScales, sizeof(kInverseScales),
+                                        cudaMemcpyDefault, stream_));
+    }
     sets_ = std::clamp<int>(static_cast<int>(kRotatedBytes / set_bytes) + 1, 2, kMaxSets);
     for (int set = 0; set < sets_; ++set) {
-      operands_.push_back({.a = random(device, plan.m * plan.k),
-                           .b = random(device, plan.n * plan.k),
-                           .d = random(device, d_count_),
-                           .bias = random(device, plan.m),
-                           .aux = aux ? random(device, d_count_) : nullptr});
+      operands_.push_back({.a = random(device, a, plan.m * plan.k),
+                           .b = random(device, b, plan.n * plan.k),
+                           .d = random(device, dtype_, d_count_),
+                           .bias = random(device, dtype_, plan.m),
+                           .aux = aux ? random(device, dtype_, d_count_) : nullptr,
+                           .a_inverse_scale = scales,
+                           .b_inverse_scale = scales == nullptr ? nullptr : scales + 1});
     }
-    before_ = random(device, d_count_);
+    before_ = random(device, dtype_, d_count_);
     samples_ = device.allocate(static_cast<int64_t>(sizeof(GemmSample)) * kGemmSamples);
     wrong_ = device.allocate(sizeof(int));
     reset_output(plan);
@@ -107,10 +120,10 @@ class TuningOperands {
   }
 
  private:
-  void* random(CudaDevice& device, int64_t count) {
-    buffers_.push_back(device.allocate(count * size_bytes(dtype_)));
+  void* random(CudaDevice& device, DType dtype, int64_t count) {
+    buffers_.push_back(device.allocate(count * size_bytes(dtype)));
     void* data = buffers_.back().data();
-    fill_with_random(stream_, dtype_, data, count, static_cast<uint32_t>(buffers_.size()));
+    fill_with_random(stream_, dtype, data, count, static_cast<uint32_t>(buffers_.size()));
     return data;
   }
 
@@ -266,7 +279,8 @@ GemmTuning GemmPlans::tune(const GemmKey& key) {
   if (correct.empty()) {
     fail(ExitCode::kEnvironment, "none of ", search.tried(),
          " algorithms of cuBLASLt computes a GEMM with T = ", key.rows, ", K = ", key.inputs,
-         ", N = ", key.outputs, " in ", name(key.dtype), "; the library or the GPU is broken.");
+         ", N = ", key.outputs, " of ", name(key.a_dtype), " and ", name(key.b_dtype), " to ",
+         name(key.dtype), "; the library or the GPU is broken.");
   }
   search.time_short_runs(correct);
 

@@ -1,18 +1,23 @@
 // Linear layers on cuBLASLt, with bias and GELU in its epilogues where it has them, and on own
 // kernels for GEMMs with a GELU (gelu_choice.h). What no epilogue does is a pass of
 // linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
-// slower (kernels/measured/gemm.md).
+// slower (kernels/measured/gemm.md). With fp8 all GEMMs are the library's; its epilogue with the
+// derivative of GELU is slower there than a pass.
 //
 // Exact     where a half-precision gradient is accumulated (dx, dweight), the library rounds the
 //           GEMM and then the sum: round(round(GEMM) + old), element for element.
 
 #include "kernels/ops/linear.h"
+
+#include <utility>
+
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/check.h"
 
 namespace bertha {
 namespace {
@@ -34,15 +39,32 @@ bool gelu_in_epilogue(DType dtype, int64_t columns) {
 const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
   const GemmPlan* plan = plans.find(key);
   if (plan == nullptr) {
-    fail(ExitCode::kEnvironment, "cuBLASLt has no algorithm for a GEMM of ", name(key.dtype),
-         " with T = ", key.rows, ", K = ", key.inputs, ", N = ", key.outputs,
-         " and addresses at multiples of ", key.matrix_alignment, " bytes.");
+    fail(ExitCode::kEnvironment, "cuBLASLt has no algorithm for a GEMM of ", name(key.a_dtype),
+         " and ", name(key.b_dtype), " to ", name(key.dtype), " with T = ", key.rows,
+         ", K = ", key.inputs, ", N = ", key.outputs, " and addresses at multiples of ",
+         key.matrix_alignment, " bytes.");
   }
   return *plan;
 }
 
+/// Multiples of 16 are what the library's GEMMs of fp8 want.
+void check_fp8(const char* operation, const GemmKey& key,
+               std::initializer_list<std::pair<const char*, const View&>> views) {
+  if (!is_fp8(key.a_dtype)) return;
+  const ArgumentCheck check(operation);
+  check.multiple_of("T", key.rows, 16);
+  check.multiple_of("K", key.inputs, 16);
+  check.multiple_of("N", key.outputs, 16);
+  for (const auto& [field, view] : views) {
+    if (is_aligned({view.data})) continue;
+    check.refuse(field, "is ", view.shape_text(), " at an address ",
+                 reinterpret_cast<uintptr_t>(view.data) % 16,
+                 " bytes off, want a multiple of 16 with fp8");
+  }
+}
+
 bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
-  if (!keeps_pre_activation(args.activation)) return false;
+  if (!keeps_pre_activation(args.activation) || is_fp8(args.x.dtype)) return false;
   return args.x.extent(0) >=
          own_gemm_bias_gelu_from(
              context.options.gelu_gemms,
@@ -57,7 +79,7 @@ bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
 }
 
 bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
-  if (!keeps_pre_activation(args.activation)) return false;
+  if (!keeps_pre_activation(args.activation) || is_fp8(args.dy.dtype)) return false;
   return args.dy.extent(0) >=
          own_gemm_dgelu_dbias_from(context.options.gelu_gemms,
                                    {.io = args.dy.dtype,
@@ -78,26 +100,34 @@ GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
 }  // namespace
 
 GemmKey gemm_key(const GemmShape& shape, int sm_count) {
-  GemmEpilogue epilogue = shape.bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
+  const bool fp8 = is_fp8(shape.a_dtype);
+  // The bias of an f32 GEMM of fp8 would have to be bf16.
+  const bool bias = shape.bias && !(fp8 && shape.dtype == DType::kF32);
+  GemmEpilogue epilogue = bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
   if (shape.activation == Activation::kGeluTanh) {
     if (shape.kind == GemmKind::kForward && shape.bias &&
         gelu_in_epilogue(shape.dtype, shape.outputs)) {
       epilogue = GemmEpilogue::kGeluBias;
     }
-    if (shape.kind == GemmKind::kDataGradient && gelu_in_epilogue(shape.dtype, shape.inputs)) {
+    if (shape.kind == GemmKind::kDataGradient && !fp8 &&
+        gelu_in_epilogue(shape.dtype, shape.inputs)) {
       epilogue = GemmEpilogue::kDgelu;
     }
   }
-  return {.kind = shape.kind,
-          .dtype = shape.dtype,
-          .epilogue = epilogue,
-          .accumulate = shape.accumulate,
-          .rows = shape.rows,
-          .inputs = shape.inputs,
-          .outputs = shape.outputs,
-          .matrix_alignment = kFullAlignmentBytes,
-          .bias_alignment = kFullAlignmentBytes,
-          .sm_count = sm_count};
+  return {
+      .kind = shape.kind,
+      .dtype = shape.dtype,
+      .a_dtype = shape.a_dtype,
+      .b_dtype = shape.b_dtype,
+      .epilogue = epilogue,
+      .accumulate = shape.accumulate,
+      .rows = shape.rows,
+      .inputs = shape.inputs,
+      .outputs = shape.outputs,
+      .matrix_alignment = kFullAlignmentBytes,
+      .bias_alignment = kFullAlignmentBytes,
+      .sm_count = sm_count,
+      .fast_accumulate = fp8 && (shape.kind != GemmKind::kWeightGradient || shape.fast_accumulate)};
 }
 
 template <>
@@ -106,31 +136,40 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
   auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.kind = GemmKind::kForward,
-                          .dtype = args.x.dtype,
+                          .dtype = args.y.dtype,
+                          .a_dtype = args.weight.dtype,
+                          .b_dtype = args.x.dtype,
                           .rows = args.x.extent(0),
                           .inputs = args.x.extent(1),
                           .outputs = args.weight.extent(0),
                           .bias = args.bias.has_data(),
                           .activation = args.activation},
                          context.options.gemm_sm_count);
+  check_fp8(LinearFwd::kName, key,
+            {{"x", args.x},
+             {"weight", args.weight},
+             {"y", args.y},
+             {"pre_activation", args.pre_activation}});
   key.matrix_alignment =
       alignment_of({args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
   key.bias_alignment = alignment_of({args.bias.data});
-  if (key.epilogue == GemmEpilogue::kGeluBias) {
-    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
-      plans.run(*plan, {.a = args.weight.data,
+  GemmOperands operands{.a = args.weight.data,
                         .b = args.x.data,
                         .d = args.y.data,
                         .bias = args.bias.data,
-                        .aux = args.pre_activation.data});
+                        .aux = args.pre_activation.data,
+                        .a_inverse_scale = args.weight_inverse_scale.data,
+                        .b_inverse_scale = args.x_inverse_scale.data};
+  if (key.epilogue == GemmEpilogue::kGeluBias) {
+    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
+      plans.run(*plan, operands);
       return;
     }
     key.epilogue = GemmEpilogue::kBias;
   }
 
   const View& z = keeps_pre_activation(args.activation) ? args.pre_activation : args.y;
-  const GemmOperands operands{
-      .a = args.weight.data, .b = args.x.data, .d = z.data, .bias = args.bias.data};
+  operands.d = z.data;
   const GemmPlan* with_bias = key.epilogue == GemmEpilogue::kBias ? plans.find(key) : nullptr;
   if (with_bias != nullptr) {
     plans.run(*with_bias, operands);
@@ -148,17 +187,25 @@ namespace {
 void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.kind = GemmKind::kDataGradient,
-                          .dtype = args.dy.dtype,
+                          .dtype = args.dx.dtype,
+                          .a_dtype = args.weight.dtype,
+                          .b_dtype = args.dy.dtype,
                           .rows = args.dy.extent(0),
-                          .inputs = args.weight.extent(1),
+                          .inputs = args.dx.extent(1),
                           .outputs = args.dy.extent(1),
                           .activation = args.activation,
                           .accumulate = args.accumulate},
                          context.options.gemm_sm_count);
+  check_fp8(LinearBwdData::kName, key,
+            {{"dy", args.dy}, {"weight", args.weight}, {"dx", args.dx}, {"saved", args.saved}});
   key.matrix_alignment =
       alignment_of({args.dy.data, args.weight.data, args.dx.data, args.saved.data});
-  const GemmOperands operands{
-      .a = args.weight.data, .b = args.dy.data, .d = args.dx.data, .aux = args.saved.data};
+  const GemmOperands operands{.a = args.weight.data,
+                              .b = args.dy.data,
+                              .d = args.dx.data,
+                              .aux = args.saved.data,
+                              .a_inverse_scale = args.weight_inverse_scale.data,
+                              .b_inverse_scale = args.dy_inverse_scale.data};
   if (key.epilogue == GemmEpilogue::kDgelu) {
     if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
       plans.run(*plan, operands);
@@ -197,21 +244,31 @@ void run_cuda(CudaContext& context, const LinearBwdData& args) {
 
 template <>
 void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
-  if (args.dy.extent(0) == 0) {
+  const int64_t rows = args.dy.extent(is_fp8(args.dy.dtype) ? 1 : 0);
+  if (rows == 0) {
     add_nothing(context, args.accumulate, args.dweight);
     add_nothing(context, args.accumulate, args.dbias);
     return;
   }
   auto& plans = context.state<GemmPlans>();
   GemmKey key = gemm_key({.kind = GemmKind::kWeightGradient,
-                          .dtype = args.dy.dtype,
-                          .rows = args.dy.extent(0),
-                          .inputs = args.x.extent(1),
-                          .outputs = args.dy.extent(1),
-                          .accumulate = args.accumulate},
+                          .dtype = args.dweight.dtype,
+                          .a_dtype = args.x.dtype,
+                          .b_dtype = args.dy.dtype,
+                          .rows = rows,
+                          .inputs = args.dweight.extent(1),
+                          .outputs = args.dweight.extent(0),
+                          .accumulate = args.accumulate,
+                          .fast_accumulate = context.options.fp8_fast_wgrad},
                          context.options.gemm_sm_count);
+  check_fp8(LinearBwdWeight::kName, key,
+            {{"dy", args.dy}, {"x", args.x}, {"dweight", args.dweight}});
   key.matrix_alignment = alignment_of({args.dy.data, args.x.data, args.dweight.data});
-  plans.run(require(plans, key), {.a = args.x.data, .b = args.dy.data, .d = args.dweight.data});
+  plans.run(require(plans, key), {.a = args.x.data,
+                                  .b = args.dy.data,
+                                  .d = args.dweight.data,
+                                  .a_inverse_scale = args.x_inverse_scale.data,
+                                  .b_inverse_scale = args.dy_inverse_scale.data});
   if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
 }
 
