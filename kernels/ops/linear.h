@@ -20,8 +20,10 @@ constexpr bool keeps_pre_activation(Activation activation) {
 // the weight transposed, and LinearBwdWeight dy and x. All other views stay io, the dtype of the
 // output.
 //
-// Exact     products of fp8 are exact in f32. On GPUs sums of T products are f32 sums (or coarser
-//           with cuda.fp8_fast_wgrad); those of K or N keep 14 bits below the largest product.
+// Exact     products of fp8 are exact in f32. On GPUs sums of K or N products keep 14 bits below
+//           the largest product; those of T pass into f32 sums again and again, or with
+//           CudaOptions::fp8_fast_wgrad do not.
+// Needs     CUDA: T, K and N are multiples of 16, and all matrices 16-byte aligned.
 
 /// y = activation(x * w^T + bias).
 ///

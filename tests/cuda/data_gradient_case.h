@@ -73,7 +73,28 @@ inline DataAndBias data_and_bias_gradient(const TestBackend& backend, const Case
   return {.dx = dx.floats(), .dbias = dbias.floats()};
 }
 
-/// dbias is the sum of the columns of that dx.
+/// dbias is the sum of the columns of that dx, and of `before` where it adds.
+inline void expect_column_sums(const DataAndBias& got, const HostTensor<float>& before,
+                               Accumulate accumulate, DType io, const std::string& what) {
+  const bool adds = accumulate == Accumulate::kYes;
+  const int64_t columns = before.elements();
+  const int64_t rows = got.dx.elements() / columns;
+  HostTensor<float> want({columns}, 0.0f);
+  std::vector<double> bound;
+  for (int64_t k = 0; k < columns; ++k) {
+    double sum = adds ? static_cast<double>(before[k]) : 0.0;
+    double magnitude = std::abs(sum);
+    for (int64_t t = 0; t < rows; ++t) {
+      const double value = static_cast<double>(got.dx[t * columns + k]);
+      sum += value;
+      magnitude += std::abs(value);
+    }
+    want[k] = static_cast<float>(sum);
+    bound.push_back(tolerance::stored_column_sum(rounding(io), sum, magnitude, rows + 1));
+  }
+  expect_within(got.dbias, want, bound, concat("dbias below ", what, adds ? " add" : " overwrite"));
+}
+
 inline void expect_bias_below(const Case& c, Activation activation, const TestBackend& on) {
   const HostTensor<float> saved =
       rounded_to(c.dtype, scaled(random_tensor({c.shape.rows, c.shape.inputs}, 5), 0.49f));
@@ -82,23 +103,8 @@ inline void expect_bias_below(const Case& c, Activation activation, const TestBa
     const HostTensor<float> before = adds ? rounded_to(c.dtype, random_tensor({c.shape.inputs}, 9))
                                           : garbage_tensor({c.shape.inputs});
     const DataAndBias got = data_and_bias_gradient(on, c, saved, before, activation, accumulate);
-    HostTensor<float> want({c.shape.inputs}, 0.0f);
-    std::vector<double> bound;
-    for (int64_t k = 0; k < c.shape.inputs; ++k) {
-      double sum = adds ? static_cast<double>(before[k]) : 0.0;
-      double magnitude = std::abs(sum);
-      for (int64_t t = 0; t < c.shape.rows; ++t) {
-        const double value = static_cast<double>(got.dx[t * c.shape.inputs + k]);
-        sum += value;
-        magnitude += std::abs(value);
-      }
-      want[k] = static_cast<float>(sum);
-      bound.push_back(
-          tolerance::stored_column_sum(rounding(c.dtype), sum, magnitude, c.shape.rows + 1));
-    }
-    expect_within(got.dbias, want, bound,
-                  concat("dbias below ", text(c.shape, c.dtype), " ", static_cast<int>(activation),
-                         adds ? " add" : " overwrite"));
+    expect_column_sums(got, before, accumulate, c.dtype,
+                       concat(text(c.shape, c.dtype), " ", static_cast<int>(activation)));
   }
 }
 

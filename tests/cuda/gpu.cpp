@@ -78,6 +78,8 @@ DeviceTensor::DeviceTensor(const TestBackend& backend, DType dtype, const HostTe
     const double value = static_cast<double>(values.values[i]);
     if (dtype == DType::kF64) std::memcpy(&bytes[8 * i], &value, 8);
     if (dtype == DType::kF32) std::memcpy(&bytes[4 * i], &values.values[i], 4);
+    if (dtype == DType::kE4M3) bytes[i] = to_e4m3(value).bits;
+    if (dtype == DType::kE5M2) bytes[i] = to_e5m2(value).bits;
     if (dtype == DType::kF16) {
       const Half half = to_half(value);
       std::memcpy(&bytes[2 * i], &half, 2);

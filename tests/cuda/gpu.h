@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/half.h"
+#include "kernels/base/fp8.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_row_ops.h"
 #include "kernels/cuda/cuda_backend.h"

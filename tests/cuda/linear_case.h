@@ -18,6 +18,12 @@ inline std::string text(const Shape& shape, DType dtype) {
   return concat(name(dtype), " T=", shape.rows, " K=", shape.inputs, " N=", shape.outputs);
 }
 
+/// Where a product is added to what was there, it is rounded before and after.
+inline double sum_rounding(DType dtype, float sum, float before) {
+  const double product = static_cast<double>(sum) - static_cast<double>(before);
+  return rounding(dtype) * (std::abs(static_cast<double>(sum)) + std::abs(product));
+}
+
 /// |actual - want| <= bound, element by element.
 inline void expect_within(const HostTensor<float>& actual, const HostTensor<float>& want,
                           const std::vector<double>& bound, const std::string& what) {

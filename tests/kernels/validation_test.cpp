@@ -143,6 +143,52 @@ TEST(Validation, LinearBackward) {
                  {"activation_bwd", "activation", "gelu or tanh"});
 }
 
+View fp8(std::initializer_list<int64_t> extents) {
+  return View(some_memory, DType::kE4M3, extents);
+}
+
+TEST(Validation, LinearOfFp8) {
+  const View e5m2(some_memory, DType::kE5M2, {kTokens, 3});
+  const LinearFwd forward{.x = fp8({kTokens, 7}),
+                          .weight = fp8({3, 7}),
+                          .bias = f32({3}),
+                          .y = f32({kTokens, 3}),
+                          .pre_activation = View(),
+                          .x_inverse_scale = f32({1}),
+                          .weight_inverse_scale = f32({1})};
+  expect_accepted(forward);
+  expect_refused(forward, &LinearFwd::weight, f32({3, 7}),
+                 {"linear_fwd", "weight", "f32 beside e4m3", "want e4m3 or e5m2"});
+  expect_refused(forward, &LinearFwd::x, f32({kTokens, 7}),
+                 {"x_inverse_scale", "for a matrix of f32", "want no data"});
+  expect_refused(forward, &LinearFwd::x_inverse_scale, View(), {"x_inverse_scale"});
+  expect_refused(forward, &LinearFwd::weight_inverse_scale, f32({2}),
+                 {"weight_inverse_scale", "f32 [2]", "want f32 [1]"});
+  expect_refused(forward, &LinearFwd::y, fp8({kTokens, 3}), {"y", "e4m3", "f32, f16 or bf16"});
+  const LinearBwdData data{.dy = e5m2,
+                           .weight = fp8({7, 3}),
+                           .saved = View(),
+                           .dx = f32({kTokens, 7}),
+                           .dy_inverse_scale = f32({1}),
+                           .weight_inverse_scale = f32({1})};
+  expect_accepted(data);
+  expect_refused(data, &LinearBwdData::weight, View(some_memory, DType::kE5M2, {7, 3}),
+                 {"linear_bwd_data", "weight", "e5m2 beside e5m2", "want e4m3"});
+  expect_refused(data, &LinearBwdData::weight, fp8({3, 7}),
+                 {"linear_bwd_data", "weight", "[3,7]", "want e4m3 [3,3]"});
+  const LinearBwdWeight weight{.dy = View(some_memory, DType::kE5M2, {3, kTokens}),
+                               .x = fp8({7, kTokens}),
+                               .dweight = f32({3, 7}),
+                               .dbias = View(),
+                               .dy_inverse_scale = f32({1}),
+                               .x_inverse_scale = f32({1})};
+  expect_accepted(weight);
+  expect_refused(weight, &LinearBwdWeight::dbias, f32({3}),
+                 {"linear_bwd_weight", "dbias", "with fp8", "want no data"});
+  expect_refused(weight, &LinearBwdWeight::x, fp8({kTokens, 7}),
+                 {"linear_bwd_weight", "x", "[5,7]"});
+}
+
 AttentionFwd attention_fwd(std::span<const SequenceGroup> groups) {
   return {.qkv = f32({9, 3, 2, 8}),
           .cu_seqlens = i32({4}),

@@ -30,6 +30,13 @@ inline double product_f32(int64_t k) {
   return 6.0 * (std::sqrt(static_cast<double>(k)) + 1.0) * kRoundF32;
 }
 
+/// A sum of products of fp8 on a GPU, relative to the sum of |a| |b|. Tensor cores add 32 products
+/// at a time and cut all of them, and the sum so far, 13 bits below the largest (DeepSeek-V3
+/// technical report, 2024, 3.3.2). With signs at random a sum of k products stays below some 6
+/// sqrt(k) of them, and k cuts add up as sqrt(k) / sqrt(3) of one: 3.5 * 2^-13 for any k, and twice
+/// that for the largest of many. Sums that pass into f32 on the way are closer.
+inline constexpr double kFp8Sum = 8.0 / 8192;
+
 /// Elementwise chains of at most a dozen f32 roundings whose sums are kept in f64 (LayerNorm,
 /// dropout, residual, softmax rows), relative to the largest magnitude that enters the chain.
 inline constexpr double kRowF32 = 16 * kRoundF32;

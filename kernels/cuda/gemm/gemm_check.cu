@@ -17,11 +17,11 @@ constexpr int kThreads = 256;
 constexpr int kSamplesPerBlock = kThreads / kWarpThreads;
 constexpr float kUnitF32 = 5.9604645e-8f;  // 2^-24, half a unit in the last place
 constexpr float kSteepest = 1.13f;         // largest derivative of gelu
-// A sum of products of fp8, relative to the sum of their magnitudes. Tensor cores add 32 products at
-// a time and cut all of them, and the sum so far, 13 bits below the largest (DeepSeek-V3 technical
-// report, 2024, 3.3.2). With signs at random a sum of k products stays below some 6 sqrt(k) of
-// them, and k cuts add up as sqrt(k) / sqrt(3) of one: 3.5 * 2^-13 for any k, and twice that for
-// the largest of many. Sums that pass into f32 on the way are closer.
+// A sum of products of fp8, relative to the sum of their magnitudes. Tensor cores add 32 products
+// at a time and cut all of them, and the sum so far, 13 bits below the largest (DeepSeek-V3
+// technical report, 2024, 3.3.2). With signs at random a sum of k products stays below some 6
+// sqrt(k) of them, and k cuts add up as sqrt(k) / sqrt(3) of one: 3.5 * 2^-13 for any k, and twice
+// that for the largest of many. Sums that pass into f32 on the way are closer.
 constexpr float kFp8Sum = 9.765625e-4f;  // 2^-10
 // The library's tanh is a machine instruction of 2^-11 relative error.
 constexpr float kGeluError = 9.765625e-4f;
