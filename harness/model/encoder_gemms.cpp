@@ -31,36 +31,38 @@ std::string describe_fp8_passes() {
   return text;
 }
 
+Quantize EncoderGemms::record(const View& x, const Fp8Scales& scales) const {
+  const bool records = mode_ != GemmMode::kFp8Eval;
+  return {.x = x,
+          .scale = scales.scale,
+          .q = View(),
+          .transposed = View(),
+          .amax = records ? scales.amax : fp8_->unused_amax,
+          .saturated = records ? fp8_->saturated : fp8_->unused_count,
+          .live_rows = fp8_->live_tokens};
+}
+
 void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
-  if (mode_ == GemmMode::kIo || !(passes.forward || passes.weight_gradient)) return ops_.run(args);
+  const bool rounds = passes.forward || (passes.weight_gradient && mode_ != GemmMode::kFp8Eval);
+  if (mode_ == GemmMode::kIo || !rounds) return ops_.run(args);
 
-  const bool records = mode_ != GemmMode::kFp8Eval;
   const Fp8Scales scales = at(fp8_->input_scales, i);
-  const int64_t tokens = args.x.extent(0);
-  const int64_t inputs = args.x.extent(1);
-  Quantize quantize{.x = args.x,
-                    .scale = scales.scale,
-                    .q = View(),
-                    .transposed = View(),
-                    .amax = records ? scales.amax : fp8_->unused_amax,
-                    .saturated = records ? fp8_->saturated : fp8_->unused_count,
-                    .live_rows = fp8_->live_tokens};
-  if (mode_ != GemmMode::kRecord) {
-    if (passes.forward) quantize.q = matrix_in(fp8_->input, DType::kE4M3, tokens, inputs);
-    if (passes.weight_gradient && records) quantize.transposed = fp8_->inputs_transposed[i];
+  Quantize quantize = record(args.x, scales);
+  LinearFwd y = args;
+  if (mode_ != GemmMode::kRecord && passes.forward) {
+    quantize.q = matrix_in(fp8_->input, DType::kE4M3, args.x.extent(0), args.x.extent(1));
+    y.x = quantize.q;
+    y.x_inverse_scale = scales.inverse_scale;
+    y.weight = fp8_->weights[i].q;
+    y.weight_inverse_scale = at(fp8_->weight_scales, i).inverse_scale;
   }
-  if (mode_ == GemmMode::kRecord || quantize.q.has_data() || quantize.transposed.has_data()) {
-    ops_.run(quantize);
+  if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
+    quantize.transposed = fp8_->inputs_transposed[i];
   }
-  if (mode_ == GemmMode::kRecord || !passes.forward) return ops_.run(args);
-  LinearFwd in_fp8 = args;
-  in_fp8.x = quantize.q;
-  in_fp8.x_inverse_scale = scales.inverse_scale;
-  in_fp8.weight = fp8_->weights[i].q;
-  in_fp8.weight_inverse_scale = at(fp8_->weight_scales, i).inverse_scale;
-  ops_.run(in_fp8);
+  ops_.run(quantize);
+  ops_.run(y);
 }
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
@@ -73,13 +75,7 @@ void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
     const Fp8Scales scales = at(fp8_->gradient_scales, i);
     const int64_t tokens = data.dy.extent(0);
     const int64_t outputs = data.dy.extent(1);
-    Quantize quantize{.x = data.dy,
-                      .scale = scales.scale,
-                      .q = View(),
-                      .transposed = View(),
-                      .amax = scales.amax,
-                      .saturated = fp8_->saturated,
-                      .live_rows = fp8_->live_tokens};
+    Quantize quantize = record(data.dy, scales);
     if (mode_ == GemmMode::kFp8 && passes.data_gradient) {
       quantize.q = matrix_in(fp8_->gradient, DType::kE5M2, tokens, outputs);
       dx.dy = quantize.q;

@@ -50,7 +50,7 @@ struct Fp8Scales {
   }
 };
 
-/// fp8 copies of a layer's weights.
+/// The fp8 copies of a weight.
 struct Fp8Weight {
   View q;           // e4m3 [N, K]
   View transposed;  // e4m3 [K, N]
@@ -85,6 +85,9 @@ class EncoderGemms {
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data) const;
 
  private:
+  /// Takes the maximum of x, and has no outputs yet.
+  Quantize record(const View& x, const Fp8Scales& scales) const;
+
   Ops& ops_;
   GemmMode mode_;
   const Fp8Layer* fp8_;
