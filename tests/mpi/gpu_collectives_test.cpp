@@ -37,6 +37,7 @@ std::vector<char> encoded(DType dtype, const std::vector<double>& values) {
     if (dtype == DType::kF16) append(bytes, to_half(value));
     if (dtype == DType::kBF16) append(bytes, to_bfloat16(value));
     if (dtype == DType::kI64) append(bytes, static_cast<int64_t>(value));
+    if (dtype == DType::kI32) append(bytes, static_cast<int32_t>(value));
   }
   return bytes;
 }
@@ -261,6 +262,19 @@ TEST_P(GpuCollectivesTest, AllReduceGivesTheExactSum) {
       collectives().all_reduce_sum(sum.view);
       EXPECT_TRUE(sum.bytes() == encoded(dtype, sum_of(size(), count)));
     }
+  }
+}
+
+TEST_P(GpuCollectivesTest, AllReduceHasTheMaximumOfEachElement) {
+  for (const int64_t count : kShardSizes) {
+    std::vector<double> want = values_of(0, count);
+    for (int other = 1; other < size(); ++other) {
+      const std::vector<double> values = values_of(other, count);
+      for (size_t i = 0; i < want.size(); ++i) want[i] = std::max(want[i], values[i]);
+    }
+    const OnGpu most(DType::kI32, values_of(rank(), count));
+    collectives().all_reduce_max(most.view);
+    EXPECT_TRUE(most.bytes() == encoded(DType::kI32, want)) << count;
   }
 }
 
