@@ -167,7 +167,8 @@ struct Bert::State {
   void encode(Mode mode) {
     const GemmMode gemms = gemm_mode(mode);
     const bool reads_fp8 = gemms == GemmMode::kFp8 || gemms == GemmMode::kFp8Eval;
-    const bool makes_copies = reads_fp8 && !std::exchange(has_weight_copies, reads_fp8);
+    const bool makes_copies = reads_fp8 && !has_weight_copies;
+    has_weight_copies = has_weight_copies || makes_copies;
     need_weights(begin_of(0));
     embeddings_forward(*parts.ops, embedding_call(mode));
     for (int64_t layer = 0; layer < dims.L; ++layer) {

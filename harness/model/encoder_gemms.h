@@ -26,7 +26,7 @@ inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
     {.name = "ff_out", .forward = true, .data_gradient = true, .weight_gradient = true},
 }};
 
-/// The table in words, for logs: "qkv, projection, ff_in, ff_out in all passes".
+/// The table in words, for logs: "qkv forward+dgrad+wgrad, projection ...".
 std::string describe_fp8_passes();
 
 /// What the GEMMs of a layer do in a forward or backward pass.

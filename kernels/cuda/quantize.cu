@@ -7,6 +7,8 @@
 // conflicts both ways. amax and the count of saturated elements are reduced per warp and cost one
 // atomic operation per warp each, the count only where it is not zero.
 //
+// UpdateScales is one block of a thread per matrix: a few hundred numbers, bound by its launch.
+//
 // Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs, 24 us for
 // [24,576 x 1,024] at the 4.27 TB/s of a copy.
 

@@ -191,6 +191,16 @@ TEST(UpdateScales, KeepsTheScaleWithoutAUsableMaximumAndMarksTheSum) {
   }
 }
 
+TEST(UpdateScales, WrongArgumentsAreRefused) {
+  EXPECT_THROW(updated({1.0f}, DType::kU8), Error);
+  float number = 1;
+  const View one(&number, DType::kF32, {1});
+  UpdateScales args{.amax = one, .scale = one, .inverse_scale = one, .sum_of_squares = View()};
+  EXPECT_NO_THROW(validate(args));
+  args.scale = View(&number, DType::kF32, {2});
+  EXPECT_THROW(validate(args), Error);
+}
+
 TEST(QuantizeArguments, WrongOnesAreNamed) {
   HostTensor<float> x({16, 24});
   const auto message = [&](auto change) {
