@@ -363,9 +363,12 @@ void Bert::set_scale_exponents(const std::vector<int>& exponents) {
          " for this model.");
   }
   const auto upload = [&](const View& to, int sign) {
+    const size_t copies = static_cast<size_t>(to.elements()) / count;
     std::vector<float> values;
-    for (const int exponent : exponents) values.push_back(std::ldexp(1.0f, sign * exponent));
-    values.resize(count, 1.0f);  // until the first step finds better ones
+    for (const int exponent : exponents) {
+      values.insert(values.end(), copies, std::ldexp(1.0f, sign * exponent));
+    }
+    values.resize(count * copies, 1.0f);  // until the first step finds better ones
     s.parts.device->copy(*s.parts.stream, to.data, values.data(), to.bytes());
     s.parts.stream->wait_on_host();
   };

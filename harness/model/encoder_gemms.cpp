@@ -7,9 +7,21 @@ constexpr size_t index(EncoderGemm gemm) { return static_cast<size_t>(gemm); }
 
 Fp8Scales at(const Fp8Scales& scales, size_t i) { return scales.rows(static_cast<int64_t>(i), 1); }
 
+/// GEMMs take one of the equal numbers of a row.
+View one_of(const View& inverse_scale) { return {inverse_scale.data, DType::kF32, {1}}; }
+
 /// The first bytes of scratch memory as an fp8 matrix.
 View matrix_in(const View& bytes, DType format, int64_t rows, int64_t columns) {
   return {bytes.data, format, {rows, columns}};
+}
+
+Quantize quantize_of(const View& x) {
+  return {.x = x,
+          .scale = View(),
+          .q = View(),
+          .transposed = View(),
+          .amax = View(),
+          .saturated = View()};
 }
 
 bool is_wanted(const Fp8Passes& passes) {
@@ -31,69 +43,135 @@ std::string describe_fp8_passes() {
   return text;
 }
 
-Quantize EncoderGemms::record(const View& x, const Fp8Scales& scales) const {
+Quantize EncoderGemms::record(Quantize from, const Fp8Scales& scales) const {
   const bool records = mode_ != GemmMode::kFp8Eval;
-  return {.x = x,
-          .scale = scales.scale,
-          .q = View(),
-          .transposed = View(),
-          .amax = records ? scales.amax : fp8_->unused_amax,
-          .saturated = records ? fp8_->saturated : fp8_->unused_count,
-          .live_rows = fp8_->live_tokens};
+  from.scale = scales.scale;
+  from.amax = records ? scales.amax : fp8_->unused_amax;
+  from.saturated = records ? fp8_->saturated : fp8_->unused_count;
+  from.live_rows = fp8_->live_tokens;
+  return from;
 }
 
 void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
+  forward(gemm, args, quantize_of(args.x));
+}
+
+void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const {
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
   const bool rounds = passes.forward || (passes.weight_gradient && mode_ != GemmMode::kFp8Eval);
   if (mode_ == GemmMode::kIo || !rounds) return ops_.run(args);
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
-  Quantize quantize = record(args.x, scales);
+  x = record(x, scales);
   LinearFwd y = args;
   if (mode_ != GemmMode::kRecord && passes.forward) {
-    quantize.q = matrix_in(fp8_->input, DType::kE4M3, args.x.extent(0), args.x.extent(1));
-    y.x = quantize.q;
-    y.x_inverse_scale = scales.inverse_scale;
+    x.q = matrix_in(fp8_->input, DType::kE4M3, x.x.extent(0), x.x.extent(1));
+    y.x = x.q;
+    y.x_inverse_scale = one_of(scales.inverse_scale);
     y.weight = fp8_->weights[i].q;
-    y.weight_inverse_scale = at(fp8_->weight_scales, i).inverse_scale;
+    y.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
   }
   if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
-    quantize.transposed = fp8_->inputs_transposed[i];
+    x.transposed = fp8_->inputs_transposed[i];
   }
-  ops_.run(quantize);
+  ops_.run(x);
   ops_.run(y);
+}
+
+bool EncoderGemms::rounds_gradient(EncoderGemm gemm) const {
+  const Fp8Passes& passes = kFp8Passes[index(gemm)];
+  return mode_ == GemmMode::kFp8 && passes.data_gradient && passes.weight_gradient;
+}
+
+Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
+  if (!rounds_gradient(gemm)) return {};
+  const size_t i = index(gemm);
+  const Fp8Scales scales = at(fp8_->gradient_scales, i);
+  return {.q = matrix_in(fp8_->gradient, DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
+                         fp8_->weights[i].q.extent(0)),
+          .scale = scales.scale,
+          .amax = scales.amax,
+          .saturated = fp8_->saturated,
+          .live_rows = fp8_->live_tokens};
 }
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
                             const LinearBwdData& data) const {
+  Quantize dy = quantize_of(data.dy);
+  if (rounds_gradient(gemm)) dy.x = gradient_result(gemm).q;
+  backward(gemm, weight, data, dy);
+}
+
+void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
+                            const LinearBwdData& data, Quantize dy) const {
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
   LinearBwdWeight dweight = weight;
   LinearBwdData dx = data;
   if (mode_ != GemmMode::kIo && (passes.data_gradient || passes.weight_gradient)) {
     const Fp8Scales scales = at(fp8_->gradient_scales, i);
-    const int64_t tokens = data.dy.extent(0);
-    const int64_t outputs = data.dy.extent(1);
-    Quantize quantize = record(data.dy, scales);
+    const int64_t tokens = dy.x.extent(0);
+    const int64_t outputs = dy.x.extent(1);
+    const bool is_rounded = is_fp8(dy.x.dtype);
+    if (!is_rounded) dy = record(dy, scales);
     if (mode_ == GemmMode::kFp8 && passes.data_gradient) {
-      quantize.q = matrix_in(fp8_->gradient, DType::kE5M2, tokens, outputs);
-      dx.dy = quantize.q;
-      dx.dy_inverse_scale = scales.inverse_scale;
+      dx.dy = matrix_in(fp8_->gradient, DType::kE5M2, tokens, outputs);
+      if (!is_rounded) dy.q = dx.dy;
+      dx.dy_inverse_scale = one_of(scales.inverse_scale);
       dx.weight = fp8_->weights[i].transposed;
-      dx.weight_inverse_scale = at(fp8_->weight_scales, i).inverse_scale;
+      dx.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
     }
     if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
-      quantize.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
-      dweight.dy = quantize.transposed;
-      dweight.dy_inverse_scale = scales.inverse_scale;
+      dy.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
+      dweight.dy = dy.transposed;
+      dweight.dy_inverse_scale = one_of(scales.inverse_scale);
       dweight.x = fp8_->inputs_transposed[i];
-      dweight.x_inverse_scale = at(fp8_->input_scales, i).inverse_scale;
+      dweight.x_inverse_scale = one_of(at(fp8_->input_scales, i).inverse_scale);
     }
-    ops_.run(quantize);
+    ops_.run(dy);
   }
   ops_.run(dweight);
   ops_.run(dx);
+}
+
+void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
+  const Fp8Passes& readers = kFp8Passes[index(EncoderGemm::kFfOut)];
+  const bool evaluates = mode_ == GemmMode::kFp8Eval;
+  const bool rounds = evaluates || mode_ == GemmMode::kFp8;
+  if (!rounds || !readers.forward || !(evaluates || readers.weight_gradient)) {
+    forward(EncoderGemm::kFfIn, in);
+    return forward(EncoderGemm::kFfOut, out);
+  }
+  LinearFwd before_gelu = in;
+  before_gelu.y = in.pre_activation;
+  before_gelu.pre_activation = View();
+  before_gelu.activation = Activation::kNone;
+  forward(EncoderGemm::kFfIn, before_gelu);
+  Quantize gelu = quantize_of(before_gelu.y);
+  gelu.activation = in.activation;
+  forward(EncoderGemm::kFfOut, out, gelu);
+}
+
+void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
+                                         const LinearBwdData& out_data,
+                                         const LinearBwdWeight& in_weight,
+                                         const LinearBwdData& in_data) const {
+  if (!rounds_gradient(EncoderGemm::kFfIn)) {
+    backward(EncoderGemm::kFfOut, out_weight, out_data);
+    return backward(EncoderGemm::kFfIn, in_weight, in_data);
+  }
+  LinearBwdData of_gelu = out_data;
+  of_gelu.saved = View();
+  of_gelu.dbias_below = View();
+  of_gelu.activation = Activation::kNone;
+  backward(EncoderGemm::kFfOut, out_weight, of_gelu);
+  Quantize before_gelu = quantize_of(in_data.dy);
+  before_gelu.activation = out_data.activation;
+  before_gelu.saved = out_data.saved;
+  before_gelu.column_sums = out_data.dbias_below;
+  before_gelu.accumulate_sums = out_data.accumulate_dbias;
+  backward(EncoderGemm::kFfIn, in_weight, in_data, before_gelu);
 }
 
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,

@@ -40,7 +40,7 @@ enum class GemmMode : uint8_t {
 /// Scales of matrices, one each: X of them.
 struct Fp8Scales {
   View scale;          // f32 [X]
-  View inverse_scale;  // f32 [X]
+  View inverse_scale;  // f32 [X, 4]
   View amax;           // f32 [X]  since the last update
 
   Fp8Scales rows(int64_t begin, int64_t count) const {
@@ -81,12 +81,27 @@ class EncoderGemms {
   EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
 
   void forward(EncoderGemm gemm, const LinearFwd& args) const;
-  /// Both gradients of one GEMM: they have dy in common.
+  /// How the operation that makes the gradient of a GEMM's output should round it, if at all.
+  Fp8Result gradient_result(EncoderGemm gemm) const;
+  /// Both gradients of one GEMM: they have dy in common, which is in gradient_result where that has
+  /// data.
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data) const;
 
+  /// kFfIn with its GELU and kFfOut behind it. Where only fp8 GEMMs read the result of the GELU, it
+  /// is never stored in io: the GELU is applied as it is rounded.
+  void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
+  /// The same of the gradient of the GELU. `out` comes first.
+  void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
+                             const LinearBwdWeight& in_weight, const LinearBwdData& in_data) const;
+
  private:
-  /// Takes the maximum of x, and has no outputs yet.
-  Quantize record(const View& x, const Fp8Scales& scales) const;
+  void forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const;
+  void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
+                Quantize dy) const;
+  /// Whether all that reads the gradient of the GEMM's output reads fp8.
+  bool rounds_gradient(EncoderGemm gemm) const;
+  /// Takes the maximum of `from`, and has no outputs yet.
+  Quantize record(Quantize from, const Fp8Scales& scales) const;
 
   Ops& ops_;
   GemmMode mode_;

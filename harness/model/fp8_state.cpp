@@ -11,7 +11,11 @@ View both(const View& inputs, DType dtype) { return {inputs.data, dtype, {2 * in
 
 View Fp8State::maxima() const { return both(inputs.amax, DType::kI32); }
 View Fp8State::scales() const { return both(inputs.scale, DType::kF32); }
-View Fp8State::inverse_scales() const { return both(inputs.inverse_scale, DType::kF32); }
+View Fp8State::inverse_scales() const {
+  return {inputs.inverse_scale.data,
+          DType::kF32,
+          {2 * inputs.inverse_scale.extent(0), kInverseScaleCopies}};
+}
 
 int64_t quantized_per_token(const Dims& dims) {
   const int64_t inputs = 3 * dims.H + dims.F;
@@ -21,8 +25,9 @@ int64_t quantized_per_token(const Dims& dims) {
 
 Fp8State take_fp8_state(Arena& arena, const Dims& dims) {
   const int64_t count = kGemms * dims.L;
-  const auto take = [&] { return arena.take(DType::kF32, {3 * count}); };
-  const Fp8Scales all{.scale = take(), .inverse_scale = take(), .amax = take()};
+  const Fp8Scales all{.scale = arena.take(DType::kF32, {3 * count}),
+                      .inverse_scale = arena.take(DType::kF32, {3 * count, kInverseScaleCopies}),
+                      .amax = arena.take(DType::kF32, {3 * count})};
   Fp8State state{.inputs = all.rows(0, count),
                  .gradients = all.rows(count, count),
                  .weights = all.rows(2 * count, count),

@@ -24,7 +24,7 @@ struct Fp8State {
 
   /// i32 [8 L]: the maxima of inputs and gradients as integers, which order as their floats do.
   View maxima() const;
-  /// f32 [8 L]: the scales of inputs and gradients, and their inverses.
+  /// f32 [8 L] and [8 L, 4]: the scales of inputs and gradients, and their inverses.
   View scales() const;
   View inverse_scales() const;
 };

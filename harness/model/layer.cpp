@@ -59,17 +59,17 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .dropout = call.settings.projection_dropout,
                         .epsilon = call.settings.layer_norm_epsilon});
 
-  gemms.forward(EncoderGemm::kFfIn, {.x = a.attention_y,
-                                     .weight = w.ff_in_weight,
-                                     .bias = w.ff_in_bias,
-                                     .y = a.ff_mid,
-                                     .pre_activation = a.ff_pre,
-                                     .activation = call.settings.gelu});
-  gemms.forward(EncoderGemm::kFfOut, {.x = a.ff_mid,
-                                      .weight = w.ff_out_weight,
-                                      .bias = kNoView,
-                                      .y = projected,
-                                      .pre_activation = kNoView});
+  gemms.feed_forward({.x = a.attention_y,
+                      .weight = w.ff_in_weight,
+                      .bias = w.ff_in_bias,
+                      .y = a.ff_mid,
+                      .pre_activation = a.ff_pre,
+                      .activation = call.settings.gelu},
+                     {.x = a.ff_mid,
+                      .weight = w.ff_out_weight,
+                      .bias = kNoView,
+                      .y = projected,
+                      .pre_activation = kNoView});
   ops.run(ResidualLnFwd{.x = projected,
                         .bias = w.ff_out_bias,
                         .residual = a.attention_y,
@@ -104,31 +104,30 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall&
                         .dbeta = g.ff_ln_beta,
                         .dbias = g.ff_out_bias,
                         .dropout = call.settings.ff_dropout,
-                        .accumulate = call.accumulate});
-  gemms.backward(EncoderGemm::kFfOut,
-                 {.dy = s.d_branch,
-                  .x = a.ff_mid,
-                  .dweight = g.ff_out_weight,
-                  .dbias = kNoView,
-                  .accumulate = call.accumulate},
-                 {.dy = s.d_branch,
-                  .weight = w.ff_out_weight,
-                  .saved = a.ff_pre,
-                  .dx = s.d_ff,
-                  .dbias_below = g.ff_in_bias,
-                  .activation = call.settings.gelu,
-                  .accumulate_dbias = call.accumulate});
-  gemms.backward(EncoderGemm::kFfIn,
-                 {.dy = s.d_ff,
-                  .x = a.attention_y,
-                  .dweight = g.ff_in_weight,
-                  .dbias = kNoView,
-                  .accumulate = call.accumulate},
-                 {.dy = s.d_ff,
-                  .weight = w.ff_in_weight,
-                  .saved = kNoView,
-                  .dx = s.d_hidden,
-                  .accumulate = Accumulate::kYes});
+                        .accumulate = call.accumulate,
+                        .dx_fp8 = gemms.gradient_result(EncoderGemm::kFfOut)});
+  gemms.feed_forward_backward({.dy = s.d_branch,
+                               .x = a.ff_mid,
+                               .dweight = g.ff_out_weight,
+                               .dbias = kNoView,
+                               .accumulate = call.accumulate},
+                              {.dy = s.d_branch,
+                               .weight = w.ff_out_weight,
+                               .saved = a.ff_pre,
+                               .dx = s.d_ff,
+                               .dbias_below = g.ff_in_bias,
+                               .activation = call.settings.gelu,
+                               .accumulate_dbias = call.accumulate},
+                              {.dy = s.d_ff,
+                               .x = a.attention_y,
+                               .dweight = g.ff_in_weight,
+                               .dbias = kNoView,
+                               .accumulate = call.accumulate},
+                              {.dy = s.d_ff,
+                               .weight = w.ff_in_weight,
+                               .saved = kNoView,
+                               .dx = s.d_hidden,
+                               .accumulate = Accumulate::kYes});
 }
 
 void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
@@ -149,7 +148,8 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                         .dbeta = g.attention_ln_beta,
                         .dbias = g.projection_bias,
                         .dropout = call.settings.projection_dropout,
-                        .accumulate = call.accumulate});
+                        .accumulate = call.accumulate,
+                        .dx_fp8 = gemms.gradient_result(EncoderGemm::kProjection)});
   gemms.backward(
       EncoderGemm::kProjection,
       {.dy = s.d_branch,
@@ -170,7 +170,8 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                        .dropout = call.settings.attention_dropout,
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv),
-                       .accumulate = call.accumulate});
+                       .accumulate = call.accumulate,
+                       .dqkv_fp8 = gemms.gradient_result(EncoderGemm::kQkv)});
   gemms.backward(EncoderGemm::kQkv,
                  {.dy = as_rows(s.d_qkv),
                   .x = call.x,

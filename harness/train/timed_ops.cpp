@@ -68,7 +68,14 @@ OperationTime cost_of(const LambApply& a) {
   return moves(a, {a.weight, a.weight, a.model_weight, a.update});
 }
 OperationTime cost_of(const Cast& a) { return moves(a, {a.from, a.to}); }
-OperationTime cost_of(const Quantize& a) { return moves(a, {a.x, a.q, a.transposed}); }
+OperationTime cost_of(const Quantize& a) {
+  OperationTime cost = moves(a, {a.x, a.saved, a.q, a.transposed});
+  cost.name += a.saved.has_data() ? " gelu gradient"
+               : a.activation != Activation::kNone
+                   ? " gelu"
+                   : concat(" [", a.x.extent(0), ", ", a.x.extent(1), "]");
+  return cost;
+}
 OperationTime cost_of(const Fill& a) { return moves(a, {a.values}); }
 
 }  // namespace

@@ -1,60 +1,19 @@
-#include <cmath>
 #include <vector>
 
 #include "kernels/base/fp8.h"
+#include "kernels/cpu/activations.h"
 #include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/gelu_erf.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
-#include "kernels/cpu/vector_math.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {
 
-constexpr int64_t kBlockElements = 16384;
-
 void add_bias(const float* bias, int64_t columns, float* row) {
 #pragma omp simd
   for (int64_t i = 0; i < columns; ++i) row[i] += bias[i];
-}
-
-void activate(Activation activation, const float* z, int64_t count, float* y) {
-  switch (activation) {
-    case Activation::kNone:
-      return;
-    case Activation::kGeluTanh:
-#pragma omp simd
-      for (int64_t i = 0; i < count; ++i) y[i] = gelu(z[i]);
-      return;
-    case Activation::kTanh:  // the pooler only: a row per sequence
-      for (int64_t i = 0; i < count; ++i) y[i] = std::tanh(z[i]);
-      return;
-    case Activation::kGelu:
-      for (int64_t i = 0; i < count; ++i) y[i] = gelu_erf(z[i]);
-      return;
-  }
-}
-
-/// dx = dy * activation'(saved); dx may be dy.
-void differentiate(Activation activation, const float* dy, const float* saved, int64_t count,
-                   float* dx) {
-  switch (activation) {
-    case Activation::kNone:
-      return;
-    case Activation::kGeluTanh:
-#pragma omp simd
-      for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * gelu_derivative(saved[i]);
-      return;
-    case Activation::kTanh:
-#pragma omp simd
-      for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (1.0f - saved[i] * saved[i]);
-      return;
-    case Activation::kGelu:
-      for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * gelu_erf_derivative(saved[i]);
-      return;
-  }
 }
 
 template <class Q>
@@ -186,7 +145,7 @@ void run_cpu(WorkerPool& pool, const ActivationBwd& args) {
   const float* dy = args.dy.as<float>();
   const float* saved = args.saved.as<float>();
   float* dx = args.dx.as<float>();
-  pool.for_range(args.dy.elements(), kBlockElements, [&](int64_t begin, int64_t end) {
+  pool.for_range(args.dy.elements(), kActivationBlock, [&](int64_t begin, int64_t end) {
     differentiate(args.activation, dy + begin, saved + begin, end - begin, dx + begin);
   });
 }

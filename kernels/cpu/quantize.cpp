@@ -4,8 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kernels/base/fp8.h"
+#include "kernels/cpu/activations.h"
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/ops/scale_rules.h"
@@ -22,11 +25,35 @@ uint32_t magnitude_bits(float value) {
 Fp8E4M3 to_fp8(Fp8E4M3, float value) { return to_e4m3(static_cast<double>(value)); }
 Fp8E5M2 to_fp8(Fp8E5M2, float value) { return to_e5m2(static_cast<double>(value)); }
 
+/// f(x) where it is not x.
+std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
+  if (args.activation == Activation::kNone) return {};
+  std::vector<float> values(static_cast<size_t>(args.x.elements()));
+  const float* x = args.x.as<float>();
+  pool.for_range(args.x.elements(), kActivationBlock, [&](int64_t begin, int64_t end) {
+    float* to = values.data() + begin;
+    if (args.saved.has_data()) {
+      differentiate(args.activation, x + begin, args.saved.as<float>() + begin, end - begin, to);
+    } else {
+      activate(args.activation, x + begin, end - begin, to);
+    }
+  });
+  return values;
+}
+
+/// Of bytes.
+void transpose(const View& x, const View& transposed) {
+  const int64_t rows = x.extent(0);
+  const int64_t columns = x.extent(1);
+  const auto* from = static_cast<const uint8_t*>(x.data);
+  auto* to = static_cast<uint8_t*>(transposed.data);
+  for (int64_t i = 0; i < rows * columns; ++i) to[i % columns * rows + i / columns] = from[i];
+}
+
 template <class Q>
-void quantize(const Quantize& args) {
+void quantize(const Quantize& args, const float* x) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
-  const float* x = args.x.as<float>();
   Q* q = args.q.has_data() ? args.q.as<Q>() : nullptr;
   Q* transposed = args.transposed.has_data() ? args.transposed.as<Q>() : nullptr;
   const bool has_output = q != nullptr || transposed != nullptr;
@@ -52,11 +79,20 @@ void quantize(const Quantize& args) {
 }  // namespace
 
 template <>
-void run_cpu(WorkerPool&, const Quantize& args) {
-  if (args.x.extent(0) == 0) return;
+void run_cpu(WorkerPool& pool, const Quantize& args) {
+  if (is_fp8(args.x.dtype)) return transpose(args.x, args.transposed);
   require_f32(Quantize::kName, "x", args.x);
+  std::vector<float> values = function_of(pool, args);
+  const View of_x = values.empty()
+                        ? args.x
+                        : View(values.data(), DType::kF32, {args.x.extent(0), args.x.extent(1)});
+  if (args.column_sums.has_data()) {
+    sum_columns(pool, of_x, args.accumulate_sums, args.column_sums);
+  }
+  if (args.x.extent(0) == 0) return;
   const DType dtype = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
-  dtype == DType::kE4M3 ? quantize<Fp8E4M3>(args) : quantize<Fp8E5M2>(args);
+  dtype == DType::kE4M3 ? quantize<Fp8E4M3>(args, of_x.as<float>())
+                        : quantize<Fp8E5M2>(args, of_x.as<float>());
 }
 
 template <>
@@ -66,7 +102,8 @@ void run_cpu(WorkerPool&, const UpdateScales& args) {
     if (gives_scale(amax[i])) {
       const int exponent = scale_exponent(amax[i], args.format);
       args.scale.as<float>()[i] = std::ldexp(1.0f, exponent);
-      args.inverse_scale.as<float>()[i] = std::ldexp(1.0f, -exponent);
+      std::fill_n(args.inverse_scale.as<float>() + i * kInverseScaleCopies, kInverseScaleCopies,
+                  std::ldexp(1.0f, -exponent));
     } else if (amax[i] != 0.0f && args.sum_of_squares.has_data()) {
       args.sum_of_squares.as<double>()[0] = std::numeric_limits<double>::quiet_NaN();
     }

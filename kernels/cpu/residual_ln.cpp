@@ -4,6 +4,7 @@
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/row_norm.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 
@@ -48,6 +49,7 @@ void run_cpu(WorkerPool& pool, const ResidualLnBwd& args) {
                    });
   norm.write_sums(args);
   sums.write(2, args.accumulate, args.dbias.as<float>());
+  if (args.dx_fp8.q.has_data()) run_cpu(pool, quantize_to(args.dx_fp8, args.dx));
 }
 
 }  // namespace bertha

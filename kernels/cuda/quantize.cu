@@ -1,26 +1,24 @@
-// Quantize: an io matrix to fp8 in its layout and transposed, in one pass.
+// Quantize: an io matrix, or a GELU or its gradient, to fp8 in its layout and transposed, in one
+// pass.
 //
 // A block takes a tile of 128 x 128 elements; a thread 8 rows x 8 columns of it, which it reads in
-// accesses of 16 bytes, rounds two at a time (cvt.rn.satfinite), stores by rows, and turns into 8
-// columns of 8 bytes. These go through 16 KiB of shared memory, so that each column leaves the
-// block in 128 contiguous bytes. Units of 8 bytes lie at (row group XOR column group), free of bank
-// conflicts both ways. amax and the count of saturated elements are reduced per warp and cost one
-// atomic operation per warp each, the count only where it is not zero.
+// accesses of 16 bytes, all in flight at once, rounds two at a time (cvt.rn.satfinite), stores by
+// rows, and turns into 8 columns of 8 bytes. These go through 16 KiB of shared memory, so that each
+// column leaves the block in 128 contiguous bytes. Units of 8 bytes lie at (row group XOR column
+// group), free of bank conflicts both ways. amax and the count of saturated elements cost a block
+// one atomic operation each. Column sums are those of the tile; a second kernel adds up the tiles.
 //
-// UpdateScales is one block of a thread per matrix: a few hundred numbers, bound by its launch.
-//
-// Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs, 24 us for
-// [24,576 x 1,024] at the 4.27 TB/s of a copy.
+// Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (2 more with `saved`),
+// 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
 
 #include "kernels/ops/quantize.h"
 
-#include <cuda_fp8.h>
-
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
+#include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/ops/scale_rules.h"
 
 namespace bertha {
 namespace {
@@ -29,31 +27,16 @@ constexpr int kTile = 128;
 constexpr int kPart = 8;               // rows and columns of a thread
 constexpr int kParts = kTile / kPart;  // of a tile, along either axis
 constexpr int kThreads = kParts * kParts;
-constexpr uint32_t kNaNBits = 0x7fc00000;
-constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr int kWarps = kThreads / kWarpThreads;
+static_assert(kPart == kVecSize);
 
 struct Pointers {
-  const float* scale;   // null without both outputs
-  uint8_t* q;           // null: not wanted
+  Fp8Sink sink;         // q null: not wanted; scale null without both outputs
   uint8_t* transposed;  // null: not wanted
-  uint32_t* amax;
-  unsigned long long* saturated;
+  float* partial_sums;  // [row tiles, columns], null: not wanted
 };
 
-template <__nv_fp8_interpretation_t kFormat>
-inline constexpr float kLargest = kFormat == __NV_E4M3 ? 448.0f : 57344.0f;
-
-/// Eight bytes: the fp8 of `values`, the first in the lowest byte.
-template <__nv_fp8_interpretation_t kFormat>
-__device__ __forceinline__ uint2 to_fp8(const float (&values)[kPart]) {
-  uint32_t pairs[kPart / 2];
-#pragma unroll
-  for (int i = 0; i < kPart / 2; ++i) {
-    pairs[i] = __nv_cvt_float2_to_fp8x2(make_float2(values[2 * i], values[2 * i + 1]),
-                                        __NV_SATFINITE, kFormat);
-  }
-  return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
-}
+unsigned tiles_of(int64_t rows) { return static_cast<unsigned>((rows + kTile - 1) / kTile); }
 
 /// Turns the 4 x 4 bytes of four words: byte i of word j becomes byte j of word i.
 __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32_t& c,
@@ -68,50 +51,72 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
   d = __byte_perm(ab_high, cd_high, 0x7632);
 }
 
-template <class T, __nv_fp8_interpretation_t kFormat>
-__global__ void __launch_bounds__(kThreads)
-    quantize_kernel(const T* x, Pointers p, int64_t rows, int64_t columns, int64_t live_rows) {
-  __shared__ uint2 tile[kTile * kParts];  // [column][row part ^ column part]
-  const int column_part = static_cast<int>(threadIdx.x) % kParts;
-  const int row_part = static_cast<int>(threadIdx.x) / kParts;
-  const int64_t tile_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t first_row = tile_row + row_part * kPart;
-  const int64_t first_column = tile_column + column_part * kPart;
-  const bool has_output = p.q != nullptr || p.transposed != nullptr;
-  const float scale = has_output ? *p.scale : 0.0f;
-  uint32_t most = 0;
-  uint32_t saturated = 0;
-  uint2 bytes[kPart] = {};
-  if (first_row < rows && first_column < columns) {
+/// f(x) of Quantize.
+enum class Function : uint8_t { kCopy, kGelu, kGradient };
+
+template <class T, Function kFunction, Activation kActivation>
+__device__ __forceinline__ float function_of(float x, float saved) {
+  constexpr bool kExact = sizeof(T) == 4;
+  constexpr bool kErf = kActivation == Activation::kGelu;
+  if constexpr (kFunction == Function::kGelu) {
+    if constexpr (kErf) return gelu_erf(x);
+    return kExact ? gelu(x) : gelu_instruction::gelu(x);
+  } else if constexpr (kFunction == Function::kGradient) {
+    if constexpr (kErf) return x * gelu_erf_derivative(saved);
+    return x * (kExact ? gelu_derivative(saved)
+                       : gelu_instruction::gelu_derivative(gelu_detail::clamp(saved)));
+  }
+  return x;
+}
+
+/// Rows that a thread loads at once: 128 bytes in flight.
+template <class T, Function kFunction>
+inline constexpr int kRowsInFlight = kPart * 2 / static_cast<int>(sizeof(T)) /
+                                     (kFunction == Function::kGradient ? 2 : 1);
+
+/// A thread's part of the tile: 8 rows of 8 bytes, of which rows go to the sink.
+template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
+__device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8Sink& sink,
+                                           int64_t first_row, int64_t first, int64_t columns,
+                                           bool has_output, uint2 (&bytes)[kPart],
+                                           float (&sums)[kPart], Fp8Extremes& extremes) {
+  constexpr bool kGradient = kFunction == Function::kGradient;
+  constexpr int kInFlight = kRowsInFlight<T, kFunction>;
+  const float scale = has_output ? *sink.scale : 0.0f;
 #pragma unroll
-    for (int i = 0; i < kPart; ++i) {
-      const int64_t at = (first_row + i) * columns + first_column;
+  for (int begin = 0; begin < kPart; begin += kInFlight) {
+    Vec<T, kPart> loaded[kInFlight];
+    Vec<T, kPart> loaded_saved[kGradient ? kInFlight : 1];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      loaded[i] = load_vec(x + first + (begin + i) * columns);
+      if constexpr (kGradient) loaded_saved[i] = load_vec(saved + first + (begin + i) * columns);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int row = begin + i;
       float values[kPart];
-      load_floats<kPart>(x + at, values);
-      const bool is_live = first_row + i < live_rows;
 #pragma unroll
       for (int j = 0; j < kPart; ++j) {
-        const uint32_t bits = __float_as_uint(fabsf(values[j]));
-        values[j] *= scale;
-        if (is_live) {
-          most = max(most, bits > kInfinityBits ? kNaNBits : bits);
-          saturated += fabsf(values[j]) > kLargest<kFormat> ? 1 : 0;
-        }
+        const float at = kGradient ? element(loaded_saved[kGradient ? i : 0], j) : 0.0f;
+        values[j] = function_of<T, kFunction, kActivation>(element(loaded[i], j), at);
       }
-      if (!has_output) continue;
-      bytes[i] = to_fp8<kFormat>(values);
-      if (p.q != nullptr) *reinterpret_cast<uint2*>(p.q + at) = bytes[i];
+      if constexpr (kFunction != Function::kCopy) to_floats(to_vec<T>(values), values);
+#pragma unroll
+      for (int j = 0; j < kPart; ++j) sums[j] += values[j];
+      bytes[row] = to_fp8<kFormat>(values, scale, first_row + row < sink.live_rows, extremes);
+      if (sink.q != nullptr) {
+        *reinterpret_cast<uint2*>(sink.q + first + row * columns) = bytes[row];
+      }
     }
   }
-  most = __reduce_max_sync(kFullWarp, most);
-  saturated = __reduce_add_sync(kFullWarp, saturated);
-  if (threadIdx.x % kWarpThreads == 0) {
-    atomicMax(p.amax, most);
-    if (saturated > 0) atomicAdd(p.saturated, static_cast<unsigned long long>(saturated));
-  }
-  if (p.transposed == nullptr) return;
+}
 
+/// The tile's bytes by columns, through `tile`, [column][row part ^ column part].
+__device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* tile, uint8_t* to,
+                                                 int64_t rows, int64_t columns) {
+  const int column_part = static_cast<int>(threadIdx.x) % kParts;
+  const int row_part = static_cast<int>(threadIdx.x) / kParts;
   transpose_bytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x);
   transpose_bytes(bytes[4].x, bytes[5].x, bytes[6].x, bytes[7].x);
   transpose_bytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y);
@@ -124,6 +129,8 @@ __global__ void __launch_bounds__(kThreads)
     tile[(column + 4) * kParts + swizzled] = make_uint2(bytes[j].y, bytes[j + 4].y);
   }
   __syncthreads();
+  const int64_t tile_row = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
   // 16 bytes, two row parts, of a column per thread and round; rows are a multiple of 16.
   constexpr int kPairs = kParts / 2;
 #pragma unroll
@@ -135,21 +142,95 @@ __global__ void __launch_bounds__(kThreads)
     const int turned = (pair * 2) ^ (column / kPart);
     const uint4 both = *reinterpret_cast<const uint4*>(&tile[column * kParts + (turned & ~1)]);
     const uint4 ordered = turned % 2 == 0 ? both : make_uint4(both.z, both.w, both.x, both.y);
-    *reinterpret_cast<uint4*>(p.transposed + (tile_column + column) * rows + row) = ordered;
+    *reinterpret_cast<uint4*>(to + (tile_column + column) * rows + row) = ordered;
   }
 }
 
-__global__ void update_scales_kernel(float* amax, float* scale, float* inverse_scale,
-                                     double* sum_of_squares, int64_t count, DType format) {
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-    if (gives_scale(amax[i])) {
-      const int exponent = scale_exponent(amax[i], format);
-      scale[i] = ldexpf(1.0f, exponent);
-      inverse_scale[i] = ldexpf(1.0f, -exponent);
-    } else if (amax[i] != 0.0f && sum_of_squares != nullptr) {
-      *sum_of_squares = __longlong_as_double(0x7ff8000000000000);  // NaN, from any thread
+/// Rows and columns are multiples of 16.
+template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
+__global__ void __launch_bounds__(kThreads)
+    quantize_kernel(const T* x, const T* saved, Pointers p, int64_t rows, int64_t columns) {
+  __shared__ uint2 tile[kTile * kParts];
+  __shared__ Fp8Extremes of_warp[kWarps];
+  wait_for_kernel_before();
+  begin_next_kernel();
+  const int column_part = static_cast<int>(threadIdx.x) % kParts;
+  const int row_part = static_cast<int>(threadIdx.x) / kParts;
+  const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile + row_part * kPart;
+  const int64_t first_column = tile_column + column_part * kPart;
+  const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
+  uint2 bytes[kPart] = {};
+  float sums[kPart] = {};
+  Fp8Extremes extremes;
+  if (first_row < rows && first_column < columns) {
+    round_part<T, kFormat, kFunction, kActivation>(x, saved, p.sink, first_row,
+                                                   first_row * columns + first_column, columns,
+                                                   has_output, bytes, sums, extremes);
+  }
+  record_block_extremes(extremes, of_warp, p.sink);
+  if constexpr (kFunction == Function::kGradient) {
+    __shared__ float sums_of_part[kParts][kTile];
+    store_vec(&sums_of_part[row_part][column_part * kPart], to_vec<float>(sums));
+    __syncthreads();
+    const auto column = static_cast<int>(threadIdx.x);
+    if (p.partial_sums != nullptr && column < kTile && tile_column + column < columns) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) sum += sums_of_part[part][column];
+      p.partial_sums[blockIdx.y * columns + tile_column + column] = sum;
     }
-    amax[i] = 0.0f;
+  }
+  if (p.transposed != nullptr) store_transposed(bytes, tile, p.transposed, rows, columns);
+}
+
+/// Of a matrix that is fp8 already.
+__global__ void __launch_bounds__(kThreads)
+    transpose_kernel(const uint8_t* x, uint8_t* transposed, int64_t rows, int64_t columns) {
+  __shared__ uint2 tile[kTile * kParts];
+  wait_for_kernel_before();
+  begin_next_kernel();
+  const int column_part = static_cast<int>(threadIdx.x) % kParts;
+  const int row_part = static_cast<int>(threadIdx.x) / kParts;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile + row_part * kPart;
+  const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTile + column_part * kPart;
+  uint2 bytes[kPart] = {};
+  if (first_row < rows && first_column < columns) {
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) {
+      bytes[i] =
+          __ldg(reinterpret_cast<const uint2*>(x + (first_row + i) * columns + first_column));
+    }
+  }
+  store_transposed(bytes, tile, transposed, rows, columns);
+}
+
+dim3 grid_of(const View& x) {
+  return {static_cast<unsigned>((x.extent(1) + kTile - 1) / kTile), tiles_of(x.extent(0))};
+}
+
+template <class T, Function kFunction, Activation kActivation>
+void launch(CudaContext& context, const Quantize& args, const Pointers& p) {
+  const DType format = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
+  const auto kernel = format == DType::kE4M3
+                          ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation>
+                          : quantize_kernel<T, __NV_E5M2, kFunction, kActivation>;
+  launch_dependent(context.stream, kernel, {grid_of(args.x), kThreads}, elements<T>(args.x),
+                   args.saved.has_data() ? elements<T>(args.saved) : nullptr, p, args.x.extent(0),
+                   args.x.extent(1));
+}
+
+template <class T>
+void choose_function(CudaContext& context, const Quantize& args, const Pointers& p) {
+  const bool erf = args.activation == Activation::kGelu;
+  if (args.activation == Activation::kNone) {
+    launch<T, Function::kCopy, Activation::kNone>(context, args, p);
+  } else if (args.saved.has_data()) {
+    erf ? launch<T, Function::kGradient, Activation::kGelu>(context, args, p)
+        : launch<T, Function::kGradient, Activation::kGeluTanh>(context, args, p);
+  } else {
+    erf ? launch<T, Function::kGelu, Activation::kGelu>(context, args, p)
+        : launch<T, Function::kGelu, Activation::kGeluTanh>(context, args, p);
   }
 }
 
@@ -159,39 +240,40 @@ template <>
 void run_cuda(CudaContext& context, const Quantize& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
-  if (rows == 0 || columns == 0) return;
+  if (columns == 0) return;
   BERTHA_CHECK(rows % 16 == 0 && columns % 16 == 0, Quantize::kName, ": x is ", args.x.shape_text(),
                ", want multiples of 16");
-  for (const View* view : {&args.x, &args.q, &args.transposed}) {
+  for (const View* view : {&args.x, &args.saved, &args.q, &args.transposed}) {
     BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
                  view->shape_text(), " is not 16-byte aligned");
   }
-  const Pointers p{.scale = elements<float>(args.scale),
-                   .q = static_cast<uint8_t*>(args.q.data),
-                   .transposed = static_cast<uint8_t*>(args.transposed.data),
-                   .amax = static_cast<uint32_t*>(args.amax.data),
-                   .saturated = static_cast<unsigned long long*>(args.saturated.data)};
-  const dim3 grid(static_cast<unsigned>((columns + kTile - 1) / kTile),
-                  static_cast<unsigned>((rows + kTile - 1) / kTile));
-  const DType format = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
+  if (is_fp8(args.x.dtype)) {
+    if (rows == 0) return;
+    launch_dependent(context.stream, transpose_kernel, {grid_of(args.x), kThreads},
+                     static_cast<const uint8_t*>(args.x.data),
+                     static_cast<uint8_t*>(args.transposed.data), rows, columns);
+    return;
+  }
+  const bool sums = args.column_sums.has_data();
+  const int64_t row_tiles = tiles_of(rows);
+  const Pointers p{
+      .sink = sink_of({.q = args.q,
+                       .scale = args.scale,
+                       .amax = args.amax,
+                       .saturated = args.saturated,
+                       .live_rows = args.live_rows}),
+      .transposed = static_cast<uint8_t*>(args.transposed.data),
+      .partial_sums =
+          sums ? static_cast<float*>(context.scratch.take(column_sum_bytes(row_tiles, columns, 1)))
+               : nullptr};
   dispatch_io(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const auto kernel =
-        format == DType::kE4M3 ? quantize_kernel<T, __NV_E4M3> : quantize_kernel<T, __NV_E5M2>;
-    kernel<<<grid, kThreads, 0, context.stream>>>(elements<T>(args.x), p, rows, columns,
-                                                  args.live_rows);
+    if (rows > 0) choose_function<T>(context, args, p);
+    if (!sums) return;
+    finish_column_sums<T, 1>(
+        context, p.partial_sums, row_tiles, columns,
+        {{{elements<T>(args.column_sums), args.accumulate_sums == Accumulate::kYes}}});
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-}
-
-template <>
-void run_cuda(CudaContext& context, const UpdateScales& args) {
-  const int64_t count = args.amax.extent(0);
-  if (count == 0) return;
-  update_scales_kernel<<<1, 1024, 0, context.stream>>>(
-      elements<float>(args.amax), elements<float>(args.scale), elements<float>(args.inverse_scale),
-      args.sum_of_squares.has_data() ? elements<double>(args.sum_of_squares) : nullptr, count,
-      args.format);
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -14,12 +14,42 @@ void check_output(const ArgumentCheck& check, const char* field, const View& vie
   check.view(field, view, view.dtype, {rows, columns});
 }
 
+void check_transposition(const ArgumentCheck& check, const Quantize& args) {
+  check.view("transposed", args.transposed, args.x.dtype, {args.x.extent(1), args.x.extent(0)});
+  for (const View* given :
+       {&args.scale, &args.q, &args.amax, &args.saturated, &args.saved, &args.column_sums}) {
+    if (given->has_data()) check.refuse("x", "is fp8: want transposed and nothing else");
+  }
+}
+
 }  // namespace
+
+Quantize quantize_to(const Fp8Result& result, const View& x) {
+  return {.x = x.reshaped({result.q.extent(0), result.q.extent(1)}),
+          .scale = result.scale,
+          .q = result.q,
+          .transposed = View(),
+          .amax = result.amax,
+          .saturated = result.saturated,
+          .live_rows = result.live_rows};
+}
+
+void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,
+                      int64_t rows, int64_t columns) {
+  if (!result.q.has_data()) return;
+  check_output(check, field, result.q, rows, columns);
+  check.view(field, result.scale, DType::kF32, {1});
+  check.view(field, result.amax, DType::kF32, {1});
+  check.view(field, result.saturated, DType::kI64, {1});
+  check.at_least(field, result.live_rows, 0);
+  check.at_most(field, result.live_rows, rows);
+}
 
 void validate(const Quantize& args) {
   const ArgumentCheck check(Quantize::kName);
-  check.io("x", args.x);
   check.rank("x", args.x, 2);
+  if (is_fp8(args.x.dtype)) return check_transposition(check, args);
+  check.io("x", args.x);
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   check.view("x", args.x, args.x.dtype, {rows, columns});
@@ -34,6 +64,19 @@ void validate(const Quantize& args) {
     check.view("scale", args.scale, DType::kF32, {1});
   }
   check.view("amax", args.amax, DType::kF32, {1});
+  const bool gelu = keeps_pre_activation(args.activation);
+  if (!gelu && args.activation != Activation::kNone) {
+    check.refuse("activation", "is another than a GELU, want a GELU or none");
+  }
+  if (!gelu && args.saved.has_data()) {
+    check.refuse("saved", "is ", args.saved.shape_text(), " without an activation, want no data");
+  }
+  if (!args.saved.has_data() && args.column_sums.has_data()) {
+    check.refuse("column_sums", "is ", args.column_sums.shape_text(),
+                 " without saved, want no data");
+  }
+  check.optional_view("saved", args.saved, args.x.dtype, {rows, columns});
+  check.optional_view("column_sums", args.column_sums, args.x.dtype, {columns});
   check.at_least("live_rows", args.live_rows, 0);
   check.at_most("live_rows", args.live_rows, rows);
 }
@@ -44,7 +87,7 @@ void validate(const UpdateScales& args) {
   const int64_t matrices = args.amax.extent(0);
   check.view("amax", args.amax, DType::kF32, {matrices});
   check.view("scale", args.scale, DType::kF32, {matrices});
-  check.view("inverse_scale", args.inverse_scale, DType::kF32, {matrices});
+  check.view("inverse_scale", args.inverse_scale, DType::kF32, {matrices, kInverseScaleCopies});
   check.optional_view("sum_of_squares", args.sum_of_squares, DType::kF64, {1});
   if (!is_fp8(args.format)) check.refuse("format", "is ", name(args.format), ", want e4m3 or e5m2");
 }

@@ -1,34 +1,56 @@
 #pragma once
 
-#include "kernels/ops/common.h"
+#include "kernels/ops/fp8_result.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 
-/// q = fp8(x * scale), in x's layout and transposed: GEMMs of 8-bit operands take both with the
+/// q = fp8(f(x) * scale), in x's layout and transposed: GEMMs of 8-bit operands take both with the
 /// summed dimension contiguous, so a matrix that enters two of them is stored twice.
+///
+///   f(x)    with activation
+///   x       kNone
+///   gelu(x)              a GELU: x is the pre-activation, of the layer below
+///   x * gelu'(saved)     a GELU and `saved`, the pre-activation: the gradient below it
+///
+/// A matrix x of fp8 is transposed as it is; nothing else is then given or written.
+///
+/// f(x) is rounded to io before anything else: the outputs are those of an operation that stores it
+/// in io, and of Quantize after it.
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.
-/// Writes    overwrites q and transposed; amax becomes max(amax, |x|), saturated grows by the
-///           number of elements with |x * scale| above the largest of the format (NaN is none of
+/// Writes    overwrites q and transposed; amax becomes max(amax, |f(x)|), saturated grows by the
+///           number of elements with |f(x) * scale| above the largest of the format (NaN is none of
 ///           them). Both are of the first `live_rows` rows alone; rows beyond are padding.
-/// Exact     the same bits on every backend: one product in f32 (exact where scale is a power of
-///           two), one rounding to nearest even, saturated. amax is an infinity or a NaN where x
-///           has one, so that saturation hides none; a NaN stands above infinity.
-/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; x, q and
-///           transposed 16-byte aligned. Without both outputs only amax is written, and scale and
-///           saturated may have no data.
+///           column_sums (+)= the sums of all rows of f(x), in a fixed order.
+/// Exact     of f(x) the same bits on every backend: one product in f32 (exact where scale is a
+///           power of two), one rounding to nearest even, saturated. amax is an infinity or a NaN
+///           where f(x) has one, so that saturation hides none; a NaN stands above infinity.
+/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; x, saved, q
+///           and transposed 16-byte aligned. Without both outputs only amax is written, and scale
+///           and saturated may have no data. column_sums only with `saved`.
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";
-  View x;           // io  [R, C]
+  View x;           // io or fp8 [R, C]
   View scale;       // f32 [1]  a power of two, see UpdateScales
   View q;           // fp8 [R, C]  out; without data: not wanted
   View transposed;  // fp8 [C, R]  out; without data: not wanted
   View amax;        // f32 [1]     in, out
   View saturated;   // i64 [1]     in, out
   int64_t live_rows = 0;
+  Activation activation = Activation::kNone;  // or a GELU
+  View saved = {};                            // io [R, C]  without data: not a gradient
+  View column_sums = {};                      // io [C]     out; without data: not wanted
+  Accumulate accumulate_sums = Accumulate::kNo;
 };
+
+/// What makes `result` of `x`, the result in io, where an operation does not do it itself.
+Quantize quantize_to(const Fp8Result& result, const View& x);
+
+/// cuBLASLt reads the inverse scale of an operand at a 16-byte aligned address alone.
+inline constexpr int64_t kInverseScaleCopies = 4;
 
 /// scale = 2^e with the largest e at which amax * 2^e does not exceed the largest number of the
 /// format: the scale of the next step's values, whose amax is still to come. One to two times the
@@ -43,7 +65,7 @@ struct UpdateScales {
   static constexpr const char* kName = "update_scales";
   View amax;            // f32 [X]  in, out
   View scale;           // f32 [X]  in, out
-  View inverse_scale;   // f32 [X]  in, out
+  View inverse_scale;   // f32 [X, 4]  in, out: one number four times, see kInverseScaleCopies
   View sum_of_squares;  // f64 [1]  in, out; without data: not wanted
   DType format = DType::kE4M3;
 };

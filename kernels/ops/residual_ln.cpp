@@ -24,6 +24,7 @@ void validate(const ResidualLnBwd& args) {
   check.view("dx", args.dx, shape.io, {shape.rows, shape.columns});
   check_norm_backward(check, args, shape);
   check.view("dbias", args.dbias, shape.io, {shape.columns});
+  check_fp8_result(check, "dx_fp8", args.dx_fp8, shape.rows, shape.columns);
   if (args.dx.data != nullptr && args.dx.data == args.dresidual.data) {
     check.refuse("dx", "is dresidual's memory, want two buffers");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/ops/common.h"
+#include "kernels/ops/fp8_result.h"
 
 namespace bertha {
 
@@ -32,7 +33,7 @@ struct ResidualLnFwd {
 /// Gradients of ResidualLnFwd: dresidual = dLN/dsum, dx = dresidual at kept elements / (1 - p).
 ///
 /// Writes    overwrites dresidual and dx; dgamma, dbeta, dbias as `accumulate` says.
-///           dresidual may be dy's memory.
+///           dresidual may be dy's memory. dbias is a sum of what was there before rounding to fp8.
 struct ResidualLnBwd {
   static constexpr const char* kName = "residual_ln_bwd";
   View dy;         // io  [T, H]
@@ -48,6 +49,7 @@ struct ResidualLnBwd {
   View dbias;      // io  [H]     out: column sums of dx
   Dropout dropout;
   Accumulate accumulate = Accumulate::kNo;
+  Fp8Result dx_fp8 = {};  // [T, H]  out in place of dx
 };
 
 void validate(const ResidualLnFwd& args);

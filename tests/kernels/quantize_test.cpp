@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
+#include "kernels/cpu/activations.h"
 #include "kernels/cpu/operations.h"
 #include "tests/support/fp8_case.h"
 
@@ -133,6 +134,75 @@ TEST(Quantize, WithoutOutputsOnlyTheMaximumIsTaken) {
   EXPECT_EQ(amax, wanted);
 }
 
+/// q of Quantize with those fields.
+std::vector<Fp8E5M2> codes_of(Quantize args, const View& x, WorkerPool& pool) {
+  std::vector<Fp8E5M2> q(static_cast<size_t>(x.elements()));
+  float scale = 64.0f;
+  float amax = 0.0f;
+  int64_t saturated = 0;
+  args.x = x;
+  args.scale = View(&scale, DType::kF32, {1});
+  args.q = View(q.data(), DType::kE5M2, {x.extent(0), x.extent(1)});
+  args.amax = View(&amax, DType::kF32, {1});
+  args.saturated = View(&saturated, DType::kI64, {1});
+  args.live_rows = x.extent(0);
+  validate(args);
+  run_cpu(pool, args);
+  return q;
+}
+
+std::vector<uint8_t> bytes_of(const std::vector<Fp8E5M2>& codes) {
+  std::vector<uint8_t> bytes;
+  for (const Fp8E5M2 code : codes) bytes.push_back(code.bits);
+  return bytes;
+}
+
+Quantize with(Activation activation, const View& saved = View(), const View& sums = View()) {
+  return {.x = View(),
+          .scale = View(),
+          .q = View(),
+          .transposed = View(),
+          .amax = View(),
+          .saturated = View(),
+          .activation = activation,
+          .saved = saved,
+          .column_sums = sums};
+}
+
+TEST(Quantize, OfAGeluIsThatOfItsResult) {
+  WorkerPool pool(2);
+  HostTensor<float> z = random_tensor({144, 33}, 4);
+  HostTensor<float> dy = random_tensor({144, 33}, 5);
+  HostTensor<float> result({144, 33});
+  HostTensor<float> sums({33}, 9.0f);
+  for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
+    activate(activation, z.values.data(), z.elements(), result.values.data());
+    EXPECT_EQ(bytes_of(codes_of(with(activation), z.view(), pool)),
+              bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
+    differentiate(activation, dy.values.data(), z.values.data(), z.elements(),
+                  result.values.data());
+    EXPECT_EQ(bytes_of(codes_of(with(activation, z.view(), sums.view()), dy.view(), pool)),
+              bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
+    double sum = 0;
+    for (int64_t row = 0; row < 144; ++row) sum += static_cast<double>(result[row * 33 + 32]);
+    EXPECT_NEAR(static_cast<double>(sums[32]), sum, 1e-5);
+  }
+}
+
+TEST(Quantize, OfAMatrixOfFp8TransposesIt) {
+  std::vector<uint8_t> x{1, 2, 3, 4, 5, 6};
+  std::vector<uint8_t> turned(6);
+  Quantize args = with(Activation::kNone);
+  args.x = View(x.data(), DType::kE4M3, {2, 3});
+  args.transposed = View(turned.data(), DType::kE4M3, {3, 2});
+  validate(args);
+  WorkerPool pool(1);
+  run_cpu(pool, args);
+  EXPECT_EQ(turned, (std::vector<uint8_t>{1, 4, 2, 5, 3, 6}));
+  args.saved = args.x;
+  EXPECT_THROW(validate(args), Error);
+}
+
 struct Scales {
   std::vector<float> amax;
   std::vector<float> scale;
@@ -143,15 +213,14 @@ struct Scales {
 Scales updated(const std::vector<float>& amax, DType format) {
   Scales s{.amax = amax,
            .scale = std::vector<float>(amax.size(), 4.0f),
-           .inverse = std::vector<float>(amax.size(), 0.25f)};
-  const auto view = [](std::vector<float>& values) {
-    return View(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});
-  };
-  const UpdateScales args{.amax = view(s.amax),
-                          .scale = view(s.scale),
-                          .inverse_scale = view(s.inverse),
-                          .sum_of_squares = View(&s.sum, DType::kF64, {1}),
-                          .format = format};
+           .inverse = std::vector<float>(amax.size() * kInverseScaleCopies, 0.25f)};
+  const auto matrices = static_cast<int64_t>(amax.size());
+  const UpdateScales args{
+      .amax = View(s.amax.data(), DType::kF32, {matrices}),
+      .scale = View(s.scale.data(), DType::kF32, {matrices}),
+      .inverse_scale = View(s.inverse.data(), DType::kF32, {matrices, kInverseScaleCopies}),
+      .sum_of_squares = View(&s.sum, DType::kF64, {1}),
+      .format = format};
   validate(args);
   WorkerPool pool(1);
   run_cpu(pool, args);
@@ -167,7 +236,9 @@ TEST(UpdateScales, TakesTheLargestPowerOfTwoAtWhichTheMaximumFits) {
     for (size_t i = 0; i < amax.size(); ++i) {
       int exponent = 0;
       EXPECT_EQ(std::frexp(s.scale[i], &exponent), 0.5f) << amax[i];  // a power of two
-      EXPECT_EQ(s.scale[i] * s.inverse[i], 1.0f);
+      for (size_t copy = 0; copy < kInverseScaleCopies; ++copy) {
+        EXPECT_EQ(s.scale[i] * s.inverse[i * kInverseScaleCopies + copy], 1.0f);
+      }
       EXPECT_EQ(s.amax[i], 0.0f);
       const double scaled = static_cast<double>(amax[i]) * static_cast<double>(s.scale[i]);
       EXPECT_LE(scaled, largest);
@@ -185,7 +256,7 @@ TEST(UpdateScales, KeepsTheScaleWithoutAUsableMaximumAndMarksTheSum) {
   for (const float amax : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     const Scales s = updated({1.0f, amax}, DType::kE5M2);
     EXPECT_EQ(s.scale[1], 4.0f);
-    EXPECT_EQ(s.inverse[1], 0.25f);
+    EXPECT_EQ(s.inverse[kInverseScaleCopies], 0.25f);
     EXPECT_EQ(s.amax[1], 0.0f);
     EXPECT_TRUE(std::isnan(s.sum));
   }
@@ -195,7 +266,11 @@ TEST(UpdateScales, WrongArgumentsAreRefused) {
   EXPECT_THROW(updated({1.0f}, DType::kU8), Error);
   float number = 1;
   const View one(&number, DType::kF32, {1});
-  UpdateScales args{.amax = one, .scale = one, .inverse_scale = one, .sum_of_squares = View()};
+  std::vector<float> copies(kInverseScaleCopies);
+  UpdateScales args{.amax = one,
+                    .scale = one,
+                    .inverse_scale = View(copies.data(), DType::kF32, {1, kInverseScaleCopies}),
+                    .sum_of_squares = View()};
   EXPECT_NO_THROW(validate(args));
   args.scale = View(&number, DType::kF32, {2});
   EXPECT_THROW(validate(args), Error);
@@ -239,6 +314,9 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
         args.transposed = View(args.q.data, DType::kE5M2, {32, 16});
       },
       "transposed");
+  has([](Quantize& args) { args.activation = Activation::kTanh; }, "want a GELU or none");
+  has([](Quantize& args) { args.saved = args.x; }, "without an activation");
+  has([](Quantize& args) { args.column_sums = args.x; }, "without saved");
 }
 
 }  // namespace

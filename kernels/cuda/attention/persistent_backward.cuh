@@ -17,6 +17,7 @@
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
+#include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
@@ -72,6 +73,7 @@ struct alignas(1024) SharedStorage {
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kItemSlots];
+  Fp8Extremes extremes;  // of what has been rounded to fp8
   WorkList list;
   uint64_t keys_full[kConsumers];
   uint64_t keys_empty[kConsumers];

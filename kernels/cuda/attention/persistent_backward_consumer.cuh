@@ -7,8 +7,9 @@
 
 namespace bertha::backward {
 
-// Named barriers: this plus the warpgroup.
+// Named barriers: this plus the warpgroup, and one of all consumers.
 inline constexpr int kWarpgroupBarrier = 1;
+inline constexpr int kConsumersBarrier = kWarpgroupBarrier + kConsumers;
 
 /// A warp's rows of an accumulator, times `factor`, as left operands of 16 columns each.
 template <class T>
@@ -53,31 +54,62 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less),
-/// through 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums
-/// of their columns, of the values as they are stored; rows past the sequence are 0.
-template <class T>
+/// Where the kernel's result goes: to fp8 or io.
+struct Output {
+  void* io;
+  const Fp8Sink& fp8;
+  Fp8Extremes* extremes;  // in shared memory, of the block
+};
+
+/// Writes a warp's rows to element `first` of the output and further, those of them that the
+/// sequence has (`rows_left` and less), through 2,048 bytes of shared memory that are the warp's
+/// own. `sums`, unless null, gets the sums of their columns, of the values in io; rows past the
+/// sequence are 0.
+template <class T, bool kFp8>
 __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], unsigned char* own,
-                                           T* to, int stride, int rows_left, int lane,
-                                           float2* sums) {
+                                           const Output& output, int64_t first, int stride,
+                                           int rows_left, int lane, float2* sums) {
   __syncwarp();
   store_rows(shared_address(own), rows, lane);
   __syncwarp();
   const int row = lane / 8;
   const int chunk = lane % 8;
-  T* const to_lane = to + (row * stride + chunk * 8);
+  const int64_t of_lane = first + (row * stride + chunk * 8);
+  const auto chunk_of_row = [&](int i) {
+    return own + chunk_offset<kHeadSize>(4 * i + row, chunk);
+  };
+  if constexpr (kFp8) {
+    Fp8Extremes extremes;
+    const float scale = *output.fp8.scale;
 #pragma unroll
-  for (int i = 0; i < kWarpRows / 4; ++i) {
-    if (4 * i + row < rows_left) {
-      *reinterpret_cast<uint4*>(to_lane + 4 * i * stride) =
-          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(4 * i + row, chunk));
+    for (int i = 0; i < kWarpRows / 4; ++i) {
+      if (4 * i + row < rows_left) {
+        float values[kVecSize];
+        to_floats(load_vec(reinterpret_cast<const T*>(chunk_of_row(i))), values);
+        *reinterpret_cast<uint2*>(output.fp8.q + of_lane + 4 * i * stride) =
+            to_fp8<__NV_E5M2>(values, scale, true, extremes);
+      }
+    }
+    extremes = warp_extremes(extremes);
+    if (lane == 0) {
+      atomicMax(&output.extremes->most, extremes.most);
+      if (extremes.saturated > 0) atomicAdd(&output.extremes->saturated, extremes.saturated);
+    }
+  } else {
+    T* const to = static_cast<T*>(output.io) + of_lane;
+#pragma unroll
+    for (int i = 0; i < kWarpRows / 4; ++i) {
+      if (4 * i + row < rows_left) {
+        *reinterpret_cast<uint4*>(to + 4 * i * stride) =
+            *reinterpret_cast<const uint4*>(chunk_of_row(i));
+      }
     }
   }
   if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
 }
 
 /// One of the two consumer warpgroups.
-template <class T, bool kDropout>
+template <class T, bool kDropout, bool kFp8>
 class Consumer {
  public:
   __device__ __forceinline__ Consumer(const Arguments& args, SharedStorage& shared, int warpgroup,
@@ -107,6 +139,13 @@ class Consumer {
       if (params_.column_sums != nullptr) store_column_sums();
       mbarrier_arrive(at(shared_.item_empty[slot_]));
     }
+  }
+
+  /// After the last item.
+  __device__ __forceinline__ void record_rounding() {
+    named_barrier_sync(kConsumersBarrier, kConsumers * kWarpgroupThreads);
+    if (warpgroup_ > 0 || warp_ > 0 || lane_ > 0) return;
+    record_extremes(shared_.extremes, params_.dqkv_fp8.amax, params_.dqkv_fp8.saturated);
   }
 
  private:
@@ -141,12 +180,12 @@ class Consumer {
     const int heads = params_.batch.heads;
     const int first_row = tile * kTileRows + warp_ * kWarpRows;
     const int64_t token = of_item.begin + first_row;
-    T* const to =
-        static_cast<T*>(params_.dqkv) + ((3 * token + part) * heads + of_item.head) * kHeadSize;
+    const int64_t first = ((3 * token + part) * heads + of_item.head) * kHeadSize;
     uint32_t rows[kSteps][4];
     pack<T>(rows, sum, factor);
-    write_rows(rows, own, to, 3 * heads * kHeadSize, of_item.length - first_row, lane_,
-               column_sums(part));
+    write_rows<T, kFp8>(rows, own, {params_.dqkv, params_.dqkv_fp8, &shared_.extremes}, first,
+                        3 * heads * kHeadSize, of_item.length - first_row, lane_,
+                        column_sums(part));
   }
 
   /// Of part `part`, of this warp; null unless they are wanted.

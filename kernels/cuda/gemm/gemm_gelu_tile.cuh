@@ -1,39 +1,15 @@
 #pragma once
 
-// GELU and its derivative for gemm_bias_gelu.cu and gemm_dgelu_dbias.cu, with the tanh instruction:
-// few warps compute it for all results of an SM's tensor cores. From 2^x and 1 / x, which are more
-// exact, it would take two such instructions and half as many others again.
+// GELU and its derivative of pairs, for gemm_bias_gelu.cu and gemm_dgelu_dbias.cu: few warps compute
+// it for all results of an SM's tensor cores.
 
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/tensor_core/mma.cuh"
 
 namespace bertha::gemm_bias_gelu {
 
-/// Relative error at most 2^-11 (PTX ISA).
-__device__ __forceinline__ float tanh_approximate(float x) {
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// With u = a z + b z^3 and t = tanh(u).
-constexpr float kLinear = 0.797884560802865355f;  // a = sqrt(2 / pi)
-constexpr float kCubic = kLinear * 0.044715f;     // b
-
-/// 0.5 z (1 + t).
-__device__ __forceinline__ float gelu(float z) {
-  const float t = tanh_approximate(z * fmaf(kCubic, z * z, kLinear));
-  const float half = 0.5f * z;
-  return fmaf(half, t, half);
-}
-
-/// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u', where z u' = 3 u - 2 a z. |z| <= 10.
-__device__ __forceinline__ float gelu_derivative(float z) {
-  constexpr float kRatio = kCubic / (kLinear * kLinear * kLinear);
-  const float az = kLinear * z;
-  const float u = az * fmaf(kRatio, az * az, 1.0f);
-  const float t = tanh_approximate(u);
-  return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
-}
+using gelu_instruction::gelu;
+using gelu_instruction::gelu_derivative;
 
 /// The two elements of a register, the inverse of packed().
 template <class T>

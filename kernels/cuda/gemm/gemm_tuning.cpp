@@ -38,7 +38,8 @@ constexpr double kSettleUs = 40'000.0;  // before each run
 constexpr double kLongRunUs = 60'000.0;
 constexpr int kMaxLaunches = 1'000;  // in a run
 // Inverse scales of fp8: far from 1 one by one, and together of order one.
-constexpr float kInverseScales[] = {4.0f, 0.125f};
+// The library reads a scale at a 16-byte aligned address alone.
+constexpr float4 kInverseScales[] = {{4.0f, 0.0f, 0.0f, 0.0f}, {0.125f, 0.0f, 0.0f, 0.0f}};
 // Operands change from launch to launch, and all of them are four times the L2 cache.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int kMaxSets = 16;
@@ -66,10 +67,10 @@ class TuningOperands {
     const DType b = plan.key.b_dtype;
     const int64_t set_bytes = plan.m * plan.k * size_bytes(a) + plan.n * plan.k * size_bytes(b) +
                               (aux ? 2 : 1) * d_count_ * size_bytes(dtype_);
-    float* scales = nullptr;
+    float4* scales = nullptr;
     if (is_fp8(a)) {
       buffers_.push_back(device.allocate(sizeof(kInverseScales)));
-      scales = static_cast<float*>(buffers_.back().data());
+      scales = static_cast<float4*>(buffers_.back().data());
       BERTHA_CUDA_CHECK(cudaMemcpyAsync(scales, kInverseScales, sizeof(kInverseScales),
                                         cudaMemcpyDefault, stream_));
     }

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 
@@ -31,16 +32,21 @@ struct DropoutBranch {
   const uint8_t* mask = nullptr;  // [rows, columns / 8]; null: nothing is dropped
   T* dx = nullptr;
   float keep_factor = 1.0f;
+  Fp8Sink dx_fp8 = {};  // e5m2, in place of dx
 };
 
-/// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with kHasDropout dbias.
-template <class Shape, bool kHasDropout>
+/// What follows dropout and residual.
+enum class Branch : uint8_t { kNone, kIo, kE5M2 };
+
+/// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with a branch dbias.
+template <class Shape, Branch kBranch>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     layernorm_bwd_team_kernel(NormBackward<typename Shape::Element> p,
                               DropoutBranch<typename Shape::Element> branch, int64_t rows,
                               int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
+  constexpr bool kHasDropout = kBranch != Branch::kNone;
   extern __shared__ uint4 slots[];
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   wait_for_kernel_before();
@@ -53,6 +59,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   Vec<T, kVecSize> gamma{};
   if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
+  const float scale = kBranch == Branch::kE5M2 ? *branch.dx_fp8.scale : 1.0f;
+  Fp8Extremes extremes;
 
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
@@ -90,18 +98,29 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
           dropped[i] = is_set(kept[r], i) ? dx[i] * branch.keep_factor : 0.0f;
           sums[2][i] += dropped[i];
         }
-        store_vec_global(branch.dx + at + r * team.columns, to_vec<T>(dropped));
+        const Vec<T, kVecSize> rounded = to_vec<T>(dropped);
+        if constexpr (kBranch == Branch::kE5M2) {
+          to_floats(rounded, dropped);
+          *reinterpret_cast<uint2*>(branch.dx_fp8.q + at + r * team.columns) =
+              to_fp8<__NV_E5M2>(dropped, scale, first + r < branch.dx_fp8.live_rows, extremes);
+        } else {
+          store_vec_global(branch.dx + at + r * team.columns, rounded);
+        }
       }
     });
     ring.advance();
   }
   begin_next_kernel();
+  if constexpr (kBranch == Branch::kE5M2) {
+    __shared__ Fp8Extremes of_warp[Shape::kMostThreads / kWarpThreads];
+    record_block_extremes(extremes, of_warp, branch.dx_fp8);
+  }
   // In the memory of the rows, of which no more are in flight.
   store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
 }
 
 /// take_partial(blocks) allocates the sums of as many blocks, of none without rows.
-template <bool kHasDropout, class T, class TakePartial>
+template <Branch kBranch, class T, class TakePartial>
 void launch_layernorm_bwd_team(const CudaContext& context, NormBackward<T> p,
                                const DropoutBranch<T>& branch, int64_t rows, int64_t columns,
                                const TakePartial& take_partial) {
@@ -110,7 +129,7 @@ void launch_layernorm_bwd_team(const CudaContext& context, NormBackward<T> p,
     const unsigned blocks = rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, 1);
     p.partial = take_partial(blocks);
     if (blocks == 0) return;
-    const auto kernel = &layernorm_bwd_team_kernel<Shape, kHasDropout>;
+    const auto kernel = &layernorm_bwd_team_kernel<Shape, kBranch>;
     const int bytes = ring_bytes<Shape, 2, kTeamBackwardStages<T>>(columns);
     allow_shared_bytes(kernel, bytes);
     launch_dependent(context.stream, kernel,

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/norm_softmax/layernorm_bwd_team.cuh"
 #include "kernels/cuda/operations.h"
+#include "kernels/ops/quantize.h"
 #include "kernels/ops/residual_ln.h"
 
 namespace bertha {
@@ -104,6 +105,12 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   });
 }
 
+/// Whether the backward kernel stores dx_fp8 itself.
+bool rounds_as_stored(const ResidualLnBwd& args) {
+  return args.dx_fp8.q.has_data() && args.dx_fp8.q.dtype == DType::kE5M2 &&
+         args.dy.dtype != DType::kF32;
+}
+
 }  // namespace
 
 template <>
@@ -157,16 +164,25 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
                                .rstd = elements<float>(args.rstd),
                                .dx = aligned_elements<T>(args.dresidual),
                                .partial = nullptr};
-    const DropoutBranch<T> branch{
+    DropoutBranch<T> branch{
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
         .dx = aligned_elements<T>(args.dx),
         .keep_factor = dropout.keep_factor};
-    launch_layernorm_bwd_team<true>(context, norm, branch, rows, columns, take);
+    if (rounds_as_stored(args)) {
+      branch.dx_fp8 = sink_of(args.dx_fp8);
+      launch_layernorm_bwd_team<sizeof(T) == 2 ? Branch::kE5M2 : Branch::kIo>(context, norm, branch,
+                                                                              rows, columns, take);
+    } else {
+      launch_layernorm_bwd_team<Branch::kIo>(context, norm, branch, rows, columns, take);
+    }
     finish_column_sums<T, 3>(context, partial, blocks, columns,
                              {{{elements<T>(args.dgamma), add},
                                {elements<T>(args.dbeta), add},
                                {elements<T>(args.dbias), add}}});
   });
+  if (args.dx_fp8.q.has_data() && !rounds_as_stored(args)) {
+    run_cuda(context, quantize_to(args.dx_fp8, args.dx));
+  }
 }
 
 }  // namespace bertha

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops/fp8_result.h"
+
+namespace bertha {
+
+/// Where a kernel stores what it rounds to fp8: an Fp8Result as plain pointers.
+struct Fp8Sink {
+  const float* scale = nullptr;
+  uint8_t* q = nullptr;
+  uint32_t* amax = nullptr;  // f32 bits, which order as the floats do
+  unsigned long long* saturated = nullptr;
+  int64_t live_rows = 0;
+};
+
+inline Fp8Sink sink_of(const Fp8Result& result) {
+  return {.scale = static_cast<const float*>(result.scale.data),
+          .q = static_cast<uint8_t*>(result.q.data),
+          .amax = static_cast<uint32_t*>(result.amax.data),
+          .saturated = static_cast<unsigned long long*>(result.saturated.data),
+          .live_rows = result.live_rows};
+}
+
+}  // namespace bertha

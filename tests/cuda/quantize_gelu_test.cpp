@@ -1,0 +1,206 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/base/fp8.h"
+#include "kernels/ops/quantize.h"
+#include "tests/cuda/gelu_gemms.h"
+#include "tests/support/tolerance.h"
+
+namespace bertha::testing {
+namespace {
+
+constexpr int64_t kColumns = 240;
+constexpr float kScale = 4.0f;
+
+struct GeluCase {
+  int64_t rows;
+  Activation activation;
+  bool is_gradient;
+  DType format;
+  DType io = DType::kF32;
+  Accumulate accumulate = Accumulate::kNo;
+};
+
+struct Result {
+  std::vector<uint8_t> q, transposed;
+  float amax = 0;
+  HostTensor<float> column_sums;
+};
+
+View as_fp8(const DeviceTensor& bytes, DType format) {
+  View view = bytes.view();
+  view.dtype = format;
+  return view;
+}
+
+Result run(const TestBackend& backend, const GeluCase& c, const HostTensor<float>& x,
+           const HostTensor<float>& saved) {
+  const DeviceTensor in(backend, c.io, x);
+  const DeviceTensor at(backend, c.io, saved);
+  const DeviceTensor sums(backend, c.io, HostTensor<float>({kColumns}, 2.0f));
+  const DeviceTensor scale(backend, DType::kF32, HostTensor<float>({1}, kScale));
+  const DeviceTensor q(backend, HostTensor<uint8_t>({c.rows, kColumns}, 0xAA));
+  const DeviceTensor transposed(backend, HostTensor<uint8_t>({kColumns, c.rows}, 0xAA));
+  const DeviceTensor amax(backend, DType::kF32, HostTensor<float>({1}));
+  const DeviceTensor saturated(backend, HostTensor<int64_t>({1}, 5));
+  backend.ops->run(Quantize{.x = in.view(),
+                            .scale = scale.view(),
+                            .q = as_fp8(q, c.format),
+                            .transposed = as_fp8(transposed, c.format),
+                            .amax = amax.view(),
+                            .saturated = saturated.view(),
+                            .live_rows = c.rows,
+                            .activation = c.activation,
+                            .saved = c.is_gradient ? at.view() : View(),
+                            .column_sums = c.is_gradient ? sums.view() : View(),
+                            .accumulate_sums = c.accumulate});
+  return {.q = q.values<uint8_t>().values,
+          .transposed = transposed.values<uint8_t>().values,
+          .amax = amax.floats()[0],
+          .column_sums = sums.floats()};
+}
+
+double gelu(double z, Activation activation) {
+  if (activation == Activation::kGelu) return 0.5 * z * std::erfc(-z / std::sqrt(2.0));
+  return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+}
+
+/// By central differences, whose error of some 1e-9 is far below the smallest bound.
+double gelu_gradient(double z, Activation activation) {
+  constexpr double kStep = 1e-5;
+  return (gelu(z + kStep, activation) - gelu(z - kStep, activation)) / (2 * kStep);
+}
+
+double value_of(DType format, uint8_t code) {
+  const float value = format == DType::kE4M3 ? to_float(Fp8E4M3{code}) : to_float(Fp8E5M2{code});
+  return static_cast<double>(value) / static_cast<double>(kScale);
+}
+
+/// Half a unit in the last place of an fp8 number of that size: 3 or 2 bits behind the point.
+double half_unit(DType format, double value) {
+  const bool e4m3 = format == DType::kE4M3;
+  const double smallest = std::ldexp(1.0, e4m3 ? -10 : -17) / static_cast<double>(kScale);
+  return std::max(std::ldexp(std::abs(value), e4m3 ? -4 : -3), smallest);
+}
+
+void expect_function(const TestBackend& backend, const GeluCase& c) {
+  SCOPED_TRACE(concat(name(c.io), " to ", name(c.format), ", ", c.rows, " rows, activation ",
+                      static_cast<int>(c.activation), c.is_gradient ? " gradient" : ""));
+  const HostTensor<float> x = rounded_to(c.io, random_tensor({c.rows, kColumns}, 31));
+  HostTensor<float> wide = random_tensor({c.rows, kColumns}, 32);
+  for (float& value : wide.values) value *= 2.5f;  // to where GELU is flat
+  const HostTensor<float> saved = rounded_to(c.io, wide);
+  const Result got = run(backend, c, c.is_gradient ? x : saved, saved);
+
+  const double function = c.io == DType::kF32 ? tolerance::kGeluF32 : tolerance::kGeluInstruction;
+  double amax = 0;
+  double amax_bound = 0;
+  std::vector<double> sums(kColumns, c.accumulate == Accumulate::kYes ? 2.0 : 0.0);
+  std::vector<double> bounds(kColumns, 0.0);
+  std::vector<double> magnitudes(kColumns, 0.0);
+  int wrong = 0;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const auto z = static_cast<double>(saved[i]);
+    const auto factor = static_cast<double>(x[i]);
+    const double want =
+        c.is_gradient ? factor * gelu_gradient(z, c.activation) : gelu(z, c.activation);
+    const double size = c.is_gradient ? std::abs(factor) : 1.0;
+    const double error =
+        function * size * std::max(1.0, std::abs(z)) + rounding(c.io) * std::abs(want) + 1e-8;
+    const auto at = static_cast<size_t>(i);
+    const double found = value_of(c.format, got.q[at]);
+    const double bound = half_unit(c.format, std::abs(want) + error) + error;
+    if (!(std::abs(found - want) <= bound)) ++wrong;
+    const auto turned = static_cast<size_t>(i % kColumns * c.rows + i / kColumns);
+    if (got.transposed[turned] != got.q[at]) ++wrong;
+    amax = std::max(amax, std::abs(want));
+    amax_bound = std::max(amax_bound, error);
+    const auto column = static_cast<size_t>(i % kColumns);
+    sums[column] += want;
+    bounds[column] += error;
+    magnitudes[column] += std::abs(want);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_NEAR(static_cast<double>(got.amax), amax, amax_bound);
+  if (!c.is_gradient) return;
+  for (size_t column = 0; column < kColumns; ++column) {
+    const double bound = bounds[column] + tolerance::stored_column_sum(rounding(c.io), sums[column],
+                                                                       magnitudes[column], c.rows);
+    EXPECT_NEAR(static_cast<double>(got.column_sums[static_cast<int64_t>(column)]), sums[column],
+                bound);
+  }
+}
+
+TEST(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
+  for (const int64_t rows : {16, 112, 144, 528}) {
+    for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
+      for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+        for (const bool is_gradient : {false, true}) {
+          expect_function(cpu(), {.rows = rows,
+                                  .activation = activation,
+                                  .is_gradient = is_gradient,
+                                  .format = format});
+          for (const DType io : kIoTypes) {
+            expect_function(gpu(),
+                            {.rows = rows,
+                             .activation = activation,
+                             .is_gradient = is_gradient,
+                             .format = format,
+                             .io = io,
+                             .accumulate = rows == 112 ? Accumulate::kYes : Accumulate::kNo});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaQuantizeGelu, NoRowsLeaveOrClearTheSums) {
+  const HostTensor<float> none({0, kColumns});
+  GeluCase c{
+      .rows = 0, .activation = Activation::kGeluTanh, .is_gradient = true, .format = DType::kE5M2};
+  EXPECT_EQ(run(gpu(), c, none, none).column_sums[7], 0.0f);
+  c.accumulate = Accumulate::kYes;
+  EXPECT_EQ(run(gpu(), c, none, none).column_sums[7], 2.0f);
+}
+
+/// Quantize applies the GELU that the GEMM with it stores, to the pre-activation that it stores.
+TEST(CudaQuantizeGelu, GivesTheBytesOfTheGemmWithGelu) {
+  constexpr int64_t kRows = 4096;
+  constexpr int64_t kInputs = 256;
+  constexpr int64_t kOutputs = 1024;
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    const DeviceTensor x(gpu(), io, random_tensor({kRows, kInputs}, 1));
+    const DeviceTensor weight(gpu(), io, random_tensor({kOutputs, kInputs}, 2));
+    const DeviceTensor bias(gpu(), io, random_tensor({kOutputs}, 3));
+    const DeviceTensor y(gpu(), io, garbage_tensor({kRows, kOutputs}));
+    const DeviceTensor z(gpu(), io, garbage_tensor({kRows, kOutputs}));
+    own_gelu().ops->run(LinearFwd{.x = x.view(),
+                                  .weight = weight.view(),
+                                  .bias = bias.view(),
+                                  .y = y.view(),
+                                  .pre_activation = z.view(),
+                                  .activation = Activation::kGeluTanh});
+    const auto bytes = [&](const View& from, Activation activation) {
+      const DeviceTensor scale(gpu(), DType::kF32, HostTensor<float>({1}, kScale));
+      const DeviceTensor q(gpu(), HostTensor<uint8_t>({kRows, kOutputs}));
+      const DeviceTensor amax(gpu(), DType::kF32, HostTensor<float>({1}));
+      const DeviceTensor saturated(gpu(), HostTensor<int64_t>({1}));
+      gpu().ops->run(Quantize{.x = from,
+                              .scale = scale.view(),
+                              .q = as_fp8(q, DType::kE4M3),
+                              .transposed = View(),
+                              .amax = amax.view(),
+                              .saturated = saturated.view(),
+                              .live_rows = kRows,
+                              .activation = activation});
+      return q.values<uint8_t>().values;
+    };
+    EXPECT_EQ(bytes(z.view(), Activation::kGeluTanh), bytes(y.view(), Activation::kNone))
+        << name(io);
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
