@@ -130,9 +130,9 @@ struct Bert::State {
     };
     return {.weights = state.weight_copies[i],
             .inputs_transposed = activations.layers[i].fp8_inputs,
-            .input_scales = of_layer(state.inputs),
-            .gradient_scales = of_layer(state.gradients),
-            .weight_scales = of_layer(state.weights),
+            .input_scales = of_layer(state.inputs()),
+            .gradient_scales = of_layer(state.gradients()),
+            .weight_scales = of_layer(state.weights()),
             .input = activations.scratch.fp8_input,
             .gradient = activations.scratch.fp8_gradient,
             .gradient_transposed = activations.scratch.fp8_gradient_transposed,
@@ -200,7 +200,7 @@ struct Bert::State {
   View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;
   uint64_t seed = 0;
-  bool has_scales = false;         // of inputs and gradients, with fp8
+  bool has_scales = false;         // with fp8
   bool has_weight_copies = false;  // of the weights as they are now
 
   // The micro-batch in work, and its rows of the buffers.
@@ -335,15 +335,16 @@ void Bert::update_scales(const View& sum_of_squares) {
                                   .sum_of_squares = sum_of_squares,
                                   .format = format});
   };
-  update(s.on_device.fp8.inputs, DType::kE4M3);
-  update(s.on_device.fp8.gradients, DType::kE5M2);
+  update(s.on_device.fp8.inputs(), DType::kE4M3);
+  update(s.on_device.fp8.gradients(), DType::kE5M2);
+  update(s.on_device.fp8.weights(), DType::kE4M3);
   s.has_scales = true;
 }
 
 std::vector<int> Bert::scale_exponents() const {
   const State& s = *state_;
   if (!s.parts.fp8 || !s.has_scales) return {};
-  const View scales = s.on_device.fp8.scales();
+  const View scales = s.on_device.fp8.scales.scale;
   const Buffer pinned = s.parts.device->allocate_pinned(scales.bytes());
   s.parts.device->copy(*s.parts.stream, pinned.data(), scales.data, scales.bytes());
   s.parts.stream->wait_on_host();
@@ -356,7 +357,7 @@ std::vector<int> Bert::scale_exponents() const {
 void Bert::set_scale_exponents(const std::vector<int>& exponents) {
   State& s = *state_;
   if (!s.parts.fp8) return;
-  const View scales = s.on_device.fp8.scales();
+  const View scales = s.on_device.fp8.scales.scale;
   const auto count = static_cast<size_t>(scales.elements());
   if (!exponents.empty() && exponents.size() != count) {
     fail(ExitCode::kData, "the checkpoint holds ", exponents.size(), " scales of fp8, want ", count,
@@ -373,12 +374,8 @@ void Bert::set_scale_exponents(const std::vector<int>& exponents) {
     s.parts.stream->wait_on_host();
   };
   upload(scales, 1);
-  upload(s.on_device.fp8.inverse_scales(), -1);
+  upload(s.on_device.fp8.scales.inverse_scale, -1);
   s.parts.ops->run(Fill{.values = s.on_device.fp8.maxima()});
-  const Fp8Scales& of_weights = s.on_device.fp8.weights;  // a matrix of zeros keeps its scale
-  s.parts.ops->run(Fill{.values = of_weights.scale, .value = 1.0});
-  s.parts.ops->run(Fill{.values = of_weights.inverse_scale, .value = 1.0});
-  s.parts.ops->run(Fill{.values = of_weights.amax});
   s.has_scales = !exponents.empty();
   weights_changed();
 }

@@ -29,7 +29,7 @@ struct LossStats {
   int64_t mlm_count = 0;
   int64_t nsp_correct = 0;
   int64_t nsp_count = 0;
-  int64_t fp8_saturated = 0;  // elements of inputs and gradients of fp8 GEMMs, in training
+  int64_t fp8_saturated = 0;  // elements of matrices of fp8 GEMMs, in training
 };
 
 /// Called before work is enqueued that reads weights [0, end_element) of the flat buffer.

@@ -52,6 +52,13 @@ Quantize EncoderGemms::record(Quantize from, const Fp8Scales& scales) const {
   return from;
 }
 
+void EncoderGemms::record_weight(EncoderGemm gemm, const View& weight) const {
+  Quantize quantize = quantize_of(weight);
+  quantize.amax = at(fp8_->weight_scales, index(gemm)).amax;
+  quantize.live_rows = weight.extent(0);
+  ops_.run(quantize);
+}
+
 void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
   forward(gemm, args, quantize_of(args.x));
 }
@@ -60,6 +67,7 @@ void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) 
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
   const bool rounds = passes.forward || (passes.weight_gradient && mode_ != GemmMode::kFp8Eval);
+  if (mode_ == GemmMode::kRecord) record_weight(gemm, args.weight);
   if (mode_ == GemmMode::kIo || !rounds) return ops_.run(args);
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
@@ -176,23 +184,17 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
 
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       const std::array<View, kEncoderGemms>& weights) {
-  const auto run = [&](size_t i, const Fp8Weight& copies, const View& amax) {
-    if (!is_wanted(kFp8Passes[i])) return;
+  for (size_t i = 0; i < kEncoderGemms; ++i) {
+    if (!kFp8Passes[i].forward && !kFp8Passes[i].data_gradient) continue;
+    const Fp8Scales scales = at(fp8.weight_scales, i);
     ops.run(Quantize{.x = weights[i],
-                     .scale = at(fp8.weight_scales, i).scale,
-                     .q = copies.q,
-                     .transposed = copies.transposed,
-                     .amax = amax,
-                     .saturated = fp8.unused_count,
+                     .scale = scales.scale,
+                     .q = fp8.weights[i].q,
+                     .transposed = fp8.weights[i].transposed,
+                     .amax = scales.amax,
+                     .saturated = fp8.saturated,
                      .live_rows = weights[i].extent(0)});
-  };
-  for (size_t i = 0; i < kEncoderGemms; ++i) run(i, {}, at(fp8.weight_scales, i).amax);
-  ops.run(UpdateScales{.amax = fp8.weight_scales.amax,
-                       .scale = fp8.weight_scales.scale,
-                       .inverse_scale = fp8.weight_scales.inverse_scale,
-                       .sum_of_squares = View(),
-                       .format = DType::kE4M3});
-  for (size_t i = 0; i < kEncoderGemms; ++i) run(i, fp8.weights[i], fp8.unused_amax);
+  }
 }
 
 }  // namespace bertha

@@ -96,6 +96,7 @@ class EncoderGemms {
 
  private:
   void forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const;
+  void record_weight(EncoderGemm gemm, const View& weight) const;
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 Quantize dy) const;
   /// Whether all that reads the gradient of the GEMM's output reads fp8.
@@ -108,7 +109,7 @@ class EncoderGemms {
   const Fp8Layer* fp8_;
 };
 
-/// Copies a layer's weights to fp8, each with the scale that suits it now.
+/// Copies a layer's weights to fp8 and records their maxima, whose scales the next copies have.
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       const std::array<View, kEncoderGemms>& weights);
 

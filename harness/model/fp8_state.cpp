@@ -5,17 +5,9 @@ namespace {
 
 constexpr auto kGemms = static_cast<int64_t>(kEncoderGemms);
 
-View both(const View& inputs, DType dtype) { return {inputs.data, dtype, {2 * inputs.extent(0)}}; }
-
 }  // namespace
 
-View Fp8State::maxima() const { return both(inputs.amax, DType::kI32); }
-View Fp8State::scales() const { return both(inputs.scale, DType::kF32); }
-View Fp8State::inverse_scales() const {
-  return {inputs.inverse_scale.data,
-          DType::kF32,
-          {2 * inputs.inverse_scale.extent(0), kInverseScaleCopies}};
-}
+View Fp8State::maxima() const { return {scales.amax.data, DType::kI32, {scales.amax.extent(0)}}; }
 
 int64_t quantized_per_token(const Dims& dims) {
   const int64_t inputs = 3 * dims.H + dims.F;
@@ -24,13 +16,10 @@ int64_t quantized_per_token(const Dims& dims) {
 }
 
 Fp8State take_fp8_state(Arena& arena, const Dims& dims) {
-  const int64_t count = kGemms * dims.L;
-  const Fp8Scales all{.scale = arena.take(DType::kF32, {3 * count}),
-                      .inverse_scale = arena.take(DType::kF32, {3 * count, kInverseScaleCopies}),
-                      .amax = arena.take(DType::kF32, {3 * count})};
-  Fp8State state{.inputs = all.rows(0, count),
-                 .gradients = all.rows(count, count),
-                 .weights = all.rows(2 * count, count),
+  const int64_t count = 3 * kGemms * dims.L;
+  Fp8State state{.scales = {.scale = arena.take(DType::kF32, {count}),
+                            .inverse_scale = arena.take(DType::kF32, {count, kInverseScaleCopies}),
+                            .amax = arena.take(DType::kF32, {count})},
                  .weight_copies = {},
                  .unused_amax = arena.take(DType::kF32, {1}),
                  .unused_count = arena.take(DType::kI64, {1})};

@@ -61,12 +61,28 @@ __device__ __forceinline__ float function_of(float x, float saved) {
   if constexpr (kFunction == Function::kGelu) {
     if constexpr (kErf) return gelu_erf(x);
     return kExact ? gelu(x) : gelu_instruction::gelu(x);
-  } else if constexpr (kFunction == Function::kGradient) {
+  } else {
     if constexpr (kErf) return x * gelu_erf_derivative(saved);
-    return x * (kExact ? gelu_derivative(saved)
-                       : gelu_instruction::gelu_derivative(gelu_detail::clamp(saved)));
+    return x * (kExact ? gelu_derivative(saved) : gelu_instruction::gelu_derivative(saved));
   }
-  return x;
+}
+
+/// Rounded to T.
+template <class T, Function kFunction, Activation kActivation>
+__device__ __forceinline__ Vec<T, kPart> function_of(const Vec<T, kPart>& x,
+                                                     const Vec<T, kPart>& saved) {
+  if constexpr (kFunction == Function::kCopy) return x;
+  Vec<T, kPart> within = saved;
+  if constexpr (kFunction == Function::kGradient && sizeof(T) == 2) {
+#pragma unroll
+    for (uint32_t& pair : within.word) pair = gelu_instruction::clamped<T>(pair);
+  }
+  float values[kPart];
+#pragma unroll
+  for (int j = 0; j < kPart; ++j) {
+    values[j] = function_of<T, kFunction, kActivation>(element(x, j), element(within, j));
+  }
+  return to_vec<T>(values);
 }
 
 /// Rows that a thread loads at once: 128 bytes in flight.
@@ -78,15 +94,14 @@ inline constexpr int kRowsInFlight = kPart * 2 / static_cast<int>(sizeof(T)) /
 template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
 __device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8Sink& sink,
                                            int64_t first_row, int64_t first, int64_t columns,
-                                           bool has_output, uint2 (&bytes)[kPart],
-                                           float (&sums)[kPart], Fp8Extremes& extremes) {
+                                           uint2 (&bytes)[kPart], float (&sums)[kPart],
+                                           Fp8Rounding<T, kFormat>& rounding) {
   constexpr bool kGradient = kFunction == Function::kGradient;
   constexpr int kInFlight = kRowsInFlight<T, kFunction>;
-  const float scale = has_output ? *sink.scale : 0.0f;
 #pragma unroll
   for (int begin = 0; begin < kPart; begin += kInFlight) {
     Vec<T, kPart> loaded[kInFlight];
-    Vec<T, kPart> loaded_saved[kGradient ? kInFlight : 1];
+    Vec<T, kPart> loaded_saved[kGradient ? kInFlight : 1] = {};
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       loaded[i] = load_vec(x + first + (begin + i) * columns);
@@ -95,16 +110,13 @@ __device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int row = begin + i;
-      float values[kPart];
+      const Vec<T, kPart> values =
+          function_of<T, kFunction, kActivation>(loaded[i], loaded_saved[kGradient ? i : 0]);
+      if constexpr (kGradient) {
 #pragma unroll
-      for (int j = 0; j < kPart; ++j) {
-        const float at = kGradient ? element(loaded_saved[kGradient ? i : 0], j) : 0.0f;
-        values[j] = function_of<T, kFunction, kActivation>(element(loaded[i], j), at);
+        for (int j = 0; j < kPart; ++j) sums[j] += element(values, j);
       }
-      if constexpr (kFunction != Function::kCopy) to_floats(to_vec<T>(values), values);
-#pragma unroll
-      for (int j = 0; j < kPart; ++j) sums[j] += values[j];
-      bytes[row] = to_fp8<kFormat>(values, scale, first_row + row < sink.live_rows, extremes);
+      bytes[row] = rounding.round(values, first_row + row < sink.live_rows);
       if (sink.q != nullptr) {
         *reinterpret_cast<uint2*>(sink.q + first + row * columns) = bytes[row];
       }
@@ -162,13 +174,13 @@ __global__ void __launch_bounds__(kThreads)
   const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
   uint2 bytes[kPart] = {};
   float sums[kPart] = {};
-  Fp8Extremes extremes;
+  Fp8Rounding<T, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
   if (first_row < rows && first_column < columns) {
     round_part<T, kFormat, kFunction, kActivation>(x, saved, p.sink, first_row,
                                                    first_row * columns + first_column, columns,
-                                                   has_output, bytes, sums, extremes);
+                                                   bytes, sums, rounding);
   }
-  record_block_extremes(extremes, of_warp, p.sink);
+  record_block_extremes(rounding.extremes(), of_warp, p.sink);
   if constexpr (kFunction == Function::kGradient) {
     __shared__ float sums_of_part[kParts][kTile];
     store_vec(&sums_of_part[row_part][column_part * kPart], to_vec<float>(sums));

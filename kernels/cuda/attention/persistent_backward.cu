@@ -73,12 +73,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   SharedStorage& shared = *reinterpret_cast<SharedStorage*>(shared_bytes);
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
-  if (threadIdx.x == 0) {
-    init_barriers(shared);
-    shared.extremes = {};
-  }
+  if (threadIdx.x == 0) init_barriers(shared);
   wait_for_kernel_before();
   begin_next_kernel();
+  if (kFp8 && threadIdx.x == 0) {
+    shared.rounding = {.scale = *args.params.dqkv_fp8.scale, .extremes = {}};
+  }
   for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
        i += kThreads) {
     (&shared.column_sums[0][0][0][0])[i] = {};

@@ -55,6 +55,11 @@ __device__ __forceinline__ int statistics_index(int row) {
   return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
 }
 
+struct RoundingOfBlock {
+  float scale;  // of fp8
+  Fp8Extremes extremes;
+};
+
 struct alignas(1024) SharedStorage {
   float4 dquery[kMaxTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
   // K and V of a key block alternate in two buffers of each warpgroup: V moves to registers at
@@ -73,7 +78,7 @@ struct alignas(1024) SharedStorage {
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kItemSlots];
-  Fp8Extremes extremes;  // of what has been rounded to fp8
+  RoundingOfBlock rounding;
   WorkList list;
   uint64_t keys_full[kConsumers];
   uint64_t keys_empty[kConsumers];

@@ -57,8 +57,8 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
 /// Where the kernel's result goes: to fp8 or io.
 struct Output {
   void* io;
-  const Fp8Sink& fp8;
-  Fp8Extremes* extremes;  // in shared memory, of the block
+  uint8_t* fp8;
+  RoundingOfBlock* shared;
 };
 
 /// Writes a warp's rows to element `first` of the output and further, those of them that the
@@ -79,21 +79,19 @@ __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], un
     return own + chunk_offset<kHeadSize>(4 * i + row, chunk);
   };
   if constexpr (kFp8) {
-    Fp8Extremes extremes;
-    const float scale = *output.fp8.scale;
+    Fp8Rounding<T, __NV_E5M2> rounding(output.shared->scale);
 #pragma unroll
     for (int i = 0; i < kWarpRows / 4; ++i) {
       if (4 * i + row < rows_left) {
-        float values[kVecSize];
-        to_floats(load_vec(reinterpret_cast<const T*>(chunk_of_row(i))), values);
-        *reinterpret_cast<uint2*>(output.fp8.q + of_lane + 4 * i * stride) =
-            to_fp8<__NV_E5M2>(values, scale, true, extremes);
+        *reinterpret_cast<uint2*>(output.fp8 + of_lane + 4 * i * stride) =
+            rounding.round(load_vec(reinterpret_cast<const T*>(chunk_of_row(i))), true);
       }
     }
-    extremes = warp_extremes(extremes);
-    if (lane == 0) {
-      atomicMax(&output.extremes->most, extremes.most);
-      if (extremes.saturated > 0) atomicAdd(&output.extremes->saturated, extremes.saturated);
+    const Fp8Extremes extremes = rounding.extremes();
+    const uint32_t most = __reduce_max_sync(kFullWarp, extremes.most);
+    if (lane == 0) atomicMax(&output.shared->extremes.most, most);
+    if (extremes.saturated > 0) {
+      atomicAdd(&output.shared->extremes.saturated, extremes.saturated);
     }
   } else {
     T* const to = static_cast<T*>(output.io) + of_lane;
@@ -145,7 +143,7 @@ class Consumer {
   __device__ __forceinline__ void record_rounding() {
     named_barrier_sync(kConsumersBarrier, kConsumers * kWarpgroupThreads);
     if (warpgroup_ > 0 || warp_ > 0 || lane_ > 0) return;
-    record_extremes(shared_.extremes, params_.dqkv_fp8.amax, params_.dqkv_fp8.saturated);
+    record_extremes(shared_.rounding.extremes, params_.dqkv_fp8);
   }
 
  private:
@@ -183,7 +181,7 @@ class Consumer {
     const int64_t first = ((3 * token + part) * heads + of_item.head) * kHeadSize;
     uint32_t rows[kSteps][4];
     pack<T>(rows, sum, factor);
-    write_rows<T, kFp8>(rows, own, {params_.dqkv, params_.dqkv_fp8, &shared_.extremes}, first,
+    write_rows<T, kFp8>(rows, own, {params_.dqkv, params_.dqkv_fp8.q, &shared_.rounding}, first,
                         3 * heads * kHeadSize, of_item.length - first_row, lane_,
                         column_sums(part));
   }

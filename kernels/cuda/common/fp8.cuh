@@ -13,37 +13,77 @@ namespace bertha {
 template <__nv_fp8_interpretation_t kFormat>
 inline constexpr float kLargestFp8 = kFormat == __NV_E4M3 ? 448.0f : 57344.0f;
 
-/// Of the elements that a thread has rounded.
+/// Of elements that have been rounded.
 struct Fp8Extremes {
-  uint32_t most = 0;  // largest magnitude, as bits
+  uint32_t most = 0;  // largest magnitude, as the bits of a float; NaN is above infinity
   uint32_t saturated = 0;
 };
 
-/// Eight bytes: fp8 of values * scale, the first in the lowest byte. Padding leaves no trace in
-/// `extremes`.
-template <__nv_fp8_interpretation_t kFormat>
-__device__ __forceinline__ uint2 to_fp8(const float (&values)[kVecSize], float scale, bool is_live,
-                                        Fp8Extremes& extremes) {
-  uint32_t most = 0;
-  uint32_t saturated = 0;
-  uint32_t pairs[kVecSize / 2];
+/// Rounds elements of a thread. Magnitudes of 16-bit types are compared as integers, in pairs:
+/// without their sign bits they order as their values do.
+template <class T, __nv_fp8_interpretation_t kFormat>
+class Fp8Rounding {
+ public:
+  __device__ __forceinline__ explicit Fp8Rounding(float scale) : scale_(scale) {}
+
+  /// Eight bytes: fp8 of values * scale, the first in the lowest byte. Padding, that is no live
+  /// row, leaves no trace in extremes().
+  __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values, bool is_live) {
+    float scaled[kVecSize];
+    to_floats(values, scaled);
+    uint32_t pairs[kVecSize / 2];
 #pragma unroll
-  for (int i = 0; i < kVecSize / 2; ++i) {
-    float2 scaled;
-    scaled.x = values[2 * i] * scale;
-    scaled.y = values[2 * i + 1] * scale;
-    most = max(most, __float_as_uint(fabsf(values[2 * i])));
-    most = max(most, __float_as_uint(fabsf(values[2 * i + 1])));
-    saturated += fabsf(scaled.x) > kLargestFp8<kFormat> ? 1 : 0;
-    saturated += fabsf(scaled.y) > kLargestFp8<kFormat> ? 1 : 0;
-    pairs[i] = __nv_cvt_float2_to_fp8x2(scaled, __NV_SATFINITE, kFormat);
+    for (int i = 0; i < kVecSize; ++i) scaled[i] *= scale_;
+#pragma unroll
+    for (int i = 0; i < kVecSize / 2; ++i) {
+      pairs[i] = __nv_cvt_float2_to_fp8x2(make_float2(scaled[2 * i], scaled[2 * i + 1]),
+                                          __NV_SATFINITE, kFormat);
+    }
+    if (is_live) {
+      const uint32_t most = most_of(values);
+      most_ = larger(most_, most);
+      // An integer comparison, which is true for NaN too; rarely true.
+      if (as_float_bits(most) > __float_as_uint(kLargestFp8<kFormat> / scale_)) {
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          saturated_ += fabsf(scaled[i]) > kLargestFp8<kFormat> ? 1 : 0;
+        }
+      }
+    }
+    return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
   }
-  if (is_live) {
-    extremes.most = max(extremes.most, most);
-    extremes.saturated += saturated;
+
+  __device__ __forceinline__ Fp8Extremes extremes() const {
+    return {.most = as_float_bits(most_), .saturated = saturated_};
   }
-  return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
-}
+
+ private:
+  static constexpr bool kPairs = sizeof(T) == 2;
+
+  static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
+    return kPairs ? __vmaxu2(a, b) : max(a, b);
+  }
+  static __device__ __forceinline__ uint32_t most_of(const Vec<T, kVecSize>& values) {
+    constexpr uint32_t kMagnitude = kPairs ? 0x7fff7fff : 0x7fffffff;
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) {
+      most = larger(most, values.word[i] & kMagnitude);
+    }
+    return most;
+  }
+  /// Of the larger of a pair.
+  static __device__ __forceinline__ uint32_t as_float_bits(uint32_t most) {
+    if constexpr (!kPairs) return most;
+    const uint32_t larger = max(most & 0xffff, most >> 16);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) return larger << 16;
+    return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
+  }
+
+  float scale_;
+  uint32_t most_ = 0;
+  uint32_t saturated_ = 0;
+};
 
 /// Of the warp's threads, in every lane.
 __device__ __forceinline__ Fp8Extremes warp_extremes(const Fp8Extremes& of_thread) {
@@ -52,13 +92,12 @@ __device__ __forceinline__ Fp8Extremes warp_extremes(const Fp8Extremes& of_threa
 }
 
 /// Adds a block's extremes to the operation's, by one thread.
-__device__ __forceinline__ void record_extremes(const Fp8Extremes& of_block, uint32_t* amax,
-                                                unsigned long long* saturated) {
+__device__ __forceinline__ void record_extremes(const Fp8Extremes& of_block, const Fp8Sink& sink) {
   constexpr uint32_t kNaN = 0x7fc00000;
   constexpr uint32_t kInfinity = 0x7f800000;
-  atomicMax(amax, of_block.most > kInfinity ? kNaN : of_block.most);
+  atomicMax(sink.amax, of_block.most > kInfinity ? kNaN : of_block.most);
   if (of_block.saturated > 0) {
-    atomicAdd(saturated, static_cast<unsigned long long>(of_block.saturated));
+    atomicAdd(sink.saturated, static_cast<unsigned long long>(of_block.saturated));
   }
 }
 
@@ -74,7 +113,7 @@ __device__ __forceinline__ void record_block_extremes(const Fp8Extremes& of_thre
   __syncthreads();
   if (warp != 0) return;
   const Fp8Extremes all = warp_extremes(lane < warps ? of_warp[lane] : Fp8Extremes{});
-  if (lane == 0) record_extremes(all, sink.amax, sink.saturated);
+  if (lane == 0) record_extremes(all, sink);
 }
 
 }  // namespace bertha

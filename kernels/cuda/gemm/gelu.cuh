@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
 namespace bertha {
 
 // The tanh form in the shape of kernels/cpu/vector_math.h: with u = sqrt(2/pi)(z + 0.044715 z^3),
@@ -72,6 +77,18 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   const float u = az * fmaf(kRatio, az * az, 1.0f);
   const float t = tanh_approximate(u);
   return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
+}
+
+/// Two elements clamped to [-10, 10], where tanh is +-1. NaN stays NaN.
+template <class T>
+__device__ __forceinline__ uint32_t clamped(uint32_t pair) {
+  uint32_t within;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x49004900));
+  } else {
+    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41204120));
+  }
+  return within;
 }
 
 }  // namespace gelu_instruction

@@ -8,6 +8,7 @@
 
 namespace bertha::gemm_bias_gelu {
 
+using gelu_instruction::clamped;
 using gelu_instruction::gelu;
 using gelu_instruction::gelu_derivative;
 
@@ -19,18 +20,6 @@ __device__ __forceinline__ float2 unpacked(uint32_t pair) {
   } else {
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
   }
-}
-
-/// Two elements clamped to [-10, 10], where tanh is +-1. NaN stays NaN.
-template <class T>
-__device__ __forceinline__ uint32_t clamped(uint32_t pair) {
-  uint32_t within;
-  if constexpr (std::is_same_v<T, __half>) {
-    asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x49004900));
-  } else {
-    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41204120));
-  }
-  return within;
 }
 
 /// gelu' of two elements, as f16.

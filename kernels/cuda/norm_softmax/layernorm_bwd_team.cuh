@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   Vec<T, kVecSize> gamma{};
   if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
-  const float scale = kBranch == Branch::kE5M2 ? *branch.dx_fp8.scale : 1.0f;
-  Fp8Extremes extremes;
+  Fp8Rounding<T, __NV_E5M2> rounding(kBranch == Branch::kE5M2 ? *branch.dx_fp8.scale : 1.0f);
 
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
@@ -100,9 +99,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
         }
         const Vec<T, kVecSize> rounded = to_vec<T>(dropped);
         if constexpr (kBranch == Branch::kE5M2) {
-          to_floats(rounded, dropped);
           *reinterpret_cast<uint2*>(branch.dx_fp8.q + at + r * team.columns) =
-              to_fp8<__NV_E5M2>(dropped, scale, first + r < branch.dx_fp8.live_rows, extremes);
+              rounding.round(rounded, first + r < branch.dx_fp8.live_rows);
         } else {
           store_vec_global(branch.dx + at + r * team.columns, rounded);
         }
@@ -113,7 +111,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   begin_next_kernel();
   if constexpr (kBranch == Branch::kE5M2) {
     __shared__ Fp8Extremes of_warp[Shape::kMostThreads / kWarpThreads];
-    record_block_extremes(extremes, of_warp, branch.dx_fp8);
+    record_block_extremes(rounding.extremes(), of_warp, branch.dx_fp8);
   }
   // In the memory of the rows, of which no more are in flight.
   store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));

@@ -115,7 +115,9 @@ TEST(Fp8Model, EvaluationReadsScalesAndRecordsNothing) {
   fp8.find_scales(batch);
   const std::vector<int> scales = fp8.bert.scale_exponents();
   const double loss = fp8.eval_loss(batch_of(2));
-  EXPECT_EQ(fp8.maxima(), std::vector<int32_t>(8 * 2, 0));
+  std::vector<int32_t> maxima = fp8.maxima();  // but of the weights, which it has copied
+  maxima.resize(8 * 2);
+  EXPECT_EQ(maxima, std::vector<int32_t>(8 * 2, 0));
   EXPECT_EQ(fp8.bert.scale_exponents(), scales);
   EXPECT_EQ(fp8.stats().fp8_saturated, 0);
   EXPECT_EQ(fp8.eval_loss(batch_of(2)), loss);
@@ -148,6 +150,26 @@ TEST(Fp8Model, CopiesOfWeightsAreMadeAnewWhenTheyChanged) {
   EXPECT_NE(fp8.eval_loss(batch), before);
 }
 
+TEST(Fp8Model, WeightsHaveTheScalesOfTheStepBefore) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  std::vector<int> scales = fp8.bert.scale_exponents();
+  const ParamInfo& weight = fp8.table.find("layer.1.feed_forward.in.weight");
+  for (int64_t i = 0; i < weight.elements; ++i) {
+    fp8.weights[static_cast<size_t>(weight.offset + i)] *= 4;
+  }
+  fp8.bert.weights_changed();
+  fp8.loss_and_gradients(batch);
+  EXPECT_GT(fp8.stats().fp8_saturated, 0);
+  fp8.bert.update_scales(View());
+  const std::vector<int> updated = fp8.bert.scale_exponents();
+  constexpr size_t kThird = 8;    // two layers of four GEMMs
+  constexpr size_t kChanged = 6;  // the third GEMM of layer 1
+  scales[2 * kThird + kChanged] -= 2;
+  EXPECT_TRUE(std::equal(updated.begin() + 2 * kThird, updated.end(), scales.begin() + 2 * kThird));
+}
+
 TEST(Fp8Model, SaturatedElementsAreCounted) {
   Model fp8(true);
   const HostBatch batch = batch_of(4);
@@ -166,7 +188,8 @@ TEST(Fp8Model, SaturatedElementsAreCounted) {
 TEST(Fp8Model, ScalesOfAnotherModelAreRefused) {
   Model fp8(true);
   EXPECT_THROW(fp8.bert.set_scale_exponents({1, 2, 3}), Error);
-  const std::vector<int> scales{0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, 15};
+  const std::vector<int> scales{0,  1,  2,  3,  4,  5,  6,  7,  -8, -7, -6, -5,
+                                -4, -3, -2, 15, 14, 13, 12, 11, 10, 9,  8,  -9};
   fp8.bert.set_scale_exponents(scales);
   EXPECT_EQ(fp8.bert.scale_exponents(), scales);
 }
