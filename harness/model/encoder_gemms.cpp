@@ -105,10 +105,8 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
 }
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
-                            const LinearBwdData& data) const {
-  Quantize dy = quantize_of(data.dy);
-  if (rounds_gradient(gemm)) dy.x = gradient_result(gemm).q;
-  backward(gemm, weight, data, dy);
+                            const LinearBwdData& data, const Fp8Result& rounded) const {
+  backward(gemm, weight, data, quantize_of(rounded.q.has_data() ? rounded.q : data.dy));
 }
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
@@ -164,16 +162,17 @@ void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const
 void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
                                          const LinearBwdData& out_data,
                                          const LinearBwdWeight& in_weight,
-                                         const LinearBwdData& in_data) const {
+                                         const LinearBwdData& in_data,
+                                         const Fp8Result& rounded) const {
   if (!rounds_gradient(EncoderGemm::kFfIn)) {
-    backward(EncoderGemm::kFfOut, out_weight, out_data);
+    backward(EncoderGemm::kFfOut, out_weight, out_data, rounded);
     return backward(EncoderGemm::kFfIn, in_weight, in_data);
   }
   LinearBwdData of_gelu = out_data;
   of_gelu.saved = View();
   of_gelu.dbias_below = View();
   of_gelu.activation = Activation::kNone;
-  backward(EncoderGemm::kFfOut, out_weight, of_gelu);
+  backward(EncoderGemm::kFfOut, out_weight, of_gelu, rounded);
   Quantize before_gelu = quantize_of(in_data.dy);
   before_gelu.activation = out_data.activation;
   before_gelu.saved = out_data.saved;

@@ -81,18 +81,20 @@ class EncoderGemms {
   EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
 
   void forward(EncoderGemm gemm, const LinearFwd& args) const;
-  /// How the operation that makes the gradient of a GEMM's output should round it, if at all.
+  /// Where the operation that makes the gradient of a GEMM's output may round it. Without data: it
+  /// is read in io.
   Fp8Result gradient_result(EncoderGemm gemm) const;
-  /// Both gradients of one GEMM: they have dy in common, which is in gradient_result where that has
-  /// data.
-  void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data) const;
+  /// Both gradients of one GEMM: they have dy in common. `rounded`: dy, where it is there in fp8.
+  void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
+                const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU and kFfOut behind it. Where only fp8 GEMMs read the result of the GELU, it
   /// is never stored in io: the GELU is applied as it is rounded.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
-  /// The same of the gradient of the GELU. `out` comes first.
+  /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
-                             const LinearBwdWeight& in_weight, const LinearBwdData& in_data) const;
+                             const LinearBwdWeight& in_weight, const LinearBwdData& in_data,
+                             const Fp8Result& rounded) const;
 
  private:
   void forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const;

@@ -92,6 +92,7 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall&
   const LayerActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
 
+  const Fp8Result d_branch = gemms.gradient_result(EncoderGemm::kFfOut);
   ops.run(ResidualLnBwd{.dy = s.d_hidden,
                         .sum = a.ff_sum,
                         .mean = a.ff_mean,
@@ -105,7 +106,7 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall&
                         .dbias = g.ff_out_bias,
                         .dropout = call.settings.ff_dropout,
                         .accumulate = call.accumulate,
-                        .dx_fp8 = gemms.gradient_result(EncoderGemm::kFfOut)});
+                        .dx_fp8 = d_branch});
   gemms.feed_forward_backward({.dy = s.d_branch,
                                .x = a.ff_mid,
                                .dweight = g.ff_out_weight,
@@ -127,7 +128,8 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall&
                                .weight = w.ff_in_weight,
                                .saved = kNoView,
                                .dx = s.d_hidden,
-                               .accumulate = Accumulate::kYes});
+                               .accumulate = Accumulate::kYes},
+                              d_branch);
 }
 
 void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
@@ -136,6 +138,7 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
   const LayerActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
 
+  const Fp8Result d_branch = gemms.gradient_result(EncoderGemm::kProjection);
   ops.run(ResidualLnBwd{.dy = s.d_hidden,
                         .sum = a.attention_sum,
                         .mean = a.attention_mean,
@@ -149,7 +152,7 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                         .dbias = g.projection_bias,
                         .dropout = call.settings.projection_dropout,
                         .accumulate = call.accumulate,
-                        .dx_fp8 = gemms.gradient_result(EncoderGemm::kProjection)});
+                        .dx_fp8 = d_branch});
   gemms.backward(
       EncoderGemm::kProjection,
       {.dy = s.d_branch,
@@ -157,7 +160,8 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
        .dweight = g.projection_weight,
        .dbias = kNoView,
        .accumulate = call.accumulate},
-      {.dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context});
+      {.dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context},
+      d_branch);
   ops.run(AttentionBwd{.dout = as_heads(s.d_context, a.qkv),
                        .qkv = a.qkv,
                        .out = as_heads(a.context, a.qkv),
@@ -170,8 +174,7 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                        .dropout = call.settings.attention_dropout,
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv),
-                       .accumulate = call.accumulate,
-                       .dqkv_fp8 = gemms.gradient_result(EncoderGemm::kQkv)});
+                       .accumulate = call.accumulate});
   gemms.backward(EncoderGemm::kQkv,
                  {.dy = as_rows(s.d_qkv),
                   .x = call.x,

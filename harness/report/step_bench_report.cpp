@@ -89,7 +89,8 @@ std::string phases_text(const StepBenchReport& report) {
 std::string utilization_text(const StepBenchReport& report, double utilization) {
   if (report.peak_flops_per_second <= 0) return "unknown; give --peak-tflops";
   return concat(fixed_text(100 * utilization, 1), " % of ",
-                fixed_text(report.peak_flops_per_second / kTera, 1), " TFLOP/s");
+                fixed_text(report.peak_flops_per_second / kTera, 1), " TFLOP/s",
+                report.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
 }
 
 }  // namespace

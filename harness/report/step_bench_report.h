@@ -27,7 +27,7 @@ struct StepBenchReport {
   std::string attention;       // its kernels; "" = the device has one kind
   std::string gelu_gemms;      // their kernels; "" = the device has one kind
   std::string fp8_gemms = {};  // "qkv forward+dgrad+wgrad, ..."; "" = none
-  std::string precision;       // "bf16"
+  std::string precision;       // "bf16", "bf16 with fp8 GEMMs"
   int64_t ranks = 1;
   int64_t micro_batches = 1;  // per rank and step
   int64_t warmup_steps = 0;

@@ -222,7 +222,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .attention = session.attention,
       .gelu_gemms = session.gelu_gemms,
       .fp8_gemms = session.fp8_gemms,
-      .precision = name(session.io),
+      .precision = concat(name(session.io), session.fp8_gemms.empty() ? "" : " with fp8 GEMMs"),
       .ranks = world.size(),
       .micro_batches = config.train.accumulation_steps,
       .warmup_steps = options.warmup_steps,

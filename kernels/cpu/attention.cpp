@@ -10,7 +10,6 @@
 #include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {
@@ -287,7 +286,6 @@ void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
     sum_columns(pool, args.dqkv.reshaped({layout.tokens, layout.qkv_stride()}), args.accumulate,
                 args.dbias);
   }
-  if (args.dqkv_fp8.q.has_data()) run_cpu(pool, quantize_to(args.dqkv_fp8, args.dqkv));
 }
 
 }  // namespace bertha

@@ -4,7 +4,6 @@
 
 #include "kernels/base/sequence_group.h"
 #include "kernels/ops/common.h"
-#include "kernels/ops/fp8_result.h"
 
 namespace bertha {
 
@@ -37,7 +36,7 @@ struct AttentionFwd {
 /// Gradient of AttentionFwd, and on the way of the bias that was added to qkv.
 ///
 /// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv
-///           as it is stored, rounded to io; without data it is left out.
+///           as it is stored, rounded; without data it is left out.
 struct AttentionBwd {
   static constexpr const char* kName = "attention_bwd";
   View dout;        // io  [T, A, D]
@@ -53,7 +52,6 @@ struct AttentionBwd {
   int64_t max_seq_tokens = 512;
   float scale = 0.125f;
   Accumulate accumulate = Accumulate::kNo;  // into dbias
-  Fp8Result dqkv_fp8 = {};                  // [T, 3 A D]  out in place of dqkv
 };
 
 /// What decides which kernels can serve a call. Nothing of one batch is in it: a run has the same

@@ -19,7 +19,6 @@
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {
@@ -182,16 +181,14 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
       });
 }
 
-namespace {
-
-/// True where dqkv_fp8 has been written in place of dqkv.
-bool run_backward(CudaContext& context, const AttentionBwd& args) {
+template <>
+void run_cuda(CudaContext& context, const AttentionBwd& args) {
   if (args.qkv.elements() == 0) {  // sums of nothing
     if (args.dbias.has_data() && args.accumulate == Accumulate::kNo) {
       BERTHA_CUDA_CHECK(cudaMemsetAsync(args.dbias.data, 0, static_cast<size_t>(args.dbias.bytes()),
                                         context.stream));
     }
-    return true;
+    return;
   }
   AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
@@ -216,21 +213,13 @@ bool run_backward(CudaContext& context, const AttentionBwd& args) {
       params.column_sums = static_cast<float*>(
           context.scratch.take(column_sum_bytes(seqs * kColumnSumsOfSeq, args.dbias.extent(0), 1)));
     }
-    const bool rounds = args.dqkv_fp8.q.dtype == DType::kE5M2 &&
-                        is_aligned({args.dqkv_fp8.q.data}) &&
-                        (sums_in_kernel || !args.dbias.has_data());
-    if (rounds) params.dqkv_fp8 = sink_of(args.dqkv_fp8);
     launch_persistent_backward({.stream = context.stream,
                                 .dtype = args.qkv.dtype,
                                 .sm_count = context.sm_count,
                                 .counter = context.arrivals.get()},
                                params, live);
-    if (sums_in_kernel) {
-      finish_gradient_sums(context, args, params.column_sums, seqs);
-    } else {
-      sum_gradient(context, args);
-    }
-    return rounds;
+    if (!sums_in_kernel) return sum_gradient(context, args);
+    return finish_gradient_sums(context, args, params.column_sums, seqs);
   }
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
   params.delta =
@@ -247,17 +236,6 @@ bool run_backward(CudaContext& context, const AttentionBwd& args) {
         clear_padding(context, stream, args.cu_seqlens, args.dqkv, nullptr);
       });
   sum_gradient(context, args);
-  return false;
-}
-
-}  // namespace
-
-template <>
-void run_cuda(CudaContext& context, const AttentionBwd& args) {
-  const bool rounded = run_backward(context, args);
-  if (args.dqkv_fp8.q.has_data() && !rounded) {
-    run_cuda(context, quantize_to(args.dqkv_fp8, args.dqkv));
-  }
 }
 
 }  // namespace bertha

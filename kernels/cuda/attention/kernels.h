@@ -6,7 +6,6 @@
 
 #include "kernels/base/dropout_bits.h"
 #include "kernels/base/dtype.h"
-#include "kernels/cuda/common/fp8_sink.h"
 
 namespace bertha {
 
@@ -55,7 +54,6 @@ struct AttentionBwdParams {
   const uint32_t* mask = nullptr;
   float* delta = nullptr;  // f32 [A, T], scratch: keep * rowsum(dout * out)
   void* dqkv = nullptr;
-  Fp8Sink dqkv_fp8 = {};         // of the persistent kernel: e5m2, in place of dqkv
   float* column_sums = nullptr;  // of the persistent kernel: f32 [B, kColumnSumsOfSeq, 3, A, D]
   float scale = 0.0f;
 };

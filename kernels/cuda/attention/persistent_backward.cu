@@ -66,7 +66,7 @@ __device__ __forceinline__ void init_barriers(SharedStorage& shared) {
   fence_mbarrier_init();
 }
 
-template <class T, bool kDropout, bool kFp8>
+template <class T, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_backward_kernel(const __grid_constant__ Arguments args) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
@@ -76,9 +76,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) init_barriers(shared);
   wait_for_kernel_before();
   begin_next_kernel();
-  if (kFp8 && threadIdx.x == 0) {
-    shared.rounding = {.scale = *args.params.dqkv_fp8.scale, .extremes = {}};
-  }
   for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
        i += kThreads) {
     (&shared.column_sums[0][0][0][0])[i] = {};
@@ -98,15 +95,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T, kDropout, kFp8> consumer(args, shared, warp / kWarps, warp % kWarps, lane);
-    consumer.run();
-    if constexpr (kFp8) consumer.record_rounding();
+    Consumer<T, kDropout>(args, shared, warp / kWarps, warp % kWarps, lane).run();
   }
 }
 
-template <class T, bool kDropout, bool kFp8>
+template <class T, bool kDropout>
 void launch(const PersistentLaunch& on, const Arguments& arguments) {
-  const auto kernel = persistent_backward_kernel<T, kDropout, kFp8>;
+  const auto kernel = persistent_backward_kernel<T, kDropout>;
   allow_shared_bytes(kernel, sizeof(SharedStorage));
   const AttentionBatch& batch = arguments.params.batch;
   const int64_t items = int64_t{batch.seqs} * batch.heads;
@@ -138,11 +133,8 @@ void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdPa
   }
   dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
-    const bool fp8 = params.dqkv_fp8.q != nullptr;
-    if (has_dropout) {
-      return fp8 ? launch<T, true, true>(on, arguments) : launch<T, true, false>(on, arguments);
-    }
-    fp8 ? launch<T, false, true>(on, arguments) : launch<T, false, false>(on, arguments);
+    if (has_dropout) return launch<T, true>(on, arguments);
+    launch<T, false>(on, arguments);
   });
 }
 

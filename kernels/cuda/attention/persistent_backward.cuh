@@ -17,7 +17,6 @@
 #include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
-#include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
@@ -55,11 +54,6 @@ __device__ __forceinline__ int statistics_index(int row) {
   return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
 }
 
-struct RoundingOfBlock {
-  float scale;  // of fp8
-  Fp8Extremes extremes;
-};
-
 struct alignas(1024) SharedStorage {
   float4 dquery[kMaxTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
   // K and V of a key block alternate in two buffers of each warpgroup: V moves to registers at
@@ -78,7 +72,6 @@ struct alignas(1024) SharedStorage {
   // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kItemSlots];
-  RoundingOfBlock rounding;
   WorkList list;
   uint64_t keys_full[kConsumers];
   uint64_t keys_empty[kConsumers];

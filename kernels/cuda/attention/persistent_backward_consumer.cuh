@@ -7,9 +7,8 @@
 
 namespace bertha::backward {
 
-// Named barriers: this plus the warpgroup, and one of all consumers.
+// Named barriers: this plus the warpgroup.
 inline constexpr int kWarpgroupBarrier = 1;
-inline constexpr int kConsumersBarrier = kWarpgroupBarrier + kConsumers;
 
 /// A warp's rows of an accumulator, times `factor`, as left operands of 16 columns each.
 template <class T>
@@ -54,60 +53,31 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Where the kernel's result goes: to fp8 or io.
-struct Output {
-  void* io;
-  uint8_t* fp8;
-  RoundingOfBlock* shared;
-};
-
-/// Writes a warp's rows to element `first` of the output and further, those of them that the
-/// sequence has (`rows_left` and less), through 2,048 bytes of shared memory that are the warp's
-/// own. `sums`, unless null, gets the sums of their columns, of the values in io; rows past the
-/// sequence are 0.
-template <class T, bool kFp8>
+/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less),
+/// through 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums
+/// of their columns, of the values as they are stored; rows past the sequence are 0.
+template <class T>
 __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], unsigned char* own,
-                                           const Output& output, int64_t first, int stride,
-                                           int rows_left, int lane, float2* sums) {
+                                           T* to, int stride, int rows_left, int lane,
+                                           float2* sums) {
   __syncwarp();
   store_rows(shared_address(own), rows, lane);
   __syncwarp();
   const int row = lane / 8;
   const int chunk = lane % 8;
-  const int64_t of_lane = first + (row * stride + chunk * 8);
-  const auto chunk_of_row = [&](int i) {
-    return own + chunk_offset<kHeadSize>(4 * i + row, chunk);
-  };
-  if constexpr (kFp8) {
-    Fp8Rounding<T, __NV_E5M2> rounding(output.shared->scale);
+  T* const to_lane = to + (row * stride + chunk * 8);
 #pragma unroll
-    for (int i = 0; i < kWarpRows / 4; ++i) {
-      if (4 * i + row < rows_left) {
-        *reinterpret_cast<uint2*>(output.fp8 + of_lane + 4 * i * stride) =
-            rounding.round(load_vec(reinterpret_cast<const T*>(chunk_of_row(i))), true);
-      }
-    }
-    const Fp8Extremes extremes = rounding.extremes();
-    const uint32_t most = __reduce_max_sync(kFullWarp, extremes.most);
-    if (lane == 0) atomicMax(&output.shared->extremes.most, most);
-    if (extremes.saturated > 0) {
-      atomicAdd(&output.shared->extremes.saturated, extremes.saturated);
-    }
-  } else {
-    T* const to = static_cast<T*>(output.io) + of_lane;
-#pragma unroll
-    for (int i = 0; i < kWarpRows / 4; ++i) {
-      if (4 * i + row < rows_left) {
-        *reinterpret_cast<uint4*>(to + 4 * i * stride) =
-            *reinterpret_cast<const uint4*>(chunk_of_row(i));
-      }
+  for (int i = 0; i < kWarpRows / 4; ++i) {
+    if (4 * i + row < rows_left) {
+      *reinterpret_cast<uint4*>(to_lane + 4 * i * stride) =
+          *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(4 * i + row, chunk));
     }
   }
   if (sums != nullptr) add_columns<T>(shared_address(own), sums[lane], lane);
 }
 
 /// One of the two consumer warpgroups.
-template <class T, bool kDropout, bool kFp8>
+template <class T, bool kDropout>
 class Consumer {
  public:
   __device__ __forceinline__ Consumer(const Arguments& args, SharedStorage& shared, int warpgroup,
@@ -137,13 +107,6 @@ class Consumer {
       if (params_.column_sums != nullptr) store_column_sums();
       mbarrier_arrive(at(shared_.item_empty[slot_]));
     }
-  }
-
-  /// After the last item.
-  __device__ __forceinline__ void record_rounding() {
-    named_barrier_sync(kConsumersBarrier, kConsumers * kWarpgroupThreads);
-    if (warpgroup_ > 0 || warp_ > 0 || lane_ > 0) return;
-    record_extremes(shared_.rounding.extremes, params_.dqkv_fp8);
   }
 
  private:
@@ -178,12 +141,12 @@ class Consumer {
     const int heads = params_.batch.heads;
     const int first_row = tile * kTileRows + warp_ * kWarpRows;
     const int64_t token = of_item.begin + first_row;
-    const int64_t first = ((3 * token + part) * heads + of_item.head) * kHeadSize;
+    T* const to =
+        static_cast<T*>(params_.dqkv) + ((3 * token + part) * heads + of_item.head) * kHeadSize;
     uint32_t rows[kSteps][4];
     pack<T>(rows, sum, factor);
-    write_rows<T, kFp8>(rows, own, {params_.dqkv, params_.dqkv_fp8.q, &shared_.rounding}, first,
-                        3 * heads * kHeadSize, of_item.length - first_row, lane_,
-                        column_sums(part));
+    write_rows(rows, own, to, 3 * heads * kHeadSize, of_item.length - first_row, lane_,
+               column_sums(part));
   }
 
   /// Of part `part`, of this warp; null unless they are wanted.

@@ -190,10 +190,8 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
 /// Zeroes rows [live_tokens, T) of dqkv.
 __device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
   const AttentionBatch& batch = args.params.batch;
-  const bool fp8 = args.params.dqkv_fp8.q != nullptr;
-  const int64_t chunks_of_row = int64_t{3} * batch.heads * (fp8 ? kHeadSize : kRowBytes) / 16;
-  void* const rows = fp8 ? args.params.dqkv_fp8.q : args.params.dqkv;
-  uint4* chunks = static_cast<uint4*>(rows);
+  const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
+  uint4* chunks = static_cast<uint4*>(args.params.dqkv);
   for (int64_t i = args.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
        i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
     chunks[i] = uint4{};

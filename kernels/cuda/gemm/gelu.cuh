@@ -48,8 +48,8 @@ __device__ __forceinline__ float gelu_erf_derivative(float z) {
   return normcdff(c) + c * kNormalPeak * expf(-0.5f * c * c);
 }
 
-// The tanh form by the tanh instruction, for results of 16 bits where arithmetic counts: from 2^x and
-// 1 / x, which are more exact, it takes two such instructions and half as many others again.
+// The tanh form by the tanh instruction, for results of 16 bits where arithmetic counts: from 2^x
+// and 1 / x, which are more exact, it takes two such instructions and half as many others again.
 namespace gelu_instruction {
 
 /// Relative error at most 2^-11 (PTX ISA).

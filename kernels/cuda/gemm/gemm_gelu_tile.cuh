@@ -1,7 +1,7 @@
 #pragma once
 
-// GELU and its derivative of pairs, for gemm_bias_gelu.cu and gemm_dgelu_dbias.cu: few warps compute
-// it for all results of an SM's tensor cores.
+// GELU and its derivative of pairs, for gemm_bias_gelu.cu and gemm_dgelu_dbias.cu: few warps
+// compute it for all results of an SM's tensor cores.
 
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/tensor_core/mma.cuh"

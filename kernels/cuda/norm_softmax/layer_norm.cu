@@ -132,8 +132,8 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
       if constexpr (sizeof(T) == 2) {
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
             has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
-          return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows, columns,
-                                                  take);
+          return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,
+                                                          columns, take);
         }
       }
       const uintptr_t bits = address_bits({&args.dy, &args.x, &args.gamma, &args.dx});
