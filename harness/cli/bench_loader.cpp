@@ -8,6 +8,8 @@
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/choice.h"
 #include "harness/cli/option_checks.h"
+#include "harness/comm/watchdog.h"
+#include "harness/config/config.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -23,6 +25,7 @@ int run_loader(LoaderOptions options, CommandContext& context) {
   if (!options.data.empty()) options.bench.shards = list_shards(options.data);
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
+  const auto watchdog = make_watchdog(world, Config{}.train.hang_timeout_minutes * 60);
   const std::unique_ptr<Transport> transport = world.make_transport();
   const LoaderBenchResult result = bench_loader(options.bench, *transport);
   if (world.rank() != 0) return 0;

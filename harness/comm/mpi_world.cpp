@@ -14,6 +14,7 @@
 #include "harness/comm/mpi_collectives.h"
 #include "harness/comm/mpi_communicator.h"
 #include "harness/comm/mpi_transport.h"
+#include "harness/comm/start_limit.h"
 #include "harness/comm/status_exchange.h"
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
@@ -211,7 +212,11 @@ std::unique_ptr<World> make_world() {
   const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };
   check_srun_task(lookup);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
-  auto world = std::make_unique<MpiWorld>();
+  std::unique_ptr<MpiWorld> world;
+  {
+    const StartLimit limit(lookup, claim ? claim->ranks : 1);
+    world = std::make_unique<MpiWorld>();
+  }
   // Every rank sees the same disagreement, so all of them reach the end of the world together.
   std::exception_ptr disagreement;
   try {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "harness/comm/watchdog.h"
 #include "harness/model/flops.h"
 #include "harness/report/device_peak.h"
 #include "harness/train/probe.h"
@@ -179,6 +180,7 @@ class Steps {
 
   void run() {
     StepBatch& batch = batch_of(step_).batch;
+    session_.world->board().enter(step_, RunPhase::kTrain);
     batch.step = step_++;
     profiled_.before_step(step_);
     train_step(
@@ -199,6 +201,7 @@ class Steps {
 }  // namespace
 
 StepBenchReport bench_step(const Config& config, const StepBenchOptions& options, World& world) {
+  const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
   const SyntheticSteps synthetic = synthetic_steps(config, options, world.size());
   std::vector<SyntheticPlan> plans;
   for (int64_t i = 0; i < kBatches; ++i) plans.push_back(plan_synthetic_step(synthetic, i));

@@ -5,7 +5,8 @@ import pathlib
 import signal
 import time
 
-from support import MPIEXEC, EndToEnd, Running, checkpoints, command, main, rank_of, run, steps
+from support import (MPIEXEC, EndToEnd, Running, bertha, checkpoints, command, main, rank_of, run,
+                     steps)
 
 LIMIT_SECONDS = 4.0
 # Beside the limit: a look of the watchdog every quarter of a second, and the end of the ranks.
@@ -65,6 +66,36 @@ class Hang(EndToEnd):
             process = self.watched(job, 1)
             os.kill(process, signal.SIGSTOP)
             self.assert_named(job, 1, process, "has not answered", "step 0, phase starting")
+
+    def test_a_rank_that_is_stopped_before_it_starts_mpi(self):
+        for rank in (0, 1):
+            words = command(["train", *self.words(self.new_folder())], 0)
+            stopped = ["sh", "-c", "kill -STOP $$; exec \"$0\" \"$@\"", *words]
+            first, second = (stopped, words) if rank == 0 else (words, stopped)
+            done = run([MPIEXEC, "--oversubscribe", "-q", "-n", "1", *first, ":",
+                        "-n", "1", *second], {"BERTHA_START_TIMEOUT_S": str(LIMIT_SECONDS)})
+            self.assert_failure(done, 124, "after 4 s not all of 2 ranks have started MPI",
+                                f"rank {rank} of 2", "is stopped")
+            self.assertLess(done.seconds, LIMIT_SECONDS + MOST_REPORT_SECONDS, done)
+
+    def test_a_rank_that_never_starts_mpi(self):
+        words = command(["train", *self.words(self.new_folder())], 0)
+        done = run([MPIEXEC, "--oversubscribe", "-q", "-n", "1", "sleep", "100", ":",
+                    "-n", "1", *words], {"BERTHA_START_TIMEOUT_S": "1"})
+        self.assert_failure(done, 124, "not all of 2 ranks have started MPI", "there is rank 0, 1;")
+
+    def test_a_start_timeout_that_is_no_number(self):
+        done = bertha("train", *self.words(self.new_folder()), ranks=2,
+                      extra={"BERTHA_START_TIMEOUT_S": "soon"})
+        self.assertEqual(done.code, 5, done)
+        self.assertIn("BERTHA_START_TIMEOUT_S='soon', want seconds", done.err + done.out)
+
+    def test_a_rank_that_is_stopped_in_a_benchmark(self):
+        words = self.words(train__init_warmup_steps=0)
+        with Running("bench", "step", *words, "--steps", 10**6, ranks=2) as job:
+            process = self.watched(job, 1)
+            os.kill(process, signal.SIGSTOP)
+            self.assert_named(job, 1, process, "has not answered for 4 s")
 
     def test_a_rank_that_is_stopped_in_an_evaluation_of_its_own(self):
         folder = self.new_folder()

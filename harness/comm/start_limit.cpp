@@ -1,0 +1,145 @@
+#include "harness/comm/start_limit.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "harness/comm/rank_name.h"
+#include "kernels/base/error.h"
+#include "kernels/base/log.h"
+
+namespace bertha {
+namespace {
+
+constexpr const char* kVariable = "BERTHA_START_TIMEOUT_S";
+constexpr double kDefault_s = 600;
+// The first rank that reports ends the others: they come later, so that one sentence is printed.
+constexpr double kBetweenRanks_s = 2;
+constexpr int kMostDelays = 5;
+
+int number(const char* text, int otherwise) {
+  int value = otherwise;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), value);
+  return value;
+}
+
+double limit_s(const EnvironmentLookup& lookup) {
+  const char* text = lookup(kVariable);
+  if (text == nullptr || *text == '\0') return kDefault_s;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (*end != '\0' || !(value >= 0) || value > 1e9) {
+    fail(ExitCode::kEnvironment, kVariable, "='", text,
+         "', want seconds that ranks wait for each other to start, 0 = for ever; correct it or "
+         "unset it");
+  }
+  return value;
+}
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::map<std::string, std::string> environment_of(const std::filesystem::path& process) {
+  std::map<std::string, std::string> variables;
+  std::istringstream text(read_all(process / "environ"));
+  for (std::string word; std::getline(text, word, '\0');) {
+    const size_t sign = word.find('=');
+    if (sign != std::string::npos) variables[word.substr(0, sign)] = word.substr(sign + 1);
+  }
+  return variables;
+}
+
+/// The letter of /proc/PID/stat behind the name in parentheses.
+char state_of(const std::filesystem::path& process) {
+  const std::string stat = read_all(process / "stat");
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+}
+
+/// The ranks of the PMIx job `job` on this machine: its processes, without what they started.
+std::vector<StartedRank> started_ranks(const std::string& job) {
+  std::map<int, StartedRank> ranks;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const int process = number(entry.path().filename().c_str(), 0);
+    if (process == 0) continue;
+    const auto variables = environment_of(entry.path());
+    const auto of_job = variables.find("PMIX_NAMESPACE");
+    const auto rank = variables.find("PMIX_RANK");
+    if (of_job == variables.end() || of_job->second != job || rank == variables.end()) continue;
+    const int index = number(rank->second.c_str(), -1);
+    const char state = state_of(entry.path());
+    const StartedRank found{
+        .rank = index, .process = process, .is_stopped = state == 'T' || state == 't'};
+    const auto [known, is_new] = ranks.try_emplace(index, found);
+    if (!is_new && process < known->second.process) known->second = found;
+  }
+  std::vector<StartedRank> all;
+  for (const auto& [index, rank] : ranks) all.push_back(rank);
+  return all;
+}
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+}  // namespace
+
+std::string late_start_report(const std::vector<StartedRank>& here, int num_ranks,
+                              const std::string& host, double waited_s) {
+  const std::string still =
+      concat("after ", waited_s, " s not all of ", num_ranks, " ranks have started MPI: ");
+  const auto stopped = std::ranges::find_if(here, &StartedRank::is_stopped);
+  if (stopped != here.end()) {
+    return concat(still, rank_name(stopped->rank, num_ranks, host), " (process ", stopped->process,
+                  ") is stopped, by a signal or a debugger; SIGCONT lets it go on");
+  }
+  std::string ranks;
+  for (const StartedRank& rank : here) ranks += concat(ranks.empty() ? "" : ", ", rank.rank);
+  return concat(still, "on ", host, " there is rank ", ranks,
+                "; see what the launcher says of the others, and whether their machines and this "
+                "one reach each other");
+}
+
+StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks) {
+  const double timeout_s = limit_s(lookup);
+  if (timeout_s == 0 || num_ranks == 1) return;
+  const char* job = lookup("PMIX_NAMESPACE");
+  const int rank = number(lookup("PMIX_RANK"), 0);
+  const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
+  thread_ = std::thread(
+      [this, own_s, timeout_s, num_ranks, job = std::string(job == nullptr ? "" : job)] {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const std::chrono::duration<double> limit(own_s);
+        if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
+        log_line(LogLevel::kError,
+                 late_start_report(started_ranks(job), num_ranks, host_name(), timeout_s));
+        std::_Exit(static_cast<int>(ExitCode::kHang));
+      });
+}
+
+StartLimit::~StartLimit() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    started_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace bertha

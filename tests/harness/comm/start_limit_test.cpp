@@ -1,0 +1,42 @@
+#include "harness/comm/start_limit.h"
+
+#include <gmock/gmock.h>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(LateStart, AStoppedRankIsNamed) {
+  const std::string report = late_start_report(
+      {{.rank = 0, .process = 11}, {.rank = 3, .process = 14, .is_stopped = true}}, 8, "node7", 90);
+  EXPECT_THAT(report, HasSubstr("after 90 s not all of 8 ranks have started MPI"));
+  EXPECT_THAT(report, HasSubstr("rank 3 of 8 on node7 (process 14) is stopped"));
+  EXPECT_THAT(report, Not(HasSubstr("rank 0")));
+}
+
+TEST(LateStart, ElseTheRanksThatAreThere) {
+  EXPECT_THAT(
+      late_start_report({{.rank = 0, .process = 11}, {.rank = 2, .process = 13}}, 4, "node7", 1),
+      HasSubstr("on node7 there is rank 0, 2; see what the launcher says of the others"));
+}
+
+TEST(StartLimit, RefusesWhatIsNoNumberOfSeconds) {
+  for (const char* value : {"soon", "-1", "1h", "nan", "1e300"}) {
+    const EnvironmentLookup lookup = [&](const char* variable) {
+      return std::string(variable) == "BERTHA_START_TIMEOUT_S" ? value : nullptr;
+    };
+    EXPECT_THROW(StartLimit(lookup, 1), Error) << value;
+  }
+}
+
+TEST(StartLimit, EndsQuietlyWhenMpiHasStarted) {
+  StartLimit([](const char*) { return nullptr; }, 2);
+  StartLimit([](const char*) { return "0"; }, 2);
+}
+
+}  // namespace
+}  // namespace bertha
