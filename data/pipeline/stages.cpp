@@ -102,6 +102,11 @@ std::vector<int64_t> CancellableTransport::all_gather(std::span<const int64_t> m
   return transport_.all_gather(mine);
 }
 
+std::vector<int64_t> CancellableTransport::sum(std::span<const int64_t> mine) {
+  const Entry entry(*this);
+  return transport_.sum(mine);
+}
+
 std::vector<std::vector<std::byte>> CancellableTransport::all_gather_bytes(
     std::span<const std::byte> mine) {
   const Entry entry(*this);

@@ -26,6 +26,7 @@ class CancellableTransport final : public Transport {
   int rank() const override { return transport_.rank(); }
   int size() const override { return transport_.size(); }
   std::vector<int64_t> all_gather(std::span<const int64_t> mine) override;
+  std::vector<int64_t> sum(std::span<const int64_t> mine) override;
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override;
   std::vector<std::vector<std::byte>> all_to_all_bytes(
       std::span<const std::vector<std::byte>> outgoing) override;

@@ -20,6 +20,8 @@ class Transport {
 
   /// Every rank's values, concatenated in rank order. All ranks give the same count.
   virtual std::vector<int64_t> all_gather(std::span<const int64_t> mine) = 0;
+  /// The sum over all ranks, element by element. All ranks give the same count.
+  virtual std::vector<int64_t> sum(std::span<const int64_t> mine) = 0;
   /// Every rank's bytes in rank order; counts may differ.
   virtual std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) = 0;
   /// outgoing[r] goes to rank r; returns what each rank sent here. One Alltoallv.
@@ -33,6 +35,9 @@ class SoloTransport final : public Transport {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::vector<int64_t> all_gather(std::span<const int64_t> mine) override {
+    return {mine.begin(), mine.end()};
+  }
+  std::vector<int64_t> sum(std::span<const int64_t> mine) override {
     return {mine.begin(), mine.end()};
   }
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override {

@@ -58,6 +58,16 @@ class MpiTransport final : public Transport {
     return all;
   }
 
+  std::vector<int64_t> sum(std::span<const int64_t> mine) override {
+    const int count = mpi_count(static_cast<int64_t>(mine.size()), "a sum");
+    std::vector<int64_t> sums(mine.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    BERTHA_MPI_CHECK(MPI_Iallreduce(mine.data(), sums.data(), count, MPI_INT64_T, MPI_SUM,
+                                    comm_.get(), &request));
+    comm_.wait_for(request, Patience::kBackground);
+    return sums;
+  }
+
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override {
     const int64_t bytes = static_cast<int64_t>(mine.size());
     const std::vector<int> counts = to_counts(all_gather({&bytes, 1}));

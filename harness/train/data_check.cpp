@@ -64,7 +64,21 @@ void check_made_with(const Config& config, const std::string& path, const Manife
        "; set data.vocab to that one, or data.verify_manifest to false to go on all the same.");
 }
 
-void check_shards(const Config& config, const std::string& data_path) {
+void check_shard(const std::string& path, const ManifestShard& wanted) {
+  const auto bytes = static_cast<int64_t>(fs::file_size(path));
+  if (bytes != wanted.bytes) {
+    fail(ExitCode::kData, path, ": has ", bytes, " bytes, its manifest says ", wanted.bytes,
+         "; prepare or copy the data again.");
+  }
+  const int64_t samples = inspect_shard(path).num_samples;
+  if (samples != wanted.samples) {
+    fail(ExitCode::kData, path, ": holds ", samples, " samples, its manifest says ", wanted.samples,
+         "; prepare or copy the data again.");
+  }
+}
+
+void check_shards(const Config& config, const std::string& data_path, size_t rank,
+                  size_t num_ranks) {
   const std::string manifest_path = manifest_beside(data_path);
   if (!fs::exists(manifest_path)) return;
   const Manifest manifest = read_manifest(manifest_path);
@@ -73,22 +87,14 @@ void check_shards(const Config& config, const std::string& data_path) {
   for (const ManifestShard& shard : manifest.shards) known[shard.name] = &shard;
 
   const std::vector<std::string> shards = list_shards(data_path);
-  for (const std::string& path : shards) {
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string& path = shards[i];
     const auto found = known.find(fs::path(path).filename().string());
     if (found == known.end()) {
       fail(ExitCode::kData, path, ": is not in ", manifest_path,
            "; remove it, or set data.verify_manifest to false to train on it all the same.");
     }
-    const auto bytes = static_cast<int64_t>(fs::file_size(path));
-    if (bytes != found->second->bytes) {
-      fail(ExitCode::kData, path, ": has ", bytes, " bytes, its manifest says ",
-           found->second->bytes, "; prepare or copy the data again.");
-    }
-    const int64_t samples = inspect_shard(path).num_samples;
-    if (samples != found->second->samples) {
-      fail(ExitCode::kData, path, ": holds ", samples, " samples, its manifest says ",
-           found->second->samples, "; prepare or copy the data again.");
-    }
+    if (i % num_ranks == rank) check_shard(path, *found->second);
   }
   if (fs::is_directory(data_path) && shards.size() != known.size()) {
     fail(ExitCode::kData, data_path, ": holds ", shards.size(), " shards, its manifest names ",
@@ -121,11 +127,12 @@ void check_data_paths(const Config& config) {
 
 void check_eval_path(const Config& config) { check_path("data.eval", config.data.eval); }
 
-void check_data(const Config& config) {
+void check_data(const Config& config, int rank, int num_ranks) {
   check_vocabulary(config);
   if (!config.data.verify_manifest) return;
-  check_shards(config, config.data.train);
-  check_shards(config, config.data.eval);
+  for (const std::string& path : {config.data.train, config.data.eval}) {
+    check_shards(config, path, static_cast<size_t>(rank), static_cast<size_t>(num_ranks));
+  }
 }
 
 void check_eval_vocabulary(const Config& config) {

@@ -18,8 +18,10 @@ void check_eval_path(const Config& config);
 /// when a shard is read; the vocabulary that they were made with), when there is one and
 /// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size.
 ///
-/// Errors    Error(kData) or Error(kUsage), the same on every rank.
-void check_data(const Config& config);
+/// Each of `num_ranks` ranks opens its share of the shards.
+///
+/// Errors    Error(kData) or Error(kUsage), of a shard on one rank alone.
+void check_data(const Config& config, int rank, int num_ranks);
 
 /// The vocabulary alone, of data.eval alone.
 void check_eval_vocabulary(const Config& config);

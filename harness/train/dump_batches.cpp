@@ -98,7 +98,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   }
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
-  check_data(config);
+  check_data(config, 0, 1);
   PipelineOptions data_options = pipeline_options(config, 0);
   data_options.num_steps = options.steps;
   make_folder(options.folder);

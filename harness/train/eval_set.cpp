@@ -16,9 +16,7 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
     for (const int32_t label : batch.masked_labels) ++counts[static_cast<size_t>(label)];
     counts.back() += batch.num_seqs;
   }
-  const std::vector<int64_t> of_ranks = transport.all_gather(counts);
-  std::fill(counts.begin(), counts.end(), 0);
-  for (size_t i = 0; i < of_ranks.size(); ++i) counts[i % counts.size()] += of_ranks[i];
+  counts = transport.sum(counts);
 
   EvalSetFacts facts{.num_seqs = counts.back()};
   counts.pop_back();

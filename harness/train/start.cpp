@@ -117,7 +117,7 @@ void read_data(TrainingRun& run) {
   const HostAllocator allocate = run.session->pinned_allocator();
   PipelineOptions options;
   on_all_ranks(world, [&] {
-    check_data(run.config);
+    check_data(run.config, world.rank(), world.size());
     run.eval_batches =
         load_eval_batches(eval_options(run.config), world.rank(), world.size(), allocate);
     options = pipeline_options(run.config, run.state.step);

@@ -19,6 +19,15 @@ TEST(MpiWorld, EachRankIsThereOnce) {
   for (size_t r = 0; r < ranks.size(); ++r) EXPECT_EQ(ranks[r], static_cast<int64_t>(r));
 }
 
+TEST(MpiWorld, SumsOverItsRanks) {
+  const std::unique_ptr<Transport> transport = world().make_transport();
+  const int64_t ranks = world().size();
+  const std::vector<int64_t> mine{1, world().rank(), int64_t{1} << 40};
+  EXPECT_EQ(transport->sum(mine),
+            (std::vector<int64_t>{ranks, ranks * (ranks - 1) / 2, ranks << 40}));
+  EXPECT_TRUE(transport->sum({}).empty());
+}
+
 TEST(MpiWorld, AllRanksOfThisMachineShareANode) {
   EXPECT_EQ(world().node_rank(), world().rank());
   EXPECT_EQ(world().node_size(), world().size());

@@ -93,6 +93,13 @@ class ThreadWorld::RankTransport final : public Transport {
     return all;
   }
 
+  std::vector<int64_t> sum(std::span<const int64_t> mine) override {
+    const std::vector<int64_t> all = all_gather(mine);
+    std::vector<int64_t> sums(mine.size());
+    for (size_t i = 0; i < all.size(); ++i) sums[i % mine.size()] += all[i];
+    return sums;
+  }
+
   BytesPerRank all_gather_bytes(std::span<const std::byte> mine) override {
     return all_to_all_bytes(BytesPerRank(all_to_all_.num_ranks(), Bytes(mine.begin(), mine.end())));
   }

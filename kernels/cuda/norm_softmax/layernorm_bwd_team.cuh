@@ -35,7 +35,7 @@ struct DropoutBranch {
   Fp8Sink dx_fp8 = {};  // e5m2, in place of dx
 };
 
-/// What follows dropout and residual.
+/// Whether the gradient also goes back through a dropout, and how that result is stored.
 enum class Branch : uint8_t { kNone, kIo, kE5M2 };
 
 /// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with a branch dbias.
