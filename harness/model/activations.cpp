@@ -60,7 +60,9 @@ LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, boo
     const auto take_input = [&](int64_t inputs) {
       return transposed(tokens.take(DType::kE4M3, inputs));
     };
-    layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H), take_input(d.F)};
+    const View gelu(layer.ff_mid.data, DType::kE4M3, {layer.ff_mid.extent(0), d.F});
+    layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H),
+                        kGeluIsFp8 ? transposed(gelu) : take_input(d.F)};
   }
   layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
   return layer;

@@ -30,7 +30,8 @@ struct LayerActivations {
   View ff_mean;          // f32 [T]
   View ff_rstd;          // f32 [T]
   View y;                // io  [T, H]     output of the layer
-  // With fp8: inputs of the GEMMs, e4m3 [K, T].
+  // With fp8: inputs of the GEMMs, e4m3 [K, T]. That of kFfOut is in the memory of ff_mid, if
+  // kGeluIsFp8: a step uses one or the other.
   std::array<View, kEncoderGemms> fp8_inputs;
 };
 

@@ -142,10 +142,7 @@ void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
 }
 
 void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
-  const Fp8Passes& readers = kFp8Passes[index(EncoderGemm::kFfOut)];
-  const bool evaluates = mode_ == GemmMode::kFp8Eval;
-  const bool rounds = evaluates || mode_ == GemmMode::kFp8;
-  if (!rounds || !readers.forward || !(evaluates || readers.weight_gradient)) {
+  if (!kGeluIsFp8 || mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
     forward(EncoderGemm::kFfIn, in);
     return forward(EncoderGemm::kFfOut, out);
   }

@@ -26,6 +26,10 @@ inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
     {.name = "ff_out", .forward = true, .data_gradient = true, .weight_gradient = true},
 }};
 
+/// Whether only fp8 GEMMs read the result of the GELU: a step with scales never stores it in io.
+inline constexpr bool kGeluIsFp8 =
+    kFp8Passes[kEncoderGemms - 1].forward && kFp8Passes[kEncoderGemms - 1].weight_gradient;
+
 /// The table in words, for logs: "qkv forward+dgrad+wgrad, projection ...".
 std::string describe_fp8_passes();
 
