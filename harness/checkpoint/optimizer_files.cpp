@@ -107,20 +107,25 @@ std::vector<ShardRange> read_ranges(const std::string& path, const SafeTensorsHe
   return ranges;
 }
 
-std::vector<ShardFile> open_shards(const std::string& folder, int64_t table_elements) {
-  std::vector<ShardFile> shards;
-  for (const std::string& name : optimizer_file_names(folder)) {
-    const std::string path = folder + "/" + name;
-    ShardFile shard{.name = name, .header = read_safetensors_header(path)};
-    const int64_t found = metadata_number(path, shard.header, "table_elements");
-    if (found != table_elements) {
-      fail(ExitCode::kData, path, ": belongs to a model of ", found, " elements, want ",
-           table_elements, "; set the keys under model to its shape.");
-    }
-    shard.ranges = read_ranges(path, shard.header, elements_of(path, shard.header));
-    shards.push_back(std::move(shard));
+ShardFile open_shard(const std::string& folder, const std::string& name, int64_t table_elements) {
+  const std::string path = folder + "/" + name;
+  ShardFile shard{.name = name, .header = read_safetensors_header(path)};
+  const int64_t found = metadata_number(path, shard.header, "table_elements");
+  if (found != table_elements) {
+    fail(ExitCode::kData, path, ": belongs to a model of ", found, " elements, want ",
+         table_elements, "; set the keys under model to its shape.");
   }
-  return shards;
+  shard.ranges = read_ranges(path, shard.header, elements_of(path, shard.header));
+  return shard;
+}
+
+/// The files in the order in which this rank opens them: first the one that lies where it does
+/// among the ranks, which holds all that it wants where as many ranks have saved.
+std::vector<std::string> names_from_own(const std::string& folder, const World& world) {
+  std::vector<std::string> names = optimizer_file_names(folder);
+  const auto own = std::ssize(names) * world.rank() / world.size();
+  std::rotate(names.begin(), names.begin() + own, names.end());
+  return names;
 }
 
 /// The ranges of this rank without the padding after the table, which no file has to hold.
@@ -220,8 +225,12 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
   float* staging = static_cast<float*>(pinned.data());
 
   const std::vector<ShardRange> mine = live_ranges(optimizer, parts.table->elements);
+  int64_t elements_wanted = 0;
+  for (const ShardRange& range : mine) elements_wanted += range.elements;
   int64_t elements_read = 0;
-  for (const ShardFile& file : open_shards(folder, parts.table->elements)) {
+  for (const std::string& name : names_from_own(folder, *parts.world)) {
+    if (elements_read >= elements_wanted) break;
+    const ShardFile file = open_shard(folder, name, parts.table->elements);
     for (const Overlap& overlap : overlaps(file.ranges, mine)) {
       for (size_t tensor = 0; tensor < kTensors.size(); ++tensor) {
         const std::vector<float> values =
@@ -236,8 +245,6 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
       elements_read += overlap.elements;
     }
   }
-  int64_t elements_wanted = 0;
-  for (const ShardRange& range : mine) elements_wanted += range.elements;
   if (elements_read != elements_wanted) {
     fail(ExitCode::kData, folder, ": its optimizer files hold ", elements_read,
          " elements of the ranges ", ranges_text(mine), ", want all ", elements_wanted,

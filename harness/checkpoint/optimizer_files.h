@@ -19,7 +19,8 @@ void write_optimizer_file(const std::string& folder, const CheckpointParts& part
 /// Names of the optimizer files in the folder, in order of their ranks.
 std::vector<std::string> optimizer_file_names(const std::string& folder);
 
-/// Fills master, m and v of this rank from whichever files hold its ranges.
+/// Fills master, m and v of this rank from whichever files hold its ranges. Opens no more once it
+/// has all: its own alone where as many ranks have saved with buckets of the same size.
 ///
 /// Needs     files that have been compared with DONE; hashes are not looked at here.
 /// Errors    Error(kData): files missing, not ours, of a parameter table of another size, or with

@@ -54,6 +54,16 @@ void replace_file(const std::string& path, const std::string& name,
   seal_folder(partial, path);
 }
 
+TEST(OptimizerFiles, ARankOpensItsOwnFileAloneWhereAsManyHaveSaved) {
+  const TempFolder folder;
+  Content saved;
+  const std::string path = save(folder.path(), 3, 40, &saved);
+  replace_file(path, "optimizer-00003-of-00003.safetensors",
+               [](const std::string& file) { std::ofstream(file) << "no tensors"; });
+  EXPECT_EQ(load(path, 3).master, saved.master);
+  EXPECT_THAT(message_of([&] { load(path, 4); }), HasSubstr("optimizer-00003-of-00003"));
+}
+
 TEST(OptimizerFiles, LoadsFilesThatNameTheirFirstElement) {
   const TempFolder folder;
   Content saved;
