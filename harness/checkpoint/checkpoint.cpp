@@ -13,6 +13,7 @@
 #include "harness/checkpoint/state_json.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
+#include "harness/comm/gather_texts.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -58,12 +59,14 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
     on_all_ranks(world, [&] {
       if (is_first_rank) make_partial_folder(path);
     });
+    std::string own_line;  // each rank hashes what it has written
     on_all_ranks(world, [&] {
-      write_optimizer_file(partial, parts);
+      own_line = done_line(write_optimizer_file(partial, parts));
       if (is_first_rank) write_common_files(partial, state, parts);
     });
+    const std::vector<std::string> lines = gather_texts(world, own_line);
     on_all_ranks(world, [&] {
-      if (is_first_rank) seal_folder(partial, path);
+      if (is_first_rank) seal_folder(partial, path, lines);
     });
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report

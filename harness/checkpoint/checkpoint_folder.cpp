@@ -163,14 +163,25 @@ std::string make_new_folder(const std::string& path) {
   return folder;
 }
 
-void seal_folder(const std::string& partial, const std::string& path) {
+std::string done_line(const std::string& file) {
+  return concat(xxh3_of_file(file), " ", fs::file_size(file), " ",
+                fs::path(file).filename().string(), "\n");
+}
+
+void seal_folder(const std::string& partial, const std::string& path,
+                 const std::vector<std::string>& known_lines) {
+  std::map<std::string, std::string> line_of;
+  for (const std::string& line : known_lines) {
+    const size_t name = line.rfind(' ') + 1;
+    line_of[line.substr(name, line.size() - 1 - name)] = line;
+  }
   std::string done;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(partial)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) {
-    done +=
-        concat(xxh3_of_file(file), " ", fs::file_size(file), " ", file.filename().string(), "\n");
+    const auto known = line_of.find(file.filename().string());
+    done += known == line_of.end() ? done_line(file) : known->second;
   }
   write_new_file(partial + "/" + kDone, done);
   sync_path(partial);

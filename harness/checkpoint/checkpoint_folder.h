@@ -20,7 +20,12 @@ std::string make_new_folder(const std::string& path);
 
 /// Writes DONE over all files in the partial folder, syncs the folder and renames it to `path`.
 /// A folder that has this name already is <path>.replaced meanwhile, and removed last.
-void seal_folder(const std::string& partial, const std::string& path);
+/// `known_lines`: done_line() of files that need not be hashed here.
+void seal_folder(const std::string& partial, const std::string& path,
+                 const std::vector<std::string>& known_lines = {});
+
+/// What DONE says of a file: its hash, size and name, and the end of the line.
+std::string done_line(const std::string& file);
 
 /// Compares the named files (all when empty) with DONE. Error(kData) names the file and says what
 /// differs: missing, another size, another hash.

@@ -195,16 +195,17 @@ std::vector<std::string> optimizer_file_names(const std::string& folder) {
   return names;
 }
 
-void write_optimizer_file(const std::string& folder, const CheckpointParts& parts) {
+std::string write_optimizer_file(const std::string& folder, const CheckpointParts& parts) {
   const Optimizer& optimizer = *parts.optimizer;
   char name[64];
-  std::snprintf(name, sizeof(name), "/optimizer-%05d-of-%05d.safetensors", parts.world->rank(),
+  std::snprintf(name, sizeof(name), "optimizer-%05d-of-%05d.safetensors", parts.world->rank(),
                 parts.world->size());
+  const std::string path = folder + "/" + name;
   std::vector<SafeTensorsWriter::Entry> entries;
   for (const char* tensor : kTensors) {
     entries.push_back({.name = tensor, .shape = {optimizer.shard_elements()}});
   }
-  SafeTensorsWriter writer(folder + name, entries,
+  SafeTensorsWriter writer(path, entries,
                            {{"ranges", ranges_text(optimizer.shard_ranges())},
                             {"table_elements", std::to_string(parts.table->elements)}});
   const Buffer pinned = parts.device->allocate_pinned(optimizer.master().bytes());
@@ -213,10 +214,11 @@ void write_optimizer_file(const std::string& folder, const CheckpointParts& part
     parts.device->copy(*parts.stream, pinned.data(), values.data, values.bytes());
     parts.stream->wait_on_host();
     const auto* floats = static_cast<const float*>(pinned.data());
-    check_shard(folder + name, kTensors[tensor], floats, parts);
+    check_shard(path, kTensors[tensor], floats, parts);
     writer.append(floats, optimizer.shard_elements());
   }
   writer.finish();
+  return path;
 }
 
 void read_optimizer_files(const std::string& folder, const CheckpointParts& parts) {

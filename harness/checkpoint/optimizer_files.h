@@ -14,7 +14,8 @@ namespace bertha {
 /// them. Files with first_element instead hold one range that begins there.
 ///
 /// Errors    Error(kNumeric) naming the parameter that is not finite; Error(kData) (full disk).
-void write_optimizer_file(const std::string& folder, const CheckpointParts& parts);
+/// Returns   the file's path.
+std::string write_optimizer_file(const std::string& folder, const CheckpointParts& parts);
 
 /// Names of the optimizer files in the folder, in order of their ranks.
 std::vector<std::string> optimizer_file_names(const std::string& folder);

@@ -17,7 +17,9 @@ class TransportWorld final : public World {
   int size() const override { return transport_.size(); }
   int node_rank() const override { return rank(); }
   int node_size() const override { return size(); }
-  std::unique_ptr<Transport> make_transport() override { return nullptr; }
+  std::unique_ptr<Transport> make_transport() override {
+    return std::make_unique<Borrowed>(transport_);
+  }
   std::unique_ptr<Collectives> make_host_collectives(Device&) override { return nullptr; }
 
   int agree_max(int value) override {
@@ -39,6 +41,30 @@ class TransportWorld final : public World {
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 
  private:
+  /// The world's own, under the lifetime that World wants.
+  class Borrowed final : public Transport {
+   public:
+    explicit Borrowed(Transport& transport) : transport_(transport) {}
+    int rank() const override { return transport_.rank(); }
+    int size() const override { return transport_.size(); }
+    std::vector<int64_t> all_gather(std::span<const int64_t> mine) override {
+      return transport_.all_gather(mine);
+    }
+    std::vector<int64_t> sum(std::span<const int64_t> mine) override {
+      return transport_.sum(mine);
+    }
+    std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override {
+      return transport_.all_gather_bytes(mine);
+    }
+    std::vector<std::vector<std::byte>> all_to_all_bytes(
+        std::span<const std::vector<std::byte>> outgoing) override {
+      return transport_.all_to_all_bytes(outgoing);
+    }
+
+   private:
+    Transport& transport_;
+  };
+
   Transport& transport_;
 };
 

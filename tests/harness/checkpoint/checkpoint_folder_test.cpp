@@ -36,6 +36,18 @@ void save(const TempFolder& folder, const std::string& name, const std::string& 
   remove_old_checkpoints(folder.path(), 2, folder.path(name));
 }
 
+TEST(CheckpointFolder, FilesWhoseLinesAreKnownAreNotHashedAgain) {
+  const TempFolder folder;
+  const std::string partial = write_partial(folder, kPath, "text");
+  write_new_file(partial + "/vocab.txt", "words");
+  const std::string line = done_line(partial + "/vocab.txt");
+  EXPECT_TRUE(line.ends_with(" 5 vocab.txt\n")) << line;
+  write_new_file(partial + "/vocab.txt", "sword");  // after it was hashed
+  seal_folder(partial, folder.path(kPath), {line});
+  verify_folder(folder.path(kPath), {"state.json"});
+  EXPECT_THROW(verify_folder(folder.path(kPath), {"vocab.txt"}), Error);
+}
+
 /// The steps of replacing kPath, by which a killed process may have come.
 enum Progress {
   kWriting,
