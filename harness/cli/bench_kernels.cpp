@@ -46,9 +46,10 @@ void tune(const KernelOptions& options, const BenchModel& model, const BenchBatc
   tune_gemms(
       choice, backend, shapes, options.tune, [&](const GemmShape& shape, const GemmTuning& tuning) {
         std::cout << "  " << shape.rows << 'x' << shape.outputs << 'x' << shape.inputs << ' '
-                  << kinds[static_cast<int>(shape.kind)] << ": " << fixed_text(tuning.first_us, 1)
-                  << "  " << fixed_text(tuning.tuned_us, 1) << "  of " << tuning.candidates
-                  << " algorithms, " << tuning.wrong << " wrong\n";
+                  << kinds[static_cast<int>(shape.kind)]
+                  << (shape.accumulate == Accumulate::kYes ? ", added: " : ": ")
+                  << fixed_text(tuning.first_us, 1) << "  " << fixed_text(tuning.tuned_us, 1)
+                  << "  of " << tuning.candidates << " algorithms, " << tuning.wrong << " wrong\n";
       });
   std::cout << "written: " << options.tune << "; name it in cuda.gemm_plans\n\n";
 }

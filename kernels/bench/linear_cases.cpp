@@ -196,15 +196,16 @@ std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& ba
                           .rows = l.rows,
                           .inputs = l.inputs,
                           .outputs = l.outputs};
-    GemmShape forward = shape, data = shape, weight = shape;
+    // The first micro-batch of a step writes the weight gradient, those after it add to it.
+    GemmShape forward = shape, data = shape, weight = shape, more_weight = shape;
     forward.bias = l.bias;
     forward.activation = l.activation;
     data.kind = GemmKind::kDataGradient;
     data.activation = l.below;
     data.accumulate = l.adds_dx;
-    weight.kind = GemmKind::kWeightGradient;
-    weight.accumulate = kAdd;
-    shapes.insert(shapes.end(), {forward, data, weight});
+    weight.kind = more_weight.kind = GemmKind::kWeightGradient;
+    more_weight.accumulate = kAdd;
+    shapes.insert(shapes.end(), {forward, data, weight, more_weight});
   }
   return shapes;
 }

@@ -260,18 +260,22 @@ TEST_F(OpBenchTest, LayersOfImagesAgreeWithTheirLeadingImages) {
                                                  "prelu_bwd", "prelu_fwd"));
 }
 
-TEST(ModelGemms, AreEightLayersInThreeDirections) {
+TEST(ModelGemms, AreEightLayersInThreeDirectionsAndTheSumOfWeightGradients) {
   const std::vector<GemmShape> shapes = model_gemms(tiny_model(), tiny_batch(), DType::kBF16);
-  ASSERT_EQ(shapes.size(), 24u);
+  ASSERT_EQ(shapes.size(), 32u);
   EXPECT_EQ(shapes[0].rows, 1216);
   EXPECT_EQ(shapes[0].outputs, 48);
   EXPECT_TRUE(shapes[0].bias);
   EXPECT_EQ(shapes[1].kind, GemmKind::kDataGradient);
   EXPECT_EQ(shapes[1].accumulate, Accumulate::kYes);
-  EXPECT_EQ(shapes[6].activation, Activation::kGeluTanh);
-  EXPECT_EQ(shapes[10].activation, Activation::kGeluTanh);
-  EXPECT_EQ(shapes[15].rows, 32);
-  EXPECT_EQ(shapes[15].outputs, 24);
+  EXPECT_EQ(shapes[2].kind, GemmKind::kWeightGradient);
+  EXPECT_EQ(shapes[2].accumulate, Accumulate::kNo);
+  EXPECT_EQ(shapes[3].kind, GemmKind::kWeightGradient);
+  EXPECT_EQ(shapes[3].accumulate, Accumulate::kYes);
+  EXPECT_EQ(shapes[8].activation, Activation::kGeluTanh);
+  EXPECT_EQ(shapes[13].activation, Activation::kGeluTanh);
+  EXPECT_EQ(shapes[20].rows, 32);
+  EXPECT_EQ(shapes[20].outputs, 24);
 }
 
 }  // namespace
