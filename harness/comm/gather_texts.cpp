@@ -1,11 +1,10 @@
 #include "harness/comm/gather_texts.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <fstream>
 #include <memory>
 #include <span>
+
+#include "harness/comm/rank_name.h"
 
 namespace bertha {
 
@@ -23,9 +22,7 @@ std::string machine_name() {
   std::string name;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
   if (!name.empty()) return name;
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
+  return own_host();
 }
 
 }  // namespace bertha

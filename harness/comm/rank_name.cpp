@@ -6,15 +6,19 @@
 
 namespace bertha {
 
+std::string own_host() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
 std::string rank_name(int rank, int num_ranks, const std::string& host) {
   if (num_ranks == 1) return host;
   return concat("rank ", rank, " of ", num_ranks, " on ", host);
 }
 
 std::string rank_name(const World& world) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return rank_name(world.rank(), world.size(), host.data());
+  return rank_name(world.rank(), world.size(), own_host());
 }
 
 std::string signed_sentence(const World& world, const std::string& sentence) {

@@ -7,6 +7,9 @@
 
 namespace bertha {
 
+/// Of this machine.
+std::string own_host();
+
 /// "rank 1 of 4 on node7", or only the host when there is one rank.
 std::string rank_name(int rank, int num_ranks, const std::string& host);
 std::string rank_name(const World& world);

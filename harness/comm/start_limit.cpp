@@ -1,9 +1,6 @@
 #include "harness/comm/start_limit.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -92,12 +89,6 @@ std::vector<StartedRank> started_ranks(const std::string& job) {
   return all;
 }
 
-std::string host_name() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
 }  // namespace
 
 std::string late_start_report(const std::vector<StartedRank>& here, int num_ranks,
@@ -128,7 +119,7 @@ StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks) {
         const std::chrono::duration<double> limit(own_s);
         if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
         log_line(LogLevel::kError,
-                 late_start_report(started_ranks(job), num_ranks, host_name(), timeout_s));
+                 late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s));
         std::_Exit(static_cast<int>(ExitCode::kHang));
       });
 }

@@ -23,7 +23,7 @@ constexpr bool keeps_pre_activation(Activation activation) {
 // Exact     products of fp8 are exact in f32. On GPUs sums of K or N products keep 14 bits below
 //           the largest product; those of T pass into f32 sums again and again, or with
 //           CudaOptions::fp8_fast_wgrad do not.
-// Needs     CUDA: T, K and N are multiples of 16, and all matrices 16-byte aligned.
+// Needs     CUDA: T, K and N are multiples of 16, and matrices and inverse scales 16-byte aligned.
 
 /// y = activation(x * w^T + bias).
 ///

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/pipeline/stages.h"
 #include "harness/comm/world.h"
 
 namespace bertha::testing {
@@ -18,7 +19,7 @@ class TransportWorld final : public World {
   int node_rank() const override { return rank(); }
   int node_size() const override { return size(); }
   std::unique_ptr<Transport> make_transport() override {
-    return std::make_unique<Borrowed>(transport_);
+    return std::make_unique<CancellableTransport>(transport_);
   }
   std::unique_ptr<Collectives> make_host_collectives(Device&) override { return nullptr; }
 
@@ -41,30 +42,6 @@ class TransportWorld final : public World {
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 
  private:
-  /// The world's own, under the lifetime that World wants.
-  class Borrowed final : public Transport {
-   public:
-    explicit Borrowed(Transport& transport) : transport_(transport) {}
-    int rank() const override { return transport_.rank(); }
-    int size() const override { return transport_.size(); }
-    std::vector<int64_t> all_gather(std::span<const int64_t> mine) override {
-      return transport_.all_gather(mine);
-    }
-    std::vector<int64_t> sum(std::span<const int64_t> mine) override {
-      return transport_.sum(mine);
-    }
-    std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override {
-      return transport_.all_gather_bytes(mine);
-    }
-    std::vector<std::vector<std::byte>> all_to_all_bytes(
-        std::span<const std::vector<std::byte>> outgoing) override {
-      return transport_.all_to_all_bytes(outgoing);
-    }
-
-   private:
-    Transport& transport_;
-  };
-
   Transport& transport_;
 };
 

@@ -135,8 +135,8 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
   }
   if (is_fp8(key.a_dtype)) {
     set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast_accumulate));
-    set(made, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, address_aligned_to(16));
-    set(made, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, address_aligned_to(16));
+    set(made, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, address_aligned_to(kFullAlignmentBytes));
+    set(made, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, address_aligned_to(kFullAlignmentBytes));
   }
 }
 

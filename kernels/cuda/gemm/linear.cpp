@@ -149,7 +149,9 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
             {{"x", args.x},
              {"weight", args.weight},
              {"y", args.y},
-             {"pre_activation", args.pre_activation}});
+             {"pre_activation", args.pre_activation},
+             {"x_inverse_scale", args.x_inverse_scale},
+             {"weight_inverse_scale", args.weight_inverse_scale}});
   key.matrix_alignment =
       alignment_of({args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
   key.bias_alignment = alignment_of({args.bias.data});
@@ -197,7 +199,12 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
                           .accumulate = args.accumulate},
                          context.options.gemm_sm_count);
   check_fp8(LinearBwdData::kName, key,
-            {{"dy", args.dy}, {"weight", args.weight}, {"dx", args.dx}, {"saved", args.saved}});
+            {{"dy", args.dy},
+             {"weight", args.weight},
+             {"dx", args.dx},
+             {"saved", args.saved},
+             {"dy_inverse_scale", args.dy_inverse_scale},
+             {"weight_inverse_scale", args.weight_inverse_scale}});
   key.matrix_alignment =
       alignment_of({args.dy.data, args.weight.data, args.dx.data, args.saved.data});
   const GemmOperands operands{.a = args.weight.data,
@@ -262,7 +269,11 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
                           .fast_accumulate = context.options.fp8_fast_wgrad},
                          context.options.gemm_sm_count);
   check_fp8(LinearBwdWeight::kName, key,
-            {{"dy", args.dy}, {"x", args.x}, {"dweight", args.dweight}});
+            {{"dy", args.dy},
+             {"x", args.x},
+             {"dweight", args.dweight},
+             {"dy_inverse_scale", args.dy_inverse_scale},
+             {"x_inverse_scale", args.x_inverse_scale}});
   key.matrix_alignment = alignment_of({args.dy.data, args.x.data, args.dweight.data});
   plans.run(require(plans, key), {.a = args.x.data,
                                   .b = args.dy.data,

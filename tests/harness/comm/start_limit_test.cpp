@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <string>
+#include <thread>
+
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -9,6 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+EnvironmentLookup with_timeout(const char* seconds) {
+  return [seconds](const char* variable) {
+    return std::string(variable) == "BERTHA_START_TIMEOUT_S" ? seconds : nullptr;
+  };
+}
 
 TEST(LateStart, AStoppedRankIsNamed) {
   const std::string report = late_start_report(
@@ -26,16 +36,25 @@ TEST(LateStart, ElseTheRanksThatAreThere) {
 
 TEST(StartLimit, RefusesWhatIsNoNumberOfSeconds) {
   for (const char* value : {"soon", "-1", "1h", "nan", "1e300"}) {
-    const EnvironmentLookup lookup = [&](const char* variable) {
-      return std::string(variable) == "BERTHA_START_TIMEOUT_S" ? value : nullptr;
-    };
-    EXPECT_THROW(StartLimit(lookup, 1), Error) << value;
+    EXPECT_THROW(StartLimit(with_timeout(value), 1), Error) << value;
   }
 }
 
-TEST(StartLimit, EndsQuietlyWhenMpiHasStarted) {
-  StartLimit([](const char*) { return nullptr; }, 2);
-  StartLimit([](const char*) { return "0"; }, 2);
+TEST(StartLimit, LetsTheProcessLiveOnceMpiHasStartedOrWithoutALimit) {
+  const StartLimit none(with_timeout("0"), 2);
+  const StartLimit alone(with_timeout("0.05"), 1);
+  { const StartLimit started(with_timeout("0.05"), 2); }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
+TEST(StartLimitDeathTest, EndsTheProcessThatWaitsTooLong) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const StartLimit limit(with_timeout("0.05"), 2);
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+      },
+      ::testing::ExitedWithCode(124), "not all of 2 ranks have started MPI");
 }
 
 }  // namespace
