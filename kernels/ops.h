@@ -8,6 +8,7 @@
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear.h"
+#include "kernels/ops/linear_quantize.h"
 #include "kernels/ops/op_set.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/reductions.h"
@@ -20,6 +21,7 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipLocal, LambPrepare, LambMoments,
-    LambApply, Cast, Fill, Quantize, UpdateScales, GradientScale>;
+    LambApply, Cast, Fill, Quantize, LinearFwdQuantize, LinearBwdDataQuantize, UpdateScales,
+    GradientScale>;
 
 }  // namespace bertha

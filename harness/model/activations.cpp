@@ -98,8 +98,8 @@ Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
           .d_transform = rows.masked.take(io, d.H),
           .d_first = rows.seqs.take(io, d.H),
           .d_pooled = rows.seqs.take(io, d.H),
-          .fp8_input = take_fp8(std::max(d.F, d.H)),
-          .fp8_gradient = take_fp8(std::max(d.F, 3 * d.H)),
+          .fp8_rows = take_fp8(3 * d.H),
+          .fp8_inner_rows = take_fp8(d.F),
           .fp8_gradient_transposed = take_fp8(std::max(d.F, 3 * d.H))};
 }
 

@@ -72,8 +72,8 @@ struct Scratch {
   View d_first;      // io [B, H]
   View d_pooled;     // io [B, H]
   // With fp8: the input of a GEMM, and its gradient in both layouts.
-  View fp8_input;                // u8 [T, max(F, H)]
-  View fp8_gradient;             // u8 [T, max(F, 3H)]
+  View fp8_rows;                 // u8 [T, 3H]
+  View fp8_inner_rows;           // u8 [T, F]
   View fp8_gradient_transposed;  // u8 [T, max(F, 3H)]
 };
 

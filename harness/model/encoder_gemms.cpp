@@ -59,22 +59,30 @@ void EncoderGemms::record_weight(EncoderGemm gemm, const View& weight) const {
   ops_.run(quantize);
 }
 
-void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
-  forward(gemm, args, quantize_of(args.x));
+void EncoderGemms::run(const std::optional<Quantize>& quantize) const {
+  if (quantize) ops_.run(*quantize);
 }
 
-void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const {
+void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
+  const Forward forward = forward_of(gemm, args, quantize_of(args.x));
+  run(forward.x);
+  ops_.run(forward.y);
+}
+
+EncoderGemms::Forward EncoderGemms::forward_of(EncoderGemm gemm, const LinearFwd& args,
+                                               Quantize x) const {
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
   const bool rounds = passes.forward || (passes.weight_gradient && mode_ != GemmMode::kFp8Eval);
   if (mode_ == GemmMode::kRecord) record_weight(gemm, args.weight);
-  if (mode_ == GemmMode::kIo || !rounds) return ops_.run(args);
+  if (mode_ == GemmMode::kIo || !rounds) return {.x = {}, .y = args};
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
   x = record(x, scales);
   LinearFwd y = args;
   if (mode_ != GemmMode::kRecord && passes.forward) {
-    x.q = matrix_in(fp8_->input, DType::kE4M3, x.x.extent(0), x.x.extent(1));
+    x.q = matrix_in(gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows, DType::kE4M3,
+                    x.x.extent(0), x.x.extent(1));
     y.x = x.q;
     y.x_inverse_scale = one_of(scales.inverse_scale);
     y.weight = fp8_->weights[i].q;
@@ -83,8 +91,7 @@ void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) 
   if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
     x.transposed = fp8_->inputs_transposed[i];
   }
-  ops_.run(x);
-  ops_.run(y);
+  return {.x = x, .y = y};
 }
 
 bool EncoderGemms::rounds_gradient(EncoderGemm gemm) const {
@@ -92,11 +99,15 @@ bool EncoderGemms::rounds_gradient(EncoderGemm gemm) const {
   return mode_ == GemmMode::kFp8 && passes.data_gradient && passes.weight_gradient;
 }
 
+View EncoderGemms::rows_of_gradient(EncoderGemm gemm) const {
+  return gemm == EncoderGemm::kFfIn ? fp8_->inner_rows : fp8_->rows;
+}
+
 Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
   if (!rounds_gradient(gemm)) return {};
   const size_t i = index(gemm);
   const Fp8Scales scales = at(fp8_->gradient_scales, i);
-  return {.q = matrix_in(fp8_->gradient, DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
+  return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
                          fp8_->weights[i].q.extent(0)),
           .scale = scales.scale,
           .amax = scales.amax,
@@ -106,39 +117,43 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
                             const LinearBwdData& data, const Fp8Result& rounded) const {
-  backward(gemm, weight, data, quantize_of(rounded.q.has_data() ? rounded.q : data.dy));
+  const Backward backward =
+      backward_of(gemm, weight, data, quantize_of(rounded.q.has_data() ? rounded.q : data.dy));
+  run(backward.dy);
+  ops_.run(backward.dweight);
+  ops_.run(backward.dx);
 }
 
-void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
-                            const LinearBwdData& data, Quantize dy) const {
+EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearBwdWeight& weight,
+                                                 const LinearBwdData& data, Quantize dy) const {
   const size_t i = index(gemm);
   const Fp8Passes& passes = kFp8Passes[i];
-  LinearBwdWeight dweight = weight;
-  LinearBwdData dx = data;
-  if (mode_ != GemmMode::kIo && (passes.data_gradient || passes.weight_gradient)) {
-    const Fp8Scales scales = at(fp8_->gradient_scales, i);
-    const int64_t tokens = dy.x.extent(0);
-    const int64_t outputs = dy.x.extent(1);
-    const bool is_rounded = is_fp8(dy.x.dtype);
-    if (!is_rounded) dy = record(dy, scales);
-    if (mode_ == GemmMode::kFp8 && passes.data_gradient) {
-      dx.dy = matrix_in(fp8_->gradient, DType::kE5M2, tokens, outputs);
-      if (!is_rounded) dy.q = dx.dy;
-      dx.dy_inverse_scale = one_of(scales.inverse_scale);
-      dx.weight = fp8_->weights[i].transposed;
-      dx.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
-    }
-    if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
-      dy.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
-      dweight.dy = dy.transposed;
-      dweight.dy_inverse_scale = one_of(scales.inverse_scale);
-      dweight.x = fp8_->inputs_transposed[i];
-      dweight.x_inverse_scale = one_of(at(fp8_->input_scales, i).inverse_scale);
-    }
-    ops_.run(dy);
+  Backward backward{.dy = {}, .dweight = weight, .dx = data};
+  if (mode_ == GemmMode::kIo || (!passes.data_gradient && !passes.weight_gradient)) return backward;
+
+  const Fp8Scales scales = at(fp8_->gradient_scales, i);
+  const int64_t tokens = dy.x.extent(0);
+  const int64_t outputs = dy.x.extent(1);
+  const bool is_rounded = is_fp8(dy.x.dtype);
+  if (!is_rounded) dy = record(dy, scales);
+  if (mode_ == GemmMode::kFp8 && passes.data_gradient) {
+    LinearBwdData& dx = backward.dx;
+    dx.dy = matrix_in(rows_of_gradient(gemm), DType::kE5M2, tokens, outputs);
+    if (!is_rounded) dy.q = dx.dy;
+    dx.dy_inverse_scale = one_of(scales.inverse_scale);
+    dx.weight = fp8_->weights[i].transposed;
+    dx.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
   }
-  ops_.run(dweight);
-  ops_.run(dx);
+  if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
+    LinearBwdWeight& dweight = backward.dweight;
+    dy.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
+    dweight.dy = dy.transposed;
+    dweight.dy_inverse_scale = one_of(scales.inverse_scale);
+    dweight.x = fp8_->inputs_transposed[i];
+    dweight.x_inverse_scale = one_of(at(fp8_->input_scales, i).inverse_scale);
+  }
+  backward.dy = dy;
+  return backward;
 }
 
 void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
@@ -150,10 +165,13 @@ void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const
   before_gelu.y = in.pre_activation;
   before_gelu.pre_activation = View();
   before_gelu.activation = Activation::kNone;
-  forward(EncoderGemm::kFfIn, before_gelu);
   Quantize gelu = quantize_of(before_gelu.y);
   gelu.activation = in.activation;
-  forward(EncoderGemm::kFfOut, out, gelu);
+  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x));
+  const Forward second = forward_of(EncoderGemm::kFfOut, out, gelu);
+  run(first.x);
+  ops_.run(LinearFwdQuantize{.linear = first.y, .quantize = *second.x});
+  ops_.run(second.y);
 }
 
 void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
@@ -169,13 +187,19 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   of_gelu.saved = View();
   of_gelu.dbias_below = View();
   of_gelu.activation = Activation::kNone;
-  backward(EncoderGemm::kFfOut, out_weight, of_gelu, rounded);
   Quantize before_gelu = quantize_of(in_data.dy);
   before_gelu.activation = out_data.activation;
   before_gelu.saved = out_data.saved;
   before_gelu.column_sums = out_data.dbias_below;
   before_gelu.accumulate_sums = out_data.accumulate_dbias;
-  backward(EncoderGemm::kFfIn, in_weight, in_data, before_gelu);
+  const Backward out = backward_of(EncoderGemm::kFfOut, out_weight, of_gelu,
+                                   quantize_of(rounded.q.has_data() ? rounded.q : out_data.dy));
+  const Backward in = backward_of(EncoderGemm::kFfIn, in_weight, in_data, before_gelu);
+  run(out.dy);
+  ops_.run(out.dweight);
+  ops_.run(LinearBwdDataQuantize{.linear = out.dx, .quantize = *in.dy});
+  ops_.run(in.dweight);
+  ops_.run(in.dx);
 }
 
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,

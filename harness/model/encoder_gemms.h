@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "kernels/ops.h"
@@ -68,13 +69,14 @@ struct Fp8Layer {
   Fp8Scales input_scales;                             // [4]
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
-  View input;                                         // u8  [T max(K)]  scratch of the layers
-  View gradient;                                      // u8  [T max(N)]  likewise
-  View gradient_transposed;                           // u8  [T max(N)]  likewise
-  View unused_amax;                                   // f32 [1]  written in evaluations, never read
-  View unused_count;                                  // i64 [1]  likewise
-  View saturated;           // i64 [1]  counts elements beyond the largest number
-  int64_t live_tokens = 0;  // rows that are no padding
+  // Scratch of the layers. The feed-forward block's inner matrix is written while another is read.
+  View rows;                 // u8  [T 3H]  inputs and gradients, but for
+  View inner_rows;           // u8  [T F]   those between kFfIn and kFfOut
+  View gradient_transposed;  // u8  [T max(N)]
+  View unused_amax;          // f32 [1]  written in evaluations, never read
+  View unused_count;         // i64 [1]  likewise
+  View saturated;            // i64 [1]  counts elements beyond the largest number
+  int64_t live_tokens = 0;   // rows that are no padding
 };
 
 /// The GEMMs of one layer in one pass: layer.cpp says what is multiplied, this class in which
@@ -93,7 +95,7 @@ class EncoderGemms {
                 const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU and kFfOut behind it. Where only fp8 GEMMs read the result of the GELU, it
-  /// is never stored in io: the GELU is applied as it is rounded.
+  /// is never stored in io: kFfIn rounds it.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
   /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
@@ -101,10 +103,22 @@ class EncoderGemms {
                              const Fp8Result& rounded) const;
 
  private:
-  void forward(EncoderGemm gemm, const LinearFwd& args, Quantize x) const;
+  /// The operations of one GEMM forward, and backward, in their order.
+  struct Forward {
+    std::optional<Quantize> x;
+    LinearFwd y;
+  };
+  struct Backward {
+    std::optional<Quantize> dy;
+    LinearBwdWeight dweight;
+    LinearBwdData dx;
+  };
+  Forward forward_of(EncoderGemm gemm, const LinearFwd& args, Quantize x) const;
+  Backward backward_of(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
+                       Quantize dy) const;
+  void run(const std::optional<Quantize>& quantize) const;
+  View rows_of_gradient(EncoderGemm gemm) const;
   void record_weight(EncoderGemm gemm, const View& weight) const;
-  void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
-                Quantize dy) const;
   /// Whether all that reads the gradient of the GEMM's output reads fp8.
   bool rounds_gradient(EncoderGemm gemm) const;
   /// Takes the maximum of `from`, and has no outputs yet.

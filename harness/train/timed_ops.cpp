@@ -37,6 +37,14 @@ OperationTime cost_of(const LinearFwd& a) {
 OperationTime cost_of(const LinearBwdData& a) {
   return multiplies(a, a.dy, a.dy.extent(0), a.dy.extent(1), a.dx.extent(1));
 }
+OperationTime cost_of(const LinearFwdQuantize& a) {
+  const LinearFwd& gemm = a.linear;
+  return multiplies(a, gemm.x, gemm.x.extent(0), gemm.weight.extent(0), gemm.weight.extent(1));
+}
+OperationTime cost_of(const LinearBwdDataQuantize& a) {
+  const LinearBwdData& gemm = a.linear;
+  return multiplies(a, gemm.dy, gemm.dy.extent(0), gemm.dy.extent(1), gemm.dx.extent(1));
+}
 OperationTime cost_of(const LinearBwdWeight& a) {
   const int64_t rows = a.dy.extent(is_fp8(a.dy.dtype) ? 1 : 0);
   return multiplies(a, a.dy, rows, a.dweight.extent(0), a.dweight.extent(1));

@@ -1,4 +1,4 @@
-#include "kernels/ops/quantize.h"
+#include "kernels/ops/linear_quantize.h"
 
 #include <algorithm>
 #include <bit>
@@ -93,6 +93,18 @@ void run_cpu(WorkerPool& pool, const Quantize& args) {
   const DType dtype = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
   dtype == DType::kE4M3 ? quantize<Fp8E4M3>(args, of_x.as<float>())
                         : quantize<Fp8E5M2>(args, of_x.as<float>());
+}
+
+template <>
+void run_cpu(WorkerPool& pool, const LinearFwdQuantize& args) {
+  run_cpu(pool, args.linear);
+  run_cpu(pool, args.quantize);
+}
+
+template <>
+void run_cpu(WorkerPool& pool, const LinearBwdDataQuantize& args) {
+  run_cpu(pool, args.linear);
+  run_cpu(pool, args.quantize);
 }
 
 template <>

@@ -110,13 +110,14 @@ __device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int row = begin + i;
-      const Vec<T, kPart> values =
-          function_of<T, kFunction, kActivation>(loaded[i], loaded_saved[kGradient ? i : 0]);
+      const Vec<T, kPart> values[] = {
+          function_of<T, kFunction, kActivation>(loaded[i], loaded_saved[kGradient ? i : 0])};
       if constexpr (kGradient) {
 #pragma unroll
-        for (int j = 0; j < kPart; ++j) sums[j] += element(values, j);
+        for (int j = 0; j < kPart; ++j) sums[j] += element(values[0], j);
       }
-      bytes[row] = rounding.round(values, first_row + row < sink.live_rows);
+      bytes[row] = rounding.round(values[0]);
+      rounding.record(values, first_row + row < sink.live_rows ? 1 : 0);
       if (sink.q != nullptr) {
         *reinterpret_cast<uint2*>(sink.q + first + row * columns) = bytes[row];
       }

@@ -143,6 +143,37 @@ TEST(Validation, LinearBackward) {
                  {"activation_bwd", "activation", "gelu or tanh"});
 }
 
+TEST(Validation, LinearThenQuantize) {
+  alignas(16) static char other_memory[4096];
+  const auto check = [&](const auto& both, auto field, const char* name) {
+    expect_accepted(both);
+    auto apart = both;
+    apart.quantize.x.data = other_memory;
+    expect_refused(apart, &decltype(apart)::quantize, apart.quantize, {name, "the same memory"});
+    apart.linear.*field = f32({kTokens, 4});
+    expect_refused(apart, &decltype(apart)::quantize, both.quantize, {"want f32"});
+  };
+  const Quantize quantize{.x = f32({kTokens, 3}),
+                          .scale = View(),
+                          .q = View(),
+                          .transposed = View(),
+                          .amax = f32({1}),
+                          .saturated = View()};
+  check(LinearFwdQuantize{.linear = {.x = f32({kTokens, 7}),
+                                     .weight = f32({3, 7}),
+                                     .bias = View(),
+                                     .y = f32({kTokens, 3}),
+                                     .pre_activation = View()},
+                          .quantize = quantize},
+        &LinearFwd::y, "linear_fwd_quantize");
+  check(LinearBwdDataQuantize{.linear = {.dy = f32({kTokens, 7}),
+                                         .weight = f32({7, 3}),
+                                         .saved = View(),
+                                         .dx = f32({kTokens, 3})},
+                              .quantize = quantize},
+        &LinearBwdData::dx, "linear_bwd_data_quantize");
+}
+
 View fp8(std::initializer_list<int64_t> extents) {
   return View(some_memory, DType::kE4M3, extents);
 }

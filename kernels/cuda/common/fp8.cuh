@@ -19,38 +19,46 @@ struct Fp8Extremes {
   uint32_t saturated = 0;
 };
 
-/// Rounds elements of a thread. Magnitudes of 16-bit types are compared as integers, in pairs:
-/// without their sign bits they order as their values do.
+/// Rounds elements of a thread. Magnitudes of 16-bit types are compared in pairs.
 template <class T, __nv_fp8_interpretation_t kFormat>
 class Fp8Rounding {
  public:
-  __device__ __forceinline__ explicit Fp8Rounding(float scale) : scale_(scale) {}
+  __device__ __forceinline__ explicit Fp8Rounding(float scale)
+      : scale_(scale), limit_(bits_of(kLargestFp8<kFormat> / scale)) {}
 
-  /// Eight bytes: fp8 of values * scale, the first in the lowest byte. Padding, that is no live
-  /// row, leaves no trace in extremes().
-  __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values, bool is_live) {
-    float scaled[kVecSize];
-    to_floats(values, scaled);
+  /// Eight bytes: fp8 of values * scale, the first in the lowest byte.
+  __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values) const {
     uint32_t pairs[kVecSize / 2];
 #pragma unroll
-    for (int i = 0; i < kVecSize; ++i) scaled[i] *= scale_;
-#pragma unroll
     for (int i = 0; i < kVecSize / 2; ++i) {
-      pairs[i] = __nv_cvt_float2_to_fp8x2(make_float2(scaled[2 * i], scaled[2 * i + 1]),
-                                          __NV_SATFINITE, kFormat);
-    }
-    if (is_live) {
-      const uint32_t most = most_of(values);
-      most_ = larger(most_, most);
-      // An integer comparison, which is true for NaN too; rarely true.
-      if (as_float_bits(most) > __float_as_uint(kLargestFp8<kFormat> / scale_)) {
-#pragma unroll
-        for (int i = 0; i < kVecSize; ++i) {
-          saturated_ += fabsf(scaled[i]) > kLargestFp8<kFormat> ? 1 : 0;
-        }
-      }
+      pairs[i] = __nv_cvt_float2_to_fp8x2(
+          make_float2(element(values, 2 * i) * scale_, element(values, 2 * i + 1) * scale_),
+          __NV_SATFINITE, kFormat);
     }
     return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+  }
+
+  /// Records rows that have been rounded in extremes(). Padding, that is all but the first `live`
+  /// of them, leaves no trace there.
+  template <int kRows>
+  __device__ __forceinline__ void record(const Vec<T, kVecSize> (&rows)[kRows], int live) {
+    uint32_t most = 0;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const uint32_t of_row = most_of(rows[row]);
+      most = row < live ? larger(most, of_row) : most;
+    }
+    most_ = larger(most_, most);
+    // Of integers, which is true for NaN too; rarely true.
+    if (larger(most, limit_) == limit_) return;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float scaled = element(rows[row], i) * scale_;
+        saturated_ += row < live && fabsf(scaled) > kLargestFp8<kFormat> ? 1 : 0;
+      }
+    }
   }
 
   __device__ __forceinline__ Fp8Extremes extremes() const {
@@ -60,16 +68,25 @@ class Fp8Rounding {
  private:
   static constexpr bool kPairs = sizeof(T) == 2;
 
+  /// The larger magnitudes, NaN above all. Of a pair one by one.
   static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
-    return kPairs ? __vmaxu2(a, b) : max(a, b);
+    if constexpr (!kPairs) return max(a & 0x7fffffff, b & 0x7fffffff);
+    uint32_t most;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      asm("{.reg .b32 a, b; abs.bf16x2 a, %1; abs.bf16x2 b, %2; max.NaN.bf16x2 %0, a, b;}"
+          : "=r"(most)
+          : "r"(a), "r"(b));
+    } else {
+      asm("{.reg .b32 a, b; abs.f16x2 a, %1; abs.f16x2 b, %2; max.NaN.f16x2 %0, a, b;}"
+          : "=r"(most)
+          : "r"(a), "r"(b));
+    }
+    return most;
   }
   static __device__ __forceinline__ uint32_t most_of(const Vec<T, kVecSize>& values) {
-    constexpr uint32_t kMagnitude = kPairs ? 0x7fff7fff : 0x7fffffff;
     uint32_t most = 0;
 #pragma unroll
-    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) {
-      most = larger(most, values.word[i] & kMagnitude);
-    }
+    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) most = larger(most, values.word[i]);
     return most;
   }
   /// Of the larger of a pair.
@@ -80,7 +97,20 @@ class Fp8Rounding {
     return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
   }
 
+  /// Of a magnitude as most_of() has it: rounded down, so that nothing beyond passes as within.
+  static __device__ __forceinline__ uint32_t bits_of(float value) {
+    if constexpr (!kPairs) return __float_as_uint(value);
+    uint32_t one;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      one = __float_as_uint(value) >> 16;
+    } else {
+      one = __half_as_ushort(__float2half_rd(value));
+    }
+    return one | one << 16;
+  }
+
   float scale_;
+  uint32_t limit_;  // of magnitudes that fp8 holds
   uint32_t most_ = 0;
   uint32_t saturated_ = 0;
 };

@@ -61,6 +61,10 @@ int64_t own_gemm_dgelu_dbias_from(Choice asked, const GeluCall& call) {
   return decide(asked, unsupported(kGemmDgeluDbiasTile, call), kGemmDgeluDbiasTile, call);
 }
 
+int64_t own_gemm_gelu_fp8_from(Choice asked, const GeluCall& call) {
+  return decide(asked, unsupported(kGemmGeluFp8Tile, call), kGemmGeluFp8Tile, call);
+}
+
 int planned_sm_count(const CudaOptions& options, int of_device) {
   return options.gemm_sm_count > 0 ? options.gemm_sm_count : of_device;
 }

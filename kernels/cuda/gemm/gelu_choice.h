@@ -24,6 +24,10 @@ inline constexpr GeluTile kGemmBiasGeluTile{
 inline constexpr GeluTile kGemmDgeluDbiasTile{
     .rows = 256, .columns = 128, .inner_block = 64, .min_waves = 4};
 
+/// Of gemm_gelu_fp8.cu, both directions.
+inline constexpr GeluTile kGemmGeluFp8Tile{
+    .rows = 128, .columns = 256, .inner_block = 128, .min_waves = 2};
+
 /// Tiles that T rows have.
 int row_tiles(const GeluTile& tile, int64_t rows);
 
@@ -54,6 +58,8 @@ inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 ///           is no silent fallback: whoever names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
+/// Of fp8, in both directions; io: of the pre-activation.
+int64_t own_gemm_gelu_fp8_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 
 /// SMs that GEMMs plan for, on a device of `of_device` SMs.
 int planned_sm_count(const CudaOptions& options, int of_device);

@@ -182,7 +182,7 @@ __device__ __forceinline__ void consume(const Params& params, int half, int warp
         const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
         const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
         const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
-        wgmma_64x256_block<T, kInnerBlock>(sum, x, weight, k);
+        wgmma_64x256_block<T>(sum, x, weight, k);
         if (k > 0) release(in_flight);
         in_flight = stage.index;
         stage.advance();

@@ -241,7 +241,7 @@ struct Consumer {
           const uint64_t weight = wgmma_tile<Inner::kRows>(
               at(shared.weight[stage.index][half * (kWeightBytes / 2)]), 0);
           const uint64_t dy = wgmma_tile<Inner::kColumns>(at(shared.dy[stage.index]), 0);
-          wgmma_64x256_block<T, kInnerBlock, Inner::kRows>(sum, weight, dy, k);
+          wgmma_64x256_block<T, T, Inner::kRows>(sum, weight, dy, k);
           if (k > 0) release(in_flight);
           in_flight = stage.index;
           stage.advance();

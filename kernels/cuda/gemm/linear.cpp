@@ -1,8 +1,8 @@
 // Linear layers on cuBLASLt, with bias and GELU in its epilogues where it has them, and on own
 // kernels for GEMMs with a GELU (gelu_choice.h). What no epilogue does is a pass of
 // linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
-// slower (kernels/measured/gemm.md). With fp8 all GEMMs are the library's; its epilogue with the
-// derivative of GELU is slower there than a pass.
+// slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their result
+// too; the library's epilogue with the derivative of GELU is slower there than a pass.
 //
 // Exact     where a half-precision gradient is accumulated (dx, dweight), the library rounds the
 //           GEMM and then the sum: round(round(GEMM) + old), element for element.
@@ -90,6 +90,26 @@ bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
                                     .has_bias = args.dbias_below.has_data(),
                                     .is_aligned = is_aligned({args.dy.data, args.weight.data,
                                                               args.dx.data, args.saved.data})});
+}
+
+/// Whether `quantize` is what gemm_gelu_fp8.cu does with the result of a GEMM [T, K] x [N, K].
+bool takes_own_kernel(const CudaContext& context, const View& x, DType x_dtype, const View& weight,
+                      const Quantize& quantize, const View& z, bool is_plain) {
+  const DType io = quantize.x.dtype;
+  if (!is_plain || x.dtype != x_dtype || weight.dtype != DType::kE4M3 || io == DType::kF32 ||
+      !keeps_pre_activation(quantize.activation) || quantize.q.dtype != x_dtype ||
+      !quantize.q.has_data() || x.extent(0) % 16 != 0) {
+    return false;
+  }
+  return x.extent(0) >= own_gemm_gelu_fp8_from(
+                            context.options.gelu_gemms,
+                            {.io = io,
+                             .gelu = quantize.activation,
+                             .columns = weight.extent(0),
+                             .inner = x.extent(1),
+                             .sm_count = planned_sm_count(context.options, context.sm_count),
+                             .is_aligned = is_aligned({x.data, weight.data, z.data, quantize.q.data,
+                                                       quantize.transposed.data})});
 }
 
 GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
@@ -281,6 +301,34 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
                                   .a_inverse_scale = args.x_inverse_scale.data,
                                   .b_inverse_scale = args.dy_inverse_scale.data});
   if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
+}
+
+template <>
+void run_cuda(CudaContext& context, const LinearFwdQuantize& args) {
+  const LinearFwd& linear = args.linear;
+  const Quantize& quantize = args.quantize;
+  const bool is_plain = linear.activation == Activation::kNone && linear.bias.has_data() &&
+                        !quantize.saved.has_data();
+  if (takes_own_kernel(context, linear.x, DType::kE4M3, linear.weight, quantize, linear.y,
+                       is_plain)) {
+    return run_gemm_gelu_fp8(context, args);
+  }
+  run_cuda(context, linear);
+  run_cuda(context, quantize);
+}
+
+template <>
+void run_cuda(CudaContext& context, const LinearBwdDataQuantize& args) {
+  const LinearBwdData& linear = args.linear;
+  const Quantize& quantize = args.quantize;
+  const bool is_plain = linear.activation == Activation::kNone && !linear.dbias_below.has_data() &&
+                        linear.accumulate == Accumulate::kNo && quantize.saved.has_data();
+  if (takes_own_kernel(context, linear.dy, DType::kE5M2, linear.weight, quantize, quantize.saved,
+                       is_plain)) {
+    return run_gemm_gelu_fp8(context, args);
+  }
+  run_cuda(context, linear);
+  run_cuda(context, quantize);
 }
 
 template <>

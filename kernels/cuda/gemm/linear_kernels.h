@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/ops/linear.h"
+#include "kernels/ops/linear_quantize.h"
 
 namespace bertha {
 
@@ -25,5 +25,8 @@ void sum_columns(CudaContext& context, const View& values, Accumulate accumulate
 void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args);
 /// gemm_dgelu_dbias.cu.
 void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args);
+/// gemm_gelu_fp8.cu.
+void run_gemm_gelu_fp8(CudaContext& context, const LinearFwdQuantize& args);
+void run_gemm_gelu_fp8(CudaContext& context, const LinearBwdDataQuantize& args);
 
 }  // namespace bertha

@@ -97,12 +97,13 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
           dropped[i] = is_set(kept[r], i) ? dx[i] * branch.keep_factor : 0.0f;
           sums[2][i] += dropped[i];
         }
-        const Vec<T, kVecSize> rounded = to_vec<T>(dropped);
+        const Vec<T, kVecSize> rounded[] = {to_vec<T>(dropped)};
         if constexpr (kBranch == Branch::kE5M2) {
           *reinterpret_cast<uint2*>(branch.dx_fp8.q + at + r * team.columns) =
-              rounding.round(rounded, first + r < branch.dx_fp8.live_rows);
+              rounding.round(rounded[0]);
+          rounding.record(rounded, first + r < branch.dx_fp8.live_rows ? 1 : 0);
         } else {
-          store_vec_global(branch.dx + at + r * team.columns, rounded);
+          store_vec_global(branch.dx + at + r * team.columns, rounded[0]);
         }
       }
     });

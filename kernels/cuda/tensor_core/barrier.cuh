@@ -101,6 +101,24 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int column,
       "r"(column), "r"(row), "r"(from)
       : "memory");
 }
+/// Loads a box of an even_odd_rows_tensor_map. One thread.
+__device__ __forceinline__ void tma_load_even_odd_rows(uint32_t to, const CUtensorMap& map,
+                                                       int column, int group, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, 0, 0, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(group), "r"(barrier)
+      : "memory");
+}
+/// Stores a box of a transposed_fragments_tensor_map, as tma_store_2d does.
+__device__ __forceinline__ void tma_store_transposed_fragments(const CUtensorMap& map, int column,
+                                                               int group, uint32_t from) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, 0, 0, 0, %2}], [%3];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(column), "r"(group), "r"(from)
+      : "memory");
+}
 /// Waits until all TMA stores of this thread have read their source.
 __device__ __forceinline__ void bulk_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

@@ -1,11 +1,11 @@
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
+#include <initializer_list>
+
 #include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {
-
-constexpr int kBoxColumns = 64;  // 128 bytes, the width of the swizzle
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
@@ -23,89 +23,102 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
-/// The map of a row-major matrix, in boxes of contiguous rows, or of some rows out of each group.
-struct Matrix {
-  CUtensorMapDataType type;
-  const void* data;
-  int64_t rows;
-  int64_t columns;
-  int64_t element_bytes;
-  int box_columns;
-  int box_rows;  // in each group
-  CUtensorMapSwizzle swizzle;
-  int group_rows = 0;  // 0: the matrix is one group
-  int box_groups = 1;
+/// An axis of a tensor, the innermost first.
+struct Axis {
+  int64_t extent;
+  int64_t stride_bytes;  // of the innermost: not read
+  int box;
 };
 
-CUtensorMap tensor_map(const Matrix& of) {
+CUtensorMap tensor_map(CUtensorMapDataType type, const void* data, CUtensorMapSwizzle swizzle,
+                       std::initializer_list<Axis> axes) {
   static const Encode encode = find_encode();
-  const bool grouped = of.group_rows > 0;
-  const int64_t group_rows = grouped ? of.group_rows : of.rows;
-  const auto row_bytes = static_cast<cuuint64_t>(of.columns * of.element_bytes);
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(of.columns),
-                                static_cast<cuuint64_t>(group_rows),
-                                static_cast<cuuint64_t>(of.rows / group_rows)};
-  const cuuint64_t strides[] = {row_bytes, row_bytes * static_cast<cuuint64_t>(group_rows)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(of.box_columns),
-                            static_cast<cuuint32_t>(of.box_rows),
-                            static_cast<cuuint32_t>(of.box_groups)};
-  const cuuint32_t steps[] = {1, 1, 1};
+  constexpr int kMostAxes = 5;
+  cuuint64_t extents[kMostAxes];
+  cuuint64_t strides[kMostAxes];  // from the second axis on
+  cuuint32_t box[kMostAxes];
+  cuuint32_t steps[kMostAxes];
+  cuuint32_t rank = 0;
+  for (const Axis& axis : axes) {
+    extents[rank] = static_cast<cuuint64_t>(axis.extent);
+    if (rank > 0) strides[rank - 1] = static_cast<cuuint64_t>(axis.stride_bytes);
+    box[rank] = static_cast<cuuint32_t>(axis.box);
+    steps[rank] = 1;
+    ++rank;
+  }
   CUtensorMap map;
   const CUresult result =
-      encode(&map, of.type, grouped ? 3 : 2, const_cast<void*>(of.data), extents, strides, box,
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, of.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      encode(&map, type, rank, const_cast<void*>(data), extents, strides, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of [", of.rows, ", ", of.columns,
-               "] in boxes of [", of.box_groups, " x ", of.box_rows, ", ", of.box_columns,
-               "]: the driver answers ", static_cast<int>(result));
+  BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of ", rank, " axes, the innermost of ",
+               extents[0], " elements, the outermost of ", extents[rank - 1],
+               ": the driver answers ", static_cast<int>(result));
   return map;
 }
 
 CUtensorMapDataType type_of(DType dtype) {
-  BERTHA_CHECK(dtype == DType::kF16 || dtype == DType::kBF16, "tensor map of ", name(dtype),
-               ", want f16 or bf16");
-  return dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  switch (dtype) {
+    case DType::kF16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::kBF16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    default:
+      fail(ExitCode::kInternal, "tensor map of ", name(dtype), ", want 16 bits or fp8");
+  }
 }
+
+/// Columns that are as wide as the swizzle.
+int box_columns(DType dtype) { return static_cast<int>(128 / size_bytes(dtype)); }
 
 }  // namespace
 
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows) {
-  return tensor_map({.type = type_of(dtype),
-                     .data = data,
-                     .rows = rows,
-                     .columns = columns,
-                     .element_bytes = 2,
-                     .box_columns = kBoxColumns,
-                     .box_rows = box_rows,
-                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+  const int64_t row_bytes = columns * size_bytes(dtype);
+  return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
+                    {{columns, 0, box_columns(dtype)}, {rows, row_bytes, box_rows}});
 }
 
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                                  int groups) {
   BERTHA_CHECK(rows % 8 == 0, "pairs of ", rows, " rows, want a multiple of 8");
-  return tensor_map({.type = type_of(dtype),
-                     .data = data,
-                     .rows = rows,
-                     .columns = columns,
-                     .element_bytes = 2,
-                     .box_columns = kBoxColumns,
-                     .box_rows = 2,
-                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-                     .group_rows = 8,
-                     .box_groups = groups});
+  const int64_t row_bytes = columns * size_bytes(dtype);
+  return tensor_map(
+      type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
+      {{columns, 0, box_columns(dtype)}, {8, row_bytes, 2}, {rows / 8, 8 * row_bytes, groups}});
+}
+
+CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
+                                     int groups) {
+  BERTHA_CHECK(rows % 16 == 0, "even and odd ones of ", rows, " rows, want a multiple of 16");
+  const int64_t row_bytes = columns * size_bytes(dtype);
+  return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
+                    {{columns, 0, box_columns(dtype)},
+                     {8, 2 * row_bytes, 8},
+                     {2, row_bytes, 2},
+                     {rows / 16, 16 * row_bytes, groups}});
+}
+
+CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64_t rows,
+                                            int64_t columns, int box_groups) {
+  BERTHA_CHECK(rows % 32 == 0, "fragments of ", rows, " rows, want a multiple of 32");
+  const int64_t row_bytes = columns * size_bytes(dtype);
+  return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_64B,
+                    {{columns, 0, box_columns(dtype) / 2},
+                     {2, row_bytes, 2},
+                     {4, 8 * row_bytes, 4},
+                     {4, 2 * row_bytes, 4},
+                     {rows / 32, 32 * row_bytes, box_groups}});
 }
 
 CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,
                              int box_rows) {
-  return tensor_map({.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
-                     .data = data,
-                     .rows = rows,
-                     .columns = columns,
-                     .element_bytes = 4,
-                     .box_columns = box_columns,
-                     .box_rows = box_rows,
-                     .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
+  return tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT32, data, CU_TENSOR_MAP_SWIZZLE_NONE,
+                    {{columns, 0, box_columns}, {rows, 4 * columns, box_rows}});
 }
 
 }  // namespace bertha

@@ -8,24 +8,39 @@
 
 namespace bertha {
 
-/// TMA descriptor of a row-major matrix [rows, columns] of f16 or bf16 on the device, for boxes of
-/// box_rows rows and 64 columns, swizzled over 128 bytes (the tiles of wgmma.cuh). Rows past the
-/// last are loaded as zeros. Goes to a kernel by value,
-/// as `const __grid_constant__ CUtensorMap`.
+/// TMA descriptor of a row-major matrix [rows, columns] of f16, bf16 or fp8 on the device, for
+/// boxes of box_rows rows and 128 bytes of columns, swizzled over 128 bytes (the tiles of
+/// wgmma.cuh). Rows past the last are loaded as zeros. Goes to a kernel by value, as
+/// `const __grid_constant__ CUtensorMap`.
 ///
-/// Needs     data at a multiple of 16 bytes, columns a multiple of 64, box_rows at most 256.
+/// Needs     data at a multiple of 16 bytes, columns a multiple of the box's, box_rows at most 256.
 /// Errors    Error(kInternal) where that is not so or the driver refuses, Error(kEnvironment) when
 ///           the driver is older than tensor maps (CUDA 12.0).
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);
 
-/// The same with rows in another order: a box at (column, first, group) has 64 columns of rows
-/// `first` and first + 1 of each of `groups` groups of 8 rows: box row 2 j + i is row
-/// 8 (group + j) + first + i of the matrix.
+/// The same with rows in another order: a box at (column, first, group) has rows `first` and
+/// first + 1 of each of `groups` groups of 8 rows: box row 2 j + i is row 8 (group + j) + first + i
+/// of the matrix.
 ///
 /// Needs     rows a multiple of 8; groups at most 256.
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                                  int groups);
+
+/// The same with the even rows of each 16 before the odd ones: box row 16 j + 8 i + k of the box at
+/// (column, 0, 0, group) is row 16 (group + j) + 2 k + i of the matrix.
+///
+/// Needs     rows a multiple of 16; groups at most 16.
+CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
+                                     int groups);
+
+/// For storing boxes of 64 bytes of columns, swizzled over 64 bytes: box row
+/// 32 j + 8 p + 2 c + i of the box at (column, 0, 0, 0, group) is row
+/// 32 (group + j) + 8 c + 2 p + i of the matrix.
+///
+/// Needs     rows a multiple of 32; box_groups at most 8.
+CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64_t rows,
+                                            int64_t columns, int box_groups);
 
 /// A row-major matrix [rows, columns] of u32, in boxes of box_columns
 /// columns, not swizzled.

@@ -1,0 +1,500 @@
+// GEMMs of fp8 with the GELU of a feed-forward block in their epilogue, and its result rounded to
+// fp8 in both layouts:
+//
+//     forward    z = x w^T + bias, stored in 16 bits;  y = gelu(z)              [T, K] x [N, K]
+//     backward   z is loaded;                          dx = (dy w) * gelu'(z),  the same shapes,
+//                and the column sums of dx
+//
+// Built as gemm_bias_gelu.cu: a persistent grid, a block stays on 256 columns and takes tiles of
+// 128 rows, one producer thread, 4 stages of 128 inner indices, two consumer warpgroups of 64 rows,
+// and an epilogue that keeps 64 registers of a thread and runs beside the wgmma of the next tile.
+//
+// Rows      go from registers to global memory: the order in which the weights' rows lie in shared
+//           memory gives each thread 8 adjacent columns (see there).
+// Columns   The even rows of each 16 lie in shared memory before the odd ones, so that a thread has
+//           two adjacent rows: two bytes of a column, which stmatrix transposes as one element of
+//           16 bits. Two warps of the producer's group store them by TMA, one for each half.
+// Backward  Registers of a finished fragment take z of the next tile, loaded while a block of inner
+//           indices is multiplied, then gelu' in f16, by which the accumulators are multiplied.
+// Bound by  the epilogue: a fragment takes a warp 1,000 to 1,500 clocks, the wgmma beside it 1,024.
+// Figure    T = 24,576, K = 1,024, N = 4,096, one H200: 230 us forward and 295 backward at the power
+//           limit, where a GEMM of the library and a pass behind it take 310 and 370.
+
+#include <algorithm>
+
+#include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/fp8.cuh"
+#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/gemm/gelu_choice.h"
+#include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
+#include "kernels/cuda/gemm/linear_kernels.h"
+#include "kernels/cuda/tensor_core/cluster.cuh"
+#include "kernels/cuda/tensor_core/pipeline_state.cuh"
+#include "kernels/cuda/tensor_core/tensor_map.h"
+#include "kernels/cuda/tensor_core/wgmma_wide.cuh"
+
+namespace bertha {
+namespace gemm_gelu_fp8 {
+namespace {
+
+using gemm_bias_gelu::gelu;
+using gemm_bias_gelu::unpacked;
+
+constexpr int kTileRows = kGemmGeluFp8Tile.rows;
+constexpr int kHalfRows = kTileRows / 2;  // of a consumer
+constexpr int kTileColumns = kGemmGeluFp8Tile.columns;
+constexpr int kInnerBlock = kGemmGeluFp8Tile.inner_block;
+constexpr int kStages = 4;
+constexpr int kXBytes = kTileRows * kInnerBlock;
+constexpr int kWeightBytes = kTileColumns * kInnerBlock;
+
+constexpr int kThreads = 3 * kWarpgroupThreads;
+constexpr int kConsumerThreads = 2 * kWarpgroupThreads;
+constexpr int kConsumerWarps = kConsumerThreads / kWarpThreads;
+// A block has the registers of its launch, 168 for each of its threads.
+constexpr int kConsumerRegisters = 240;
+constexpr int kProducerRegisters = 24;
+
+/// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
+constexpr int kParts = 4;
+constexpr int kPartBytes = kWeightBytes / kParts;
+
+/// What a thread has of a tile: 8 fragments of 2 rows and 8 columns, 32 columns apart.
+constexpr int kFragments = 8;
+constexpr int kFragmentStride = kTileColumns / kFragments;
+constexpr int kRows = 2;
+
+constexpr int kFragmentBytes = kHalfRows * kFragmentStride;
+
+struct alignas(1024) SharedStorage {
+  unsigned char x[kStages][kXBytes];
+  unsigned char weight[kStages][kWeightBytes];  // at the end: column sums of the consumers' warps
+  unsigned char transposed[2][kHalfRows * kTileColumns];
+  float bias[kTileColumns];
+  uint64_t full[kStages];
+  uint64_t empty[kStages];
+  uint64_t transposed_full[2];
+  uint64_t transposed_empty[2];
+};
+static_assert(kConsumerWarps * kTileColumns * sizeof(float) <= sizeof(SharedStorage::weight));
+
+struct Params {
+  const float* x_inverse_scale;
+  const float* weight_inverse_scale;
+  const void* bias = nullptr;  // forward: [columns]
+  void* z;                     // [rows, columns]
+  Fp8Sink sink = {};
+  float* partial = nullptr;     // backward: [grid.x, columns]
+  bool has_transposed = false;  // whether the transposed result is wanted
+  int64_t rows = 0;             // a multiple of 16
+  int64_t columns = 0;
+  int inner_blocks = 0;
+  int row_tiles = 0;  // a multiple of the cluster; those past the last row are empty
+};
+
+/// Calls work(tile, parity) for the tiles of this block; parity alternates and begins with 0.
+template <class Work>
+__device__ __forceinline__ void for_each_tile(const Params& params, const Work& work) {
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
+       tile += static_cast<int>(gridDim.x)) {
+    work(tile, parity);
+    parity ^= 1;
+  }
+}
+
+// kCluster: blocks with the same columns and so the same weights, 1 or 2.
+
+/// The producer: loads the operands of all tiles. One thread.
+template <int kCluster>
+__device__ __forceinline__ void produce(const Params& params, const CUtensorMap& x,
+                                        const CUtensorMap& weight, SharedStorage& shared) {
+  constexpr int kOwnParts = kParts / kCluster;
+  constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
+  const int first_part = cluster_rank() * kOwnParts;
+  const int first_group = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
+  PipelineState<kStages> stage;
+  for_each_tile(params, [&](int tile, uint32_t) {
+    for (int k = 0; k < params.inner_blocks; ++k) {
+      const uint32_t full = at(shared.full[stage.index]);
+      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, kXBytes + kWeightBytes);
+      tma_load_even_odd_rows(at(shared.x[stage.index]), x, k * kInnerBlock, tile * (kTileRows / 16),
+                             full);
+#pragma unroll
+      for (int part = first_part; part < first_part + kOwnParts; ++part) {
+        tma_load_row_pairs_multicast(at(shared.weight[stage.index][part * kPartBytes]), weight,
+                                     k * kInnerBlock, 2 * part, first_group, full, kAllRanks);
+      }
+      stage.advance();
+    }
+  });
+}
+
+/// Stores the transposed results of a half. One thread.
+__device__ __forceinline__ void store_transposed(const Params& params, const CUtensorMap& map,
+                                                 int half, SharedStorage& shared) {
+  if (!params.has_transposed) return;
+  const int first_group = static_cast<int>(blockIdx.y) * kFragments;
+  for_each_tile(params, [&](int tile, uint32_t parity) {
+    mbarrier_wait(at(shared.transposed_full[half]), parity);
+    tma_store_transposed_fragments(map, tile * kTileRows + half * kHalfRows, first_group,
+                                   at(shared.transposed[half]));
+    bulk_store_wait();
+    mbarrier_arrive(at(shared.transposed_empty[half]));
+  });
+}
+
+/// The warpgroup that multiplies 64 rows of each tile. T: of z; X: of x or dy, and of the results.
+template <class T, class X, int kCluster>
+struct Consumer {
+  static constexpr bool kIsGradient = std::is_same_v<X, __nv_fp8_e5m2>;
+  static constexpr __nv_fp8_interpretation_t kFormat = kIsGradient ? __NV_E5M2 : __NV_E4M3;
+  using Fragment = Vec<T, kVecSize>;
+  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+  const Params& params;
+  SharedStorage& shared;
+  int half;
+  int warp;
+  int lane;
+
+  /// Of the tile in `kept`: the thread's first elements of the results, its rows that are alive,
+  /// and whether they are inside of the matrix.
+  T* z_out = nullptr;
+  uint8_t* q_out = nullptr;
+  int live_rows = 0;
+  bool is_inside = false;
+  PipelineState<kStages> stage = {};
+  Fp8Rounding<T, kFormat> rounding{*params.sink.scale};
+  float column_sums[kFragments] = {};  // of column 32 m + 8 (lane % 4) + lane / 4
+  uint32_t last_parity = 0;            // of the tile in `kept`
+
+  __device__ __forceinline__ int own_column() const { return lane % 4 * kVecSize; }
+  __device__ __forceinline__ void release(int of) const {
+    if (warp == 0 && lane < kCluster) mbarrier_arrive_remote(at(shared.empty[of]), lane);
+  }
+
+  /// The sum of a column over the warp's 16 rows. All additions but the last are of pairs, rounded
+  /// to T.
+  __device__ __forceinline__ float sum_of_column(const Fragment (&rows)[kRows]) const {
+    Pair sums[kParts];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) sums[i] = pair_of(rows[0], i) + pair_of(rows[1], i);
+    share_sums<2>(sums, lane, 16);
+    share_sums<1>(sums, lane, 8);
+    const float2 own = unpacked<T>(reinterpret_cast<const uint32_t&>(sums[0]));
+    const float2 other =
+        unpacked<T>(__shfl_xor_sync(kFullWarp, reinterpret_cast<const uint32_t&>(sums[0]), 4));
+    return lane & 4 ? own.y + other.y : own.x + other.x;
+  }
+  static __device__ __forceinline__ Pair pair_of(const Fragment& row, int i) {
+    return reinterpret_cast<const Pair&>(row.word[i]);
+  }
+
+  /// Stores fragment m of the tile before; parity: of that tile.
+  __device__ __forceinline__ void finish(int m, const Fragment (&kept)[kRows], uint32_t parity) {
+    Fragment values[kRows];
+    uint2 bytes[kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      values[row] = kept[row];
+      if constexpr (!kIsGradient) {
+#pragma unroll
+        for (uint32_t& pair : values[row].word) {
+          const float2 value = unpacked<T>(pair);
+          pair = packed<T>(gelu(value.x), gelu(value.y));
+        }
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) bytes[row] = rounding.round(values[row]);
+    if (is_inside) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        const int64_t at_row = row * params.columns + m * kFragmentStride;
+        if constexpr (!kIsGradient) store_vec_streaming(z_out + at_row, kept[row]);
+        *reinterpret_cast<uint2*>(q_out + at_row) = bytes[row];
+      }
+    }
+    if (params.has_transposed) write_transposed(m, bytes, parity);
+    if constexpr (kIsGradient) column_sums[m] += sum_of_column(values);
+    rounding.record(values, live_rows);
+  }
+
+  /// Byte 2 g + i of row 32 m + lane (in the order of transposed_fragments_tensor_map) and 16-byte
+  /// chunk `warp` is row 2 g + i of the warp's.
+  __device__ __forceinline__ void write_transposed(int m, const uint2 (&bytes)[kRows],
+                                                   uint32_t parity) const {
+    if (m == 0) mbarrier_wait(at(shared.transposed_empty[half]), parity ^ 1);
+    const uint32_t of_part[kParts] = {
+        __byte_perm(bytes[0].x, bytes[1].x, 0x5140), __byte_perm(bytes[0].x, bytes[1].x, 0x7362),
+        __byte_perm(bytes[0].y, bytes[1].y, 0x5140), __byte_perm(bytes[0].y, bytes[1].y, 0x7362)};
+    const int chunk = warp ^ (lane / 2 % 4);
+    stmatrix_x4_trans(at(shared.transposed[half][m * kFragmentBytes]) +
+                          static_cast<uint32_t>(lane * kHalfRows + chunk * 16),
+                      of_part);
+    if (m == kFragments - 1) {
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(at(shared.transposed_full[half]));
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const float scale = *params.x_inverse_scale * *params.weight_inverse_scale;
+    float sum[128];
+    // Forward: z of the tile before. Backward: dx of the tile before, then z and then gelu' of this
+    // one.
+    Fragment kept[kFragments][kRows] = {};
+    bool is_first = true;
+    const auto derive = [&](int m) {
+#pragma unroll
+      for (int i = 0; i < 4 * kRows; ++i) {
+        uint32_t& pair = kept[m][i / 4].word[i % 4];
+        const __half2 derivative = gelu_instruction::gelu_derivative_f16<T>(pair);
+        pair = reinterpret_cast<const uint32_t&>(derivative);
+      }
+    };
+    for_each_tile(params, [&](int tile, uint32_t parity) {
+      const int64_t row =
+          static_cast<int64_t>(tile) * kTileRows + half * kHalfRows + warp * 16 + lane / 4 * kRows;
+      const int64_t column = static_cast<int64_t>(blockIdx.y) * kTileColumns + own_column();
+      // Past the last row accumulators are zero, and so is their product with gelu' of another row.
+      const T* z_in =
+          static_cast<const T*>(params.z) + min(row, params.rows - kRows) * params.columns + column;
+      int in_flight = 0;  // stage that wgmma may still read
+      int k = 0;
+      const auto gemm_until = [&](int end) {
+#pragma unroll 1
+        for (; k < end; ++k) {
+          mbarrier_wait(at(shared.full[stage.index]), stage.parity);
+          const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
+          const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
+          const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
+          wgmma_64x256_block<X, __nv_fp8_e4m3>(sum, x, weight, k);
+          if (k > 0) release(in_flight);
+          in_flight = stage.index;
+          stage.advance();
+        }
+      };
+#pragma unroll
+      for (int m = 0; m < kFragments; ++m) {
+        gemm_until(1 + params.inner_blocks * m / kFragments);
+        if (!is_first) finish(m, kept[m], parity ^ 1);
+        if constexpr (kIsGradient) {
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            kept[m][i] = load_vec_no_allocate(z_in + i * params.columns + m * kFragmentStride);
+          }
+          if (m > 0) derive(m - 1);
+        }
+      }
+      gemm_until(params.inner_blocks);
+      if constexpr (kIsGradient) derive(kFragments - 1);
+      wgmma_wait<0>();
+      hold_registers(sum);
+      release(in_flight);
+      keep(sum, scale, kept);
+      z_out = static_cast<T*>(params.z) + row * params.columns + column;
+      q_out = params.sink.q + row * params.columns + column;
+      live_rows =
+          static_cast<int>(min(max(params.sink.live_rows - row, int64_t{0}), int64_t{kRows}));
+      is_inside = row < params.rows;
+      is_first = false;
+      last_parity = parity;
+    });
+#pragma unroll
+    for (int m = 0; m < kFragments; ++m) finish(m, kept[m], last_parity);
+    const Fp8Extremes extremes = warp_extremes(rounding.extremes());
+    if (lane == 0) record_extremes(extremes, params.sink);
+    if constexpr (kIsGradient) store_sums();
+  }
+
+  /// Accumulators, scaled, plus bias or times gelu', rounded, in the order of columns.
+  __device__ __forceinline__ void keep(const float (&sum)[128], float scale,
+                                       Fragment (&kept)[kFragments][kRows]) const {
+#pragma unroll
+    for (int m = 0; m < kFragments; ++m) {
+      float bias[kVecSize] = {};
+      if constexpr (!kIsGradient) {
+        const float4* of =
+            reinterpret_cast<const float4*>(shared.bias + own_column() + m * kFragmentStride);
+        *reinterpret_cast<float4*>(bias) = of[0];
+        *reinterpret_cast<float4*>(bias + 4) = of[1];
+      }
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const float* block = &sum[4 * (8 * part + m)];
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+          uint32_t& pair = kept[m][row].word[part];
+          if constexpr (kIsGradient) {
+            const float2 derivative = unpacked<__half>(pair);
+            pair = packed<T>(block[2 * row] * scale * derivative.x,
+                             block[2 * row + 1] * scale * derivative.y);
+          } else {
+            pair = packed<T>(fmaf(block[2 * row], scale, bias[2 * part]),
+                             fmaf(block[2 * row + 1], scale, bias[2 * part + 1]));
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kFragments * kRows; ++i) hold_registers(kept[i / kRows][i % kRows].word);
+  }
+
+  /// Adds up the block's warps. All its stages have been read.
+  __device__ __forceinline__ void store_sums() const {
+    auto* of_warp = reinterpret_cast<float*>(shared.weight);
+    const int thread = (half * 4 + warp) * kWarpThreads + lane;
+#pragma unroll
+    for (int m = 0; m < kFragments; ++m) {
+      of_warp[(half * 4 + warp) * kTileColumns + m * kFragmentStride + own_column() + lane / 4] =
+          column_sums[m];
+    }
+    named_barrier_sync(1, kConsumerThreads);
+    float total = 0.0f;
+#pragma unroll
+    for (int other = 0; other < kConsumerWarps; ++other) {
+      total += of_warp[other * kTileColumns + thread];
+    }
+    params.partial[blockIdx.x * params.columns + blockIdx.y * kTileColumns + thread] = total;
+  }
+};
+
+/// grid: row blocks, in clusters; columns / 256.
+template <class T, class X, int kCluster>
+__global__ void __launch_bounds__(kThreads, 1)
+    gemm_gelu_fp8_kernel(const __grid_constant__ CUtensorMap x,
+                         const __grid_constant__ CUtensorMap weight,
+                         const __grid_constant__ CUtensorMap transposed,
+                         const __grid_constant__ Params params) {
+  extern __shared__ __align__(1024) unsigned char raw[];
+  SharedStorage& shared = *reinterpret_cast<SharedStorage*>(raw);
+  const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      mbarrier_init(at(shared.full[i]), 1);
+      mbarrier_init(at(shared.empty[i]), 2 * kCluster);
+    }
+    for (int half = 0; half < 2; ++half) {
+      mbarrier_init(at(shared.transposed_full[half]), kConsumerWarps / 2);
+      mbarrier_init(at(shared.transposed_empty[half]), 1);
+    }
+    fence_mbarrier_init();
+  }
+  wait_for_kernel_before();
+  if (params.bias != nullptr && threadIdx.x < kTileColumns) {
+    const T* bias = static_cast<const T*>(params.bias);
+    shared.bias[threadIdx.x] = to_float(bias[blockIdx.y * kTileColumns + threadIdx.x]);
+  }
+  __syncthreads();
+  cluster_barrier();  // mbarriers are initialized before the other block's loads and arrivals
+
+  if (warp < kWarpgroupThreads / kWarpThreads) {
+    warpgroup_reg_dealloc<kProducerRegisters>();
+    if (lane == 0) {
+      if (warp == 0) {
+        produce<kCluster>(params, x, weight, shared);
+      } else if (warp > 1) {
+        store_transposed(params, transposed, warp - 2, shared);
+      }
+    }
+  } else {
+    warpgroup_reg_alloc<kConsumerRegisters>();
+    Consumer<T, X, kCluster>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
+  }
+  __syncwarp();
+  cluster_barrier();  // its arrivals need the shared memory of this block
+}
+
+template <class T, class X, int kCluster>
+void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap& weight,
+            const CUtensorMap& transposed, int row_blocks, const Params& params) {
+  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
+  allow_shared_bytes(gemm_gelu_fp8_kernel<T, X, kCluster>, kBytes);
+  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(row_blocks), static_cast<unsigned>(params.columns / kTileColumns));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kBytes;
+  config.stream = context.stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  const auto kernel = gemm_gelu_fp8_kernel<T, X, kCluster>;
+  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, transposed, params));
+}
+
+/// x [T, K], weight [N, K]; the rest of `params` is that of the direction. X: of x.
+template <class X>
+void run(CudaContext& context, const View& x, const View& weight, const Quantize& result,
+         Params params) {
+  const int64_t rows = x.extent(0);
+  const int64_t inner = x.extent(1);
+  const int64_t columns = weight.extent(0);
+  const CUtensorMap x_map = even_odd_rows_tensor_map(x.dtype, x.data, rows, inner, kTileRows / 16);
+  const CUtensorMap weight_map =
+      row_pairs_tensor_map(weight.dtype, weight.data, columns, inner, kTileColumns / 8);
+  params.has_transposed = result.transposed.has_data();
+  const CUtensorMap transposed_map = transposed_fragments_tensor_map(
+      x.dtype, params.has_transposed ? result.transposed.data : result.q.data, columns, rows,
+      kFragments);
+  // Clusters of two in an odd number of blocks would leave SMs idle.
+  const int most_blocks = blocks_per_column_tile(
+      kGemmGeluFp8Tile, columns, planned_sm_count(context.options, context.sm_count));
+  const int cluster = most_blocks % 2 == 0 ? 2 : 1;
+  params.rows = rows;
+  params.columns = columns;
+  params.inner_blocks = static_cast<int>(inner / kInnerBlock);
+  params.row_tiles = (row_tiles(kGemmGeluFp8Tile, rows) + cluster - 1) / cluster * cluster;
+  params.sink = sink_of({.q = result.q,
+                         .scale = result.scale,
+                         .amax = result.amax,
+                         .saturated = result.saturated,
+                         .live_rows = result.live_rows});
+  const int row_blocks = std::min(most_blocks, params.row_tiles);
+  const bool is_gradient = result.saved.has_data();
+  if (is_gradient) {
+    params.partial =
+        static_cast<float*>(context.scratch.take(column_sum_bytes(row_blocks, columns, 1)));
+  }
+  dispatch_16bit(result.x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    (cluster == 2 ? launch<T, X, 2> : launch<T, X, 1>)(context, x_map, weight_map, transposed_map,
+                                                       row_blocks, params);
+    if (!result.column_sums.has_data()) return;
+    const ColumnSumTarget<T> target{elements<T>(result.column_sums),
+                                    result.accumulate_sums == Accumulate::kYes};
+    finish_column_sums<T, 1>(context, params.partial, row_blocks, columns, {{target}});
+  });
+}
+
+}  // namespace
+}  // namespace gemm_gelu_fp8
+
+void run_gemm_gelu_fp8(CudaContext& context, const LinearFwdQuantize& args) {
+  const LinearFwd& gemm = args.linear;
+  gemm_gelu_fp8::run<__nv_fp8_e4m3>(
+      context, gemm.x, gemm.weight, args.quantize,
+      {.x_inverse_scale = elements<float>(gemm.x_inverse_scale),
+       .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
+       .bias = gemm.bias.data,
+       .z = gemm.y.data});
+}
+
+void run_gemm_gelu_fp8(CudaContext& context, const LinearBwdDataQuantize& args) {
+  const LinearBwdData& gemm = args.linear;
+  gemm_gelu_fp8::run<__nv_fp8_e5m2>(
+      context, gemm.dy, gemm.weight, args.quantize,
+      {.x_inverse_scale = elements<float>(gemm.dy_inverse_scale),
+       .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
+       .z = args.quantize.saved.data});
+}
+
+}  // namespace bertha
