@@ -119,7 +119,8 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
 TEST(CudaSoftmax, SmallShapesMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
     for (const int64_t columns :
-         {1, 2, 31, 32, 33, 66, 77, 100, 129, 191, 257, 264, 319, 508, 513, 575, 577, 1025}) {
+         {1,   2,   15,  17,  31,  32,  33,  41,  66,  77,  81,  100, 129, 159, 161, 191,
+          257, 258, 264, 287, 289, 319, 508, 513, 514, 543, 544, 545, 575, 577, 1025}) {
       for (const int64_t batch : {0, 1, 3}) {
         for (const Fusion& fusion : kFusions) {
           expect_same_as_cpu(io, random_tensor({batch, 2, 3, columns}, 1), fusion);
@@ -147,13 +148,18 @@ TEST(CudaSoftmax, ManyRowsMatchTheCpu) {
   expect_same_as_cpu(DType::kF32, random_tensor({3, 1, 15'001, 264}, 1), {.has_mask = true});
   expect_same_as_cpu(DType::kF16, random_tensor({1, 1, 70'001, 200}, 1), {});
   expect_same_as_cpu(DType::kF16, random_tensor({1, 1, 20'001, 33}, 1), {});
-  expect_same_as_cpu(DType::kBF16, random_tensor({1, 1, 2'001, 513}, 1), {});
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    for (const Fusion& fusion : {kFusions[0], kFusions[1]}) {
+      expect_same_as_cpu(io, random_tensor({1, 1, 2'001, 129}, 1), fusion);
+      expect_same_as_cpu(io, random_tensor({1, 1, 2'001, 513}, 1), fusion);
+    }
+  }
   expect_same_as_cpu(DType::kF16, random_tensor({1, 1, 501, 2048}, 1), {});
 }
 
 TEST(CudaSoftmax, AddressesNeedNoAlignment) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns : {8, 512, 1024, 2048}) {
+    for (const int64_t columns : {8, 33, 512, 513, 1024, 2048}) {
       for (const int64_t offset : {1, 2}) {
         for (const Fusion& fusion : kFusions) {
           expect_same_as_cpu(io, random_tensor({2, 2, 3, columns}, 1), fusion, offset);

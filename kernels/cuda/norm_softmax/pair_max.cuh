@@ -12,15 +12,16 @@ __device__ __forceinline__ uint32_t minus_infinity_pair() {
   return std::is_same_v<T, __nv_bfloat16> ? 0xff80ff80u : 0xfc00fc00u;
 }
 
-/// The larger ones of the pairs of a Vec and of `most`.
+/// The larger ones of the pairs of a Vec and of `most`; a single element is both of its pair.
 template <class T, int N>
 __device__ __forceinline__ uint32_t larger_pair(const Vec<T, N>& vec, uint32_t most) {
 #pragma unroll
   for (int i = 0; i < Vec<T, N>::kWords; ++i) {
+    const uint32_t pair = N == 1 ? vec.word[i] * 0x10001u : vec.word[i];
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(most), "r"(vec.word[i]));
+      asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(most), "r"(pair));
     } else {
-      asm("max.f16x2 %0, %1, %2;" : "=r"(most) : "r"(most), "r"(vec.word[i]));
+      asm("max.f16x2 %0, %1, %2;" : "=r"(most) : "r"(most), "r"(pair));
     }
   }
   return most;
@@ -33,11 +34,13 @@ __device__ __forceinline__ float larger_of_pair(uint32_t pair) {
   return fmaxf(element(two, 0), element(two, 1));
 }
 
-/// `word` in all 32-bit words of a Vec.
+/// `word`, of two equal elements, in all words of a Vec.
 template <class T, int N>
 __device__ __forceinline__ void fill_words(Vec<T, N>& vec, uint32_t word) {
 #pragma unroll
-  for (int i = 0; i < Vec<T, N>::kWords; ++i) vec.word[i] = word;
+  for (int i = 0; i < Vec<T, N>::kWords; ++i) {
+    vec.word[i] = static_cast<typename Vec<T, N>::Word>(word);
+  }
 }
 
 }  // namespace bertha

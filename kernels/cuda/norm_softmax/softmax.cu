@@ -1,9 +1,10 @@
 // Softmax and log-softmax, forward and backward.
 //
-// Plain rows of 16 bits stay in the registers of a warp (up to 1,024 columns) or of a block
-// (8,192), or in shared memory (TMA); see softmax_rows.cuh. All others, and everything fused
-// (scale, bias, mask, dropout), is done by generic_rows.cuh with the Load and the Store below. Both
-// read memory once: at 3,686 x 30,522 bf16 a row takes 61 KiB of shared memory, backward 122 KiB.
+// Plain rows of 16 bits stay in the registers of a warp (up to 1,024 columns, single elements up to
+// 544) or of a block (8,192), or in shared memory (TMA); see softmax_rows.cuh. All others, and
+// everything fused (scale, bias, mask, dropout), is done by generic_rows.cuh with the Load and the
+// Store below. Both read memory once: at 3,686 x 30,522 bf16 a row takes 61 KiB of shared memory,
+// backward 122 KiB.
 //
 // Bound by memory: 49,152 x 4,096 f16 take 200 us forward and 279 us backward on an H200, 97 and
 // 103 % of a copy of as many bytes (kernels/measured/rows.md).
@@ -232,6 +233,7 @@ bool run_plain(const CudaContext& context, const Operation& operation, int64_t r
                int64_t columns, uintptr_t address_bits) {
   constexpr bool kHasOne = Operation::kInputs == 1;
   const bool has_vectors = columns % kVecSize == 0 && address_bits % 16 == 0;
+  const bool is_odd = columns % 2 != 0;
   if (has_vectors && columns <= 256) {
     launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
   } else if (has_vectors && columns <= 512) {
@@ -244,6 +246,12 @@ bool run_plain(const CudaContext& context, const Operation& operation, int64_t r
     launch_block_per_row<1, 512, 4>(context, operation, rows, columns);
   } else if (has_vectors && columns <= 8192) {
     launch_block_per_row<2, 512, kHasOne ? 4 : 1>(context, operation, rows, columns);
+  } else if (is_odd && columns > 16 && columns <= 160) {
+    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
+  } else if (is_odd && columns > 160 && columns <= 288) {
+    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
+  } else if (columns > 256 && columns <= 544) {
+    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
   } else if (columns <= kFewElements * kWarpThreads ||
              tma_row_bytes<Operation>(columns) > kMostRowCacheBytes ||
              !share_words(operation.inputs[0], operation.output) ||
