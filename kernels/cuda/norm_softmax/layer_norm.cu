@@ -9,7 +9,7 @@
 //     layernorm_fwd_persistent.cuh      16 bits, without a residual, up to 33,792
 //   backward, the same rows
 //     layernorm_bwd_team.cuh            16 bits, from 256 columns
-//     layernorm_bwd_stream.cuh          from 4,096 (f32: 4,104)
+//     layernorm_bwd_stream.cuh          from 4,096 (f32: 4,104); 16 bits, even widths from 8,194
 //   all else
 //     layernorm_bwd_registers.cuh       backward up to what a block holds
 //     layernorm_generic.cuh             forward; backward of wider rows
@@ -126,10 +126,14 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
       if (rows == 0) return;
       if constexpr (sizeof(T) <= 4) {
         if (is_streamed<T>(columns) && has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
-          return launch_layernorm_bwd_stream(context, norm, rows, columns, take);
+          return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
         }
       }
       if constexpr (sizeof(T) == 2) {
+        if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(columns) && columns % 2 == 0 &&
+            address_bits({&args.dy, &args.x, &args.dx}) % 16 == 0) {
+          return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
+        }
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
             has_vectors(columns, {&args.dy, &args.x, &args.gamma, &args.dx})) {
           return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,

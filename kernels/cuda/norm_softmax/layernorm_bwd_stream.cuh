@@ -10,8 +10,9 @@
 
 namespace bertha {
 
-// LayerNorm backward of rows of a multiple of 8 columns at 16-byte aligned addresses: of 16 bits
-// from 4,096 to 65,536 columns, in f32 from 4,104 to 32,768.
+// LayerNorm backward of matrices at 16-byte aligned addresses: of 16 bits from 4,096 to 65,536
+// columns, in f32 from 4,104 to 32,768, a multiple of 8. Or of 16 bits and any even number of
+// columns: such rows are copied with the 16-byte words around them, and read in pairs.
 //
 // A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
 // sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
@@ -31,11 +32,11 @@ inline constexpr int kStreamThreads = 256;
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamBytes = 216 * 1024;
 
-/// Vectors of a thread, and columns of a block.
+/// Columns of a thread, and of a block.
 template <class T>
-inline constexpr int kStreamVecs = sizeof(T) == 2 ? 4 : 2;
+inline constexpr int kStreamElements = sizeof(T) == 2 ? 32 : 16;
 template <class T>
-inline constexpr int kMostStreamPart = kStreamThreads* kStreamVecs<T>* kVecSize;
+inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<T>;
 
 template <class T>
 constexpr bool is_streamed(int64_t columns) {
@@ -66,11 +67,11 @@ struct StreamExchange {
   uint64_t reduced[kTurns];
 };
 
-template <class T, bool kClusters>
+template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
-  constexpr int kVecs = kStreamVecs<T>;
+  constexpr int kVecs = kStreamElements<T> / N;
   constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ StreamExchange exchange;
@@ -85,8 +86,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const int64_t begin = static_cast<int64_t>(rank) * plan.part;
   const int own_columns =
       static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
-  const int first_column = (warp * kVecs * kWarpThreads + lane) * kVecSize;
-  const auto offset = [](int k) { return k * (kWarpThreads * kVecSize); };
+  const int first_column = (warp * kVecs * kWarpThreads + lane) * N;
+  const auto offset = [](int k) { return k * (kWarpThreads * N); };
   const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
   T* const slots = reinterpret_cast<T*>(ring);
   const int slot = stream_slot<T>(plan.part);
@@ -116,9 +117,26 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const auto request = [&](int turn, int stage) {
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
-    const int64_t from = row * columns + begin;
-    T* const to = slots + 2 * stage * slot + shift_of(row);
-    const uint32_t bytes = static_cast<uint32_t>(own_columns) * sizeof(T);
+    int64_t from = row * columns + begin;
+    T* to = slots + 2 * stage * slot + shift_of(row);
+    int elements = own_columns;
+    if constexpr (N < kVec16<T>) {
+      // The 16-byte words around the row, but none that reaches past the matrices.
+      const int lead = static_cast<int>(from % kVec16<T>);
+      const int end = lead + own_columns;
+      from -= lead;
+      to -= lead;
+      elements = (end + kVec16<T> - 1) / kVec16<T> * kVec16<T>;
+      if (from + elements > rows * columns) {
+        elements -= kVec16<T>;
+#pragma unroll 1
+        for (int i = elements; i < end; ++i) {
+          to[i] = p.dy[from + i];
+          to[slot + i] = p.x[from + i];
+        }
+      }
+    }
+    const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
     mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
     bulk_load(shared_address(to), p.dy + from, bytes, full(stage));
     bulk_load(shared_address(to + slot), p.x + from, bytes, full(stage));
@@ -127,22 +145,22 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
   }
 
-  float gamma[kVecs][kVecSize];
+  float gamma[kVecs][N];
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
 #pragma unroll
-    for (int i = 0; i < kVecSize; ++i) {
+    for (int i = 0; i < N; ++i) {
       // Element by element: gamma may be misaligned.
       const T* const from = p.gamma + begin + first_column + offset(k) + i;
       gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
     }
   }
-  float dgamma[kVecs][kVecSize] = {};
-  float dbeta[kVecs][kVecSize] = {};
+  float dgamma[kVecs][N] = {};
+  float dbeta[kVecs][N] = {};
   const float per_column = 1.0f / static_cast<float>(columns);
   // work(k) for the thread's vectors; without tests between them where a warp has all of its
   // columns.
-  const bool has_all = (warp + 1) * (kVecs * kVecSize * kWarpThreads) <= own_columns;
+  const bool has_all = (warp + 1) * (kVecs * N * kWarpThreads) <= own_columns;
   const auto for_own = [&](const auto& work) {
     if (has_all) {
 #pragma unroll
@@ -154,10 +172,10 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       }
     }
   };
-  const auto load = [&](int place, int k, float(&dy)[kVecSize], float(&x)[kVecSize]) {
+  const auto load = [&](int place, int k, float(&dy)[N], float(&x)[N]) {
     const T* const at = slots + (place + offset(k));
-    to_floats(load_vec(at), dy);
-    to_floats(load_vec(at + slot), x);
+    to_floats(load_vec<N>(at), dy);
+    to_floats(load_vec<N>(at + slot), x);
   };
   struct Statistics {
     float mean;
@@ -187,11 +205,11 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       mbarrier_wait(full(stage), parity);
       float sums[2] = {};  // of g = dy * gamma, and of g * normalized
       for_own([&](int k) {
-        float dy[kVecSize];
-        float x[kVecSize];
+        float dy[N];
+        float x[N];
         load(place, k, dy, x);
 #pragma unroll
-        for (int i = 0; i < kVecSize; ++i) {
+        for (int i = 0; i < N; ++i) {
           const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
           sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
           sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
@@ -239,12 +257,12 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       const float slope = -before.rstd * before.rstd * sums[1] * per_column;
       const float constant = -fmaf(before.mean, slope, before.rstd * sums[0] * per_column);
       for_own([&](int k) {
-        float dy[kVecSize];
-        float x[kVecSize];
+        float dy[N];
+        float x[N];
         load(place_before, k, dy, x);
-        float dx[kVecSize];
+        float dx[N];
 #pragma unroll
-        for (int i = 0; i < kVecSize; ++i) {
+        for (int i = 0; i < N; ++i) {
           dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
         store_vec(to + offset(k), to_vec<T>(dx));
@@ -261,7 +279,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     if (!has(k)) continue;
     float* const own = sums_to + first_column + offset(k);
 #pragma unroll
-    for (int i = 0; i < kVecSize; ++i) {
+    for (int i = 0; i < N; ++i) {
       own[i] = dgamma[k][i];
       own[columns + i] = dbeta[k][i];
     }
@@ -269,21 +287,21 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
 }
 
-/// There is at least one row; columns are a multiple of 8, and is_streamed.
-/// take_partial(teams) allocates as many partial sums.
-template <class T, class TakePartial>
+/// There is at least one row; columns are a multiple of N, and is_streamed. take_partial(teams)
+/// allocates as many partial sums.
+template <int N, class T, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, NormBackward<T> p, int64_t rows,
                                  int64_t columns, const TakePartial& take_partial) {
   int cluster = 1;
   while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
-  const auto kernel =
-      cluster == 1 ? &layernorm_bwd_stream_kernel<T, false> : &layernorm_bwd_stream_kernel<T, true>;
+  const auto kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<T, N, false>
+                                   : &layernorm_bwd_stream_kernel<T, N, true>;
+  const int64_t vecs = (columns + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
-                  .part = static_cast<int>((columns / kVecSize + cluster - 1) / cluster * kVecSize),
+                  .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
-  const unsigned threads =
-      kWarpThreads * blocks_for(plan.part, kStreamVecs<T> * kVecSize * kWarpThreads,
-                                kStreamThreads / kWarpThreads);
+  const unsigned threads = kWarpThreads * blocks_for(plan.part, kStreamElements<T> * kWarpThreads,
+                                                     kStreamThreads / kWarpThreads);
   const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
   int blocks = 1;
   BERTHA_CUDA_CHECK(
