@@ -1,0 +1,123 @@
+"""fp8_gradients.py on the CPU backend, which rounds to fp8 bit for bit as a GPU does: sound gradients pass,
+one that is twice as long or noise does not.
+
+usage: fp8_gradients_test.py BERTHA
+"""
+
+import json
+import math
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+from checkpoint_tensors import read_weights_and_moments
+from gpu_evidence_test import invented_text
+
+BERTHA = sys.argv[1]
+PROGRAM = pathlib.Path(__file__).with_name("fp8_gradients.py")
+EDITED = "bert.encoder.layer.1.intermediate.dense.weight"
+
+
+def must(*words):
+    done = subprocess.run([BERTHA, *map(str, words)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stdout.decode())
+
+
+class Fp8Gradients(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = folder = pathlib.Path(scratch.name)
+        (folder / "text.txt").write_text(invented_text(), encoding="utf-8")
+        must("data", "vocab", "--size", 322, "--output", folder / "vocab.txt", "--text",
+             folder / "text.txt")
+        for part in ("train", "eval"):
+            must("data", "prepare", "--vocab", folder / "vocab.txt", "--max-seq-tokens", 32,
+                 "--max-masked-per-seq", 5, "--duplication", 1, "--output", folder / part,
+                 "--text", folder / "text.txt")
+        # Entries no multiple of 8, a width no multiple of 64: the buffer of the moments has gaps.
+        (folder / "config.yaml").write_text(f"""\
+model: {{layers: 2, hidden: 48, heads: 2, feed_forward: 96, vocab_size: 322, max_positions: 32}}
+data: {{train: {folder}/train, eval: {folder}/eval, vocab: {folder}/vocab.txt,
+       max_seq_tokens: 32, max_masked_per_seq: 5}}
+train: {{global_batch_seqs: 16, max_steps: 20, target_accuracy: 0, threads_per_rank: 1}}
+optimizer: {{base_learning_rate: 8e-3, warmup_steps: 4}}
+eval: {{max_samples: 16, every_samples: 1000000}}
+log: {{plots: false, tensorboard: false}}
+""", encoding="utf-8")
+        must("train", "--config", folder / "config.yaml", "--output-dir", folder / "run",
+             "--backend", "cpu")
+        cls.weights = folder / "run" / "ckpt" / "step_00000020"
+        cls.first = cls.compare(folder / "gradients")
+
+    @classmethod
+    def compare(cls, output):
+        done = subprocess.run(
+            [sys.executable, "-B", str(PROGRAM), BERTHA, "--config", str(cls.folder / "config.yaml"),
+             "--weights", "random", str(cls.weights), "--backend", "cpu", "--output", str(output)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout.decode()
+
+    def edited(self, change, logged=True):
+        """What is printed where one gradient of fp8 in the trained model is another."""
+        output = self.folder / self._testMethodName
+        shutil.copytree(self.folder / "gradients", output)
+        run = next(output.glob("*step_00000020_fp8"))
+        checkpoint = run / "ckpt" / "step_00000002"
+        gradients = read_weights_and_moments(checkpoint)[1]
+        file = checkpoint / "optimizer-00000-of-00001.safetensors"
+        before, data = gradients[EDITED].tobytes(), file.read_bytes()
+        self.assertEqual(data.count(before), 1)
+        gradients[EDITED] = change(gradients[EDITED]).astype("<f4")
+        file.write_bytes(data.replace(before, gradients[EDITED].tobytes()))
+        if logged:
+            norm = math.sqrt(sum(float(numpy.vdot(g, g)) for g in gradients.values()))
+            with open(run / "metrics.jsonl", "a", encoding="utf-8") as log:
+                log.write(json.dumps({"kind": "step", "gradient_norm": norm}) + "\n")
+        return self.compare(output)
+
+    def assert_one_failure(self, code, text):
+        self.assertEqual(code, 1, text)
+        lines = [line.split() for line in text.splitlines() if "FAILED" in line]
+        self.assertEqual([line[1:3] for line in lines], [["fp8", "ff_in"]], text)
+
+    def test_sound_gradients_pass(self):
+        code, text = self.first
+        self.assertEqual(code, 0, text)
+        found = json.loads((self.folder / "gradients" / "gradients.json").read_text())
+        self.assertEqual(len(found["rows"]), 2)
+        for row in found["rows"]:
+            self.assertAlmostEqual(row["lowest_cosine"], 0.94, places=2)  # kFp8GradientCosine
+            self.assertAlmostEqual(row["highest_norm_ratio"], 1.18, places=2)  # kFp8GradientNorm
+            for kind in ("qkv", "projection", "ff_in", "ff_out"):
+                self.assertEqual(sorted(row["kinds"][kind]), ["0", "1"])
+                for layer in row["kinds"][kind].values():
+                    self.assertLess(layer["cosine"], 1 - 1e-5)  # fp8 was in use
+
+    def test_a_gradient_twice_as_long_fails(self):
+        self.assert_one_failure(*self.edited(lambda g: 2 * g))
+
+    def test_a_gradient_half_as_long_fails(self):
+        self.assert_one_failure(*self.edited(lambda g: g / 2))
+
+    def test_noise_fails(self):
+        draw = numpy.random.default_rng(1)
+        self.assert_one_failure(*self.edited(
+            lambda g: numpy.linalg.norm(g) / math.sqrt(g.size) * draw.standard_normal(g.shape)))
+
+    def test_moments_that_are_not_the_logged_gradient_are_refused(self):
+        code, text = self.edited(lambda g: 2 * g, logged=False)
+        self.assertEqual(code, 1, text)
+        self.assertIn("not the logged gradient", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
