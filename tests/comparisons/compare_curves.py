@@ -81,46 +81,78 @@ class Run:
                 "share": excess(worst), "bound": bounds[worst]}
 
 
-def svg(runs):
-    width, height, left, right, top, bottom = 860, 480, 62, 16, 42, 46
-    steps = [s for run in runs for s in run.losses]
-    finite = [v for run in runs for v in run.losses.values() if math.isfinite(v)]
-    low_x, high_x = min(steps), max(max(steps), min(steps) + 1)
-    low_y, high_y = math.floor(min(finite)), math.ceil(max(finite) + 1e-9)
-    high_y = max(high_y, low_y + 1)
+class Picture:
+    """Lines over steps, as SVG: a frame with its axes, `top` pixels below the top of the file."""
 
-    def x(step):
-        return left + (step - low_x) / (high_x - low_x) * (width - left - right)
+    WIDTH, LEFT, RIGHT = 860, 62, 16
 
-    def y(loss):
-        return height - bottom - (loss - low_y) / (high_y - low_y) * (height - top - bottom)
+    def __init__(self, title, unit, steps, values, top=0, height=480):
+        self.begin, self.end = top + 42, top + height - 46
+        self.first, self.last = min(steps), max(max(steps), min(steps) + 1)
+        # Five ticks or so, 1, 2 or 5 times a power of ten apart.
+        span = max(max(values) - min(values), 1e-9)
+        power = 10.0 ** math.floor(math.log10(span / 4))
+        tick = next(factor * power for factor in (1, 2, 5, 10) if span <= 5 * factor * power)
+        ticks = range(math.floor(min(values) / tick), math.ceil(max(values) / tick + 1e-9) + 1)
+        self.low, self.high = ticks[0] * tick, ticks[-1] * tick
+        right = self.WIDTH - self.RIGHT
+        middle = (self.begin + self.end) / 2
+        self.out = [f'<text x="{self.LEFT}" y="{top + 20}" font-size="15" fill="#222222">{title}</text>']
+        for i in ticks:
+            self.out.append(f'<path d="M{self.LEFT} {self.y(i * tick):.1f}H{right}" stroke="#dddddd"/>')
+            self.text(self.LEFT - 8, self.y(i * tick) + 4, f"{i * tick:.6g}", "end")
+        for part in range(6):
+            step = self.first + (self.last - self.first) * part / 5
+            self.text(self.x(step), self.end + 18, f"{step:.0f}", "middle")
+        self.text((self.LEFT + right) / 2, self.end + 38, "step", "middle")
+        self.out.append(f'<text transform="translate(16 {middle}) rotate(-90)" '
+                        f'text-anchor="middle" fill="#444444">{unit}</text>')
 
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+    def x(self, step):
+        return self.LEFT + (step - self.first) / (self.last - self.first) * (
+            self.WIDTH - self.LEFT - self.RIGHT)
+
+    def y(self, value):
+        return self.end - (value - self.low) / (self.high - self.low) * (self.end - self.begin)
+
+    def text(self, x, y, words, anchor, color="#444444"):
+        self.out.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+                        f'fill="{color}">{words}</text>')
+
+    def legend(self, row, words, color):
+        self.text(self.WIDTH - self.RIGHT - 8, self.begin + 18 + 18 * row, words, "end", color)
+
+    def points(self, steps, values):
+        return " ".join(f"{self.x(s):.1f},{self.y(v):.1f}" for s, v in zip(steps, values)
+                        if math.isfinite(v))
+
+    def line(self, steps, values, color, width=1.3, opacity=1):
+        self.out.append(f'<polyline points="{self.points(steps, values)}" fill="none" '
+                        f'stroke="{color}" stroke-width="{width}" stroke-opacity="{opacity}"/>')
+
+    def band(self, steps, low, high, color):
+        points = self.points(steps, low) + " " + self.points(steps[::-1], high[::-1])
+        self.out.append(f'<polygon points="{points}" fill="{color}" fill-opacity="0.25"/>')
+
+
+def svg_of(pictures):
+    height = max(picture.end for picture in pictures) + 46
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {Picture.WIDTH} {height}" '
            'font-family="sans-serif" font-size="13">',
-           f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-           f'<text x="{left}" y="20" font-size="15" fill="#222222">Loss on the same batches</text>']
-    for tick in range(low_y, high_y + 1):
-        out.append(f'<path d="M{left} {y(tick):.1f}H{width - right}" stroke="#dddddd"/>'
-                   f'<text x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" '
-                   f'fill="#444444">{tick}</text>')
-    for part in range(6):
-        step = low_x + (high_x - low_x) * part / 5
-        out.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle" '
-                   f'fill="#444444">{step:.0f}</text>')
-    out.append(f'<text x="{(left + width - right) / 2}" y="{height - 8}" text-anchor="middle" '
-               'fill="#444444">step</text>')
-    out.append(f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" '
-               'text-anchor="middle" fill="#444444">loss (nats)</text>')
+           f'<rect width="{Picture.WIDTH}" height="{height}" fill="#ffffff"/>']
+    return "\n".join(out + [line for picture in pictures for line in picture.out]) + "\n</svg>\n"
+
+
+def svg(runs):
+    picture = Picture("Loss on the same batches", "loss (nats)", [s for run in runs for s in run.losses],
+                      [v for run in runs for v in run.losses.values() if math.isfinite(v)])
     for i, run in enumerate(runs):
         color = COLORS[i % len(COLORS)]
-        points = " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in sorted(run.losses.items())
-                          if math.isfinite(v))
         # The first is widest and lowest, so that runs that lie on it are seen at all.
-        out.append(f'<polyline points="{points}" fill="none" stroke="{color}" '
-                   f'stroke-width="{4 if i == 0 else 1.3}" stroke-opacity="{0.45 if i == 0 else 1}"/>')
-        out.append(f'<text x="{width - right - 8}" y="{top + 18 + 18 * i}" text-anchor="end" '
-                   f'fill="{color}">{run.name} ({run.dtype})</text>')
-    return "\n".join(out) + "\n</svg>\n"
+        wide = {"width": 4, "opacity": 0.45} if i == 0 else {}
+        picture.line(sorted(run.losses), [v for _, v in sorted(run.losses.items())], color, **wide)
+        picture.legend(i, f"{run.name} ({run.dtype})", color)
+    return svg_of([picture])
 
 
 def main():
