@@ -16,18 +16,11 @@ import unittest
 import numpy
 
 from checkpoint_tensors import read_weights_and_moments
-from gpu_evidence_test import invented_text
+from small_data import make_small_data, must
 
 BERTHA = sys.argv[1]
 PROGRAM = pathlib.Path(__file__).with_name("fp8_gradients.py")
 EDITED = "bert.encoder.layer.1.intermediate.dense.weight"
-
-
-def must(*words):
-    done = subprocess.run([BERTHA, *map(str, words)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        raise AssertionError(done.stdout.decode())
 
 
 class Fp8Gradients(unittest.TestCase):
@@ -35,28 +28,11 @@ class Fp8Gradients(unittest.TestCase):
     def setUpClass(cls):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
-        cls.folder = folder = pathlib.Path(scratch.name)
-        (folder / "text.txt").write_text(invented_text(), encoding="utf-8")
-        must("data", "vocab", "--size", 322, "--output", folder / "vocab.txt", "--text",
-             folder / "text.txt")
-        for part in ("train", "eval"):
-            must("data", "prepare", "--vocab", folder / "vocab.txt", "--max-seq-tokens", 32,
-                 "--max-masked-per-seq", 5, "--duplication", 1, "--output", folder / part,
-                 "--text", folder / "text.txt")
-        # Entries no multiple of 8, a width no multiple of 64: the buffer of the moments has gaps.
-        (folder / "config.yaml").write_text(f"""\
-model: {{layers: 2, hidden: 48, heads: 2, feed_forward: 96, vocab_size: 322, max_positions: 32}}
-data: {{train: {folder}/train, eval: {folder}/eval, vocab: {folder}/vocab.txt,
-       max_seq_tokens: 32, max_masked_per_seq: 5}}
-train: {{global_batch_seqs: 16, max_steps: 20, target_accuracy: 0, threads_per_rank: 1}}
-optimizer: {{base_learning_rate: 8e-3, warmup_steps: 4}}
-eval: {{max_samples: 16, every_samples: 1000000}}
-log: {{plots: false, tensorboard: false}}
-""", encoding="utf-8")
-        must("train", "--config", folder / "config.yaml", "--output-dir", folder / "run",
-             "--backend", "cpu")
-        cls.weights = folder / "run" / "ckpt" / "step_00000020"
-        cls.first = cls.compare(folder / "gradients")
+        cls.folder = pathlib.Path(scratch.name)
+        must(BERTHA, "train", "--config", make_small_data(BERTHA, cls.folder), "--output-dir",
+             cls.folder / "run")
+        cls.weights = cls.folder / "run" / "ckpt" / "step_00000020"
+        cls.first = cls.compare(cls.folder / "gradients")
 
     @classmethod
     def compare(cls, output):

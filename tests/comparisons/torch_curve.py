@@ -147,11 +147,31 @@ class Model:
         return mlm, nsp, accuracy
 
 
+class Schedule:
+    """The learning rate; the decay counts from step 0, not from the end of the warm-up."""
+
+    def __init__(self, settings):
+        def number(key):
+            return float(settings["optimizer." + key])
+
+        self.base, self.degree = number("base_learning_rate"), number("decay_degree")
+        self.warmup, self.start = number("warmup_steps"), number("start_warmup_step")
+        self.total = number("schedule_steps") or float(settings["train.max_steps"])
+
+    def rate(self, updates):
+        """Of the update that follows so many."""
+        start = self.start if self.warmup > 0 else 0
+        k = updates + (0 if start == 0 else 1)
+        if k - start < self.warmup:
+            return max(0.0, self.base * (k - start) / (self.warmup + 1e-6))
+        return self.base * (1 - min(1.0, k / self.total)) ** self.degree
+
+
 class Lamb:
     """You et al. 2020, algorithm 2, with bias correction and a limit on the global norm. Parameters
     that have no weight decay take the step without the trust ratio."""
 
-    def __init__(self, weights, settings, schedule_steps):
+    def __init__(self, weights, settings):
         def number(key):
             return float(settings["optimizer." + key])
 
@@ -159,28 +179,18 @@ class Lamb:
         self.m = {name: torch.zeros_like(w) for name, w in weights.items()}
         self.v = {name: torch.zeros_like(w) for name, w in weights.items()}
         self.step_number = 0
-        self.base, self.degree = number("base_learning_rate"), number("decay_degree")
-        self.warmup, self.start = number("warmup_steps"), number("start_warmup_step")
-        self.total = schedule_steps
+        self.schedule = Schedule(settings)
         self.beta_1, self.beta_2 = number("beta_1"), number("beta_2")
         self.epsilon, self.decay = number("epsilon"), number("weight_decay")
         self.limit = number("max_gradient_norm")
         self.parameters = published_parameters(settings["optimizer.decay_rule"], weights).values()
-
-    def learning_rate(self):
-        """Of the next update; the decay counts from step 0, not from the end of the warm-up."""
-        start = self.start if self.warmup > 0 else 0
-        k = self.step_number + (0 if start == 0 else 1)
-        if k - start < self.warmup:
-            return max(0.0, self.base * (k - start) / (self.warmup + 1e-6))
-        return self.base * (1 - min(1.0, k / self.total)) ** self.degree
 
     @torch.no_grad()
     def step(self, gradients):
         """Updates the weights; returns the gradients' norm and the learning rate."""
         norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients.values()))
         clip = min(1.0, self.limit / (norm + 1e-6)) if self.limit > 0 else 1.0
-        rate = self.learning_rate()
+        rate = self.schedule.rate(self.step_number)
         self.step_number += 1
         correction_1 = 1 - self.beta_1 ** self.step_number
         correction_2 = 1 - self.beta_2 ** self.step_number
@@ -203,6 +213,16 @@ class Lamb:
         return norm, rate
 
 
+def step_record(step, samples, seconds, **known):
+    """A step as Bertha logs it; what is not known is null."""
+    names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "learning_rate", "gradient_norm",
+             "loss_scale", "step_ms", "data_wait_ms", "forward_ms", "backward_ms", "communication_ms",
+             "optimizer_ms", "seqs_per_second", "tokens_per_second", "flops_per_second",
+             "token_imbalance")
+    return {"kind": "step", "time_ms": int(time.time() * 1e3), "step": step, "samples": samples,
+            **dict.fromkeys(names), "loss_scale": 1, "step_ms": seconds * 1e3, **known}
+
+
 def train(arguments):
     dump, output = pathlib.Path(arguments.dump), pathlib.Path(arguments.output)
     settings = read_settings(dump / "config.yaml")
@@ -214,9 +234,7 @@ def train(arguments):
     master = torch.float64 if compute == torch.float64 else torch.float32
     weights = {name: w.to(arguments.device, master)
                for name, w in load_file(dump / "model.safetensors").items()}
-    schedule_steps = (int(settings["optimizer.schedule_steps"])
-                      or int(settings["train.max_steps"]))
-    lamb = Lamb(weights, settings, schedule_steps)
+    lamb = Lamb(weights, settings)
     files = sorted(dump.glob("batch_*.safetensors"))[: arguments.steps]
     if not files:
         sys.exit(f"torch_curve.py: {dump}: no batch_*.safetensors")
@@ -232,16 +250,11 @@ def train(arguments):
             norm, rate = lamb.step({n: leaf.grad.to(master) for n, leaf in leaves.items()})
             samples += len(batch.next_sentence)
             seconds = time.monotonic() - begin
-            record = {"kind": "step", "time_ms": int(time.time() * 1e3), "step": step,
-                      "samples": samples, "loss": (mlm + nsp).item(), "mlm_loss": mlm.item(),
-                      "nsp_loss": nsp.item(), "mlm_accuracy": accuracy.item(),
-                      "learning_rate": rate, "gradient_norm": norm, "loss_scale": 1,
-                      "step_ms": seconds * 1e3, "seqs_per_second": len(batch.next_sentence) / seconds,
-                      "tokens_per_second": batch.mask.sum().item() / seconds}
-            # What this program does not measure.
-            for name in ("data_wait_ms", "forward_ms", "backward_ms", "communication_ms",
-                         "optimizer_ms", "flops_per_second", "token_imbalance"):
-                record[name] = None
+            record = step_record(step, samples, seconds, loss=(mlm + nsp).item(), mlm_loss=mlm.item(),
+                                 nsp_loss=nsp.item(), mlm_accuracy=accuracy.item(),
+                                 learning_rate=rate, gradient_norm=norm,
+                                 seqs_per_second=len(batch.next_sentence) / seconds,
+                                 tokens_per_second=batch.mask.sum().item() / seconds)
             log.write(json.dumps(record) + "\n")
             if step % 50 == 0 or step == len(files):
                 print(f"step {step}  loss {record['loss']:.4f}  {seconds * 1e3:.0f} ms", flush=True)
