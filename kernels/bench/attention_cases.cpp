@@ -25,31 +25,20 @@ std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch
         batch.cu_seqlens[static_cast<size_t>(b + 1)] - batch.cu_seqlens[static_cast<size_t>(b)];
     squares += length * length;
   }
-  const auto tensors = [&](double qkv_passes) -> std::vector<BenchTensor> {
-    return {{.name = "qkv",
-             .extents = {t, 3, m.heads, d},
-             .checked = {part.tokens, 3, m.heads, d},
-             .scale = 2,
-             .passes = qkv_passes},
-            ids("cu_seqlens", batch.cu_seqlens, part.seqs + 1),
-            {.name = "out",
-             .extents = {t, m.heads, d},
-             .checked = {part.tokens, m.heads, d},
-             .passes = 1,
-             .is_result = true,
-             .terms = m.mask_width},
-            {.name = "lse",
-             .extents = {m.heads, t},
-             .checked = {m.heads, part.tokens},
-             .io = false,
-             .passes = 1},
-            {.name = "mask",
-             .extents = {t, m.heads, m.mask_width / 8},
-             .checked = {part.tokens, m.heads, m.mask_width / 8},
-             .io = false,
-             .dtype = DType::kU8},
-            random_state()};
+  const auto per_token = [&](const char* name, std::vector<int64_t> extents,
+                             double scale) -> BenchTensor {
+    extents.insert(extents.begin(), t);
+    std::vector<int64_t> checked = extents;
+    checked.front() = part.tokens;
+    return {.name = name, .extents = extents, .checked = checked, .scale = scale, .passes = 1};
   };
+  BenchTensor lse = per_token("lse", {m.heads}, 0);
+  std::ranges::reverse(lse.extents);
+  std::ranges::reverse(lse.checked);
+  BenchTensor mask = per_token("mask", {m.heads, m.mask_width / 8}, 0);
+  mask.passes = 0;
+  mask.dtype = DType::kU8;
+  lse.io = mask.io = false;
   const auto forward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
     c.ops.run(AttentionFwd{
         .qkv = c.tensors[0],
@@ -80,32 +69,21 @@ std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch
   const std::string shape = concat(batch.name, ", T=", t, " A=", m.heads, " D=", d,
                                    dropout > 0 ? concat(", dropout ", dropout) : "");
   const double flops = 4 * static_cast<double>(m.hidden) * squares;
-  std::vector<OpCase> cases;
-  cases.push_back({.operation = "attention_fwd",
-                   .shape = shape,
-                   .tensors = tensors(1),
-                   .call = forward,
-                   .flops = flops});
-  OpCase op{.operation = "attention_bwd",
-            .shape = shape,
-            .tensors = tensors(1),
-            .call = backward,
-            .prepare = forward,
-            .flops = 2 * flops};
-  op.tensors[2].is_result = false;
-  op.tensors.push_back({.name = "dout",
-                        .extents = {t, m.heads, d},
-                        .checked = {part.tokens, m.heads, d},
-                        .scale = 1,
-                        .passes = 1});
-  op.tensors.push_back({.name = "dqkv",
-                        .extents = {t, 3, m.heads, d},
-                        .checked = {part.tokens, 3, m.heads, d},
-                        .passes = 1,
-                        .is_result = true,
-                        .terms = 4 * m.mask_width});
-  cases.push_back(std::move(op));
-  return cases;
+  const OpCase op{.operation = "attention_fwd",
+                  .shape = shape,
+                  .tensors = {per_token("qkv", {3, m.heads, d}, 2),
+                              ids("cu_seqlens", batch.cu_seqlens, part.seqs + 1),
+                              as_result(per_token("out", {m.heads, d}, 0), m.mask_width), lse, mask,
+                              random_state()},
+                  .call = forward,
+                  .flops = flops};
+  OpCase gradient =
+      backward_case(op, "attention_bwd",
+                    {per_token("dout", {m.heads, d}, 1),
+                     as_result(per_token("dqkv", {3, m.heads, d}, 0), 4 * m.mask_width)},
+                    backward);
+  gradient.flops = 2 * flops;
+  return {op, gradient};
 }
 
 }  // namespace bertha

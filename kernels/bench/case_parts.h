@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "kernels/bench/op_cases.h"
@@ -16,6 +18,13 @@ std::vector<char> bytes_of(const std::vector<T>& values) {
   std::vector<char> bytes(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
+}
+
+/// Compared with the reference; each element sums up so many terms.
+inline BenchTensor as_result(BenchTensor tensor, int64_t terms) {
+  tensor.is_result = true;
+  tensor.terms = terms;
+  return tensor;
 }
 
 inline BenchTensor scalar_sum(const char* name, DType dtype) {
@@ -67,18 +76,13 @@ struct Rows {
             .passes = passes};
   }
   BenchTensor result(const char* name, double passes) const {
-    BenchTensor tensor = matrix(name, 0, passes);
-    tensor.is_result = true;
-    tensor.terms = columns;
-    return tensor;
+    return as_result(matrix(name, 0, passes), columns);
   }
   BenchTensor vector(const char* name, double scale) const {
     return {.name = name, .extents = {columns}, .scale = scale};
   }
   /// A gradient that sums over all rows.
-  BenchTensor row_sum(const char* name) const {
-    return {.name = name, .extents = {columns}, .scale = 1, .is_result = true, .terms = checked};
-  }
+  BenchTensor row_sum(const char* name) const { return as_result(vector(name, 1), checked); }
   BenchTensor statistic(const char* name) const {
     return {.name = name,
             .extents = {rows},
@@ -105,6 +109,20 @@ struct Rows {
   }
   std::string text() const { return concat(rows, "x", columns); }
 };
+
+/// A gradient, which runs after `forward` on the forward pass's tensors and `more`.
+inline OpCase backward_case(const OpCase& forward, const char* operation,
+                            const std::vector<BenchTensor>& more,
+                            std::function<void(const OpCall&)> call) {
+  OpCase op{.operation = operation,
+            .shape = forward.shape,
+            .tensors = forward.tensors,
+            .call = std::move(call),
+            .prepare = forward.call};
+  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
+  op.tensors.insert(op.tensors.end(), more.begin(), more.end());
+  return op;
+}
 
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);

@@ -19,6 +19,10 @@ struct Layer {
   Accumulate adds_dx = Accumulate::kNo;
   bool bias_gradient = true;  // by the weight gradient
   bool bias_below = false;    // of the layer below, by the data gradient
+
+  Rows inputs_of_rows() const { return {rows, checked, inputs}; }
+  Rows outputs_of_rows() const { return {rows, checked, outputs}; }
+  Rows weights() const { return {outputs, outputs, inputs}; }
 };
 
 std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
@@ -57,125 +61,73 @@ const char* with(Activation activation) {
 OpCase linear_fwd(const Layer& l) {
   const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
   const bool gelu = l.activation == Activation::kGeluTanh;
-  OpCase op{.operation = "linear_fwd",
-            .shape = shape_text(l, concat(l.bias ? ", bias" : "", with(l.activation))),
-            .tensors = {{.name = "x",
-                         .extents = {l.rows, l.inputs},
-                         .checked = {l.checked, l.inputs},
-                         .scale = 2,
-                         .passes = 1},
-                        {.name = "weight",
-                         .extents = {l.outputs, l.inputs},
-                         .scale = 2 * spread,
-                         .passes = 1},
-                        {.name = "bias", .extents = {l.outputs}, .scale = 1},
-                        {.name = "y",
-                         .extents = {l.rows, l.outputs},
-                         .checked = {l.checked, l.outputs},
-                         .passes = 1,
-                         .is_result = true,
-                         .terms = l.inputs}},
-            .call =
-                [l, gelu](const OpCall& c) {
-                  c.ops.run(LinearFwd{.x = c.tensors[0],
-                                      .weight = c.tensors[1],
-                                      .bias = l.bias ? c.tensors[2] : View(),
-                                      .y = c.tensors[3],
-                                      .pre_activation = gelu ? c.tensors[4] : View(),
-                                      .activation = l.activation});
-                },
-            .flops = flops_of(l)};
-  if (gelu) {
-    op.tensors.push_back({.name = "pre_activation",
-                          .extents = {l.rows, l.outputs},
-                          .checked = {l.checked, l.outputs},
-                          .passes = 1,
-                          .is_result = true,
-                          .terms = l.inputs});
-  }
+  const auto run = [l, gelu](const OpCall& c) {
+    c.ops.run(LinearFwd{.x = c.tensors[0],
+                        .weight = c.tensors[1],
+                        .bias = l.bias ? c.tensors[2] : View(),
+                        .y = c.tensors[3],
+                        .pre_activation = gelu ? c.tensors[4] : View(),
+                        .activation = l.activation});
+  };
+  const Rows out = l.outputs_of_rows();
+  OpCase op{
+      .operation = "linear_fwd",
+      .shape = shape_text(l, concat(l.bias ? ", bias" : "", with(l.activation))),
+      .tensors = {l.inputs_of_rows().matrix("x", 2, 1), l.weights().matrix("weight", 2 * spread, 1),
+                  out.vector("bias", 1), as_result(out.matrix("y", 0, 1), l.inputs)},
+      .call = run,
+      .flops = flops_of(l)};
+  if (gelu) op.tensors.push_back(as_result(out.matrix("pre_activation", 0, 1), l.inputs));
   return op;
 }
 
 OpCase linear_bwd_data(const Layer& l) {
   const bool saved = l.below != Activation::kNone;
   const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
+  const auto run = [l, saved](const OpCall& c) {
+    c.ops.run(LinearBwdData{.dy = c.tensors[0],
+                            .weight = c.tensors[1],
+                            .saved = saved ? c.tensors[3] : View(),
+                            .dx = c.tensors[2],
+                            .dbias_below = l.bias_below ? c.tensors[4] : View(),
+                            .activation = l.below,
+                            .accumulate = l.adds_dx,
+                            .accumulate_dbias = kAdd});
+  };
+  const Rows in = l.inputs_of_rows();
+  BenchTensor dy = l.outputs_of_rows().matrix("dy", 1, 1);
+  dy.is_empty_beyond = l.bias_below;
+  const Rows below = saved ? in : Rows{1, 1, l.inputs};
+  BenchTensor dbias = in.row_sum("dbias_below");
+  dbias.is_result = l.bias_below;
+  dbias.passes = l.bias_below ? 2 : 0;
   return {.operation = "linear_bwd_data",
           .shape = shape_text(l, concat(with(l.below), l.bias_below ? ", bias below" : "",
                                         l.adds_dx == kAdd ? ", adds" : "")),
-          .tensors =
-              {{.name = "dy",
-                .extents = {l.rows, l.outputs},
-                .checked = {l.checked, l.outputs},
-                .scale = 1,
-                .passes = 1,
-                .is_empty_beyond = l.bias_below},
-               {.name = "weight", .extents = {l.outputs, l.inputs}, .scale = spread, .passes = 1},
-               {.name = "dx",
-                .extents = {l.rows, l.inputs},
-                .checked = {l.checked, l.inputs},
-                .scale = 1,
-                .passes = 1,
-                .is_result = true,
-                .terms = l.outputs},
-               {.name = "saved",
-                .extents = {saved ? l.rows : 1, l.inputs},
-                .checked = {saved ? l.checked : 1, l.inputs},
-                .scale = 1,
-                .passes = saved ? 1.0 : 0.0},
-               {.name = "dbias_below",
-                .extents = {l.inputs},
-                .scale = 1,
-                .passes = l.bias_below ? 2.0 : 0.0,
-                .is_result = l.bias_below,
-                .terms = l.checked}},
-          .call =
-              [l, saved](const OpCall& c) {
-                c.ops.run(LinearBwdData{.dy = c.tensors[0],
-                                        .weight = c.tensors[1],
-                                        .saved = saved ? c.tensors[3] : View(),
-                                        .dx = c.tensors[2],
-                                        .dbias_below = l.bias_below ? c.tensors[4] : View(),
-                                        .activation = l.below,
-                                        .accumulate = l.adds_dx,
-                                        .accumulate_dbias = kAdd});
-              },
+          .tensors = {dy, l.weights().matrix("weight", spread, 1),
+                      as_result(in.matrix("dx", 1, 1), l.outputs),
+                      below.matrix("saved", 1, saved ? 1 : 0), dbias},
+          .call = run,
           .flops = flops_of(l)};
 }
 
 OpCase linear_bwd_weight(const Layer& l) {
+  const auto run = [l](const OpCall& c) {
+    c.ops.run(LinearBwdWeight{.dy = c.tensors[0],
+                              .x = c.tensors[1],
+                              .dweight = c.tensors[2],
+                              .dbias = l.bias_gradient ? c.tensors[3] : View(),
+                              .accumulate = kAdd});
+  };
+  BenchTensor dy = l.outputs_of_rows().matrix("dy", 0.1, 1);
+  dy.is_empty_beyond = true;
+  BenchTensor dbias = l.outputs_of_rows().row_sum("dbias");
+  dbias.passes = 2;
   return {.operation = "linear_bwd_weight",
           .shape = shape_text(l, l.bias_gradient ? ", adds, bias" : ", adds"),
-          .tensors = {{.name = "dy",
-                       .extents = {l.rows, l.outputs},
-                       .checked = {l.checked, l.outputs},
-                       .scale = 0.1,
-                       .passes = 1,
-                       .is_empty_beyond = true},
-                      {.name = "x",
-                       .extents = {l.rows, l.inputs},
-                       .checked = {l.checked, l.inputs},
-                       .scale = 1,
-                       .passes = 1},
-                      {.name = "dweight",
-                       .extents = {l.outputs, l.inputs},
-                       .scale = 1,
-                       .passes = 2,
-                       .is_result = true,
-                       .terms = l.checked},
-                      {.name = "dbias",
-                       .extents = {l.outputs},
-                       .scale = 1,
-                       .passes = 2,
-                       .is_result = true,
-                       .terms = l.checked}},
-          .call =
-              [l](const OpCall& c) {
-                c.ops.run(LinearBwdWeight{.dy = c.tensors[0],
-                                          .x = c.tensors[1],
-                                          .dweight = c.tensors[2],
-                                          .dbias = l.bias_gradient ? c.tensors[3] : View(),
-                                          .accumulate = kAdd});
-              },
+          .tensors = {dy, l.inputs_of_rows().matrix("x", 1, 1),
+                      as_result(l.weights().matrix("dweight", 1, 2), l.checked), dbias},
+          .call = run,
           .flops = flops_of(l)};
 }
 

@@ -21,48 +21,33 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                       .mask = c.tensors[9],
                       .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4}});
   };
-  const std::vector<BenchTensor> tensors{r.matrix("x", 1, 1),
-                                         r.vector("bias", 1),
-                                         r.matrix("residual", 1, 1),
-                                         r.vector("gamma", 1),
-                                         r.vector("beta", 1),
-                                         r.result("sum", 1),
-                                         r.result("y", 1),
-                                         r.statistic("mean"),
-                                         r.statistic("rstd"),
-                                         r.mask(1),
-                                         random_state()};
-  const std::string shape = concat(r.text(), dropout > 0 ? concat(", dropout ", dropout) : "");
   cases.push_back(
-      {.operation = "residual_ln_fwd", .shape = shape, .tensors = tensors, .call = forward});
-
-  OpCase op{.operation = "residual_ln_bwd",
-            .shape = shape,
-            .tensors = tensors,
-            .call =
-                [=](const OpCall& c) {
-                  c.ops.run(ResidualLnBwd{
-                      .dy = c.tensors[11],
-                      .sum = c.tensors[5],
-                      .mean = c.tensors[7],
-                      .rstd = c.tensors[8],
-                      .mask = c.tensors[9],
-                      .gamma = c.tensors[3],
-                      .dresidual = c.tensors[12],
-                      .dx = c.tensors[13],
-                      .dgamma = c.tensors[14],
-                      .dbeta = c.tensors[15],
-                      .dbias = c.tensors[16],
-                      .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4},
-                      .accumulate = kAdd});
-                },
-            .prepare = forward};
-  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
+      {.operation = "residual_ln_fwd",
+       .shape = concat(r.text(), dropout > 0 ? concat(", dropout ", dropout) : ""),
+       .tensors = {r.matrix("x", 1, 1), r.vector("bias", 1), r.matrix("residual", 1, 1),
+                   r.vector("gamma", 1), r.vector("beta", 1), r.result("sum", 1), r.result("y", 1),
+                   r.statistic("mean"), r.statistic("rstd"), r.mask(1), random_state()},
+       .call = forward});
+  const auto backward = [=](const OpCall& c) {
+    c.ops.run(ResidualLnBwd{.dy = c.tensors[11],
+                            .sum = c.tensors[5],
+                            .mean = c.tensors[7],
+                            .rstd = c.tensors[8],
+                            .mask = c.tensors[9],
+                            .gamma = c.tensors[3],
+                            .dresidual = c.tensors[12],
+                            .dx = c.tensors[13],
+                            .dgamma = c.tensors[14],
+                            .dbeta = c.tensors[15],
+                            .dbias = c.tensors[16],
+                            .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4},
+                            .accumulate = kAdd});
+  };
+  OpCase op = backward_case(cases.back(), "residual_ln_bwd",
+                            {r.gradient(), r.result("dresidual", 1), r.result("dx", 1),
+                             r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")},
+                            backward);
   for (const size_t unread : {0, 2, 6}) op.tensors[unread].passes = 0;  // forward's
-  for (const BenchTensor& more : {r.gradient(), r.result("dresidual", 1), r.result("dx", 1),
-                                  r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")}) {
-    op.tensors.push_back(more);
-  }
   cases.push_back(std::move(op));
 }
 
@@ -75,33 +60,26 @@ void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
                            .mean = c.tensors[4],
                            .rstd = c.tensors[5]});
   };
-  const std::vector<BenchTensor> tensors{r.matrix("x", 1, 1), r.vector("gamma", 1),
-                                         r.vector("beta", 1), r.result("y", 1),
-                                         r.statistic("mean"), r.statistic("rstd")};
-  cases.push_back(
-      {.operation = "layer_norm_fwd", .shape = r.text(), .tensors = tensors, .call = forward});
-  OpCase op{.operation = "layer_norm_bwd",
-            .shape = r.text(),
-            .tensors = tensors,
-            .call =
-                [](const OpCall& c) {
-                  c.ops.run(LayerNormBwd{.dy = c.tensors[6],
-                                         .x = c.tensors[0],
-                                         .mean = c.tensors[4],
-                                         .rstd = c.tensors[5],
-                                         .gamma = c.tensors[1],
-                                         .dx = c.tensors[7],
-                                         .dgamma = c.tensors[8],
-                                         .dbeta = c.tensors[9],
-                                         .accumulate = kAdd});
-                },
-            .prepare = forward};
-  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
+  cases.push_back({.operation = "layer_norm_fwd",
+                   .shape = r.text(),
+                   .tensors = {r.matrix("x", 1, 1), r.vector("gamma", 1), r.vector("beta", 1),
+                               r.result("y", 1), r.statistic("mean"), r.statistic("rstd")},
+                   .call = forward});
+  const auto backward = [](const OpCall& c) {
+    c.ops.run(LayerNormBwd{.dy = c.tensors[6],
+                           .x = c.tensors[0],
+                           .mean = c.tensors[4],
+                           .rstd = c.tensors[5],
+                           .gamma = c.tensors[1],
+                           .dx = c.tensors[7],
+                           .dgamma = c.tensors[8],
+                           .dbeta = c.tensors[9],
+                           .accumulate = kAdd});
+  };
+  OpCase op = backward_case(
+      cases.back(), "layer_norm_bwd",
+      {r.gradient(), r.result("dx", 1), r.row_sum("dgamma"), r.row_sum("dbeta")}, backward);
   op.tensors[3].passes = 0;
-  for (const BenchTensor& more :
-       {r.gradient(), r.result("dx", 1), r.row_sum("dgamma"), r.row_sum("dbeta")}) {
-    op.tensors.push_back(more);
-  }
   cases.push_back(std::move(op));
 }
 
@@ -143,63 +121,51 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
                      .mask = c.tensors[12],
                      .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5}});
   };
-  const std::vector<BenchTensor> tensors{ids("word_ids", batch.word_ids, part.tokens),
-                                         ids("position_ids", batch.position_ids, part.tokens),
-                                         ids("segment_ids", batch.segment_ids, part.tokens),
-                                         table("word_table", m.vocab_rows),
-                                         table("position_table", m.positions),
-                                         table("segment_table", m.segment_types),
-                                         r.vector("gamma", 1),
-                                         r.vector("beta", 1),
-                                         r.result("sum", 2),  // written, and a word's row read
-                                         r.result("y", 1),
-                                         r.statistic("mean"),
-                                         r.statistic("rstd"),
-                                         r.mask(1),
-                                         random_state()};
-  cases.push_back({.operation = "embedding_fwd",
-                   .shape = concat(r.text(), ", V=", m.vocab_rows),
-                   .tensors = tensors,
-                   .call = forward});
+  const OpCase fwd{
+      .operation = "embedding_fwd",
+      .shape = concat(r.text(), ", V=", m.vocab_rows),
+      .tensors = {ids("word_ids", batch.word_ids, part.tokens),
+                  ids("position_ids", batch.position_ids, part.tokens),
+                  ids("segment_ids", batch.segment_ids, part.tokens),
+                  table("word_table", m.vocab_rows), table("position_table", m.positions),
+                  table("segment_table", m.segment_types), r.vector("gamma", 1),
+                  r.vector("beta", 1), r.result("sum", 2),  // written, and a word's row read
+                  r.result("y", 1), r.statistic("mean"), r.statistic("rstd"), r.mask(1),
+                  random_state()},
+      .call = forward};
+  cases.push_back(fwd);
+  BenchTensor order = ids("rows_by_word", batch.rows_by_word, part.tokens);
+  order.is_absent_in_reference = true;
   for (const bool sorted : {true, false}) {
-    OpCase op{.operation = "embedding_bwd",
-              .shape = concat(r.text(), ", V=", m.vocab_rows, sorted ? ", sorted" : ", atomic"),
-              .tensors = tensors,
-              .call =
-                  [=](const OpCall& c) {
-                    c.ops.run(EmbeddingBwd{
-                        .dy = c.tensors[14],
-                        .word_ids = c.tensors[0],
-                        .position_ids = c.tensors[1],
-                        .segment_ids = c.tensors[2],
-                        .rows_by_word = sorted ? c.tensors[15] : View(),
-                        .sum = c.tensors[8],
-                        .mean = c.tensors[10],
-                        .rstd = c.tensors[11],
-                        .mask = c.tensors[12],
-                        .gamma = c.tensors[6],
-                        .dword_table = c.tensors[3],
-                        .dposition_table = c.tensors[4],
-                        .dsegment_table = c.tensors[5],
-                        .dgamma = c.tensors[16],
-                        .dbeta = c.tensors[17],
-                        .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5},
-                        .accumulate = kAdd});
-                  },
-              .prepare = forward};
-    for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
-    for (const size_t i : {3, 4, 5}) {  // forward's tables become gradients
-      op.tensors[i].is_result = true;
-      op.tensors[i].terms = part.tokens;
-    }
+    const auto backward = [=](const OpCall& c) {
+      c.ops.run(
+          EmbeddingBwd{.dy = c.tensors[14],
+                       .word_ids = c.tensors[0],
+                       .position_ids = c.tensors[1],
+                       .segment_ids = c.tensors[2],
+                       .rows_by_word = sorted ? c.tensors[15] : View(),
+                       .sum = c.tensors[8],
+                       .mean = c.tensors[10],
+                       .rstd = c.tensors[11],
+                       .mask = c.tensors[12],
+                       .gamma = c.tensors[6],
+                       .dword_table = c.tensors[3],
+                       .dposition_table = c.tensors[4],
+                       .dsegment_table = c.tensors[5],
+                       .dgamma = c.tensors[16],
+                       .dbeta = c.tensors[17],
+                       .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5},
+                       .accumulate = kAdd});
+    };
+    OpCase op =
+        backward_case(fwd, "embedding_bwd",
+                      {r.gradient(), order, r.row_sum("dgamma"), r.row_sum("dbeta")}, backward);
+    op.shape += sorted ? ", sorted" : ", atomic";
+    // forward's tables become gradients
+    for (const size_t i : {3, 4, 5}) op.tensors[i] = as_result(op.tensors[i], part.tokens);
     if (!sorted) op.tensors[3].roundings = most_of_one_word(batch, part.tokens);
     op.tensors[8].passes = 3;  // sum; a word's row read and written
     op.tensors[9].passes = 0;
-    BenchTensor order = ids("rows_by_word", batch.rows_by_word, part.tokens);
-    order.is_absent_in_reference = true;
-    for (const BenchTensor& more : {r.gradient(), order, r.row_sum("dgamma"), r.row_sum("dbeta")}) {
-      op.tensors.push_back(more);
-    }
     cases.push_back(std::move(op));
   }
 }

@@ -198,29 +198,23 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
   BenchTensor dropped = r.result("dropped", dropout > 0 ? 1 : 0);
   dropped.is_result = dropout > 0;
   if (dropout == 0) dropped.extents[0] = dropped.checked[0] = 0;
-  const std::vector<BenchTensor> tensors{r.matrix("x", 2, 1), r.result("y", 1), dropped, kept,
-                                         random_state()};
-  const std::string shape =
-      concat(r.text(), is_log ? ", log" : "", dropout > 0 ? concat(", dropout ", dropout) : "");
   cases.push_back(
-      {.operation = "softmax_fwd", .shape = shape, .tensors = tensors, .call = forward});
-  OpCase op{.operation = "softmax_bwd",
-            .shape = shape,
-            .tensors = tensors,
-            .call =
-                [=](const OpCall& c) {
-                  c.row_ops->run(SoftmaxBwd{.dy = c.tensors[5],
-                                            .y = c.tensors[1],
-                                            .kept_mask = c.tensors[3],
-                                            .dx = c.tensors[6],
-                                            .kind = kind,
-                                            .dropout = drop(c)});
-                },
-            .prepare = forward};
-  for (BenchTensor& tensor : op.tensors) tensor.is_result = false;
+      {.operation = "softmax_fwd",
+       .shape = concat(r.text(), is_log ? ", log" : "",
+                       dropout > 0 ? concat(", dropout ", dropout) : ""),
+       .tensors = {r.matrix("x", 2, 1), r.result("y", 1), dropped, kept, random_state()},
+       .call = forward});
+  const auto backward = [=](const OpCall& c) {
+    c.row_ops->run(SoftmaxBwd{.dy = c.tensors[5],
+                              .y = c.tensors[1],
+                              .kept_mask = c.tensors[3],
+                              .dx = c.tensors[6],
+                              .kind = kind,
+                              .dropout = drop(c)});
+  };
+  OpCase op =
+      backward_case(cases.back(), "softmax_bwd", {r.gradient(), r.result("dx", 1)}, backward);
   for (const size_t unread : {0, 2}) op.tensors[unread].passes = 0;
-  op.tensors.push_back(r.gradient());
-  op.tensors.push_back(r.result("dx", 1));
   cases.push_back(std::move(op));
 }
 
