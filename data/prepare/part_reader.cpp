@@ -1,5 +1,6 @@
 #include "data/prepare/part_reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -10,7 +11,6 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 18;
 constexpr int64_t kReportBytes = int64_t{1} << 20;
 
 void close_document(Documents& documents) {
@@ -22,7 +22,7 @@ void close_document(Documents& documents) {
 }  // namespace
 
 LineReader::LineReader(const std::string& path)
-    : path_(path), file_(std::fopen(path.c_str(), "rb"), std::fclose) {
+    : path_(path), file_(path, std::ios::binary), line_(kMostLineBytes + 1, '\0') {
   if (!file_) {
     fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
          "; give the path of a readable text file");
@@ -33,62 +33,28 @@ LineReader::LineReader(const std::string& path)
   }
 }
 
-bool LineReader::fill() {
-  if (ended_) return false;
-  block_.erase(0, at_);
-  end_ -= at_;
-  at_ = 0;
-  block_.resize(end_ + kBlockBytes);
-  const size_t got = std::fread(block_.data() + end_, 1, kBlockBytes, file_.get());
-  if (got == 0 && std::ferror(file_.get()) != 0) {
+std::optional<std::string_view> LineReader::next() {
+  file_.getline(line_.data(), std::ssize(line_));  // fails where the line does not fit
+  if (file_.bad()) {
     fail(ExitCode::kData, path_, ": cannot read beyond byte ", bytes_read_, ": ",
          std::strerror(errno));
   }
-  ended_ = got == 0;
-  end_ += got;
-  block_.resize(end_);
-  bytes_read_ += static_cast<int64_t>(got);
-  return got > 0;
-}
-
-std::optional<std::string_view> LineReader::next() {
-  size_t searched = 0;
-  while (true) {
-    const std::string_view rest = std::string_view(block_).substr(at_, end_ - at_);
-    const size_t length = rest.find('\n', searched);
-    if (length != std::string_view::npos) {
-      at_ += length + 1;
-      return checked(rest.substr(0, length));
-    }
-    searched = rest.size();
-    if (static_cast<int64_t>(searched) > kMostLineBytes) return checked(rest);
-    if (!fill()) {
-      at_ = end_;
-      if (rest.empty()) return std::nullopt;
-      return checked(std::string_view(block_).substr(end_ - searched));
-    }
-  }
-}
-
-std::string_view LineReader::checked(std::string_view line) {
+  if (file_.gcount() == 0) return std::nullopt;
+  bytes_read_ += file_.gcount();
   ++line_number_;
-  if (static_cast<int64_t>(line.size()) > kMostLineBytes) {
+  if (file_.fail()) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ": longer than ", kMostLineBytes,
          " bytes, want one sentence per line and a blank line between documents;"
          " split the text into sentences");
   }
+  const int64_t line_bytes = file_.gcount() - (file_.eof() ? 0 : 1);
+  const std::string_view line(line_.data(), static_cast<size_t>(line_bytes));
   if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,
          ": not valid UTF-8; convert the file to UTF-8");
   }
-  return without_returns(line);
-}
-
-std::string_view LineReader::without_returns(std::string_view line) {
-  if (line.find('\r') == std::string_view::npos) return line;
-  line_ = line;
-  std::erase(line_, '\r');
-  return line_;
+  const auto end = std::remove(line_.begin(), line_.begin() + line_bytes, '\r');
+  return line.substr(0, static_cast<size_t>(end - line_.begin()));
 }
 
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +16,7 @@ namespace bertha {
 inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
 /// The lines of a UTF-8 text file, without the '\n' that ends them and without any '\r', which
-/// TensorFlow's readline leaves out wherever it stands; other line ends do not count. Holds one
-/// block of the file.
+/// TensorFlow's readline leaves out wherever it stands; other line ends do not count.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, invalid
 ///           UTF-8, a line of more than kMostLineBytes.
@@ -33,17 +31,9 @@ class LineReader {
   int64_t bytes_read() const { return bytes_read_; }
 
  private:
-  bool fill();
-  std::string_view checked(std::string_view line);
-  std::string_view without_returns(std::string_view line);
-
   std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-  std::string block_;
-  std::string line_;  // one that had a '\r'
-  size_t at_ = 0;     // first byte of block_ not yet returned
-  size_t end_ = 0;    // bytes in block_
-  bool ended_ = false;
+  std::ifstream file_;
+  std::string line_;  // and room for the longest
   int64_t line_number_ = 0;
   int64_t bytes_read_ = 0;
 };
