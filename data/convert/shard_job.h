@@ -43,7 +43,7 @@ class JobFolder {
 
  private:
   void check_shard_names(const std::string& manifest) const;
-  void finish(const std::vector<std::string>& records);
+  void finish(const std::vector<std::string>& record_paths);
 
   ShardJob job_;
   std::string key_;

@@ -1,5 +1,7 @@
 #include "data/format/manifest.h"
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +16,7 @@
 namespace bertha {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
@@ -108,14 +111,53 @@ Manifest read_manifest(const std::string& path) {
   }
 }
 
-ManifestShard describe_shard(const std::string& path, const SampleLimits& limits) {
-  const ShardContents shard = read_shard_reporting(path, 0, limits, stop_at_violation(path));
-  const std::filesystem::path file(path);
-  return {.name = file.filename().string(),
-          .samples = shard.samples.size(),
-          .bytes = static_cast<int64_t>(std::filesystem::file_size(file)),
-          .xxh3 = xxh3_of_file(path),
-          .md5_of_lists = md5_of_lists(shard.samples, shard.row_offsets)};
+ShardRecord describe_shard(const std::string& path, const SampleLimits& limits) {
+  const auto [samples, row_offsets] =
+      read_shard_reporting(path, 0, limits, stop_at_violation(path));
+  ShardRecord record{.shard = {.name = fs::path(path).filename().string(),
+                               .samples = samples.size(),
+                               .bytes = static_cast<int64_t>(fs::file_size(path)),
+                               .xxh3 = xxh3_of_file(path),
+                               .md5_of_lists = md5_of_lists(samples, row_offsets)},
+                     .rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1,
+                     .stats = {}};
+  record.stats.add(samples);
+  return record;
+}
+
+void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest) {
+  DataStats stats;
+  for (const ShardRecord& record : records) {
+    stats.add(record.stats);
+    manifest.shards.push_back(record.shard);
+  }
+  std::ranges::sort(manifest.shards, {}, &ManifestShard::name);
+  manifest.counts["samples"] = stats.num_samples;
+  manifest.counts["tokens"] = stats.num_tokens;
+  manifest.counts["masked_tokens"] = stats.num_masked;
+  manifest.token_length_histogram = stats.token_length_histogram;
+  manifest.token_length_histogram.resize(static_cast<size_t>(manifest.limits.max_seq_tokens) + 1);
+}
+
+bool are_intact(const std::vector<ManifestShard>& shards, const std::string& folder,
+                int64_t num_threads) {
+  const auto has_size = [&](const ManifestShard& shard) {
+    std::error_code error;
+    const auto bytes = static_cast<int64_t>(fs::file_size(fs::path(folder) / shard.name, error));
+    return !error && bytes == shard.bytes;
+  };
+  if (!std::ranges::all_of(shards, has_size)) return false;
+  std::atomic<bool> intact{true};
+  for_each_shard(
+      std::ssize(shards), num_threads,
+      [&](int64_t index) {
+        const ManifestShard& shard = shards[static_cast<size_t>(index)];
+        if (intact && xxh3_of_file((fs::path(folder) / shard.name).string()) != shard.xxh3) {
+          intact = false;
+        }
+      },
+      {});
+  return intact;
 }
 
 }  // namespace bertha

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/format/shard_file.h"
+#include "data/format/stats.h"
 
 namespace bertha {
 
@@ -48,7 +49,21 @@ void write_manifest(const std::string& path, const Manifest& manifest);
 /// Errors    Error(kData) naming the file, and the field with the type or value wanted.
 Manifest read_manifest(const std::string& path);
 
-/// The manifest entry of a finished shard; reads it twice (hash, samples).
-ManifestShard describe_shard(const std::string& path, const SampleLimits& limits);
+/// What is known of a finished shard: its manifest entry, and its part of the counts.
+struct ShardRecord {
+  ManifestShard shard;
+  int64_t rows = 0;  // of the datasets: packs in a packed shard, else samples
+  DataStats stats;
+};
+/// Reads the shard twice (hash, samples).
+ShardRecord describe_shard(const std::string& path, const SampleLimits& limits);
+
+/// Puts the shards into the manifest, in name order, with their samples, tokens, masked tokens and
+/// token lengths.
+void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest);
+
+/// Whether the folder has all of these shards, byte for byte.
+bool are_intact(const std::vector<ManifestShard>& shards, const std::string& folder,
+                int64_t num_threads);
 
 }  // namespace bertha

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "data/format/shard_file.h"
 #include "data/prepare/pairs_and_masks.h"
@@ -17,10 +16,7 @@ struct PartRecord {
   int64_t sentences = 0;
   int64_t text_tokens = 0;
   int64_t samples = 0;
-  int64_t tokens = 0;
-  int64_t masked = 0;
-  std::vector<int64_t> token_length_histogram;  // [max_seq_tokens + 1]
-  int64_t bytes = 0;                            // of the part's file
+  int64_t bytes = 0;  // of the part's file
   std::string xxh3;
 };
 

@@ -1,14 +1,10 @@
 #include "data/prepare/preparation_plan.h"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <filesystem>
-#include <functional>
 #include <map>
 
-#include "data/files/for_each_parallel.h"
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "data/format/output_folder.h"
@@ -169,21 +165,9 @@ bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
   manifest = read_manifest(plan.manifest_path);
   if (manifest.shards.size() != plan.shard_paths.size()) return false;
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
-    const ManifestShard& shard = manifest.shards[i];
-    const fs::path path(plan.shard_paths[i]);
-    std::error_code error;
-    const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
-    if (error || shard.name != path.filename() || bytes != shard.bytes) return false;
+    if (manifest.shards[i].name != fs::path(plan.shard_paths[i]).filename()) return false;
   }
-  std::atomic<bool> intact{true};
-  for_each_parallel(static_cast<int64_t>(manifest.shards.size()), options.workers,
-                    [&](int64_t index, const std::function<bool()>&) {
-                      const auto at = static_cast<size_t>(index);
-                      const bool same =
-                          intact && xxh3_of_file(plan.shard_paths[at]) == manifest.shards[at].xxh3;
-                      if (!same) intact = false;
-                    });
-  return intact;
+  return are_intact(manifest.shards, options.output_dir, options.workers);
 }
 
 }  // namespace bertha

@@ -115,10 +115,10 @@ void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
 }
 
 /// Reads every shard back for the manifest.
-std::vector<ManifestShard> describe_shards(const PrepareOptions& options,
-                                           const PreparationPlan& plan, ProgressMeter& meter) {
+std::vector<ShardRecord> describe_shards(const PrepareOptions& options, const PreparationPlan& plan,
+                                         ProgressMeter& meter) {
   meter.start_phase(PreparePhase::kCheckingShards, 0);
-  std::vector<ManifestShard> shards(plan.shard_paths.size());
+  std::vector<ShardRecord> shards(plan.shard_paths.size());
   for_each_parallel(static_cast<int64_t>(shards.size()), options.workers,
                     [&](int64_t index, const std::function<bool()>&) {
                       const auto at = static_cast<size_t>(index);
@@ -128,61 +128,17 @@ std::vector<ManifestShard> describe_shards(const PrepareOptions& options,
   return shards;
 }
 
-/// Counts of what the shards hold.
-struct SampleCounts {
-  int64_t samples = 0;
-  int64_t tokens = 0;
-  int64_t masked = 0;
-  std::vector<int64_t> token_length_histogram;
-};
-
-SampleCounts count_samples(const PrepareOptions& options, const PreparationPlan& plan,
-                           const std::vector<PartRecord>& records) {
-  SampleCounts counts;
-  counts.token_length_histogram.resize(static_cast<size_t>(options.max_seq_tokens + 1));
-  if (options.eval_samples > 0) {
-    const SampleSet picked = read_shard(plan.shard_paths.at(0), 0, plan.manifest.limits);
-    counts.samples = picked.size();
-    counts.tokens = picked.token_offsets.back();
-    counts.masked = picked.masked_offsets.back();
-    for (int64_t i = 0; i < picked.size(); ++i) {
-      ++counts.token_length_histogram[picked[i].token_ids.size()];
-    }
-    return counts;
-  }
-  for (const PartRecord& record : records) {
-    counts.samples += record.samples;
-    counts.tokens += record.tokens;
-    counts.masked += record.masked;
-    for (size_t length = 0; length < counts.token_length_histogram.size(); ++length) {
-      counts.token_length_histogram[length] += record.token_length_histogram.at(length);
-    }
-  }
-  return counts;
-}
-
-Manifest finished_manifest(const PrepareOptions& options, const PreparationPlan& plan,
-                           const std::vector<PartRecord>& records,
-                           std::vector<ManifestShard> shards) {
-  SampleCounts counts = count_samples(options, plan, records);
-  int64_t documents = 0, sentences = 0, text_tokens = 0, text_bytes = 0;
-  for (size_t i = 0; i < records.size(); ++i) {
-    documents += records[i].documents;
-    sentences += records[i].sentences;
-    text_tokens += records[i].text_tokens;
-    text_bytes += plan.parts[i].source.bytes;
-  }
+Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRecord>& parts,
+                           const std::vector<ShardRecord>& shards) {
   Manifest manifest = plan.manifest;
-  manifest.counts = {{"text_files", static_cast<int64_t>(records.size())},
-                     {"text_bytes", text_bytes},
-                     {"documents", documents},
-                     {"sentences", sentences},
-                     {"text_tokens", text_tokens},
-                     {"samples", counts.samples},
-                     {"tokens", counts.tokens},
-                     {"masked_tokens", counts.masked}};
-  manifest.token_length_histogram = std::move(counts.token_length_histogram);
-  manifest.shards = std::move(shards);
+  manifest.counts["text_files"] = std::ssize(parts);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    manifest.counts["documents"] += parts[i].documents;
+    manifest.counts["sentences"] += parts[i].sentences;
+    manifest.counts["text_tokens"] += parts[i].text_tokens;
+    manifest.counts["text_bytes"] += plan.parts[i].source.bytes;
+  }
+  add_shards(shards, manifest);
   return manifest;
 }
 
@@ -207,8 +163,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback
     const std::vector<PartRecord> records =
         make_parts(options, plan, vocabulary, meter, summary.parts_reused);
     write_shards(options, plan, records, meter);
-    summary.manifest =
-        finished_manifest(options, plan, records, describe_shards(options, plan, meter));
+    summary.manifest = finished_manifest(plan, records, describe_shards(options, plan, meter));
     write_checksum_list(plan.checksum_list_path, summary.manifest.shards);
     write_manifest(plan.manifest_path, summary.manifest);
   }

@@ -132,7 +132,7 @@ TEST(Manifest, TheEntryOfAShardTellsItsFileAndItsSamples) {
   const std::string path = folder.path("part_7.hdf5");
   const SampleSet samples = example_samples(33, 9);
   write_shard(path, ShardLayout::kVariableLength, samples);
-  const ManifestShard entry = describe_shard(path, {});
+  const ManifestShard entry = describe_shard(path, {}).shard;
   EXPECT_EQ(entry.name, "part_7.hdf5");
   EXPECT_EQ(entry.samples, 33);
   EXPECT_EQ(entry.bytes, static_cast<int64_t>(bytes_of(path).size()));

@@ -106,8 +106,8 @@ TEST(Shard, FilesOfH5pyReadAsTheRowsThatWentIn) {
     expect_same_contents(found, want.samples);
     EXPECT_EQ(md5_of_lists(found), want.md5_of_lists);
   }
-  EXPECT_EQ(describe_shard(golden("h5py_varlen.hdf5"), {}).md5_of_lists, want.md5_of_lists);
-  EXPECT_EQ(describe_shard(golden("h5py_packed.hdf5"), {}).md5_of_lists, want.md5_of_packs);
+  EXPECT_EQ(describe_shard(golden("h5py_varlen.hdf5"), {}).shard.md5_of_lists, want.md5_of_lists);
+  EXPECT_EQ(describe_shard(golden("h5py_packed.hdf5"), {}).shard.md5_of_lists, want.md5_of_packs);
   EXPECT_EQ(inspect_shard(golden("h5py_fixed.hdf5")).layout, ShardLayout::kFixedLength);
   EXPECT_EQ(inspect_shard(golden("h5py_varlen.hdf5")).layout, ShardLayout::kVariableLength);
   const ShardInfo packed = inspect_shard(golden("h5py_packed.hdf5"));
@@ -139,7 +139,7 @@ TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
                                                         : ShardLayout::kFixedLength);
     EXPECT_EQ(info.num_samples, 6);
     expect_same_contents(read_shard(path, 0, {}), want.samples);
-    EXPECT_EQ(describe_shard(path, {}).md5_of_lists,
+    EXPECT_EQ(describe_shard(path, {}).shard.md5_of_lists,
               packed ? want.md5_of_packs : want.md5_of_lists);
   }
 }

@@ -39,7 +39,7 @@ class Verify : public testing::Test {
     manifest_.token_length_histogram.resize(513);  // as prepare writes it: up to the limit
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       if (entry.path().extension() != ".hdf5") continue;
-      manifest_.shards.push_back(describe_shard(entry.path(), {}));
+      manifest_.shards.push_back(describe_shard(entry.path(), {}).shard);
     }
     write_manifest(folder_.path(kManifestName), manifest_);
   }
