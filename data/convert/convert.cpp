@@ -8,6 +8,7 @@
 
 #include "data/convert/redistribute.h"
 #include "data/format/shard_names.h"
+#include "data/format/shard_writer.h"
 #include "data/random/python_random.h"
 #include "kernels/base/error.h"
 
@@ -92,9 +93,9 @@ void make_shards(const ConvertOptions& options, const SequenceFiles& files, JobF
   const std::vector<int64_t> firsts = firsts_of_shards(options, files);
   const ShardProgress shard_progress = progress_of(progress, "write", "shards");
   const auto write = [&](const std::string& path, const auto& give_samples) {
-    const auto writer = make_shard_writer(path, options.layout, limits);
-    give_samples([&](const SampleView& sample) { writer->append(sample); });
-    writer->finish();
+    ShardWriter writer(path, options.layout, limits);
+    give_samples([&](const SampleView& sample) { writer.append(sample); });
+    writer.finish();
   };
   if (!options.shuffle_seed) {
     folder.make_shards(

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "data/convert/redistribute.h"
-#include "data/format/packed_writer.h"
 #include "data/format/shard_names.h"
+#include "data/format/shard_writer.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -76,7 +76,8 @@ void write_shards(const PackOptions& options, const SequenceFiles& files, const 
                            .num_threads = options.source.num_threads};
   scatter(all, folder, progress_of(progress, "scatter", "parts"));
   const auto write = [&](int64_t shard, const std::string& path) {
-    PackedWriter writer(path, options.source.limits, options.max_seqs_per_pack);
+    ShardWriter writer(path, ShardLayout::kPacked, options.source.limits,
+                       options.max_seqs_per_pack);
     auto pack = static_cast<size_t>(bounds.first_pack[static_cast<size_t>(shard)]);
     int64_t in_pack = 0;
     gather(all, folder, shard, [&](const SampleView& sample) {

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "data/format/hdf5_file.h"
+#include "data/format/shard_file.h"
 
 namespace bertha {
 
@@ -55,6 +57,12 @@ inline constexpr std::array<DatasetFormat, 7> kPackedDatasets{{
     {dataset_names::kPackedMasked, Hdf5Element::kI16, Hdf5Rows::kRagged, RowWidth::kOne},
     {dataset_names::kNextSentenceLabels, Hdf5Element::kI8, Hdf5Rows::kRagged, RowWidth::kOne},
 }};
+
+inline std::span<const DatasetFormat> datasets_of(ShardLayout layout) {
+  if (layout == ShardLayout::kFixedLength) return kFixedLengthDatasets;
+  if (layout == ShardLayout::kPacked) return kPackedDatasets;
+  return kVariableLengthDatasets;
+}
 
 /// Rows per chunk of the files written here: of lists, and of padded rows, which are larger.
 inline constexpr int64_t kListRowsPerChunk = 1024;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "data/format/sample.h"
@@ -34,20 +33,5 @@ ShardInfo inspect_shard(const std::string& path);
 ///           positions unsorted or outside the sequence, lengths beyond the limits.
 /// Threads   any; HDF5 is entered by one thread at a time.
 SampleSet read_shard(const std::string& path, int64_t first_sample_id, const SampleLimits& limits);
-
-/// Makes one shard. Its bytes stay in memory until finish(), which writes them to `path` + ".tmp"
-/// and renames; an earlier file of that name stays until then, and when anything fails. Dropping
-/// the writer before finish() removes the temporary file.
-class ShardWriter {
- public:
-  virtual ~ShardWriter() = default;
-  virtual void append(const SampleView& sample) = 0;
-  /// Error(kData) with the path and the reason (disk full, no permission).
-  virtual void finish() = 0;
-};
-/// A writer of kPacked puts a sample into the pack of the one before it while there is room
-/// (max_seq_tokens, kPublishedSeqsPerPack); packed_writer.h leaves that to the caller.
-std::unique_ptr<ShardWriter> make_shard_writer(const std::string& path, ShardLayout layout,
-                                               const SampleLimits& limits);
 
 }  // namespace bertha

@@ -73,18 +73,6 @@ ShardLayout layout_of(const Hdf5Input& file) {
   return packed ? ShardLayout::kPacked : ShardLayout::kVariableLength;
 }
 
-Extents expect_layout(const Hdf5Input& file, ShardLayout layout) {
-  switch (layout) {
-    case ShardLayout::kFixedLength:
-      return expect_datasets(file, kFixedLengthDatasets);
-    case ShardLayout::kPacked:
-      return expect_datasets(file, kPackedDatasets);
-    case ShardLayout::kVariableLength:
-      break;
-  }
-  return expect_datasets(file, kVariableLengthDatasets);
-}
-
 /// A block of rows of the fixed-length layout as it lies in the file.
 struct FixedBlock {
   std::vector<int16_t> ids;        // [rows * tokens]
@@ -188,7 +176,7 @@ ShardInfo inspect_shard(const std::string& path) {
 }
 
 ShardRows::ShardRows(const std::string& path) : file_(path), layout_(layout_of(file_)) {
-  const Extents extents = expect_layout(file_, layout_);
+  const Extents extents = expect_datasets(file_, datasets_of(layout_));
   num_rows_ = extents.rows;
   tokens_ = extents.tokens;
   masked_ = extents.masked;

@@ -1,146 +1,154 @@
-#include <algorithm>
-#include <utility>
+#include "data/format/shard_writer.h"
 
-#include "data/files/new_file.h"
+#include <algorithm>
+#include <span>
+
 #include "data/format/dataset_formats.h"
-#include "data/format/packed_writer.h"
 #include "data/format/sample_check.h"
-#include "data/format/shard_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-/// Collects blocks of rows in memory; a derived class writes them in its layout.
-class BlockWriter : public ShardWriter {
- public:
-  BlockWriter(const std::string& path, const SampleLimits& limits)
-      : limits_(limits), path_(path), target_(path), file_(path) {}
+using namespace dataset_names;
 
-  void append(const SampleView& sample) override {
-    refuse_wrong_sample(sample, num_written_ + block_.size(), limits_, path_);
-    block_.append(sample);
-    if (block_.size() == kRowsPerBlock) flush();
+/// Row i is the list of the values [offsets[i], offsets[i + 1]).
+template <class T>
+void append_lists(Hdf5Output& file, const char* dataset, const std::vector<T>& values,
+                  const std::vector<int64_t>& offsets) {
+  std::vector<std::span<const T>> rows;
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    rows.push_back(std::span(values).subspan(static_cast<size_t>(offsets[row]),
+                                             static_cast<size_t>(offsets[row + 1] - offsets[row])));
   }
+  file.append_ragged(dataset, rows);
+}
 
-  void finish() override {
-    flush();
-    target_.write(file_.close());
-    target_.commit();
+/// The same rows, filled with zeros to the width.
+template <class T>
+void append_padded(Hdf5Output& file, const char* dataset, const std::vector<T>& values,
+                   const std::vector<int64_t>& offsets, int64_t width) {
+  const int64_t num_rows = std::ssize(offsets) - 1;
+  std::vector<T> padded(static_cast<size_t>(num_rows * width));
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const auto at = static_cast<size_t>(row);
+    std::copy(values.begin() + offsets[at], values.begin() + offsets[at + 1],
+              padded.begin() + row * width);
   }
+  file.append(dataset, num_rows, padded);
+}
 
- protected:
-  virtual void write(const SampleSet& block) = 0;
-  Hdf5Output& file() { return file_; }
-  const SampleLimits& limits() const { return limits_; }
+void write_variable_length(const SampleSet& block, Hdf5Output& file) {
+  append_lists(file, kInputIds, block.token_ids, block.token_offsets);
+  append_lists(file, kSegmentIds, block.segment_ids, block.token_offsets);
+  append_lists(file, kMaskedPositions, block.masked_positions, block.masked_offsets);
+  append_lists(file, kMaskedIds, block.masked_ids, block.masked_offsets);
+  file.append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
+}
 
-  int64_t columns(RowWidth width) const {
-    if (width == RowWidth::kOne) return 0;
-    return width == RowWidth::kTokens ? limits_.max_seq_tokens : limits_.max_masked_per_seq;
-  }
+void write_fixed_length(const SampleSet& block, const SampleLimits& limits, Hdf5Output& file) {
+  const int64_t tokens = limits.max_seq_tokens;
+  const int64_t masked = limits.max_masked_per_seq;
+  const std::vector<int8_t> ones(block.token_ids.size(), 1);
+  append_padded(file, kInputIds, block.token_ids, block.token_offsets, tokens);
+  append_padded(file, kSegmentIds, block.segment_ids, block.token_offsets, tokens);
+  append_padded(file, kMaskedPositions, block.masked_positions, block.masked_offsets, masked);
+  append_padded(file, kMaskedIds, block.masked_ids, block.masked_offsets, masked);
+  file.append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
+  append_padded(file, kInputMask, ones, block.token_offsets, tokens);
+}
 
-  void create(std::span<const DatasetFormat> formats) {
-    for (const DatasetFormat& format : formats) {
-      const bool padded = format.width != RowWidth::kOne;
-      file_.create(format.name, format.element, format.rows, columns(format.width),
-                   padded ? kPaddedRowsPerChunk : kListRowsPerChunk);
+void write_packed(const SampleSet& block, const std::vector<int64_t>& pack_offsets,
+                  Hdf5Output& file) {
+  std::vector<int16_t> seq_tokens, seq_masked, positions;
+  std::vector<int64_t> first_tokens, first_masked;  // of the packs
+  for (size_t pack = 0; pack + 1 < pack_offsets.size(); ++pack) {
+    const int64_t first = pack_offsets[pack];
+    first_tokens.push_back(block.token_offsets[static_cast<size_t>(first)]);
+    first_masked.push_back(block.masked_offsets[static_cast<size_t>(first)]);
+    for (int64_t seq = first; seq < pack_offsets[pack + 1]; ++seq) {
+      const SampleView sample = block[seq];
+      const int64_t before = block.token_offsets[static_cast<size_t>(seq)] - first_tokens.back();
+      seq_tokens.push_back(static_cast<int16_t>(sample.token_ids.size()));
+      seq_masked.push_back(static_cast<int16_t>(sample.masked_ids.size()));
+      for (const int16_t position : sample.masked_positions) {
+        positions.push_back(static_cast<int16_t>(before + position));
+      }
     }
   }
-
- private:
-  void flush() {
-    write(block_);
-    num_written_ += block_.size();
-    block_ = SampleSet();
-  }
-
-  SampleLimits limits_;
-  std::string path_;
-  NewFile target_;  // made first: an unwritable folder is known before the work
-  Hdf5Output file_;
-  SampleSet block_;
-  int64_t num_written_ = 0;
-};
-
-class VariableLengthWriter final : public BlockWriter {
- public:
-  VariableLengthWriter(const std::string& path, const SampleLimits& limits)
-      : BlockWriter(path, limits) {
-    create(kVariableLengthDatasets);
-  }
-
- private:
-  void write(const SampleSet& block) override {
-    using namespace dataset_names;
-    append<int16_t>(kInputIds, block, &SampleView::token_ids);
-    append<int8_t>(kSegmentIds, block, &SampleView::segment_ids);
-    append<int16_t>(kMaskedPositions, block, &SampleView::masked_positions);
-    append<int16_t>(kMaskedIds, block, &SampleView::masked_ids);
-    file().append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
-  }
-
-  template <class T>
-  void append(const char* dataset, const SampleSet& block, std::span<const T> SampleView::*field) {
-    std::vector<std::span<const T>> rows;
-    for (int64_t i = 0; i < block.size(); ++i) rows.push_back(block[i].*field);
-    file().append_ragged(dataset, rows);
-  }
-
-  using BlockWriter::append;
-};
-
-class FixedLengthWriter final : public BlockWriter {
- public:
-  FixedLengthWriter(const std::string& path, const SampleLimits& limits)
-      : BlockWriter(path, limits) {
-    create(kFixedLengthDatasets);
-  }
-
- private:
-  void write(const SampleSet& block) override {
-    using namespace dataset_names;
-    const auto tokens = limits().max_seq_tokens;
-    const auto masked = limits().max_masked_per_seq;
-    append<int16_t>(kInputIds, block, tokens, &SampleView::token_ids);
-    append<int8_t>(kSegmentIds, block, tokens, &SampleView::segment_ids);
-    append<int16_t>(kMaskedPositions, block, masked, &SampleView::masked_positions);
-    append<int16_t>(kMaskedIds, block, masked, &SampleView::masked_ids);
-    file().append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
-    append_mask(block, tokens);
-  }
-
-  /// One field of each row, filled with zeros to the width.
-  template <class T>
-  void append(const char* dataset, const SampleSet& block, int64_t width,
-              std::span<const T> SampleView::*field) {
-    std::vector<T> values(static_cast<size_t>(block.size() * width));
-    for (int64_t i = 0; i < block.size(); ++i) {
-      const std::span<const T> row = block[i].*field;
-      std::copy(row.begin(), row.end(), values.begin() + i * width);
-    }
-    file().append(dataset, block.size(), values);
-  }
-
-  void append_mask(const SampleSet& block, int64_t width) {
-    std::vector<int8_t> values(static_cast<size_t>(block.size() * width));
-    for (int64_t i = 0; i < block.size(); ++i) {
-      std::fill_n(values.begin() + i * width, block[i].token_ids.size(), int8_t{1});
-    }
-    file().append(dataset_names::kInputMask, block.size(), values);
-  }
-
-  using BlockWriter::append;
-};
+  first_tokens.push_back(std::ssize(block.token_ids));
+  first_masked.push_back(std::ssize(block.masked_ids));
+  append_lists(file, kInputIds, block.token_ids, first_tokens);
+  append_lists(file, kSegmentIds, block.segment_ids, first_tokens);
+  append_lists(file, kPackedTokens, seq_tokens, pack_offsets);
+  append_lists(file, kMaskedPositions, positions, first_masked);
+  append_lists(file, kMaskedIds, block.masked_ids, first_masked);
+  append_lists(file, kPackedMasked, seq_masked, pack_offsets);
+  append_lists(file, kNextSentenceLabels, block.next_sentence_labels, pack_offsets);
+}
 
 }  // namespace
 
-std::unique_ptr<ShardWriter> make_shard_writer(const std::string& path, ShardLayout layout,
-                                               const SampleLimits& limits) {
-  if (layout == ShardLayout::kFixedLength) return std::make_unique<FixedLengthWriter>(path, limits);
-  if (layout == ShardLayout::kPacked) {
-    return std::make_unique<PackedWriter>(path, limits, kPublishedSeqsPerPack);
+ShardWriter::ShardWriter(const std::string& path, ShardLayout layout, const SampleLimits& limits,
+                         int64_t max_seqs_per_pack)
+    : layout_(layout),
+      limits_(limits),
+      max_seqs_per_pack_(max_seqs_per_pack),
+      path_(path),
+      target_(path),
+      file_(path) {
+  BERTHA_CHECK(max_seqs_per_pack >= 1, "max_seqs_per_pack ", max_seqs_per_pack);
+  for (const DatasetFormat& format : datasets_of(layout)) {
+    const bool padded = format.width != RowWidth::kOne;
+    const int64_t width =
+        format.width == RowWidth::kTokens ? limits.max_seq_tokens : limits.max_masked_per_seq;
+    file_.create(format.name, format.element, format.rows, padded ? width : 0,
+                 padded ? kPaddedRowsPerChunk : kListRowsPerChunk);
   }
-  return std::make_unique<VariableLengthWriter>(path, limits);
+}
+
+void ShardWriter::append(const SampleView& sample) {
+  refuse_wrong_sample(sample, num_written_ + block_.size(), limits_, path_);
+  const int64_t tokens = std::ssize(sample.token_ids);
+  if (layout_ == ShardLayout::kPacked) {
+    const bool is_full = block_.size() - pack_offsets_.back() == max_seqs_per_pack_;
+    if (is_full || open_tokens_ + tokens > limits_.max_seq_tokens) end_pack();
+  } else if (block_.size() == kRowsPerBlock) {
+    flush();
+  }
+  block_.append(sample);
+  open_tokens_ += tokens;
+}
+
+void ShardWriter::end_pack() {
+  if (open_tokens_ == 0) return;
+  pack_offsets_.push_back(block_.size());
+  open_tokens_ = 0;
+  if (std::ssize(pack_offsets_) > kRowsPerBlock) flush();
+}
+
+void ShardWriter::finish() {
+  end_pack();
+  flush();
+  target_.write(file_.close());
+  target_.commit();
+}
+
+void ShardWriter::flush() {
+  switch (layout_) {
+    case ShardLayout::kVariableLength:
+      write_variable_length(block_, file_);
+      break;
+    case ShardLayout::kFixedLength:
+      write_fixed_length(block_, limits_, file_);
+      break;
+    case ShardLayout::kPacked:
+      write_packed(block_, pack_offsets_, file_);
+      break;
+  }
+  num_written_ += block_.size();
+  block_ = SampleSet();
+  pack_offsets_ = {0};
 }
 
 }  // namespace bertha

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "data/format/shard_writer.h"
 #include "data/random/draws.h"
 
 namespace bertha {
@@ -38,7 +39,7 @@ int64_t draw_length(Draws& draws, int64_t longest) {
 
 void write_synthetic_shard(const std::string& path, int64_t num_seqs, uint64_t seed,
                            const SampleLimits& limits) {
-  const auto writer = make_shard_writer(path, ShardLayout::kVariableLength, limits);
+  ShardWriter writer(path, ShardLayout::kVariableLength, limits);
   std::vector<int16_t> tokens, positions, labels;
   std::vector<int8_t> segments;
   for (int64_t i = 0; i < num_seqs; ++i) {
@@ -60,14 +61,14 @@ void write_synthetic_shard(const std::string& path, int64_t num_seqs, uint64_t s
       labels.push_back(tokens[static_cast<size_t>(position)]);
       tokens[static_cast<size_t>(position)] = kMask;
     }
-    writer->append({.id = i,
-                    .token_ids = tokens,
-                    .segment_ids = segments,
-                    .masked_positions = positions,
-                    .masked_ids = labels,
-                    .next_sentence_label = static_cast<int8_t>(draws.below(2))});
+    writer.append({.id = i,
+                   .token_ids = tokens,
+                   .segment_ids = segments,
+                   .masked_positions = positions,
+                   .masked_ids = labels,
+                   .next_sentence_label = static_cast<int8_t>(draws.below(2))});
   }
-  writer->finish();
+  writer.finish();
 }
 
 }  // namespace bertha

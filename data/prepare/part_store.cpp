@@ -8,6 +8,7 @@
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "data/format/shard_writer.h"
 
 namespace bertha {
 
@@ -37,11 +38,11 @@ PartRecord write_part(const PartToWrite& part) {
                     .text_tokens = part.documents.num_tokens(),
                     .samples = part.samples.size(),
                     .xxh3 = {}};
-  const auto writer = make_shard_writer(part.part_path, part.layout, part.limits);
+  ShardWriter writer(part.part_path, part.layout, part.limits);
   for (int64_t place = 0; place < part.samples.size(); ++place) {
-    writer->append(part.samples.at(place));
+    writer.append(part.samples.at(place));
   }
-  writer->finish();
+  writer.finish();
   record.bytes = static_cast<int64_t>(std::filesystem::file_size(part.part_path));
   record.xxh3 = xxh3_of_file(part.part_path);
   write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");

@@ -1,10 +1,11 @@
 #include "data/prepare/shard_distribution.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
+#include <optional>
 
 #include "data/format/shard_names.h"
+#include "data/format/shard_writer.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -30,11 +31,11 @@ void distribute_shards(const PartFiles& parts, const std::vector<std::string>& p
                        ShardLayout layout, const std::function<void()>& on_shard) {
   const std::vector<int64_t> sizes =
       shard_sizes(parts.num_samples(), static_cast<int64_t>(paths.size()));
-  std::unique_ptr<ShardWriter> writer;
+  std::optional<ShardWriter> writer;
   size_t shard = 0;
   int64_t written = 0;
   for_each_sample(parts, [&](const SampleView& sample) {
-    if (!writer) writer = make_shard_writer(paths.at(shard), layout, parts.limits);
+    if (!writer) writer.emplace(paths.at(shard), layout, parts.limits);
     writer->append(sample);
     if (++written < sizes[shard]) return;
     writer->finish();
@@ -62,15 +63,15 @@ std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected) {
 void write_eval_shard(const PartFiles& parts, const std::string& path, ShardLayout layout,
                       int64_t num_selected) {
   const std::vector<int64_t> selection = eval_selection(parts.num_samples(), num_selected);
-  const auto writer = make_shard_writer(path, layout, parts.limits);
+  ShardWriter writer(path, layout, parts.limits);
   size_t next = 0;
   for_each_sample(parts, [&](const SampleView& sample) {
     if (next == selection.size() || sample.id != selection[next]) return;
-    writer->append(sample);
+    writer.append(sample);
     ++next;
   });
   BERTHA_CHECK(next == selection.size(), next, " samples of ", selection.size());
-  writer->finish();
+  writer.finish();
 }
 
 }  // namespace bertha

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/format/sample.h"
-#include "data/format/shard_file.h"
+#include "data/format/shard_writer.h"
 #include "kernels/base/error.h"
 #include "tests/support/temp_folder.h"
 
@@ -59,9 +59,9 @@ inline SampleSet example_samples(int64_t num_samples, uint64_t seed,
 
 inline void write_shard(const std::string& path, ShardLayout layout, const SampleSet& samples,
                         const SampleLimits& limits = {}) {
-  const auto writer = make_shard_writer(path, layout, limits);
-  for (int64_t i = 0; i < samples.size(); ++i) writer->append(samples[i]);
-  writer->finish();
+  ShardWriter writer(path, layout, limits);
+  for (int64_t i = 0; i < samples.size(); ++i) writer.append(samples[i]);
+  writer.finish();
 }
 
 inline std::string bytes_of(const std::string& path) {

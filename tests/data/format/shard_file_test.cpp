@@ -10,8 +10,8 @@
 
 #include "data/format/checksum_list.h"
 #include "data/format/manifest.h"
-#include "data/format/packed_writer.h"
 #include "data/format/shard_reader.h"
+#include "data/format/shard_writer.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 
@@ -54,8 +54,8 @@ TEST_P(EachLayout, AppearsOnlyWhenFinished) {
   const TempFolder folder;
   const std::string path = folder.path("part.hdf5");
   {
-    const auto writer = make_shard_writer(path, GetParam(), {});
-    writer->append(example_samples(1, 5)[0]);
+    ShardWriter writer(path, GetParam(), {});
+    writer.append(example_samples(1, 5)[0]);
     EXPECT_FALSE(std::filesystem::exists(path));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -165,7 +165,7 @@ TEST(PackedShard, PacksHoldConsecutiveSamplesAsFarAsTheyFit) {
   const SampleLimits limits{.max_seq_tokens = 64, .max_masked_per_seq = 10, .vocab_size = 500};
   const SampleSet samples = example_samples(100, 3, limits);
   for (const int64_t most : {1, 2, 3, 8}) {
-    PackedWriter writer(path, limits, most);
+    ShardWriter writer(path, ShardLayout::kPacked, limits, most);
     for (int64_t i = 0; i < samples.size(); ++i) {
       if (i == 50) writer.end_pack();
       writer.append(samples[i]);
