@@ -91,7 +91,7 @@ void make_shards(const ConvertOptions& options, const SequenceFiles& files, JobF
                  const WorkProgress& progress) {
   const SampleLimits& limits = options.source.limits;
   const std::vector<int64_t> firsts = firsts_of_shards(options, files);
-  const ShardProgress shard_progress = progress_of(progress, "write", "shards");
+  const ItemProgress shard_progress = progress_of(progress, "write", "shards");
   const auto write = [&](const std::string& path, const auto& give_samples) {
     ShardWriter writer(path, options.layout, limits);
     give_samples([&](const SampleView& sample) { writer.append(sample); });

@@ -10,8 +10,8 @@ namespace bertha {
 
 namespace fs = std::filesystem;
 
-ShardProgress progress_of(const WorkProgress& progress, const std::string& phase,
-                          const std::string& unit) {
+ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                         const std::string& unit) {
   if (!progress) return {};
   return [=](int64_t done, int64_t total) { progress(phase, unit, done, total); };
 }

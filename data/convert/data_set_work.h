@@ -24,8 +24,8 @@ struct SourceOptions {
 /// Told of progress: what is done, so many of so many, of which unit.
 using WorkProgress = std::function<void(const std::string& phase, const std::string& unit,
                                         int64_t num_done, int64_t num_total)>;
-ShardProgress progress_of(const WorkProgress& progress, const std::string& phase,
-                          const std::string& unit);
+ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                         const std::string& unit);
 
 /// The source's files, looked into.
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress);

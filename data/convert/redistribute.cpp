@@ -32,7 +32,7 @@ int64_t Redistribution::num_spills() const {
   return (files.num_seqs + per_spill - 1) / per_spill;
 }
 
-void scatter(const Redistribution& all, const JobFolder& folder, const ShardProgress& progress) {
+void scatter(const Redistribution& all, const JobFolder& folder, const ItemProgress& progress) {
   const int64_t per_spill = seqs_per_spill(all);
   const auto write = [&](int64_t spill) {
     const std::string path = spill_path(all, folder, spill);
@@ -46,7 +46,7 @@ void scatter(const Redistribution& all, const JobFolder& folder, const ShardProg
                    });
     write_spill(path, samples, all.shard_firsts);
   };
-  for_each_shard(all.num_spills(), all.num_threads, write, progress);
+  for_each_parallel(all.num_spills(), all.num_threads, write, progress);
 }
 
 void gather(const Redistribution& all, const JobFolder& folder, int64_t shard,

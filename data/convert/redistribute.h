@@ -25,7 +25,7 @@ struct Redistribution {
 };
 
 /// Writes the spill files into the folder's work; those of an earlier run are kept.
-void scatter(const Redistribution& all, const JobFolder& folder, const ShardProgress& progress);
+void scatter(const Redistribution& all, const JobFolder& folder, const ItemProgress& progress);
 
 /// Gives the sequences of a shard in the new order. Holds them in memory, twice for a moment.
 void gather(const Redistribution& all, const JobFolder& folder, int64_t shard,

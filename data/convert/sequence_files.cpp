@@ -158,7 +158,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
 }
 
 SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int64_t most_seqs,
-                                     int64_t num_threads, const ShardProgress& progress) {
+                                     int64_t num_threads, const ItemProgress& progress) {
   SequenceFiles all;
   if (most_seqs > 0) {
     // One after the other, since most of a large set is not looked at.
@@ -168,7 +168,7 @@ SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int6
     }
   } else {
     all.files.resize(paths.size());
-    for_each_shard(
+    for_each_parallel(
         std::ssize(paths), num_threads,
         [&](int64_t i) {
           all.files[static_cast<size_t>(i)] = inspect(paths[static_cast<size_t>(i)]);
@@ -201,7 +201,7 @@ void read_sequences(const SequenceFiles& files, int64_t first, int64_t count,
 }
 
 std::vector<uint16_t> read_token_counts(const SequenceFiles& files, const SampleLimits& limits,
-                                        int64_t num_threads, const ShardProgress& progress) {
+                                        int64_t num_threads, const ItemProgress& progress) {
   std::vector<uint16_t> counts(static_cast<size_t>(files.num_seqs));
   const auto read = [&](int64_t index) {
     const SequenceFile& file = files.files[static_cast<size_t>(index)];
@@ -222,7 +222,7 @@ std::vector<uint16_t> read_token_counts(const SequenceFiles& files, const Sample
                      [&](const SampleView& sample) { put(std::ssize(sample.token_ids)); });
     }
   };
-  for_each_shard(std::ssize(files.files), num_threads, read, progress);
+  for_each_parallel(std::ssize(files.files), num_threads, read, progress);
   return counts;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/for_each_shard.h"
+#include "data/files/for_each_parallel.h"
 #include "data/format/sample.h"
 #include "data/format/shard_file.h"
 #include "data/format/shard_names.h"
@@ -45,7 +45,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
 ///
 /// Errors    Error(kData) naming the file.
 SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int64_t most_seqs,
-                                     int64_t num_threads, const ShardProgress& progress);
+                                     int64_t num_threads, const ItemProgress& progress);
 
 /// Gives sequences [first, first + count) in order, some thousand in memory at a time. Ids are the
 /// numbers.
@@ -57,6 +57,6 @@ void read_sequences(const SequenceFiles& files, int64_t first, int64_t count,
 
 /// Tokens of every sequence, for 2 bytes each; of shards without reading them.
 std::vector<uint16_t> read_token_counts(const SequenceFiles& files, const SampleLimits& limits,
-                                        int64_t num_threads, const ShardProgress& progress);
+                                        int64_t num_threads, const ItemProgress& progress);
 
 }  // namespace bertha

@@ -76,7 +76,7 @@ void JobFolder::check_shard_names(const std::string& manifest) const {
 }
 
 void JobFolder::make_shards(const std::function<void(int64_t shard, const std::string& path)>& make,
-                            const ShardProgress& progress) {
+                            const ItemProgress& progress) {
   std::vector<std::string> records;
   for (const std::string& name : job_.names) records.push_back(work_path(name + ".json"));
   std::atomic<int64_t> reused = 0;
@@ -91,7 +91,7 @@ void JobFolder::make_shards(const std::function<void(int64_t shard, const std::s
     make(shard, path);
     write_new_file(records[i], nlohmann::json(describe_shard(path, job_.limits)).dump() + "\n");
   };
-  for_each_shard(std::ssize(job_.names), job_.num_threads, work, progress);
+  for_each_parallel(std::ssize(job_.names), job_.num_threads, work, progress);
   shards_reused_ = reused;
   finish(records);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/for_each_shard.h"
+#include "data/files/for_each_parallel.h"
 #include "data/format/manifest.h"
 
 namespace bertha {
@@ -39,7 +39,7 @@ class JobFolder {
   /// Makes what is not there yet, each shard by make(shard, path), reads it back for the records,
   /// and ends the job.
   void make_shards(const std::function<void(int64_t shard, const std::string& path)>& make,
-                   const ShardProgress& progress);
+                   const ItemProgress& progress);
 
  private:
   void check_shard_names(const std::string& manifest) const;

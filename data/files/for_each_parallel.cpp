@@ -10,7 +10,7 @@
 namespace bertha {
 
 void for_each_parallel(
-    int64_t count, int workers,
+    int64_t count, int64_t workers,
     const std::function<void(int64_t index, const std::function<bool()>& cancelled)>& work) {
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
@@ -43,6 +43,19 @@ void for_each_parallel(
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+void for_each_parallel(int64_t count, int64_t workers,
+                       const std::function<void(int64_t index)>& work,
+                       const ItemProgress& progress) {
+  std::mutex mutex;  // guards num_done and the calls of progress
+  int64_t num_done = 0;
+  for_each_parallel(count, workers, [&](int64_t index, const std::function<bool()>&) {
+    work(index);
+    const std::lock_guard lock(mutex);
+    ++num_done;
+    if (progress) progress(num_done, count);
+  });
 }
 
 }  // namespace bertha

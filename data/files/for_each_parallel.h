@@ -5,14 +5,22 @@
 
 namespace bertha {
 
+/// Told after each finished item, from one thread at a time: how many are done, of how many.
+using ItemProgress = std::function<void(int64_t num_done, int64_t num_items)>;
+
+/// Calls work(index) for index in [0, count), in increasing order of start, on `workers` threads
+/// (0 = one per processor). After a failure nothing new starts; the first failure is rethrown.
+void for_each_parallel(int64_t count, int64_t workers,
+                       const std::function<void(int64_t index)>& work,
+                       const ItemProgress& progress = {});
+
 /// Thrown by work that stops because other work failed; for_each_parallel swallows it.
 struct Cancelled {};
 
-/// Calls work(index, cancelled) for index in [0, count), in increasing order of start, on
-/// `workers` threads (0 = one per processor). After a failure nothing new starts, and work under
-/// way may ask `cancelled` and throw Cancelled. The first failure is rethrown.
+/// The same for work that takes long: under way it may ask `cancelled`, whether other work failed,
+/// and throw Cancelled.
 void for_each_parallel(
-    int64_t count, int workers,
+    int64_t count, int64_t workers,
     const std::function<void(int64_t index, const std::function<bool()>& cancelled)>& work);
 
 }  // namespace bertha

@@ -148,15 +148,12 @@ bool are_intact(const std::vector<ManifestShard>& shards, const std::string& fol
   };
   if (!std::ranges::all_of(shards, has_size)) return false;
   std::atomic<bool> intact{true};
-  for_each_shard(
-      std::ssize(shards), num_threads,
-      [&](int64_t index) {
-        const ManifestShard& shard = shards[static_cast<size_t>(index)];
-        if (intact && xxh3_of_file((fs::path(folder) / shard.name).string()) != shard.xxh3) {
-          intact = false;
-        }
-      },
-      {});
+  for_each_parallel(std::ssize(shards), num_threads, [&](int64_t index) {
+    const ManifestShard& shard = shards[static_cast<size_t>(index)];
+    if (intact && xxh3_of_file((fs::path(folder) / shard.name).string()) != shard.xxh3) {
+      intact = false;
+    }
+  });
   return intact;
 }
 

@@ -93,7 +93,7 @@ double DataStats::padding_fraction(int64_t max_seq_tokens) const {
 }
 
 DataStats stats_of_data(const std::string& path, const SampleLimits& limits, int64_t num_threads,
-                        const ShardProgress& progress) {
+                        const ItemProgress& progress) {
   const std::vector<std::string> shards = list_shards(path);
   DataStats total;
   std::mutex mutex;  // guards total
@@ -104,7 +104,7 @@ DataStats stats_of_data(const std::string& path, const SampleLimits& limits, int
     const std::lock_guard lock(mutex);
     total.add(stats);
   };
-  for_each_shard(std::ssize(shards), num_threads, read, progress);
+  for_each_parallel(std::ssize(shards), num_threads, read, progress);
   return total;
 }
 

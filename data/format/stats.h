@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/for_each_shard.h"
+#include "data/files/for_each_parallel.h"
 #include "data/format/sample.h"
 #include "data/format/shard_file.h"
 
@@ -37,7 +37,7 @@ struct DataStats {
 ///
 /// Errors    Error(kData), as list_shards() and read_shard() do.
 DataStats stats_of_data(const std::string& path, const SampleLimits& limits,
-                        int64_t num_threads = 0, const ShardProgress& progress = {});
+                        int64_t num_threads = 0, const ItemProgress& progress = {});
 
 /// A histogram as lines for a terminal of `width` columns: at most `max_lines` bins of equal size
 /// over [0, histogram.size()), each with its range, a bar, its count and its share in percent.

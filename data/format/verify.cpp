@@ -226,7 +226,7 @@ std::string Finding::text() const {
 }
 
 VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
-                         const ShardProgress& progress) {
+                         const ItemProgress& progress) {
   const bool whole_folder = fs::is_directory(path);
   const fs::path folder = whole_folder ? fs::path(path) : fs::path(path).parent_path();
   const fs::path manifest_path = folder / kManifestName;
@@ -263,7 +263,7 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
     check_shard(paths[i], entry == listed.end() ? nullptr : entry->second, limits, findings,
                 results[i]);
   };
-  for_each_shard(std::ssize(paths), options.num_threads, check, progress);
+  for_each_parallel(std::ssize(paths), options.num_threads, check, progress);
 
   DataStats total;
   for (size_t i = 0; i < paths.size(); ++i) {

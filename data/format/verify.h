@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/for_each_shard.h"
+#include "data/files/for_each_parallel.h"
 #include "data/format/shard_file.h"
 
 namespace bertha {
@@ -51,6 +51,6 @@ struct VerifyReport {
 ///
 /// Errors    Error(kData) only when there is nothing to check: no shard, or no readable manifest.
 VerifyReport verify_data(const std::string& path, const VerifyOptions& options = {},
-                         const ShardProgress& progress = {});
+                         const ItemProgress& progress = {});
 
 }  // namespace bertha

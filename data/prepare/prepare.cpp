@@ -34,12 +34,11 @@ std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, in
                                       ProgressMeter& meter) {
   meter.start_phase(PreparePhase::kHashing, total_bytes(sources));
   std::vector<std::string> hashes(sources.size());
-  for_each_parallel(static_cast<int64_t>(sources.size()), workers,
-                    [&](int64_t index, const std::function<bool()>&) {
-                      const auto at = static_cast<size_t>(index);
-                      hashes[at] = sha256_of_file(sources[at].path);
-                      meter.add_text_bytes(sources[at].bytes);
-                    });
+  for_each_parallel(std::ssize(sources), workers, [&](int64_t index) {
+    const auto at = static_cast<size_t>(index);
+    hashes[at] = sha256_of_file(sources[at].path);
+    meter.add_text_bytes(sources[at].bytes);
+  });
   return hashes;
 }
 
@@ -119,12 +118,11 @@ std::vector<ShardRecord> describe_shards(const PrepareOptions& options, const Pr
                                          ProgressMeter& meter) {
   meter.start_phase(PreparePhase::kCheckingShards, 0);
   std::vector<ShardRecord> shards(plan.shard_paths.size());
-  for_each_parallel(static_cast<int64_t>(shards.size()), options.workers,
-                    [&](int64_t index, const std::function<bool()>&) {
-                      const auto at = static_cast<size_t>(index);
-                      shards[at] = describe_shard(plan.shard_paths[at], plan.manifest.limits);
-                      meter.finish_shard();
-                    });
+  for_each_parallel(std::ssize(shards), options.workers, [&](int64_t index) {
+    const auto at = static_cast<size_t>(index);
+    shards[at] = describe_shard(plan.shard_paths[at], plan.manifest.limits);
+    meter.finish_shard();
+  });
   return shards;
 }
 
