@@ -76,10 +76,8 @@ std::vector<std::string> make_shards(const LoaderBenchOptions& options, OwnedFol
   do_together(transport, [&] {
     for (int64_t s = transport.rank(); s < options.synthetic_shards; s += transport.size()) {
       write_synthetic_shard(shards[static_cast<size_t>(s)], options.synthetic_shard_seqs,
-                            options.seed + static_cast<uint64_t>(s),
-                            {.max_seq_tokens = options.max_seq_tokens,
-                             .max_masked_per_seq = options.max_masked_per_seq,
-                             .vocab_size = options.vocab_size});
+                            options.pipeline.seed + static_cast<uint64_t>(s),
+                            options.pipeline.limits);
     }
   });
   return shards;
@@ -131,28 +129,12 @@ double mean(Transport& transport, double mine) {
   return sum / transport.size();
 }
 
-PipelineOptions pipeline_options(const LoaderBenchOptions& options,
-                                 const std::vector<std::string>& shards) {
-  return {.shards = shards,
-          .max_seq_tokens = options.max_seq_tokens,
-          .max_masked_per_seq = options.max_masked_per_seq,
-          .vocab_size = options.vocab_size,
-          .global_batch_seqs = options.global_batch_seqs,
-          .micro_batches_per_step = options.micro_batches_per_step,
-          .seed = options.seed,
-          .order = options.order,
-          .window_shards = options.window_shards,
-          .exchange = options.exchange,
-          .prefetch_steps = options.prefetch_steps,
-          .num_steps = {}};
-}
-
 }  // namespace
 
 LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport) {
   OwnedFolder folder;
-  const PipelineOptions pipeline = pipeline_options(
-      options, options.shards.empty() ? make_shards(options, folder, transport) : options.shards);
+  PipelineOptions pipeline = options.pipeline;
+  if (pipeline.shards.empty()) pipeline.shards = make_shards(options, folder, transport);
 
   // All ranks must take the same number of steps, so the clock is asked only between runs.
   int64_t steps = 8;

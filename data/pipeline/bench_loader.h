@@ -11,20 +11,12 @@ namespace bertha {
 
 /// How fast the pipeline alone delivers batches: the consumer does nothing with them.
 struct LoaderBenchOptions {
-  std::vector<std::string> shards;      // empty: synthesized in scratch_folder, removed at the end
+  /// Without shards they are synthesized in scratch_folder and removed at the end; num_steps is not
+  /// read.
+  PipelineOptions pipeline{.shards = {}, .global_batch_seqs = 448, .seed = 1, .num_steps = {}};
   std::string scratch_folder = "/tmp";  // one that all ranks see
   int64_t synthetic_shards = 16;
   int64_t synthetic_shard_seqs = 4096;
-  int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;
-  int64_t vocab_size = 30522;
-  int64_t global_batch_seqs = 448;
-  int64_t micro_batches_per_step = 1;
-  int64_t window_shards = 4;
-  int64_t prefetch_steps = 2;
-  ExchangePadding exchange = ExchangePadding::kLengths;
-  SampleOrder order = SampleOrder::kWindowed;
-  uint64_t seed = 1;
   double warm_up_s = 1.0;  // also the measure from which the number of timed steps follows
   double timed_s = 5.0;
 };

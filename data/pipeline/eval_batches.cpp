@@ -45,10 +45,7 @@ std::vector<HostBatch> load_eval_batches(const EvalOptions& options, int rank, i
   const ShardTable table = inspect_shards(options.shards, options.shard_xxh3, alone);
   const int64_t total =
       options.max_samples > 0 ? std::min(options.max_samples, table.total_seqs) : table.total_seqs;
-  const SampleSet samples = read_range(table, part_of_rank(total, rank, num_ranks),
-                                       {.max_seq_tokens = options.max_seq_tokens,
-                                        .max_masked_per_seq = options.max_masked_per_seq,
-                                        .vocab_size = options.vocab_size});
+  const SampleSet samples = read_range(table, part_of_rank(total, rank, num_ranks), options.limits);
   std::vector<HostBatch> batches;
   for (int64_t first = 0; first < samples.size(); first += options.batch_seqs) {
     std::vector<SampleView> views;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/format/shard_file.h"
 #include "data/pipeline/batch.h"
 #include "data/pipeline/transport.h"
 
@@ -19,10 +20,8 @@ enum class SampleOrder : uint8_t { kWindowed, kPublished };
 struct PipelineOptions {
   std::vector<std::string> shards;  // paths, sorted
   std::vector<std::string> shard_xxh3 =
-      {};  // [shards]  hashes to compare when a shard is read, or none
-  int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;
-  int64_t vocab_size = 30522;  // ids at or beyond it are an error in the shard
+      {};                    // [shards]  hashes to compare when a shard is read, or none
+  SampleLimits limits = {};  // what is beyond them is an error in the shard
   int64_t global_batch_seqs = 0;
   int64_t micro_batches_per_step = 1;  // accumulation steps
   uint64_t seed = 0;
@@ -74,9 +73,7 @@ std::unique_ptr<Pipeline> make_training_pipeline(const PipelineOptions& options,
 struct EvalOptions {
   std::vector<std::string> shards;
   std::vector<std::string> shard_xxh3 = {};  // as in PipelineOptions
-  int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;
-  int64_t vocab_size = 30522;
+  SampleLimits limits = {};
   int64_t batch_seqs = 16;  // per rank and batch
   int64_t max_samples = 0;  // 0 = all
   int64_t group_bucket_tokens = 128;

@@ -14,8 +14,8 @@ void check_options(const PipelineOptions& options, int num_ranks) {
                "global_batch_seqs ", options.global_batch_seqs);
   BERTHA_CHECK(options.micro_batches_per_step >= 1, "micro_batches_per_step ",
                options.micro_batches_per_step);
-  BERTHA_CHECK(options.max_seq_tokens >= 1 && options.max_seq_tokens < (1 << 16), "max_seq_tokens ",
-               options.max_seq_tokens);
+  const int64_t longest = options.limits.max_seq_tokens;
+  BERTHA_CHECK(longest >= 1 && longest < (1 << 16), "max_seq_tokens ", longest);
   BERTHA_CHECK(options.first_step >= 0, "first_step ", options.first_step);
   BERTHA_CHECK(!options.num_steps || *options.num_steps >= 0, "num_steps ", *options.num_steps);
   if (options.order == SampleOrder::kPublished && options.global_batch_seqs < num_ranks) {
@@ -61,12 +61,6 @@ std::unique_ptr<SampleWindows> make_order(const StageState& state) {
                                .num_ranks = state.assignment.num_ranks,
                                .batch_seqs = batch_seqs_of_rank(options, step_seqs),
                                .first_position = options.first_step * step_seqs});
-}
-
-SampleLimits limits_of(const PipelineOptions& options) {
-  return {.max_seq_tokens = options.max_seq_tokens,
-          .max_masked_per_seq = options.max_masked_per_seq,
-          .vocab_size = options.vocab_size};
 }
 
 /// The samples of the next step, or why there are none.
@@ -139,7 +133,7 @@ StageState::StageState(const PipelineOptions& pipeline_options, Transport& trans
 
 void read_windows(StageState& state) {
   try {
-    WindowReader reader(state.table, limits_of(state.options), state.assignment, make_order(state));
+    WindowReader reader(state.table, state.options.limits, state.assignment, make_order(state));
     const auto stop = [&state] { return state.windows.closed(); };
     while (state.windows.wait_for_room()) {
       std::optional<LoadedWindow> window = reader.next(stop);

@@ -22,7 +22,7 @@ struct LoaderOptions {
 };
 
 int run_loader(LoaderOptions options, CommandContext& context) {
-  if (!options.data.empty()) options.bench.shards = list_shards(options.data);
+  if (!options.data.empty()) options.bench.pipeline.shards = list_shards(options.data);
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
   const auto watchdog = make_watchdog(world, Config{}.train.hang_timeout_minutes * 60);
@@ -30,7 +30,7 @@ int run_loader(LoaderOptions options, CommandContext& context) {
   const LoaderBenchResult result = bench_loader(options.bench, *transport);
   if (world.rank() != 0) return 0;
   std::cout << "loader: " << world.size() << " rank(s), global batch "
-            << options.bench.global_batch_seqs << ", " << result.steps << " steps in "
+            << options.bench.pipeline.global_batch_seqs << ", " << result.steps << " steps in "
             << fixed_text(result.elapsed_s, 2) << " s\n"
             << "  sequences/s          " << fixed_text(result.seqs_per_s_global, 0) << '\n'
             << "  tokens/s             " << scaled_text(result.tokens_per_s_global) << '\n'
@@ -64,14 +64,15 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
         ->check(whole_number(1))
         ->type_name("N");
   };
-  count("--global-batch", sizes.global_batch_seqs, "Sequences per step over all ranks");
-  count("--grad-accum", sizes.micro_batches_per_step, "Micro-batches per rank and step");
-  count("--window-shards", sizes.window_shards, "Shards in memory at a time");
-  count("--prefetch-steps", sizes.prefetch_steps, "Batches ready ahead of the step");
-  count("--max-seq-tokens", sizes.max_seq_tokens, "Longest sequence");
-  count("--max-masked-per-seq", sizes.max_masked_per_seq, "Most masked tokens of a sequence");
-  count("--vocab-size", sizes.vocab_size, "Entries of the vocabulary");
-  add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.exchange,
+  count("--global-batch", sizes.pipeline.global_batch_seqs, "Sequences per step over all ranks");
+  count("--grad-accum", sizes.pipeline.micro_batches_per_step, "Micro-batches per rank and step");
+  count("--window-shards", sizes.pipeline.window_shards, "Shards in memory at a time");
+  count("--prefetch-steps", sizes.pipeline.prefetch_steps, "Batches ready ahead of the step");
+  count("--max-seq-tokens", sizes.pipeline.limits.max_seq_tokens, "Longest sequence");
+  count("--max-masked-per-seq", sizes.pipeline.limits.max_masked_per_seq,
+        "Most masked tokens of a sequence");
+  count("--vocab-size", sizes.pipeline.limits.vocab_size, "Entries of the vocabulary");
+  add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.pipeline.exchange,
                               {{"off", ExchangePadding::kOff},
                                {"allgather", ExchangePadding::kAllGather},
                                {"lengths", ExchangePadding::kLengths}},

@@ -122,9 +122,9 @@ PipelineOptions pipeline_options(const Config& config, int64_t first_step) {
   return {
       .shards = shards,
       .shard_xxh3 = known_hashes(config, shards),
-      .max_seq_tokens = config.data.max_seq_tokens,
-      .max_masked_per_seq = config.data.max_masked_per_seq,
-      .vocab_size = config.model.vocab_size,
+      .limits = {.max_seq_tokens = config.data.max_seq_tokens,
+                 .max_masked_per_seq = config.data.max_masked_per_seq,
+                 .vocab_size = config.model.vocab_size},
       .global_batch_seqs = config.train.global_batch_seqs,
       .micro_batches_per_step = config.train.accumulation_steps,
       .seed = static_cast<uint64_t>(config.train.seed),
@@ -140,9 +140,9 @@ EvalOptions eval_options(const Config& config) {
   const std::vector<std::string> shards = list_shards(config.data.eval);
   return {.shards = shards,
           .shard_xxh3 = known_hashes(config, shards),
-          .max_seq_tokens = config.data.max_seq_tokens,
-          .max_masked_per_seq = config.data.max_masked_per_seq,
-          .vocab_size = config.model.vocab_size,
+          .limits = {.max_seq_tokens = config.data.max_seq_tokens,
+                     .max_masked_per_seq = config.data.max_masked_per_seq,
+                     .vocab_size = config.model.vocab_size},
           .batch_seqs = config.eval.batch_seqs,
           .max_samples = config.eval.max_samples};
 }

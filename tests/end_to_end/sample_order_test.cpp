@@ -25,9 +25,7 @@ class SampleOrderOverResume : public ::testing::Test {
       write_shard(options_.shards.back(), ShardLayout::kVariableLength,
                   example_samples(seqs, 300 + options_.shards.size(), kLimits), kLimits);
     }
-    options_.max_seq_tokens = kLimits.max_seq_tokens;
-    options_.max_masked_per_seq = kLimits.max_masked_per_seq;
-    options_.vocab_size = kLimits.vocab_size;
+    options_.limits = kLimits;
     options_.global_batch_seqs = 12;
     options_.window_shards = 2;
     options_.seed = 3;

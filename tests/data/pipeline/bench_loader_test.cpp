@@ -15,12 +15,14 @@ namespace bertha {
 namespace {
 
 LoaderBenchOptions small_bench(const std::string& folder) {
-  return {.shards = {},
+  return {.pipeline = {.shards = {},
+                       .global_batch_seqs = 33,
+                       .seed = 1,
+                       .window_shards = 2,
+                       .num_steps = {}},
           .scratch_folder = folder,
           .synthetic_shards = 4,
           .synthetic_shard_seqs = 300,
-          .global_batch_seqs = 33,
-          .window_shards = 2,
           .warm_up_s = 0.02,
           .timed_s = 0.1};
 }

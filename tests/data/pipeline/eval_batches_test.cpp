@@ -81,7 +81,7 @@ TEST_F(EvalBatches, RanksTakeContiguousPartsAndTheFirstOnesTheRemainder) {
 
 TEST_F(EvalBatches, RankReadsOnlyTheShardsOfItsPart) {
   // Rows stay countable, but the tokens are beyond the vocabulary of the reader.
-  options_.vocab_size = 2000;
+  options_.limits.vocab_size = 2000;
   EXPECT_THAT(data_error_of([&] { ids_of_rank(1, 2); }), HasSubstr("part_"));
   SampleLimits narrow{.max_seq_tokens = 512, .max_masked_per_seq = 76, .vocab_size = 2000};
   write_shard(folder_.path("part_3.hdf5"), ShardLayout::kVariableLength,

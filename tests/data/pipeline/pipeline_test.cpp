@@ -37,9 +37,7 @@ class PipelineTest : public testing::Test {
       write_shard(options_.shards.back(), ShardLayout::kVariableLength,
                   example_samples(seqs, 100 + static_cast<uint64_t>(s), kLimits), kLimits);
     }
-    options_.max_seq_tokens = kLimits.max_seq_tokens;
-    options_.max_masked_per_seq = kLimits.max_masked_per_seq;
-    options_.vocab_size = kLimits.vocab_size;
+    options_.limits = kLimits;
     options_.global_batch_seqs = 10;
     options_.seed = 7;
     options_.window_shards = 3;

@@ -76,9 +76,9 @@ TEST_F(DataOptions, OfTheTrainingDataGoOnWhereTheRunStands) {
   EXPECT_EQ(options.shards, std::vector<std::string>{folder_.path("part_0.hdf5")});
   EXPECT_EQ(options.first_step, 13);
   EXPECT_EQ(options.num_steps, 7);
-  EXPECT_EQ(options.max_seq_tokens, 64);
-  EXPECT_EQ(options.max_masked_per_seq, 9);
-  EXPECT_EQ(options.vocab_size, 1000);
+  EXPECT_EQ(options.limits.max_seq_tokens, 64);
+  EXPECT_EQ(options.limits.max_masked_per_seq, 9);
+  EXPECT_EQ(options.limits.vocab_size, 1000);
   EXPECT_EQ(options.global_batch_seqs, 10);
   EXPECT_EQ(options.micro_batches_per_step, 5);
   EXPECT_EQ(options.seed, 77u);
@@ -98,9 +98,9 @@ TEST_F(DataOptions, OfTheEvaluationSet) {
   EXPECT_EQ(options.shards.size(), 1u);
   EXPECT_EQ(options.batch_seqs, 6);
   EXPECT_EQ(options.max_samples, 8);
-  EXPECT_EQ(options.max_seq_tokens, 64);
-  EXPECT_EQ(options.max_masked_per_seq, 9);
-  EXPECT_EQ(options.vocab_size, 1000);
+  EXPECT_EQ(options.limits.max_seq_tokens, 64);
+  EXPECT_EQ(options.limits.max_masked_per_seq, 9);
+  EXPECT_EQ(options.limits.vocab_size, 1000);
 }
 
 }  // namespace
