@@ -7,7 +7,6 @@
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/attention.h"
 

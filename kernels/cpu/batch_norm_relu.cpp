@@ -3,7 +3,6 @@
 
 #include "kernels/cpu/channel_runs.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/batch_norm_relu.h"
 
 namespace bertha {
@@ -21,11 +20,10 @@ std::vector<ChannelMoments> channel_moments(WorkerPool& pool, const ChannelsShap
   const auto of = [&](int64_t c) -> ChannelMoments& { return moments[static_cast<size_t>(c)]; };
   const auto count = static_cast<double>(shape.elements_per_channel());
   for_channels(
-      pool, shape, [](int64_t) {},
-      [&](int64_t c, int64_t i) { of(c).mean += static_cast<double>(x[i]); },
+      pool, shape, [&](int64_t c, int64_t i) { of(c).mean += static_cast<double>(x[i]); },
       [&](int64_t c) { of(c).mean /= count; });
   for_channels(
-      pool, shape, [](int64_t) {},
+      pool, shape,
       [&](int64_t c, int64_t i) {
         const double difference = static_cast<double>(x[i]) - of(c).mean;
         of(c).squares += difference * difference;
@@ -127,7 +125,7 @@ void run_cpu(WorkerPool& pool, const BatchNormReluBwd& args) {
     target = static_cast<float>(add ? static_cast<double>(target) + sum : sum);
   };
   for_channels(
-      pool, shape, [](int64_t) {},
+      pool, shape,
       [&](int64_t c, int64_t i) {
         const auto g = static_cast<double>(gradient(i));
         of(c).g += g;

@@ -10,13 +10,12 @@ namespace bertha {
 /// Channels of a block: as many f32 neighbours as a cache line has, for tensors with channels last.
 inline constexpr int64_t kBlockChannels = 16;
 
-/// Calls start(c) for every channel, then visit(c, element) for its elements in their order, then
-/// finish(c). One thread has all of a channel, so that sums need no merging.
-template <class Start, class Visit, class Finish>
-void for_channels(WorkerPool& pool, const ChannelsShape& shape, const Start& start,
-                  const Visit& visit, const Finish& finish) {
+/// Calls visit(c, element) for every channel's elements in their order, then finish(c). One thread
+/// has all of a channel, so that sums need no merging.
+template <class Visit, class Finish>
+void for_channels(WorkerPool& pool, const ChannelsShape& shape, const Visit& visit,
+                  const Finish& finish) {
   pool.for_range(shape.channels, kBlockChannels, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) start(c);
     for (int64_t n = 0; n < shape.outer; ++n) {
       for (int64_t c = begin; c < end; ++c) {
         const int64_t first = (n * shape.channels + c) * shape.inner;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/cross_entropy.h"
 

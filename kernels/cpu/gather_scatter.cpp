@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/gather_scatter.h"
 
 namespace bertha {

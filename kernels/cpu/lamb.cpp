@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
 

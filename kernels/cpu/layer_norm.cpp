@@ -1,7 +1,6 @@
 #include "kernels/ops/layer_norm.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/row_norm.h"
 
 namespace bertha {

@@ -5,7 +5,6 @@
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {

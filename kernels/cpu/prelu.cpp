@@ -2,7 +2,6 @@
 
 #include "kernels/cpu/channel_runs.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/prelu.h"
 
 namespace bertha {
@@ -27,11 +26,10 @@ void run_cpu(WorkerPool& pool, const PreluBwd& args) {
   const float* slope = args.slope.as<float>();
   float* dx = args.dx.as<float>();
   float* dslope = args.dslope.as<float>();
-  const bool add = args.accumulate == Accumulate::kYes;
   std::vector<double> sums(static_cast<size_t>(shape.channels), 0.0);
+  if (args.accumulate == Accumulate::kYes) sums.assign(dslope, dslope + shape.channels);
   for_channels(
       pool, shape,
-      [&](int64_t c) { sums[static_cast<size_t>(c)] = add ? static_cast<double>(dslope[c]) : 0.0; },
       [&](int64_t c, int64_t i) {
         const float gradient = dy[i];
         const bool positive = x[i] > 0.0f;

@@ -10,7 +10,6 @@
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/scale_rules.h"
 
 namespace bertha {

@@ -1,7 +1,6 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/ops/reductions.h"
 
 namespace bertha {

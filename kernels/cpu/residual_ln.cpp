@@ -2,7 +2,6 @@
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/dropout_rows.h"
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/require_f32.h"
 #include "kernels/cpu/row_norm.h"
 #include "kernels/ops/quantize.h"
 

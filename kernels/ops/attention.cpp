@@ -5,18 +5,6 @@
 namespace bertha {
 namespace {
 
-/// The fields that both directions share.
-struct Shared {
-  const View& qkv;
-  const View& cu_seqlens;
-  const View& lse;
-  const View& mask;
-  std::span<const SequenceGroup> groups;
-  const Dropout& dropout;
-  int64_t max_seq_tokens;
-  float scale;
-};
-
 void check_group(const ArgumentCheck& check, const SequenceGroup& group) {
   check.at_least("groups.num_seqs", group.num_seqs, 0);
   check.at_least("groups.num_tokens", group.num_tokens, 0);
@@ -27,7 +15,8 @@ void check_group(const ArgumentCheck& check, const SequenceGroup& group) {
   }
 }
 
-void check_groups(const ArgumentCheck& check, const Shared& args, int64_t seqs) {
+template <class Args>
+void check_groups(const ArgumentCheck& check, const Args& args, int64_t seqs) {
   int64_t next_seq = 0;
   int64_t next_token = 0;
   for (const SequenceGroup& group : args.groups) {
@@ -46,7 +35,9 @@ void check_groups(const ArgumentCheck& check, const Shared& args, int64_t seqs) 
   check.at_most("groups: sum of num_tokens", next_token, args.qkv.extent(0));
 }
 
-void check_shared(const ArgumentCheck& check, const Shared& args) {
+/// The fields that both directions share.
+template <class Args>
+void check_shared(const ArgumentCheck& check, const Args& args) {
   check.rank("qkv", args.qkv, 4);
   check.io("qkv", args.qkv);
   const int64_t tokens = args.qkv.extent(0);
@@ -71,16 +62,14 @@ void check_shared(const ArgumentCheck& check, const Shared& args) {
 
 void validate(const AttentionFwd& args) {
   const ArgumentCheck check(AttentionFwd::kName);
-  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
-                       args.max_seq_tokens, args.scale});
+  check_shared(check, args);
   check.view("out", args.out, args.qkv.dtype,
              {args.qkv.extent(0), args.qkv.extent(2), args.qkv.extent(3)});
 }
 
 void validate(const AttentionBwd& args) {
   const ArgumentCheck check(AttentionBwd::kName);
-  check_shared(check, {args.qkv, args.cu_seqlens, args.lse, args.mask, args.groups, args.dropout,
-                       args.max_seq_tokens, args.scale});
+  check_shared(check, args);
   const DType io = args.qkv.dtype;
   const int64_t tokens = args.qkv.extent(0);
   const int64_t heads = args.qkv.extent(2);

@@ -24,7 +24,14 @@ inline ChannelsShape channels_shape(const View& view) {
 }
 
 /// Three axes of an io dtype.
-ChannelsShape check_channels(const ArgumentCheck& check, const char* field, const View& view);
+inline ChannelsShape check_channels(const ArgumentCheck& check, const char* field,
+                                    const View& view) {
+  check.rank(field, view, 3);
+  check.io(field, view);
+  const ChannelsShape shape = channels_shape(view);
+  check.view(field, view, shape.io, {shape.outer, shape.channels, shape.inner});
+  return shape;
+}
 
 /// Bytes of one bit per element.
 inline int64_t bit_bytes(int64_t elements) { return (elements + 7) / 8; }

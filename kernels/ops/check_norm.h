@@ -14,10 +14,24 @@ struct RowsShape {
 };
 
 /// Rows of C >= 1 columns, of any floating dtype.
-RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view);
+inline RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view) {
+  check.rank(field, view, 2);
+  check.floating(field, view);
+  check.at_least("C", view.extent(1), 1);
+  check.same(field, view, view.dtype, view);
+  return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
+}
 
 /// Rows of H columns, H a multiple of 8.
-RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field, const View& view);
+inline RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field,
+                                   const View& view) {
+  check.rank(field, view, 2);
+  check.io(field, view);
+  check.at_least("H", view.extent(1), 8);
+  check.multiple_of("H", view.extent(1), 8);
+  check.same(field, view, view.dtype, view);
+  return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
+}
 
 /// gamma, beta, mean, rstd and epsilon of a forward pass.
 template <class Forward>
