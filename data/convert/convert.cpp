@@ -52,14 +52,10 @@ std::vector<int64_t> firsts_of_shards(const ConvertOptions& options, const Seque
 }
 
 ShardJob job_of(const ConvertOptions& options, const SequenceFiles& files) {
-  ShardJob job{
-      .output_dir = options.output_dir,
-      .names = options.num_shards > 0 ? numbered_names(options.num_shards) : converted_names(files),
-      .options = source_facts(options.source, files),
-      .limits = options.source.limits,
-      .sources = source_texts(options.source),
-      .seed = options.shuffle_seed.value_or(0),
-      .num_threads = options.source.num_threads};
+  ShardJob job = job_of_source(
+      options.source, files, options.output_dir,
+      options.num_shards > 0 ? numbered_names(options.num_shards) : converted_names(files));
+  job.seed = options.shuffle_seed.value_or(0);
   const bool fixed = options.layout == ShardLayout::kFixedLength;
   job.options["made_by"] = "data convert";
   job.options["layout"] = fixed ? "fixed_length" : "variable_length";
@@ -72,11 +68,7 @@ void check_options(const ConvertOptions& options) {
   if (options.layout == ShardLayout::kPacked) {
     fail(ExitCode::kUsage, "the packed layout is made by `bertha data pack`");
   }
-  std::error_code ignored;
-  if (fs::equivalent(options.source.path, options.output_dir, ignored)) {
-    fail(ExitCode::kUsage, options.output_dir,
-         ": is the source itself; choose another output folder");
-  }
+  refuse_same_folder(options.source, options.output_dir);
 }
 
 /// Before hours of work with a list that cannot fit.

@@ -1,6 +1,7 @@
 #include "data/convert/data_set_work.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "data/files/hashing.h"
 #include "data/format/shard_names.h"
@@ -22,25 +23,33 @@ SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& p
                                 progress_of(progress, "inspect", "files"));
 }
 
-std::map<std::string, std::string> source_facts(const SourceOptions& options,
-                                                const SequenceFiles& files) {
-  std::string names;
+ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
+                       const std::string& output_dir, std::vector<std::string> names) {
+  std::string files_text;
   for (const SequenceFile& file : files.files) {
-    names += concat(fs::path(file.path).filename().string(), " ", file.bytes, "\n");
+    files_text += concat(fs::path(file.path).filename().string(), " ", file.bytes, "\n");
   }
-  return {{"source_files", concat(files.files.size())},
-          {"source_names_and_sizes_md5", md5_of_text(names)},
-          {"sequences", concat(files.num_seqs)},
-          {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
-          {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
-          {"vocab_size", concat(options.limits.vocab_size)}};
-}
-
-std::vector<ManifestSource> source_texts(const SourceOptions& options) {
+  ShardJob job{.output_dir = output_dir,
+               .names = std::move(names),
+               .options = {{"source_files", concat(files.files.size())},
+                           {"source_names_and_sizes_md5", md5_of_text(files_text)},
+                           {"sequences", concat(files.num_seqs)},
+                           {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
+                           {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
+                           {"vocab_size", concat(options.limits.vocab_size)}},
+               .limits = options.limits,
+               .num_threads = options.num_threads};
   const fs::path path(options.path);
   const fs::path manifest = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
-  if (!fs::exists(manifest)) return {};
-  return read_manifest(manifest.string()).sources;
+  if (fs::exists(manifest)) job.sources = read_manifest(manifest.string()).sources;
+  return job;
+}
+
+void refuse_same_folder(const SourceOptions& options, const std::string& output_dir) {
+  std::error_code ignored;
+  if (fs::equivalent(options.path, output_dir, ignored)) {
+    fail(ExitCode::kUsage, output_dir, ": is the source itself; choose another output folder");
+  }
 }
 
 std::vector<std::string> numbered_names(int64_t count) {

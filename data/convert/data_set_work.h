@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -30,13 +29,14 @@ ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
 /// The source's files, looked into.
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress);
 
-/// What of the source decides the outcome, for the options of a job: names and sizes of the files,
-/// limits, number of sequences.
-std::map<std::string, std::string> source_facts(const SourceOptions& options,
-                                                const SequenceFiles& files);
+/// The job of writing these files again. Its options are what of the source decides the outcome:
+/// names and sizes of the files, limits, number of sequences; its sources are the texts that the
+/// source's own manifest names, if it has one.
+ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
+                       const std::string& output_dir, std::vector<std::string> names);
 
-/// The texts that the source's own manifest names, if it has one.
-std::vector<ManifestSource> source_texts(const SourceOptions& options);
+/// Error(kUsage) when the output folder is the source itself.
+void refuse_same_folder(const SourceOptions& options, const std::string& output_dir);
 
 /// Shards named as the published ones are, `count` of them.
 std::vector<std::string> numbered_names(int64_t count);

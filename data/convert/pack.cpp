@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <numeric>
 
 #include "data/convert/redistribute.h"
@@ -17,11 +16,7 @@ void check_options(const PackOptions& options) {
   if (options.max_seqs_per_pack < 1 || options.max_seqs_per_pack > 255) {
     fail(ExitCode::kUsage, "--max-per-pack ", options.max_seqs_per_pack, ", want 1 to 255");
   }
-  std::error_code ignored;
-  if (std::filesystem::equivalent(options.source.path, options.output_dir, ignored)) {
-    fail(ExitCode::kUsage, options.output_dir,
-         ": is the source itself; choose another output folder");
-  }
+  refuse_same_folder(options.source, options.output_dir);
 }
 
 std::vector<int64_t> histogram_of(std::span<const uint16_t> tokens, int64_t max_tokens) {
@@ -49,13 +44,9 @@ ShardBounds bounds_of(std::span<const uint8_t> pack_seqs, int64_t num_shards) {
 }
 
 ShardJob job_of(const PackOptions& options, const SequenceFiles& files, int64_t num_shards) {
-  ShardJob job{.output_dir = options.output_dir,
-               .names = numbered_names(num_shards),
-               .options = source_facts(options.source, files),
-               .limits = options.source.limits,
-               .sources = source_texts(options.source),
-               .seed = options.seed,
-               .num_threads = options.source.num_threads};
+  ShardJob job =
+      job_of_source(options.source, files, options.output_dir, numbered_names(num_shards));
+  job.seed = options.seed;
   job.options["made_by"] = "data pack";
   job.options["layout"] = "packed";
   job.options["max_seqs_per_pack"] = concat(options.max_seqs_per_pack);
