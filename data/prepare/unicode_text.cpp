@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -255,9 +256,6 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text) {
 }
 
 std::string_view strip(std::string_view text) {
-  const auto is_continuation = [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
-  };
   utf8proc_int32_t c = 0;
   while (!text.empty()) {
     const auto size_bytes =
@@ -267,7 +265,7 @@ std::string_view strip(std::string_view text) {
   }
   while (!text.empty()) {
     size_t start = text.size() - 1;
-    while (start > 0 && is_continuation(text[start])) --start;
+    while (start > 0 && !starts_character(text[start])) --start;
     const auto size_bytes = utf8proc_iterate(
         bytes_of(text) + start, static_cast<utf8proc_ssize_t>(text.size() - start), &c);
     if (size_bytes < 0 || !is_python_space(c)) break;
@@ -300,9 +298,7 @@ std::vector<std::string> basic_tokens(std::string_view text) {
 }
 
 int64_t count_characters(std::string_view text) {
-  int64_t count = 0;
-  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  return count;
+  return std::ranges::count_if(text, starts_character);
 }
 
 std::string unicode_version() { return "11.0.0"; }

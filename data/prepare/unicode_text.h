@@ -27,6 +27,9 @@ std::string_view strip(std::string_view text);
 /// punctuation character a token of its own.
 std::vector<std::string> basic_tokens(std::string_view text);
 
+/// Whether a byte is the first of a character.
+inline bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
 /// Number of characters (code points).
 int64_t count_characters(std::string_view text);
 

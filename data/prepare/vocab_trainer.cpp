@@ -33,7 +33,7 @@ std::vector<std::string> character_wordpieces(std::string_view word) {
   std::vector<std::string> wordpieces;
   for (size_t start = 0; start < word.size();) {
     size_t end = start + 1;
-    while (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) ++end;
+    while (end < word.size() && !starts_character(word[end])) ++end;
     wordpieces.push_back(concat(start == 0 ? "" : "##", word.substr(start, end - start)));
     start = end;
   }

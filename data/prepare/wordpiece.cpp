@@ -27,8 +27,6 @@ uint64_t hash_of(std::string_view word) {
   return hash;
 }
 
-bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
-
 }  // namespace
 
 WordpieceCache::WordpieceCache() : slots_(kFewestSlots) {}
