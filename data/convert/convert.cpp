@@ -142,8 +142,7 @@ ConvertResult convert_data(const ConvertOptions& options, const WorkProgress& pr
   if (!folder.already_done()) make_shards(options, files, folder, progress);
   ConvertResult result{.manifest = folder.manifest(),
                        .already_done = folder.already_done(),
-                       .shards_reused = folder.shards_reused(),
-                       .checksum_differences = {}};
+                       .shards_reused = folder.shards_reused()};
   if (!options.checksum_list.empty()) {
     result.checksum_differences = compare_checksums(wanted, result.manifest.shards);
   }

@@ -23,7 +23,7 @@ struct ConvertResult {
   Manifest manifest;
   bool already_done = false;
   int64_t shards_reused = 0;
-  std::vector<ChecksumDifference> checksum_differences;
+  std::vector<ChecksumDifference> checksum_differences = {};
 };
 
 /// Writes a data set, in any published form, again as HDF5 shards: in another layout, other sizes

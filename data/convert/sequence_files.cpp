@@ -41,10 +41,8 @@ SequenceFileKind kind_of(const std::string& path) {
 
 SequenceFile inspect(const std::string& path) {
   if (!fs::is_regular_file(path)) fail(ExitCode::kData, path, ": no such file");
-  SequenceFile file{.path = path,
-                    .kind = kind_of(path),
-                    .bytes = static_cast<int64_t>(fs::file_size(path)),
-                    .marks = {}};
+  SequenceFile file{
+      .path = path, .kind = kind_of(path), .bytes = static_cast<int64_t>(fs::file_size(path))};
   if (file.kind == SequenceFileKind::kShard) {
     ShardRows rows(path);
     file.num_seqs = rows.num_rows();

@@ -23,7 +23,7 @@ struct SequenceFile {
   int64_t first_seq = 0;  // in the numbering of all files
   // First sequence of each row of a packed shard, and the end; first bytes of every
   // kRecordsPerMark-th record of a TFRecord file. Counted from the file's own first sequence.
-  std::vector<int64_t> marks;
+  std::vector<int64_t> marks = {};
 };
 
 /// A data set in any published form, its sequences numbered in file order.

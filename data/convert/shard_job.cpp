@@ -98,14 +98,10 @@ void JobFolder::make_shards(const std::function<void(int64_t shard, const std::s
 
 void JobFolder::finish(const std::vector<std::string>& record_paths) {
   manifest_ = Manifest{.tool_version = BERTHA_VERSION,
-                       .unicode_version = "",
                        .seed = job_.seed,
                        .limits = job_.limits,
                        .options = job_.options,
-                       .counts = {},
-                       .sources = job_.sources,
-                       .token_length_histogram = {},
-                       .shards = {}};
+                       .sources = job_.sources};
   std::vector<ShardRecord> records;
   int64_t rows = 0;
   for (const std::string& path : record_paths) {

@@ -119,8 +119,7 @@ ShardRecord describe_shard(const std::string& path, const SampleLimits& limits) 
                                .bytes = static_cast<int64_t>(fs::file_size(path)),
                                .xxh3 = xxh3_of_file(path),
                                .md5_of_lists = md5_of_lists(samples, row_offsets)},
-                     .rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1,
-                     .stats = {}};
+                     .rows = row_offsets.empty() ? samples.size() : std::ssize(row_offsets) - 1};
   record.stats.add(samples);
   return record;
 }

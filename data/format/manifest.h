@@ -27,15 +27,16 @@ struct ManifestShard {
 
 /// What a data folder holds and how it was made: its manifest.json.
 struct Manifest {
-  std::string tool_version;     // of the program that wrote the samples
-  std::string unicode_version;  // of the rules of the tokenizer; empty: made from shards
+  std::string tool_version;          // of the program that wrote the samples
+  std::string unicode_version = {};  // of the rules of the tokenizer; empty: made from shards
   uint64_t seed = 0;
   SampleLimits limits;
   std::map<std::string, std::string> options;  // every option of the run, as text
-  std::map<std::string, int64_t> counts;       // "documents", "samples", ...
-  std::vector<ManifestSource> sources;
-  std::vector<int64_t> token_length_histogram;  // [max_seq_tokens + 1]  samples of that many tokens
-  std::vector<ManifestShard> shards;            // in name order
+  std::map<std::string, int64_t> counts = {};  // "documents", "samples", ...
+  std::vector<ManifestSource> sources = {};
+  // [max_seq_tokens + 1]  samples of that many tokens
+  std::vector<int64_t> token_length_histogram = {};
+  std::vector<ManifestShard> shards = {};  // in name order
 
   /// Over all shards.
   int64_t num_samples() const;
@@ -53,7 +54,7 @@ Manifest read_manifest(const std::string& path);
 struct ShardRecord {
   ManifestShard shard;
   int64_t rows = 0;  // of the datasets: packs in a packed shard, else samples
-  DataStats stats;
+  DataStats stats = {};
 };
 /// Reads the shard twice (hash, samples).
 ShardRecord describe_shard(const std::string& path, const SampleLimits& limits);

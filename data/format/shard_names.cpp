@@ -60,11 +60,7 @@ std::optional<NumberedName> numbered_name(const std::string& name) {
   if (at == std::string::npos) {
     constexpr std::string_view kPart = "part_";
     if (!name.starts_with(kPart) || !is_number(name.substr(kPart.size()))) return std::nullopt;
-    return NumberedName{.before = std::string(kPart),
-                        .number = name.substr(kPart.size()),
-                        .of = "",
-                        .count = "",
-                        .after = ""};
+    return NumberedName{.before = std::string(kPart), .number = name.substr(kPart.size())};
   }
   const size_t last_other = name.substr(0, at).find_last_not_of(kDigits);
   const size_t first = last_other == std::string::npos ? 0 : last_other + 1;

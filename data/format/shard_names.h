@@ -10,11 +10,11 @@ namespace bertha {
 
 /// The name of a file of a numbered set: part_00007_of_04320.hdf5, part-00007-of-00500, part_00007.
 struct NumberedName {
-  std::string before;  // "part_"
-  std::string number;  // "00007"
-  std::string of;      // "_of_", "-of-", or empty: the name does not tell how many there are
-  std::string count;   // "04320"
-  std::string after;   // ".hdf5"
+  std::string before;      // "part_"
+  std::string number;      // "00007"
+  std::string of = {};     // "_of_", "-of-", or empty: the name does not tell how many there are
+  std::string count = {};  // "04320"
+  std::string after = {};  // ".hdf5"
 };
 std::optional<NumberedName> numbered_name(const std::string& name);
 

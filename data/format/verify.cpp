@@ -41,7 +41,7 @@ class Collector {
       ++result_.num_unlisted;
       return;
     }
-    result_.findings.push_back({.shard = shard_, .row = row, .dataset = dataset, .what = what});
+    result_.findings.push_back({.shard = shard_, .what = what, .row = row, .dataset = dataset});
   }
   void add(const std::string& what) { add(-1, "", what); }
 
@@ -157,17 +157,15 @@ void find_duplicates(const std::vector<std::string>& names, const std::vector<Sh
     if (results[i].stats.num_samples == 0) continue;
     const auto [seen, is_new] = first_with.emplace(results[i].md5_of_lists, names[i]);
     if (is_new) continue;
-    findings.push_back({.shard = names[i],
-                        .row = -1,
-                        .dataset = "",
-                        .what = concat("holds the same token ids as ", seen->second)});
+    findings.push_back(
+        {.shard = names[i], .what = concat("holds the same token ids as ", seen->second)});
   }
 }
 
 void check_totals(const Manifest& manifest, const DataStats& stats,
                   std::vector<Finding>& findings) {
   const auto wrong = [&](const std::string& what) {
-    findings.push_back({.shard = kManifestName, .row = -1, .dataset = "", .what = what});
+    findings.push_back({.shard = kManifestName, .what = what});
   };
   if (const auto count = manifest.counts.find("samples");
       count != manifest.counts.end() && count->second != stats.num_samples) {
@@ -188,8 +186,7 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
 /// Names that a numbered set without a manifest lacks.
 void find_missing(const std::vector<std::string>& names, std::vector<Finding>& findings) {
   for (const std::string& name : missing_of_numbered(names)) {
-    findings.push_back(
-        {.shard = name, .row = -1, .dataset = "", .what = "missing, going by the other names"});
+    findings.push_back({.shard = name, .what = "missing, going by the other names"});
   }
 }
 
@@ -204,18 +201,14 @@ void check_list(const std::string& path, bool whole_folder, const std::vector<st
   }
   for (const ChecksumDifference& difference : compare_checksums(list, shards)) {
     if (difference.kind == ChecksumDifference::Kind::kMissing && !whole_folder) continue;
-    findings.push_back(
-        {.shard = difference.shard, .row = -1, .dataset = "", .what = difference.what});
+    findings.push_back({.shard = difference.shard, .what = difference.what});
   }
 }
 
 void append(std::vector<Finding>& all, ShardResult& result, const std::string& name) {
   std::move(result.findings.begin(), result.findings.end(), std::back_inserter(all));
   if (result.num_unlisted == 0) return;
-  all.push_back({.shard = name,
-                 .row = -1,
-                 .dataset = "",
-                 .what = concat(result.num_unlisted, " more findings, not listed")});
+  all.push_back({.shard = name, .what = concat(result.num_unlisted, " more findings, not listed")});
 }
 
 }  // namespace
@@ -281,8 +274,7 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
   if (report.has_manifest && whole_folder) {
     for (const auto& [name, entry] : listed) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      report.findings.push_back(
-          {.shard = name, .row = -1, .dataset = "", .what = "missing, but in the manifest"});
+      report.findings.push_back({.shard = name, .what = "missing, but in the manifest"});
     }
     check_totals(manifest, total, report.findings);
   }

@@ -19,10 +19,10 @@ struct VerifyOptions {
 
 /// One thing that is wrong.
 struct Finding {
-  std::string shard;    // file name; of the manifest where that is at fault
-  int64_t row = -1;     // -1: the whole file
-  std::string dataset;  // empty: no dataset in particular
-  std::string what;     // value found, value wanted
+  std::string shard;         // file name; of the manifest where that is at fault
+  std::string what;          // value found, value wanted
+  int64_t row = -1;          // -1: the whole file
+  std::string dataset = {};  // empty: no dataset in particular
 
   /// "part_0.hdf5, row 7, input_ids: ..."
   std::string text() const;

@@ -122,11 +122,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
                            .limits = {.max_seq_tokens = options.max_seq_tokens,
                                       .max_masked_per_seq = options.max_masked_per_seq,
                                       .vocab_size = vocab_size},
-                           .options = option_texts(options),
-                           .counts = {},
-                           .sources = {},
-                           .token_length_histogram = {},
-                           .shards = {}};
+                           .options = option_texts(options)};
   if (options.eval_samples > 0) {
     plan.shard_paths.push_back((folder / eval_name(options.eval_samples)).string());
   }
