@@ -10,6 +10,12 @@
 
 namespace bertha {
 
+/// Lets a map of strings be searched by string_view.
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 struct SpecialTokens {
   int16_t pad = 0;  // always 0: shards pad with it, and label 0 means "not masked"
   int16_t unknown = 0;
@@ -43,11 +49,7 @@ class Vocabulary {
   }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-  using Map = std::unordered_map<std::string, int16_t, Hash, std::equal_to<>>;
+  using Map = std::unordered_map<std::string, int16_t, StringHash, std::equal_to<>>;
 
   static int16_t find(const Map& map, std::string_view wordpiece) {
     const auto found = map.find(wordpiece);

@@ -16,11 +16,7 @@ namespace {
 
 constexpr int64_t kReportBytes = int64_t{1} << 20;
 
-struct Hash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-};
-using Counts = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
+using Counts = std::unordered_map<std::string, int64_t, StringHash, std::equal_to<>>;
 
 void add(Counts& counts, std::string_view text, int64_t count) {
   const auto found = counts.find(text);
