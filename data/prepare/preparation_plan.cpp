@@ -38,9 +38,9 @@ const char* layout_name(ShardLayout layout) {
 std::map<std::string, std::string> option_texts(const PrepareOptions& options) {
   return {{"layout", layout_name(options.layout)},
           {"num_shards", concat(options.num_shards)},
-          {"duplication", concat(options.duplication)},
-          {"masked_fraction", exact_text(options.masked_fraction)},
-          {"short_seq_probability", exact_text(options.short_seq_probability)},
+          {"duplication", concat(options.generator.duplication)},
+          {"masked_fraction", exact_text(options.generator.masked_fraction)},
+          {"short_seq_probability", exact_text(options.generator.short_seq_probability)},
           {"eval_samples", concat(options.eval_samples)},
           {"vocab_sha256", sha256_of_file(options.vocab_file)}};
 }
@@ -75,17 +75,8 @@ DataFacts facts_of(const Manifest& manifest) {
 
 }  // namespace
 
-GeneratorOptions generator_options(const PrepareOptions& options) {
-  return GeneratorOptions{.seed = options.seed,
-                          .duplication = options.duplication,
-                          .max_seq_tokens = options.max_seq_tokens,
-                          .max_masked_per_seq = options.max_masked_per_seq,
-                          .masked_fraction = options.masked_fraction,
-                          .short_seq_probability = options.short_seq_probability};
-}
-
 void check_options(const PrepareOptions& options) {
-  check_options(generator_options(options));
+  check_options(options.generator);
   if (options.output_dir.empty()) {
     fail(ExitCode::kUsage, "--output is empty, want the folder to write shards to");
   }
@@ -111,16 +102,16 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
   const fs::path folder(options.output_dir);
   const auto num_parts = static_cast<int64_t>(sources.size());
   PreparationPlan plan;
-  plan.generator = generator_options(options);
+  plan.generator = options.generator;
   plan.parts_are_shards = options.num_shards == 0 && options.eval_samples == 0;
   plan.part_layout = plan.parts_are_shards ? options.layout : ShardLayout::kVariableLength;
   plan.manifest_path = (folder / kManifestName).string();
   plan.checksum_list_path = (folder / kChecksumListName).string();
   plan.manifest = Manifest{.tool_version = BERTHA_VERSION,
                            .unicode_version = unicode_version(),
-                           .seed = options.seed,
-                           .limits = {.max_seq_tokens = options.max_seq_tokens,
-                                      .max_masked_per_seq = options.max_masked_per_seq,
+                           .seed = options.generator.seed,
+                           .limits = {.max_seq_tokens = options.generator.max_seq_tokens,
+                                      .max_masked_per_seq = options.generator.max_masked_per_seq,
                                       .vocab_size = vocab_size},
                            .options = option_texts(options)};
   if (options.eval_samples > 0) {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "data/format/manifest.h"
-#include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/prepare.h"
 #include "data/prepare/source_files.h"
 
@@ -32,8 +31,6 @@ struct PreparationPlan {
 
 /// Error(kUsage) naming the option that is out of range or in conflict with another.
 void check_options(const PrepareOptions& options);
-
-GeneratorOptions generator_options(const PrepareOptions& options);
 
 /// `source_sha256` belongs to the sources, in order.
 PreparationPlan make_plan(const PrepareOptions& options, const std::vector<SourceFile>& sources,

@@ -8,6 +8,7 @@
 #include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/format/shard_names.h"
+#include "data/prepare/pairs_and_masks.h"
 
 namespace bertha {
 
@@ -18,16 +19,11 @@ struct PrepareOptions {
   std::string vocab_file;
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
-  int64_t num_shards = 0;  // 0 = one shard per text file
-  uint64_t seed = 12345;   // the same for every text file
-  int64_t duplication = 10;
-  int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;
-  double masked_fraction = 0.15;
-  double short_seq_probability = 0.1;
-  int64_t eval_samples = 0;  // > 0: instead of shards, one file of that many samples
-  int workers = 0;           // threads; 0 = one per processor
-  bool resume = true;        // false: make finished parts again
+  int64_t num_shards = 0;           // 0 = one shard per text file
+  GeneratorOptions generator = {};  // the same for every text file
+  int64_t eval_samples = 0;         // > 0: instead of shards, one file of that many samples
+  int workers = 0;                  // threads; 0 = one per processor
+  bool resume = true;               // false: make finished parts again
 };
 
 enum class PreparePhase : uint8_t { kHashing, kGenerating, kWritingShards, kCheckingShards };

@@ -132,26 +132,28 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
         ->type_name("N");
   };
   count("--shards", options->num_shards, "Shards to write; 0 = one per text file");
-  count("--duplication", options->duplication, "Times that each text is used, masked anew");
-  count("--max-seq-tokens", options->max_seq_tokens, "Longest sequence");
-  count("--max-masked-per-seq", options->max_masked_per_seq, "Most masked tokens of a sequence");
+  count("--duplication", options->generator.duplication,
+        "Times that each text is used, masked anew");
+  count("--max-seq-tokens", options->generator.max_seq_tokens, "Longest sequence");
+  count("--max-masked-per-seq", options->generator.max_masked_per_seq,
+        "Most masked tokens of a sequence");
   count("--eval-samples", options->eval_samples,
         "Write so many picked samples into one file; 0 = all, as shards");
   prepare
-      .add_option(
-          "--masked-fraction", options->masked_fraction,
-          concat("Part of the tokens to mask, 0 to 1 (default ", options->masked_fraction, ")"))
+      .add_option("--masked-fraction", options->generator.masked_fraction,
+                  concat("Part of the tokens to mask, 0 to 1 (default ",
+                         options->generator.masked_fraction, ")"))
       ->check(fraction())
       ->type_name("X");
   prepare
-      .add_option("--short-seq-probability", options->short_seq_probability,
+      .add_option("--short-seq-probability", options->generator.short_seq_probability,
                   concat("How often a sequence is made shorter, 0 to 1 (default ",
-                         options->short_seq_probability, ")"))
+                         options->generator.short_seq_probability, ")"))
       ->check(fraction())
       ->type_name("X");
   prepare
-      .add_option("--seed", options->seed,
-                  concat("Seed of pairs and masks (default ", options->seed, ")"))
+      .add_option("--seed", options->generator.seed,
+                  concat("Seed of pairs and masks (default ", options->generator.seed, ")"))
       ->check(whole_number(0))
       ->type_name("N");
   prepare.add_option("--workers", options->workers, "Threads; 0 = one per processor (default)")

@@ -118,7 +118,7 @@ TEST(PrepareFailureTest, OtherOptionsOrTextDoNotTouchFinishedResults) {
   const auto before = folder.files();
 
   PrepareOptions other_seed = folder.options();
-  other_seed.seed = 7;
+  other_seed.generator.seed = 7;
   EXPECT_THAT(
       message_of_preparing(other_seed),
       AllOf(HasSubstr("manifest.json"), HasSubstr("--seed = 12345"), HasSubstr("now it is 7")));

@@ -41,9 +41,7 @@ class PrepareFolder {
     return {.inputs = {folder_.path("text")},
             .vocab_file = golden_path("vocab.txt"),
             .output_dir = output(),
-            .duplication = 2,
-            .max_seq_tokens = 64,
-            .max_masked_per_seq = 10,
+            .generator = {.duplication = 2, .max_seq_tokens = 64, .max_masked_per_seq = 10},
             .workers = 1};
   }
 

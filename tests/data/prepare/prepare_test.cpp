@@ -166,7 +166,7 @@ TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {
   EXPECT_THAT(message([](auto& o) { o.num_shards = -1; }), HasSubstr("--shards -1"));
   EXPECT_THAT(message([](auto& o) { o.eval_samples = -1; }), HasSubstr("--eval-samples -1"));
   EXPECT_THAT(message([](auto& o) { o.workers = -1; }), HasSubstr("--workers -1"));
-  EXPECT_THAT(message([](auto& o) { o.duplication = 0; }), HasSubstr("--duplication 0"));
+  EXPECT_THAT(message([](auto& o) { o.generator.duplication = 0; }), HasSubstr("--duplication 0"));
   EXPECT_THAT(message([](auto& o) { o.inputs.clear(); }), HasSubstr("no input text"));
   EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("--output"));
   EXPECT_THAT(message([](auto& o) { o.vocab_file.clear(); }), HasSubstr("--vocab"));
