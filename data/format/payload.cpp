@@ -1,6 +1,7 @@
 #include "data/format/payload.h"
 
-#include <cstring>
+#include <algorithm>
+#include <array>
 
 #include "kernels/base/error.h"
 
@@ -11,35 +12,6 @@ namespace {
 constexpr int64_t kSampleBytes = sizeof(int64_t) + sizeof(int8_t);
 constexpr int64_t kTokenBytes = sizeof(int16_t) + sizeof(int8_t);
 constexpr int64_t kMaskedBytes = 2 * sizeof(int16_t);
-
-class ByteWriter {
- public:
-  explicit ByteWriter(std::byte* at) : at_(at) {}
-  template <class T>
-  void write(std::span<const T> values) {
-    if (values.empty()) return;
-    std::memcpy(at_, values.data(), values.size_bytes());
-    at_ += values.size_bytes();
-  }
-
- private:
-  std::byte* at_;
-};
-
-class ByteReader {
- public:
-  explicit ByteReader(const std::byte* at) : at_(at) {}
-  template <class T>
-  void read(std::vector<T>& values, int64_t count) {
-    values.resize(static_cast<size_t>(count));
-    if (count == 0) return;
-    std::memcpy(values.data(), at_, values.size() * sizeof(T));
-    at_ += values.size() * sizeof(T);
-  }
-
- private:
-  const std::byte* at_;
-};
 
 }  // namespace
 
@@ -55,19 +27,16 @@ std::vector<std::byte> encode_samples(const SampleSet& samples, std::span<const 
         {.tokens = std::ssize(sample.token_ids), .masked = std::ssize(sample.masked_ids)});
   }
   std::vector<std::byte> payload(static_cast<size_t>(bytes));
-  ByteWriter writer(payload.data());
-  for (const int64_t row : rows) {
-    const int64_t id = samples[row].id;
-    writer.write(std::span(&id, 1));
-  }
-  for (const int64_t row : rows) writer.write(samples[row].token_ids);
-  for (const int64_t row : rows) writer.write(samples[row].masked_positions);
-  for (const int64_t row : rows) writer.write(samples[row].masked_ids);
-  for (const int64_t row : rows) writer.write(samples[row].segment_ids);
-  for (const int64_t row : rows) {
-    const int8_t label = samples[row].next_sentence_label;
-    writer.write(std::span(&label, 1));
-  }
+  auto at = payload.begin();
+  const auto write = [&](const auto& values) {
+    at = std::ranges::copy(std::as_bytes(std::span(values)), at).out;
+  };
+  for (const int64_t row : rows) write(std::array{samples[row].id});
+  for (const int64_t row : rows) write(samples[row].token_ids);
+  for (const int64_t row : rows) write(samples[row].masked_positions);
+  for (const int64_t row : rows) write(samples[row].masked_ids);
+  for (const int64_t row : rows) write(samples[row].segment_ids);
+  for (const int64_t row : rows) write(std::array{samples[row].next_sentence_label});
   return payload;
 }
 
@@ -86,13 +55,18 @@ SampleSet decode_samples(std::span<const std::byte> payload,
   const int64_t bytes = kSampleBytes * seqs + kTokenBytes * tokens + kMaskedBytes * masked;
   BERTHA_CHECK(static_cast<int64_t>(payload.size()) == bytes, "a payload of ", payload.size(),
                " bytes, want ", bytes, " for ", seqs, " samples");
-  ByteReader reader(payload.data());
-  reader.read(samples.ids, seqs);
-  reader.read(samples.token_ids, tokens);
-  reader.read(samples.masked_positions, masked);
-  reader.read(samples.masked_ids, masked);
-  reader.read(samples.segment_ids, tokens);
-  reader.read(samples.next_sentence_labels, seqs);
+  const auto read = [&](auto& values, int64_t count) {
+    values.resize(static_cast<size_t>(count));
+    const auto to = std::as_writable_bytes(std::span(values));
+    std::ranges::copy(payload.first(to.size()), to.begin());
+    payload = payload.subspan(to.size());
+  };
+  read(samples.ids, seqs);
+  read(samples.token_ids, tokens);
+  read(samples.masked_positions, masked);
+  read(samples.masked_ids, masked);
+  read(samples.segment_ids, tokens);
+  read(samples.next_sentence_labels, seqs);
   return samples;
 }
 
