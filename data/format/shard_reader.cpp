@@ -18,13 +18,6 @@ const char* type_wanted(const DatasetFormat& format) {
   return ragged ? "variable-length int16" : "int16";
 }
 
-/// Extents of a shard: rows, and columns in the fixed-length layout.
-struct Extents {
-  int64_t rows = 0;
-  int64_t tokens = 0;
-  int64_t masked = 0;
-};
-
 /// The rows of one dataset after its type and rank have been compared with the format.
 Hdf5Dataset expect_dataset(const Hdf5Input& file, const DatasetFormat& want) {
   if (!file.has(want.name)) {
@@ -44,8 +37,8 @@ Hdf5Dataset expect_dataset(const Hdf5Input& file, const DatasetFormat& want) {
   return found;
 }
 
-Extents expect_datasets(const Hdf5Input& file, std::span<const DatasetFormat> formats) {
-  Extents extents;
+ShardExtents expect_datasets(const Hdf5Input& file, std::span<const DatasetFormat> formats) {
+  ShardExtents extents;
   for (const DatasetFormat& format : formats) {
     const Hdf5Dataset found = expect_dataset(file, format);
     const bool first = &format == formats.data();
@@ -83,23 +76,19 @@ struct FixedBlock {
   std::vector<int8_t> next;        // [rows]
 };
 
-void read_block(const Hdf5Input& file, const Extents& extents, int64_t first, int64_t rows,
+void read_block(const Hdf5Input& file, const ShardExtents& extents, int64_t first, int64_t rows,
                 FixedBlock& block) {
   using namespace dataset_names;
-  const auto num_tokens = static_cast<size_t>(rows * extents.tokens);
-  const auto num_masked = static_cast<size_t>(rows * extents.masked);
-  block.ids.resize(num_tokens);
-  block.mask.resize(num_tokens);
-  block.segments.resize(num_tokens);
-  block.positions.resize(num_masked);
-  block.labels.resize(num_masked);
-  block.next.resize(static_cast<size_t>(rows));
-  file.read(kInputIds, first, rows, block.ids);
-  file.read(kInputMask, first, rows, block.mask);
-  file.read(kSegmentIds, first, rows, block.segments);
-  file.read(kMaskedPositions, first, rows, block.positions);
-  file.read(kMaskedIds, first, rows, block.labels);
-  file.read(kNextSentenceLabels, first, rows, block.next);
+  const auto read = [&](const char* dataset, int64_t columns, auto& values) {
+    values.resize(static_cast<size_t>(rows * columns));
+    file.read(dataset, first, rows, values);
+  };
+  read(kInputIds, extents.tokens, block.ids);
+  read(kInputMask, extents.tokens, block.mask);
+  read(kSegmentIds, extents.tokens, block.segments);
+  read(kMaskedPositions, extents.masked, block.positions);
+  read(kMaskedIds, extents.masked, block.labels);
+  read(kNextSentenceLabels, 1, block.next);
 }
 
 /// The number of leading elements that are not zero; the rest must be zero.
@@ -117,7 +106,7 @@ size_t live_prefix(std::span<const T> values, const char* dataset, int64_t row,
   return static_cast<size_t>(zero - values.begin());
 }
 
-void append_block(const FixedBlock& block, const Extents& extents, int64_t first, int64_t rows,
+void append_block(const FixedBlock& block, const ShardExtents& extents, int64_t first, int64_t rows,
                   const ViolationReport& report, SampleSet& samples) {
   const auto width = static_cast<size_t>(extents.tokens);
   const auto most_masked = static_cast<size_t>(extents.masked);
@@ -176,10 +165,7 @@ ShardInfo inspect_shard(const std::string& path) {
 }
 
 ShardRows::ShardRows(const std::string& path) : file_(path), layout_(layout_of(file_)) {
-  const Extents extents = expect_datasets(file_, datasets_of(layout_));
-  num_rows_ = extents.rows;
-  tokens_ = extents.tokens;
-  masked_ = extents.masked;
+  extents_ = expect_datasets(file_, datasets_of(layout_));
   if (layout_ != ShardLayout::kFixedLength) {
     heap_ = std::make_unique<GlobalHeapReader>(path, file_.list_base_bytes());
   }
@@ -188,7 +174,7 @@ ShardRows::ShardRows(const std::string& path) : file_(path), layout_(layout_of(f
 const std::vector<std::byte>& ShardRows::descriptors_of(const char* dataset) {
   const auto known = descriptors_.find(dataset);
   if (known != descriptors_.end()) return known->second;
-  return descriptors_[dataset] = file_.read_descriptors(dataset, num_rows_);
+  return descriptors_[dataset] = file_.read_descriptors(dataset, extents_.rows);
 }
 
 template <class T>
@@ -211,18 +197,18 @@ std::vector<int64_t> ShardRows::token_counts() {
     return heap_->read_lengths(kInputIds, descriptors_of(kInputIds));
   }
   if (layout_ == ShardLayout::kPacked) {
-    const auto counts = read_lists<int16_t>(kPackedTokens, 0, num_rows_).values;
+    const auto counts = read_lists<int16_t>(kPackedTokens, 0, extents_.rows).values;
     return {counts.begin(), counts.end()};
   }
   std::vector<int64_t> counts;
   std::vector<int8_t> mask;
-  for (int64_t first = 0; first < num_rows_; first += kRowsPerBlock) {
-    const int64_t rows = std::min(kRowsPerBlock, num_rows_ - first);
-    mask.resize(static_cast<size_t>(rows * tokens_));
+  for (int64_t first = 0; first < extents_.rows; first += kRowsPerBlock) {
+    const int64_t rows = std::min(kRowsPerBlock, extents_.rows - first);
+    mask.resize(static_cast<size_t>(rows * extents_.tokens));
     file_.read(kInputMask, first, rows, mask);
     for (int64_t i = 0; i < rows; ++i) {
-      const auto begin = mask.begin() + i * tokens_;
-      counts.push_back(std::find(begin, begin + tokens_, int8_t{0}) - begin);
+      const auto begin = mask.begin() + i * extents_.tokens;
+      counts.push_back(std::find(begin, begin + extents_.tokens, int8_t{0}) - begin);
     }
   }
   return counts;
@@ -291,9 +277,8 @@ void ShardRows::read_fixed_length(int64_t first_row, int64_t num_rows,
   FixedBlock block;
   for (int64_t done = 0; done < num_rows; done += kRowsPerBlock) {
     const int64_t rows = std::min(kRowsPerBlock, num_rows - done);
-    const Extents extents{.rows = num_rows_, .tokens = tokens_, .masked = masked_};
-    read_block(file_, extents, first_row + done, rows, block);
-    append_block(block, extents, done, rows, report, contents.samples);
+    read_block(file_, extents_, first_row + done, rows, block);
+    append_block(block, extents_, done, rows, report, contents.samples);
   }
 }
 

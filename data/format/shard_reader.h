@@ -20,6 +20,13 @@ struct ShardContents {
   int64_t row_of(int64_t sample) const;
 };
 
+/// Extents of a shard: rows, and columns in the fixed-length layout.
+struct ShardExtents {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  int64_t masked = 0;
+};
+
 /// A shard of any layout, opened to be read some rows at a time.
 ///
 /// Errors    Error(kData) for what cannot be read at all; wrong values go to the report.
@@ -29,7 +36,7 @@ class ShardRows {
   explicit ShardRows(const std::string& path);
 
   ShardLayout layout() const { return layout_; }
-  int64_t num_rows() const { return num_rows_; }
+  int64_t num_rows() const { return extents_.rows; }
   /// The first sample of each pack and the end, of a packed shard; tokens are not read.
   std::vector<int64_t> packed_row_offsets();
   /// Tokens of every sample, of any layout; read without the tokens.
@@ -51,9 +58,7 @@ class ShardRows {
 
   Hdf5Input file_;
   ShardLayout layout_;
-  int64_t num_rows_ = 0;
-  int64_t tokens_ = 0;  // columns, of the fixed-length layout
-  int64_t masked_ = 0;
+  ShardExtents extents_;
   std::unique_ptr<GlobalHeapReader> heap_;                     // of the others
   std::map<std::string, std::vector<std::byte>> descriptors_;  // of lists
 };
