@@ -2,16 +2,23 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "data/files/for_each_parallel.h"
 #include "data/files/hashing.h"
+#include "data/files/json_file.h"
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "data/format/checksum_list.h"
 #include "data/format/output_folder.h"
+#include "data/format/shard_writer.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
-#include "data/prepare/part_store.h"
 #include "data/prepare/preparation_plan.h"
 #include "data/prepare/progress_meter.h"
 #include "data/prepare/shard_distribution.h"
@@ -21,6 +28,20 @@
 
 namespace bertha {
 namespace {
+
+/// What is known of a finished part: the samples of one text file.
+struct PartRecord {
+  std::string key;  // everything that decides the part's content, as text
+  int64_t documents = 0;
+  int64_t sentences = 0;
+  int64_t text_tokens = 0;
+  int64_t samples = 0;
+  int64_t bytes = 0;  // of the part's file
+  std::string xxh3;
+};
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_tokens, samples,
+                                   bytes, xxh3)
 
 using Clock = std::chrono::steady_clock;
 
@@ -42,7 +63,25 @@ std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, in
   return hashes;
 }
 
-/// One text file through the generator.
+/// The part's record, if it has the part's key and the samples' file is the one it tells of, byte
+/// for byte; otherwise nothing.
+std::optional<PartRecord> find_finished_part(const PartPlan& part) {
+  if (!std::filesystem::exists(part.record_path)) return std::nullopt;
+  PartRecord record;
+  try {
+    record = parse_json(read_text_file(part.record_path));
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;  // a damaged record only costs making the part again
+  }
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(part.path, error));
+  if (error || record.key != part.key || bytes != record.bytes) return std::nullopt;
+  if (xxh3_of_file(part.path) != record.xxh3) return std::nullopt;
+  return record;
+}
+
+/// One text file through the generator: writes the samples and then the record, each appearing by
+/// rename.
 PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
                      const Vocabulary& vocabulary, ProgressMeter& meter,
                      const std::function<bool()>& cancelled) {
@@ -60,13 +99,17 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   }
   const GeneratedSamples samples = generate_samples(documents, vocabulary, plan.generator);
   if (cancelled()) throw Cancelled();
-  const PartRecord record = write_part({.record_path = part.record_path,
-                                        .part_path = part.path,
-                                        .key = part.key,
-                                        .layout = plan.part_layout,
-                                        .limits = plan.manifest.limits,
-                                        .documents = documents,
-                                        .samples = samples});
+  ShardWriter writer(part.path, plan.part_layout, plan.manifest.limits);
+  for (int64_t place = 0; place < samples.size(); ++place) writer.append(samples.at(place));
+  writer.finish();
+  const PartRecord record{.key = part.key,
+                          .documents = documents.size(),
+                          .sentences = documents.num_sentences(),
+                          .text_tokens = documents.num_tokens(),
+                          .samples = samples.size(),
+                          .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
+                          .xxh3 = xxh3_of_file(part.path)};
+  write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");
   meter.finish_part(part.source.bytes - told_bytes);
   return record;
 }
@@ -77,21 +120,20 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
                                    int64_t& num_reused) {
   std::vector<PartRecord> records(plan.parts.size());
   std::atomic<int64_t> reused{0};
-  for_each_parallel(
-      static_cast<int64_t>(plan.parts.size()), options.workers,
-      [&](int64_t index, const std::function<bool()>& cancelled) {
-        const PartPlan& part = plan.parts[static_cast<size_t>(index)];
-        PartRecord& record = records[static_cast<size_t>(index)];
-        if (options.resume) {
-          if (auto found = find_finished_part(part.record_path, part.path, part.key)) {
-            record = *std::move(found);
-            ++reused;
-            meter.reuse_part(part.source.bytes);
-            return;
-          }
-        }
-        record = make_part(plan, part, vocabulary, meter, cancelled);
-      });
+  for_each_parallel(static_cast<int64_t>(plan.parts.size()), options.workers,
+                    [&](int64_t index, const std::function<bool()>& cancelled) {
+                      const PartPlan& part = plan.parts[static_cast<size_t>(index)];
+                      PartRecord& record = records[static_cast<size_t>(index)];
+                      if (options.resume) {
+                        if (auto found = find_finished_part(part)) {
+                          record = *std::move(found);
+                          ++reused;
+                          meter.reuse_part(part.source.bytes);
+                          return;
+                        }
+                      }
+                      record = make_part(plan, part, vocabulary, meter, cancelled);
+                    });
   num_reused = reused;
   return records;
 }
