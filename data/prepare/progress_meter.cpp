@@ -22,42 +22,6 @@ double share_done(const PrepareProgress& state) {
 
 }  // namespace
 
-void ProgressMeter::start_phase(PreparePhase phase, int64_t text_bytes_total) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  state_.phase = phase;
-  state_.text_bytes_done = 0;
-  state_.shards_done = 0;
-  state_.text_bytes_total = text_bytes_total;
-  phase_start_ = Clock::now();
-  tell(Urgency::kNow);
-}
-
-void ProgressMeter::add_text_bytes(int64_t bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  state_.text_bytes_done += bytes;
-  tell(Urgency::kWhenDue);
-}
-
-void ProgressMeter::finish_part(int64_t remaining_text_bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  state_.text_bytes_done += remaining_text_bytes;
-  ++state_.parts_done;
-  tell(Urgency::kNow);
-}
-
-void ProgressMeter::reuse_part(int64_t text_bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  state_.text_bytes_total -= text_bytes;
-  ++state_.parts_done;
-  tell(Urgency::kNow);
-}
-
-void ProgressMeter::finish_shard() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ++state_.shards_done;
-  tell(Urgency::kNow);
-}
-
 void ProgressMeter::tell(Urgency urgency) {
   const Clock::time_point now = Clock::now();
   if (!callback_ || (urgency == Urgency::kWhenDue && now - last_told_ < kInterval)) return;
