@@ -153,19 +153,19 @@ std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals,
 }
 
 void count_tokens(const StepLengths& lengths, const SlotAssignment& assignment, int num_ranks,
-                  ExchangedStep& step) {
+                  StepBatch& batch) {
   std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
   for (size_t bin = 0; bin < assignment.size(); ++bin) {
     for (const int64_t slot : assignment[bin]) {
       const SampleLength length = lengths.of(slot);
-      step.num_masked_global += length.masked;
+      batch.num_masked_global += length.masked;
       tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
     }
-    step.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
+    batch.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
   }
-  step.num_tokens_global =
+  batch.num_tokens_global =
       std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
-  step.most_tokens_per_rank = *std::max_element(tokens_per_rank.begin(), tokens_per_rank.end());
+  batch.most_tokens_per_rank = *std::max_element(tokens_per_rank.begin(), tokens_per_rank.end());
 }
 
 }  // namespace
@@ -208,8 +208,8 @@ ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transpo
           ? assign_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
           : assign_by_length(lengths.tokens, transport.size(), options.micro_batches_per_step);
   ExchangedStep step;
-  step.step = mine.step;
-  step.epoch = mine.epoch;
+  step.batch.step = mine.step;
+  step.batch.epoch = mine.epoch;
   Arrivals arrivals;
   switch (options.mode) {
     case ExchangePadding::kOff:
@@ -226,7 +226,7 @@ ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transpo
   }
   step.micro_batches = sort_into_bins(arrivals, assignment, num_slots, transport);
   step.sources = std::move(arrivals.sets);
-  count_tokens(lengths, assignment, transport.size(), step);
+  count_tokens(lengths, assignment, transport.size(), step.batch);
   return step;
 }
 

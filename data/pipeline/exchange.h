@@ -6,6 +6,7 @@
 
 #include "data/format/sample.h"
 #include "data/pipeline/agreement.h"
+#include "data/pipeline/batch.h"
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/reader.h"
 #include "data/pipeline/transport.h"
@@ -32,14 +33,9 @@ struct ExchangedStep {
   ExchangedStep(ExchangedStep&&) = default;
   ExchangedStep& operator=(ExchangedStep&&) = default;
 
-  int64_t step = 0;
-  int64_t epoch = 0;
+  StepBatch batch;                                     // all but its micro-batches
   std::vector<SampleSet> sources;                      // one per rank
   std::vector<std::vector<SampleView>> micro_batches;  // [micro_batches][b]
-  int64_t num_seqs_global = 0;
-  int64_t num_tokens_global = 0;
-  int64_t num_masked_global = 0;
-  int64_t most_tokens_per_rank = 0;
 };
 
 struct ExchangeOptions {

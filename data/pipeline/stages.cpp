@@ -176,13 +176,7 @@ void collate_steps(StageState& state) {
     while (state.batches.wait_for_room()) {
       std::optional<ExchangedStep> step = state.exchanged.pop();
       if (!step) break;
-      StepBatch batch{.step = step->step,
-                      .epoch = step->epoch,
-                      .micro_batches = {},
-                      .num_seqs_global = step->num_seqs_global,
-                      .num_tokens_global = step->num_tokens_global,
-                      .num_masked_global = step->num_masked_global,
-                      .most_tokens_per_rank = step->most_tokens_per_rank};
+      StepBatch batch = std::move(step->batch);
       for (std::vector<SampleView>& samples : step->micro_batches) {
         batch.micro_batches.push_back(
             collate(std::move(samples), state.options.group_bucket_tokens, state.allocate));

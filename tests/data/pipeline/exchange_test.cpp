@@ -140,8 +140,8 @@ TEST_P(EachMode, EveryRankHoldsWhatTheDealSays) {
               std::ranges::equal(step.micro_batches[m][i].token_ids, samples[slots[i]].token_ids));
         }
       }
-      EXPECT_EQ(step.num_tokens_global, samples.token_offsets.back());
-      EXPECT_EQ(step.num_masked_global, samples.masked_offsets.back());
+      EXPECT_EQ(step.batch.num_tokens_global, samples.token_offsets.back());
+      EXPECT_EQ(step.batch.num_masked_global, samples.masked_offsets.back());
     });
   }
 }
