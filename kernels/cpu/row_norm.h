@@ -62,62 +62,6 @@ RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
           static_cast<T>(rest)};
 }
 
-/// y = (x - mean) * rstd * gamma + beta. y may be x.
-template <class T>
-void normalize_row(const T* x, RowStatistics<T> row, const T* gamma, const T* beta, int64_t columns,
-                   T* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < columns; ++i) {
-    y[i] = ((x[i] - row.mean) - row.rest) * row.rstd * gamma[i] + beta[i];
-  }
-}
-
-/// One row of the backward pass.
-template <class T>
-struct RowGradient {
-  const T* dy = nullptr;     // io  [columns]
-  const T* x = nullptr;      // io  [columns]
-  const T* gamma = nullptr;  // io  [columns]
-  RowStatistics<T> row;
-  int64_t columns = 0;
-  T* dx = nullptr;           // io  [columns]  out; may be dy
-  double* dgamma = nullptr;  // f64 [columns]  adds: dy * (x - mean) * rstd
-  double* dbeta = nullptr;   // f64 [columns]  adds: dy
-};
-
-/// dx = rstd * (g - mean(g) - n * mean(g * n)), with g = dy * gamma and n = (x - mean) * rstd.
-template <class T>
-void normalize_row_backward(const RowGradient<T>& args) {
-  // Local copies: through `args` the vectorizer loads every pointer anew for every element.
-  const T* dy = args.dy;
-  const T* x = args.x;
-  const T* gamma = args.gamma;
-  T* dx = args.dx;
-  double* dgamma = args.dgamma;
-  double* dbeta = args.dbeta;
-  const int64_t columns = args.columns;
-  const T mean = args.row.mean;
-  const T rstd = args.row.rstd;
-  double sum_g = 0.0;
-  double sum_gn = 0.0;
-#pragma omp simd reduction(+ : sum_g, sum_gn)
-  for (int64_t i = 0; i < columns; ++i) {
-    const T normalized = (x[i] - mean) * rstd;
-    const T g = dy[i] * gamma[i];
-    sum_g += static_cast<double>(g);
-    sum_gn += static_cast<double>(g) * static_cast<double>(normalized);
-    dgamma[i] += static_cast<double>(dy[i] * normalized);
-    dbeta[i] += static_cast<double>(dy[i]);
-  }
-  const T mean_g = static_cast<T>(sum_g / static_cast<double>(columns));
-  const T mean_gn = static_cast<T>(sum_gn / static_cast<double>(columns));
-#pragma omp simd
-  for (int64_t i = 0; i < columns; ++i) {
-    const T normalized = (x[i] - mean) * rstd;
-    dx[i] = rstd * (dy[i] * gamma[i] - mean_g - normalized * mean_gn);
-  }
-}
-
 /// gamma or beta of a LayerNorm; without data, the same value for every column.
 template <class T>
 class ColumnParameter {
@@ -147,12 +91,18 @@ class RowNorm {
         rstd_(args.rstd.template as<T>()),
         epsilon_(args.epsilon) {}
 
-  /// Writes y io [columns] and the statistics of one row from x io [columns].
+  /// y = (x - mean) * rstd * gamma + beta of one row, io [columns], and its statistics. y may be x.
   void run(int64_t row, const T* x, T* y) const {
-    const RowStatistics<T> statistics = row_statistics(x, columns_, epsilon_);
-    mean_[row] = statistics.mean;
-    rstd_[row] = statistics.rstd;
-    normalize_row(x, statistics, gamma_.data(), beta_.data(), columns_, y);
+    const RowStatistics<T> of_row = row_statistics(x, columns_, epsilon_);
+    mean_[row] = of_row.mean;
+    rstd_[row] = of_row.rstd;
+    const T* gamma = gamma_.data();
+    const T* beta = beta_.data();
+    const int64_t columns = columns_;
+#pragma omp simd
+    for (int64_t i = 0; i < columns; ++i) {
+      y[i] = ((x[i] - of_row.mean) - of_row.rest) * of_row.rstd * gamma[i] + beta[i];
+    }
   }
 
  private:
@@ -179,16 +129,35 @@ class RowNormBackward {
         rstd_(args.rstd.template as<T>()),
         sums_(&sums) {}
 
-  /// Writes dx io [columns] of one row from dy io [columns], which may be the same memory.
+  /// One row: dx = rstd * (g - mean(g) - n * mean(g * n)), with g = dy * gamma and
+  /// n = (x - mean) * rstd; dy * n and dy are added to the sums. dx io [columns] may be dy.
   void run(int64_t row, const T* dy, T* dx) const {
-    normalize_row_backward<T>({.dy = dy,
-                               .x = x_ + row * columns_,
-                               .gamma = gamma_.data(),
-                               .row = {.mean = mean_[row], .rstd = rstd_[row]},
-                               .columns = columns_,
-                               .dx = dx,
-                               .dgamma = sums_->block_of(row, 0),
-                               .dbeta = sums_->block_of(row, 1)});
+    // Local copies: through `this` the vectorizer loads every pointer anew for every element.
+    const int64_t columns = columns_;
+    const T* x = x_ + row * columns;
+    const T* gamma = gamma_.data();
+    const T mean = mean_[row];
+    const T rstd = rstd_[row];
+    double* dgamma = sums_->block_of(row, 0);
+    double* dbeta = sums_->block_of(row, 1);
+    double sum_g = 0.0;
+    double sum_gn = 0.0;
+#pragma omp simd reduction(+ : sum_g, sum_gn)
+    for (int64_t i = 0; i < columns; ++i) {
+      const T normalized = (x[i] - mean) * rstd;
+      const T g = dy[i] * gamma[i];
+      sum_g += static_cast<double>(g);
+      sum_gn += static_cast<double>(g) * static_cast<double>(normalized);
+      dgamma[i] += static_cast<double>(dy[i] * normalized);
+      dbeta[i] += static_cast<double>(dy[i]);
+    }
+    const T mean_g = static_cast<T>(sum_g / static_cast<double>(columns));
+    const T mean_gn = static_cast<T>(sum_gn / static_cast<double>(columns));
+#pragma omp simd
+    for (int64_t i = 0; i < columns; ++i) {
+      const T normalized = (x[i] - mean) * rstd;
+      dx[i] = rstd * (dy[i] * gamma[i] - mean_g - normalized * mean_gn);
+    }
   }
 
   /// The gradients of gamma and beta, after all rows; not where there is no data.
