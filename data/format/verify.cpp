@@ -23,32 +23,22 @@ namespace fs = std::filesystem;
 
 /// What the check of one shard found.
 struct ShardResult {
-  std::vector<Finding> findings;
+  std::string shard;
+  int64_t most_findings = 0;
+  std::vector<Finding> findings = {};
   int64_t num_unlisted = 0;  // findings beyond the most that are kept
   int64_t bytes = 0;
-  std::string md5_of_lists;  // empty: could not be read
-  DataStats stats;
-};
-
-/// Collects the findings of one shard.
-class Collector {
- public:
-  Collector(std::string shard, int64_t most, ShardResult& result)
-      : shard_(std::move(shard)), most_(most), result_(result) {}
+  std::string md5_of_lists = {};  // empty: could not be read
+  DataStats stats = {};
 
   void add(int64_t row, const std::string& dataset, const std::string& what) {
-    if (std::ssize(result_.findings) >= most_) {
-      ++result_.num_unlisted;
+    if (std::ssize(findings) >= most_findings) {
+      ++num_unlisted;
       return;
     }
-    result_.findings.push_back({.shard = shard_, .what = what, .row = row, .dataset = dataset});
+    findings.push_back({.shard = shard, .what = what, .row = row, .dataset = dataset});
   }
   void add(const std::string& what) { add(-1, "", what); }
-
- private:
-  std::string shard_;
-  int64_t most_;
-  ShardResult& result_;
 };
 
 /// The ids that the generator never masks: what most samples of a shard start and end with, so that
@@ -74,7 +64,7 @@ int16_t majority(const SampleSet& samples, const ValueOf& value_of) {
 
 /// What the generator guarantees beyond what training needs.
 void check_structure(const SampleView& sample, int64_t row, const SpecialIds& special,
-                     Collector& findings) {
+                     ShardResult& result) {
   using namespace dataset_names;
   const auto ids = sample.token_ids;
   if (ids.empty()) return;  // already reported
@@ -82,31 +72,30 @@ void check_structure(const SampleView& sample, int64_t row, const SpecialIds& sp
   const auto ones = std::find(sample.segment_ids.begin(), sample.segment_ids.end(), int8_t{1});
   const int64_t boundary = ones - sample.segment_ids.begin() - 1;  // last token of segment 0
   if (ids.front() != special.cls) {
-    findings.add(row, kInputIds,
-                 concat("starts with id ", ids.front(), ", want [CLS] ", special.cls));
+    result.add(row, kInputIds,
+               concat("starts with id ", ids.front(), ", want [CLS] ", special.cls));
   }
   for (const int64_t end : {boundary == last ? -1 : boundary, last}) {
     if (end < 1 || ids[static_cast<size_t>(end)] == special.sep) continue;
-    findings.add(row, kInputIds,
-                 concat("element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
-                        ", want [SEP] ", special.sep));
+    result.add(row, kInputIds,
+               concat("element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
+                      ", want [SEP] ", special.sep));
   }
-  if (sample.masked_positions.empty()) findings.add(row, kMaskedPositions, "no masked position");
+  if (sample.masked_positions.empty()) result.add(row, kMaskedPositions, "no masked position");
   for (const int16_t position : sample.masked_positions) {
     if (position != boundary && position != last) continue;
-    findings.add(row, kMaskedPositions, concat("position ", position, " is [SEP], never masked"));
+    result.add(row, kMaskedPositions, concat("position ", position, " is [SEP], never masked"));
   }
   for (const int16_t label : sample.masked_ids) {
     if (label != special.cls && label != special.sep) continue;
-    findings.add(row, kMaskedIds, concat("label ", label, " is [CLS] or [SEP], never masked"));
+    result.add(row, kMaskedIds, concat("label ", label, " is [CLS] or [SEP], never masked"));
   }
 }
 
 /// The contents of one shard.
-void check_samples(const std::string& path, const SampleLimits& limits, Collector& findings,
-                   ShardResult& result) {
+void check_samples(const std::string& path, const SampleLimits& limits, ShardResult& result) {
   const auto report = [&](const Violation& violation) {
-    findings.add(violation.row, violation.dataset, violation.what);
+    result.add(violation.row, violation.dataset, violation.what);
   };
   const ShardContents shard = read_shard_reporting(path, 0, limits, report);
   const SampleSet& samples = shard.samples;
@@ -116,36 +105,36 @@ void check_samples(const std::string& path, const SampleLimits& limits, Collecto
   const SpecialIds special{.cls = majority(samples, [](Ids ids) { return ids.front(); }),
                            .sep = majority(samples, [](Ids ids) { return ids.back(); })};
   for (int64_t i = 0; i < samples.size(); ++i) {
-    check_structure(samples[i], shard.row_of(i), special, findings);
+    check_structure(samples[i], shard.row_of(i), special, result);
   }
 }
 
 template <class Value>
-void expect_equal(const char* name, const Value& found, const Value& want, Collector& findings) {
+void expect_equal(const char* name, const Value& found, const Value& want, ShardResult& result) {
   if (found == want) return;
-  findings.add(concat(name, " is ", found, ", want ", want, " as the manifest says"));
+  result.add(concat(name, " is ", found, ", want ", want, " as the manifest says"));
 }
 
 /// `entry` is null when the manifest does not list the shard, or there is no manifest.
 void check_shard(const std::string& path, const ManifestShard* entry, const SampleLimits& limits,
-                 Collector& findings, ShardResult& result) {
+                 ShardResult& result) {
   try {
     result.bytes = static_cast<int64_t>(fs::file_size(path));
     if (entry != nullptr) {
-      expect_equal("size in bytes", result.bytes, entry->bytes, findings);
+      expect_equal("size in bytes", result.bytes, entry->bytes, result);
       const std::string xxh3 = xxh3_of_file(path);
-      expect_equal("XXH3 of the file", xxh3, entry->xxh3, findings);
+      expect_equal("XXH3 of the file", xxh3, entry->xxh3, result);
       if (xxh3 != entry->xxh3) return;  // a changed byte can end the HDF5 library
     }
-    check_samples(path, limits, findings, result);
+    check_samples(path, limits, result);
     if (entry != nullptr) {
-      expect_equal("number of samples", result.stats.num_samples, entry->samples, findings);
-      expect_equal("checksum of the token ids", result.md5_of_lists, entry->md5_of_lists, findings);
+      expect_equal("number of samples", result.stats.num_samples, entry->samples, result);
+      expect_equal("checksum of the token ids", result.md5_of_lists, entry->md5_of_lists, result);
     }
   } catch (...) {
     const Failure failure = failure_of(std::current_exception());
     if (failure.code != ExitCode::kData) throw;
-    findings.add(failure.what);
+    result.add(failure.what);
   }
 }
 
@@ -243,18 +232,19 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
   std::map<std::string, std::string> ending_of;
   for (size_t i = 0; i < unlisted.size(); ++i) ending_of[unlisted[i]] = endings[i];
 
-  std::vector<ShardResult> results(paths.size());
+  std::vector<ShardResult> results;
+  for (const std::string& name : names) {
+    results.push_back({.shard = name, .most_findings = options.most_findings_per_shard});
+  }
   const auto check = [&](int64_t shard) {
     const auto i = static_cast<size_t>(shard);
-    Collector findings(names[i], options.most_findings_per_shard, results[i]);
     const auto entry = listed.find(names[i]);
-    if (report.has_manifest && entry == listed.end()) findings.add("not in the manifest");
+    if (report.has_manifest && entry == listed.end()) results[i].add("not in the manifest");
     if (const auto found = ending_of.find(paths[i]);
         found != ending_of.end() && !found->second.empty()) {
-      return findings.add(found->second);
+      return results[i].add(found->second);
     }
-    check_shard(paths[i], entry == listed.end() ? nullptr : entry->second, limits, findings,
-                results[i]);
+    check_shard(paths[i], entry == listed.end() ? nullptr : entry->second, limits, results[i]);
   };
   for_each_parallel(std::ssize(paths), options.num_threads, check, progress);
 
