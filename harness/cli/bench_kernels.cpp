@@ -9,9 +9,8 @@
 #include "harness/cli/attention_dump.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/bench_commands.h"
-#include "harness/cli/choice.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
 #include "harness/report/files.h"
@@ -235,57 +234,31 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
                     "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
                     "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
   const auto options = std::make_shared<KernelOptions>();
-  kernels
-      .add_option("--op", options->operations,
-                  "Only these operations, separated by commas; attention is attention_fwd and "
-                  "attention_bwd")
-      ->delimiter(',')
-      ->type_name("NAME[,..]");
-  add_choice<std::string>(kernels, "--dtype", options->dtype,
-                          {{"bf16", "bf16"}, {"fp16", "fp16"}, {"fp32", "fp32"}},
-                          "Short for train.precision");
-  kernels
-      .add_option("--tokens", options->tokens,
-                  concat("Live tokens of the batch (default ", options->tokens, ")"))
-      ->check(whole_number(1, int64_t{1} << 24))
-      ->type_name("N");
-  kernels
-      .add_option("--lengths", options->lengths,
-                  "Counts of sequence lengths, as `bench step` reads them, for a batch of "
-                  "mixed lengths")
-      ->type_name("FILE");
-  kernels
-      .add_option("--repeats", options->launches,
-                  concat("Launches to time (default ", options->launches, ")"))
-      ->check(whole_number(1, 1000000))
-      ->type_name("N");
-  kernels
-      .add_option("--peak-tflops", options->peak_tflops,
-                  "Roof of GEMMs (default: a large one, measured)")
-      ->check(above_zero())
-      ->type_name("X");
-  kernels
-      .add_option("--peak-gbps", options->peak_gbps,
-                  "Roof of the rest (default: a plain copy of as many bytes, measured)")
-      ->check(above_zero())
-      ->type_name("X");
-  kernels
-      .add_option("--tune", options->tune,
-                  "First tune the GEMMs of the model on this GPU, and add them to this file")
-      ->type_name("FILE");
-  kernels
-      .add_option("--dump", options->dump,
-                  "Folder for what went into and came out of attention with the model's dropout, a "
-                  "safetensors file per mix and kind of kernels, for "
-                  "tests/comparisons/attention_peers.py --check")
-      ->type_name("DIR");
-  kernels.add_option("--json", options->json, "File for the same figures as JSON")
-      ->type_name("FILE");
+  add_text(
+      kernels, "--op", options->operations, "NAME[,..]",
+      "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
+      ->delimiter(',');
+  add_word(kernels, "--dtype", options->dtype, {"bf16", "fp16", "fp32"},
+           "Short for train.precision");
+  add_count(kernels, "--tokens", options->tokens, "Live tokens of the batch (default {})", 1,
+            int64_t{1} << 24);
+  add_text(kernels, "--lengths", options->lengths, "FILE",
+           "Counts of sequence lengths, as `bench step` reads them, for a batch of mixed lengths");
+  add_count(kernels, "--repeats", options->launches, "Launches to time (default {})", 1, 1000000);
+  add_number(kernels, "--peak-tflops", options->peak_tflops,
+             "Roof of GEMMs (default: a large one, measured)", above_zero());
+  add_number(kernels, "--peak-gbps", options->peak_gbps,
+             "Roof of the rest (default: a plain copy of as many bytes, measured)", above_zero());
+  add_text(kernels, "--tune", options->tune, "FILE",
+           "First tune the GEMMs of the model on this GPU, and add them to this file");
+  add_text(
+      kernels, "--dump", options->dump, "DIR",
+      "Folder for what went into and came out of attention with the model's dropout, a safetensors "
+      "file per mix and kind of kernels, for tests/comparisons/attention_peers.py --check");
+  add_text(kernels, "--json", options->json, "FILE", "File for the same figures as JSON");
   add_config_options(kernels, ShortOptions::kStepBench);
-  kernels.callback([&kernels, &chosen, options] {
-    chosen.action = [&kernels, options](CommandContext& context) {
-      return run_kernels(kernels, *options, context);
-    };
+  set_action(kernels, chosen, [&kernels, options](CommandContext& context) {
+    return run_kernels(kernels, *options, context);
   });
 }
 

@@ -6,8 +6,7 @@
 #include "data/format/shard_names.h"
 #include "data/pipeline/pipeline.h"
 #include "harness/cli/bench_commands.h"
-#include "harness/cli/choice.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/config.h"
 #include "harness/report/text_format.h"
@@ -52,17 +51,12 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
                     "bertha bench loader --data data/train --exchange-padding off"}});
   const auto options = std::make_shared<LoaderOptions>();
   LoaderBenchOptions& sizes = options->bench;
-  loader.add_option("--data", options->data, "Folder of shards (default: synthetic ones)")
-      ->type_name("DIR");
-  loader.add_option("--scratch", sizes.scratch_folder, "Folder for the synthetic shards")
-      ->type_name("DIR");
-  loader.add_option("--seconds", sizes.timed_s, "Time to measure (default 5)")
-      ->check(above_zero())
+  add_text(loader, "--data", options->data, "DIR", "Folder of shards (default: synthetic ones)");
+  add_text(loader, "--scratch", sizes.scratch_folder, "DIR", "Folder for the synthetic shards");
+  add_number(loader, "--seconds", sizes.timed_s, "Time to measure (default 5)", above_zero())
       ->type_name("S");
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    loader.add_option(name, value, concat(doc, " (default ", value, ")"))
-        ->check(whole_number(1))
-        ->type_name("N");
+    add_count(loader, name, value, doc + " (default {})", 1);
   };
   count("--global-batch", sizes.pipeline.global_batch_seqs, "Sequences per step over all ranks");
   count("--grad-accum", sizes.pipeline.micro_batches_per_step, "Micro-batches per rank and step");
@@ -77,9 +71,8 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
                                {"allgather", ExchangePadding::kAllGather},
                                {"lengths", ExchangePadding::kLengths}},
                               "How ranks even out their tokens (default lengths)");
-  loader.callback([&chosen, options] {
-    chosen.action = [options](CommandContext& context) { return run_loader(*options, context); };
-  });
+  set_action(loader, chosen,
+             [options](CommandContext& context) { return run_loader(*options, context); });
 }
 
 }  // namespace bertha

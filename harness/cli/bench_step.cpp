@@ -6,7 +6,7 @@
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/rank_config.h"
 #include "harness/report/files.h"
 #include "harness/train/step_bench.h"
@@ -63,34 +63,24 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
                     "--tokens-per-rank 24576 --by-operation --json step.json"}});
   const auto options = std::make_shared<StepOptions>();
   StepBenchOptions& sizes = options->bench;
-  step.add_option("--lengths", options->lengths,
-                  "Counts of sequence lengths 1, 2, ..., one per line, or lines of a length and "
-                  "its count (default: all at full length)")
-      ->type_name("FILE");
-  step.add_option("--tokens-per-rank", sizes.tokens_per_rank,
-                  "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs")
-      ->check(whole_number(1, int64_t{1} << 30))
-      ->type_name("N");
-  step.add_option("--steps", sizes.steps, concat("Steps to time (default ", sizes.steps, ")"))
-      ->check(whole_number(1))
-      ->type_name("N");
-  step.add_option("--warmup", sizes.warmup_steps,
-                  concat("Steps before those (default ", sizes.warmup_steps, ")"))
-      ->check(whole_number(0))
-      ->type_name("N");
-  step.add_option("--peak-tflops", options->peak_tflops,
-                  "What the utilization compares with (default: the data sheet's dense peak of "
-                  "16-bit GEMMs, for the H100 and H200)")
-      ->check(above_zero())
-      ->type_name("X");
+  add_text(step, "--lengths", options->lengths, "FILE",
+           "Counts of sequence lengths 1, 2, ..., one per line, or lines of a length and its count "
+           "(default: all at full length)");
+  add_count(step, "--tokens-per-rank", sizes.tokens_per_rank,
+            "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs", 1,
+            int64_t{1} << 30);
+  add_count(step, "--steps", sizes.steps, "Steps to time (default {})", 1);
+  add_count(step, "--warmup", sizes.warmup_steps, "Steps before those (default {})");
+  add_number(step, "--peak-tflops", options->peak_tflops,
+             "What the utilization compares with (default: the data sheet's dense peak of 16-bit "
+             "GEMMs, for the H100 and H200)",
+             above_zero());
   step.add_flag("--by-operation", sizes.by_operation,
                 "Also time each operation; its events cost a little");
-  step.add_option("--json", options->json, "File for the same figures as JSON")->type_name("FILE");
+  add_text(step, "--json", options->json, "FILE", "File for the same figures as JSON");
   add_config_options(step, ShortOptions::kStepBench);
-  step.callback([&step, &chosen, options] {
-    chosen.action = [&step, options](CommandContext& context) {
-      return run_step_bench(step, *options, context);
-    };
+  set_action(step, chosen, [&step, options](CommandContext& context) {
+    return run_step_bench(step, *options, context);
   });
 }
 

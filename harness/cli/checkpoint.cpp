@@ -11,6 +11,7 @@
 #include "harness/checkpoint/state_json.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/config/terminal.h"
 #include "harness/report/text_format.h"
@@ -112,13 +113,10 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
                     "bertha checkpoint show runs/latest/ckpt/step_00001000",
                     "bertha checkpoint show runs/latest --tensors"}});
   const auto options = std::make_shared<CheckpointOptions>();
-  show.add_option("path", options->path, "Checkpoint, folder of checkpoints, or run folder")
-      ->required()
-      ->type_name("PATH");
+  add_text(show, "path", options->path, "PATH", "Checkpoint, folder of checkpoints, or run folder")
+      ->required();
   show.add_flag("--tensors", options->tensors, "List every tensor");
-  show.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_show(*options); };
-  });
+  set_action(show, chosen, [options](CommandContext&) { return run_show(*options); });
   add_checkpoint_verify(checkpoint, chosen);
   add_checkpoint_convert(checkpoint, chosen);
   add_checkpoint_export(checkpoint, chosen);

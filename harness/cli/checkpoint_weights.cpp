@@ -5,7 +5,7 @@
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/checkpoint/weight_source.h"
 #include "harness/cli/checkpoint_commands.h"
-#include "harness/cli/choice.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -44,30 +44,20 @@ int run_rewrite(RewriteOptions options) {
 }
 
 void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
-  command
-      .add_option("path", options.request.weights.path,
-                  "Checkpoint, run folder, Hugging Face folder, .safetensors file, or prefix of a "
-                  "TensorFlow checkpoint")
-      ->required()
-      ->type_name("PATH");
-  command.add_option("-o,--output", options.output, "Folder to write; must not be there yet")
-      ->required()
-      ->type_name("DIR");
-  command
-      .add_option("--model-config", options.request.stated_model,
-                  "config.json or bert_config.json (default: the one beside the weights)")
-      ->type_name("FILE");
-  command
-      .add_option("--vocab", options.request.vocab,
-                  "Vocabulary to copy (default: vocab.txt beside the weights)")
-      ->type_name("FILE");
-  add_choice(
-      command, "--gelu", options.request.gelu,
-      Choices<std::string>{{"tanh", "tanh"}, {"erf", "erf"}},
-      "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
-  add_choice(command, "--missing-heads", options.missing_heads,
-             Choices<std::string>{{"refuse", "refuse"}, {"fresh", "fresh"}},
-             "What to do where pooler or heads are missing (default refuse)");
+  add_text(command, "path", options.request.weights.path, "PATH",
+           "Checkpoint, run folder, Hugging Face folder, .safetensors file, or prefix of a "
+           "TensorFlow checkpoint")
+      ->required();
+  add_text(command, "-o,--output", options.output, "DIR", "Folder to write; must not be there yet")
+      ->required();
+  add_text(command, "--model-config", options.request.stated_model, "FILE",
+           "config.json or bert_config.json (default: the one beside the weights)");
+  add_text(command, "--vocab", options.request.vocab, "FILE",
+           "Vocabulary to copy (default: vocab.txt beside the weights)");
+  add_word(command, "--gelu", options.request.gelu, {"tanh", "erf"},
+           "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
+  add_word(command, "--missing-heads", options.missing_heads, {"refuse", "fresh"},
+           "What to do where pooler or heads are missing (default refuse)");
 }
 
 }  // namespace
@@ -87,16 +77,12 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
                     "bertha checkpoint verify bert-large-uncased",
                     "bertha checkpoint verify tf1_ckpt/model.ckpt-28252"}});
   const auto path = std::make_shared<std::string>();
-  verify.add_option("path", *path, "As for `bertha checkpoint export`")
-      ->required()
-      ->type_name("PATH");
-  verify.callback([&chosen, path] {
-    chosen.action = [path](CommandContext&) {
-      const std::string found = weights_at(*path);
-      std::cout << found << '\n';
-      for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
-      return 0;
-    };
+  add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`")->required();
+  set_action(verify, chosen, [path](CommandContext&) {
+    const std::string found = weights_at(*path);
+    std::cout << found << '\n';
+    for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
+    return 0;
   });
 }
 
@@ -113,9 +99,7 @@ void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen) {
                     "bertha checkpoint convert MiniLM --output start --missing-heads fresh"}});
   const auto options = std::make_shared<RewriteOptions>();
   add_rewrite_options(convert, *options);
-  convert.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_rewrite(*options); };
-  });
+  set_action(convert, chosen, [options](CommandContext&) { return run_rewrite(*options); });
 }
 
 void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
@@ -132,9 +116,7 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
   add_rewrite_options(exporting, *options);
   exporting.add_flag("--encoder-only", options->encoder_only,
                      "Encoder and pooler under the names of a bare BertModel");
-  exporting.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_rewrite(*options); };
-  });
+  set_action(exporting, chosen, [options](CommandContext&) { return run_rewrite(*options); });
 }
 
 }  // namespace bertha

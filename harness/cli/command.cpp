@@ -24,4 +24,8 @@ CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text)
   return command;
 }
 
+void set_action(CLI::App& command, Chosen& chosen, const Action& action) {
+  command.callback([&chosen, action] { chosen.action = action; });
+}
+
 }  // namespace bertha

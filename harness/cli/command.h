@@ -40,6 +40,8 @@ struct CommandText {
 
 /// Adds a sub-command whose help starts with its description and examples.
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text);
+/// What the command does when it is the one that was named.
+void set_action(CLI::App& command, Chosen& chosen, const Action& action);
 /// -q and -v.
 void add_verbosity_options(CLI::App& command, Chosen& chosen);
 /// The same examples-first help for the program itself.

@@ -3,7 +3,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 
@@ -27,16 +27,14 @@ void add_show(CLI::App& config, Chosen& chosen) {
   const auto options = std::make_shared<ShowOptions>();
   show.add_flag("--plain", options->plain, "Values only, without origins");
   show.add_flag("--doc", options->doc, "The table of all keys, as in configs/README.md");
-  show.callback([&show, &chosen, options] {
-    chosen.action = [&show, options](CommandContext&) {
-      if (options->doc) {
-        std::cout << key_table_markdown();
-        return 0;
-      }
-      const LoadedConfig loaded = load_from_options(show);
-      std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
+  set_action(show, chosen, [&show, options](CommandContext&) {
+    if (options->doc) {
+      std::cout << key_table_markdown();
       return 0;
-    };
+    }
+    const LoadedConfig loaded = load_from_options(show);
+    std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
+    return 0;
   });
 }
 
@@ -50,24 +48,20 @@ void add_check(CLI::App& config, Chosen& chosen) {
                     "bertha config check --set model.heads=3"}});
   add_config_options(check, ShortOptions::kTraining);
   const auto ranks = std::make_shared<int>(0);
-  check.add_option("--ranks", *ranks, "Ranks that the batch must divide over")
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  check.callback([&check, &chosen, ranks] {
-    chosen.action = [&check, ranks](CommandContext&) {
-      const LoadedConfig loaded = load_from_options(check);
-      check_config(loaded.config, *ranks);
-      int64_t given = 0;
-      for (const auto& [path, origin] : loaded.origins) {
-        if (origin.kind != Origin::Kind::kDefault) ++given;
-      }
-      std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
-                << " keys given, the rest are defaults\n";
-      for (const std::string& remark : config_remarks(loaded.config)) {
-        std::cout << "note: " << remark << '\n';
-      }
-      return 0;
-    };
+  add_count(check, "--ranks", *ranks, "Ranks that the batch must divide over", 1, 1 << 20);
+  set_action(check, chosen, [&check, ranks](CommandContext&) {
+    const LoadedConfig loaded = load_from_options(check);
+    check_config(loaded.config, *ranks);
+    int64_t given = 0;
+    for (const auto& [path, origin] : loaded.origins) {
+      if (origin.kind != Origin::Kind::kDefault) ++given;
+    }
+    std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
+              << " keys given, the rest are defaults\n";
+    for (const std::string& remark : config_remarks(loaded.config)) {
+      std::cout << "note: " << remark << '\n';
+    }
+    return 0;
   });
 }
 

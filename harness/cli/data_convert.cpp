@@ -4,9 +4,8 @@
 #include <memory>
 
 #include "data/format/shard_names.h"
-#include "harness/cli/choice.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -63,22 +62,15 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result) 
 }
 
 void add_source_options(CLI::App& command, SourceOptions& source) {
-  command
-      .add_option("path", source.path,
-                  "Folder of shards of any layout, or of TFRecord files, or one file")
-      ->required()
-      ->type_name("PATH");
-  command
-      .add_option("--max-sequences", source.max_seqs,
-                  "Only the first N sequences, in file order; files beyond are not looked at")
-      ->check(whole_number(1))
-      ->type_name("N");
+  add_text(command, "path", source.path, "PATH",
+           "Folder of shards of any layout, or of TFRecord files, or one file")
+      ->required();
+  add_count(command, "--max-sequences", source.max_seqs,
+            "Only the first N sequences, in file order; files beyond are not looked at", 1);
   command.add_flag_callback(
       "--partial", [&source] { source.missing = MissingFiles::kAccept; },
       "Accept that files of a numbered set are missing");
-  command.add_option("--threads", source.num_threads, "Threads; 0 = one per core (default)")
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_count(command, "--threads", source.num_threads, "Threads; 0 = one per core (default)");
   command
       .add_option_function<int64_t>(
           "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
@@ -131,30 +123,18 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<ConvertCommand>();
   ConvertOptions& options = command->options;
   add_source_options(convert, options.source);
-  convert.add_option("-o,--output", options.output_dir, "Folder to write")
-      ->required()
-      ->type_name("DIR");
+  add_text(convert, "-o,--output", options.output_dir, "DIR", "Folder to write")->required();
   add_layout_option(convert, options.layout);
-  convert
-      .add_option("--shards", options.num_shards,
-                  "Shards to write, of the published sizes (default: as the files that are read)")
-      ->check(whole_number(1, kMostShards))
-      ->type_name("N");
+  add_count(convert, "--shards", options.num_shards,
+            "Shards to write, of the published sizes (default: as the files that are read)", 1,
+            kMostShards);
   convert.add_flag("--shuffle", command->shuffle,
                    "Shuffle over all sequences, as the published script does");
-  convert
-      .add_option("--seed", command->seed,
-                  concat("Seed of --shuffle (default ", command->seed, ", the published one)"))
-      ->check(whole_number(0))
-      ->type_name("N");
-  convert
-      .add_option("--chk", options.checksum_list,
-                  "Published checksum list to compare the written shards with")
-      ->type_name("FILE");
-  convert.callback([&convert, &chosen, command] {
-    chosen.action = [&convert, command](CommandContext& context) {
-      return run_convert(convert, *command, context);
-    };
+  add_count(convert, "--seed", command->seed, "Seed of --shuffle (default {}, the published one)");
+  add_text(convert, "--chk", options.checksum_list, "FILE",
+           "Published checksum list to compare the written shards with");
+  set_action(convert, chosen, [&convert, command](CommandContext& context) {
+    return run_convert(convert, *command, context);
   });
 }
 

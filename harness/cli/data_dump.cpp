@@ -3,7 +3,7 @@
 
 #include "harness/cli/config_options.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/train/dump_batches.h"
 
@@ -20,20 +20,16 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
                     "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
                     "python3 tests/comparisons/torch_curve.py dump --output runs/torch"}});
   const auto options = std::make_shared<DumpOptions>();
-  dump.add_option("-o,--output", options->folder, "Folder to write")->required()->type_name("DIR");
-  dump.add_option("--steps", options->steps, "Steps, from the first on (default 1)")
-      ->check(whole_number(1))
-      ->type_name("N");
+  add_text(dump, "-o,--output", options->folder, "DIR", "Folder to write")->required();
+  add_count(dump, "--steps", options->steps, "Steps, from the first on (default 1)", 1);
   dump.add_flag("--weights", options->weights, "Also the initial weights");
   add_config_options(dump, ShortOptions::kNone);
-  dump.callback([&dump, &chosen, options] {
-    chosen.action = [&dump, options](CommandContext&) {
-      const Config config = load_from_options(dump).config;
-      check_config(config, 1);
-      dump_batches(config, *options);
-      std::cout << "written: " << options->folder << ", " << options->steps << " batch(es)\n";
-      return 0;
-    };
+  set_action(dump, chosen, [&dump, options](CommandContext&) {
+    const Config config = load_from_options(dump).config;
+    check_config(config, 1);
+    dump_batches(config, *options);
+    std::cout << "written: " << options->folder << ", " << options->steps << " batch(es)\n";
+    return 0;
   });
 }
 

@@ -6,9 +6,8 @@
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
 #include "data/format/verify.h"
-#include "harness/cli/choice.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/config/terminal.h"
@@ -98,12 +97,8 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
 }
 
 void add_path(CLI::App& command, InspectOptions& options) {
-  command.add_option("path", options.path, "Folder of shards, or one shard")
-      ->required()
-      ->type_name("PATH");
-  command.add_option("--threads", options.threads, "Threads; 0 = one per core (default)")
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_text(command, "path", options.path, "PATH", "Folder of shards, or one shard")->required();
+  add_count(command, "--threads", options.threads, "Threads; 0 = one per core (default)");
   add_limit_options(command, options.limits);
 }
 
@@ -118,10 +113,7 @@ void add_layout_option(CLI::App& command, ShardLayout& layout) {
 
 void add_limit_options(CLI::App& command, SampleLimits& limits) {
   const auto limit = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    command
-        .add_option(name, value, concat(doc, " (default: that of manifest.json, else ", value, ")"))
-        ->check(whole_number(0))
-        ->type_name("N");
+    add_count(command, name, value, doc + " (default: that of manifest.json, else {})");
   };
   limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary");
   limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence");
@@ -155,14 +147,10 @@ void add_data_verify(CLI::App& data, Chosen& chosen) {
                                 "--chk 4320_shards_varlength.chk"}});
   const auto options = std::make_shared<InspectOptions>();
   add_path(verify, *options);
-  verify
-      .add_option("--chk", options->checksum_list,
-                  "Published checksum list to compare the token ids with")
-      ->type_name("FILE");
-  verify.callback([&verify, &chosen, options] {
-    chosen.action = [&verify, options](CommandContext& context) {
-      return run_verify(verify, *options, context);
-    };
+  add_text(verify, "--chk", options->checksum_list, "FILE",
+           "Published checksum list to compare the token ids with");
+  set_action(verify, chosen, [&verify, options](CommandContext& context) {
+    return run_verify(verify, *options, context);
   });
 }
 
@@ -176,11 +164,9 @@ void add_data_stats(CLI::App& data, Chosen& chosen) {
                                 "bertha data stats data/eval/part_eval_10k.hdf5"}});
   const auto options = std::make_shared<InspectOptions>();
   add_path(stats, *options);
-  stats.add_option("--svg", options->svg_path, "Write the histogram as SVG too")->type_name("FILE");
-  stats.callback([&stats, &chosen, options] {
-    chosen.action = [&stats, options](CommandContext& context) {
-      return run_stats(stats, *options, context);
-    };
+  add_text(stats, "--svg", options->svg_path, "FILE", "Write the histogram as SVG too");
+  set_action(stats, chosen, [&stats, options](CommandContext& context) {
+    return run_stats(stats, *options, context);
   });
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -63,25 +63,16 @@ void add_data_pack(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<PackCommand>();
   PackOptions& options = command->options;
   add_source_options(pack, options.source);
-  pack.add_option("-o,--output", options.output_dir, "Folder to write")->type_name("DIR");
+  add_text(pack, "-o,--output", options.output_dir, "DIR", "Folder to write");
   pack.add_flag("--dry-run", command->dry_run, "Only say how full the packs will be");
-  pack.add_option("--max-per-pack", options.max_seqs_per_pack,
-                  concat("Most sequences of a pack (default ", options.max_seqs_per_pack, ")"))
-      ->check(whole_number(1, 255))
-      ->type_name("N");
-  pack.add_option("--shards", options.num_shards,
-                  "Shards to write (default: as many as files are read)")
-      ->check(whole_number(1, 99'999))
-      ->type_name("N");
-  pack.add_option("--seed", options.seed,
-                  concat("Seed of the order of packs and of which sequences share one (default ",
-                         options.seed, ")"))
-      ->check(whole_number(0))
-      ->type_name("N");
-  pack.callback([&pack, &chosen, command] {
-    chosen.action = [&pack, command](CommandContext& context) {
-      return run_pack(pack, *command, context);
-    };
+  add_count(pack, "--max-per-pack", options.max_seqs_per_pack,
+            "Most sequences of a pack (default {})", 1, 255);
+  add_count(pack, "--shards", options.num_shards,
+            "Shards to write (default: as many as files are read)", 1, 99'999);
+  add_count(pack, "--seed", options.seed,
+            "Seed of the order of packs and of which sequences share one (default {})");
+  set_action(pack, chosen, [&pack, command](CommandContext& context) {
+    return run_pack(pack, *command, context);
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/report/text_format.h"
@@ -92,10 +92,9 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
 }
 
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing) {
-  command
-      .add_option("text,--text", inputs, "Text files, or folders of them; one sentence per line")
-      ->required()
-      ->type_name("PATH");
+  add_text(command, "text,--text", inputs, "PATH",
+           "Text files, or folders of them; one sentence per line")
+      ->required();
   command.add_flag_callback(
       "--partial", [&missing] { missing = MissingFiles::kAccept; },
       "Accept that text files of a numbered set are missing in a folder");
@@ -119,17 +118,12 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<PrepareCommand>();
   PrepareOptions* const options = &command->options;
   add_text_options(prepare, options->inputs, options->missing);
-  prepare.add_option("--vocab", options->vocab_file, "Vocabulary, a wordpiece per line")
-      ->required()
-      ->type_name("FILE");
-  prepare.add_option("-o,--output", options->output_dir, "Folder to write")
-      ->required()
-      ->type_name("DIR");
+  add_text(prepare, "--vocab", options->vocab_file, "FILE", "Vocabulary, a wordpiece per line")
+      ->required();
+  add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write")->required();
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    prepare.add_option(name, value, concat(doc, " (default ", value, ")"))
-        ->check(whole_number(0))
-        ->type_name("N");
+    add_count(prepare, name, value, doc + " (default {})");
   };
   count("--shards", options->num_shards, "Shards to write; 0 = one per text file");
   count("--duplication", options->generator.duplication,
@@ -139,26 +133,12 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
         "Most masked tokens of a sequence");
   count("--eval-samples", options->eval_samples,
         "Write so many picked samples into one file; 0 = all, as shards");
-  prepare
-      .add_option("--masked-fraction", options->generator.masked_fraction,
-                  concat("Part of the tokens to mask, 0 to 1 (default ",
-                         options->generator.masked_fraction, ")"))
-      ->check(fraction())
-      ->type_name("X");
-  prepare
-      .add_option("--short-seq-probability", options->generator.short_seq_probability,
-                  concat("How often a sequence is made shorter, 0 to 1 (default ",
-                         options->generator.short_seq_probability, ")"))
-      ->check(fraction())
-      ->type_name("X");
-  prepare
-      .add_option("--seed", options->generator.seed,
-                  concat("Seed of pairs and masks (default ", options->generator.seed, ")"))
-      ->check(whole_number(0))
-      ->type_name("N");
-  prepare.add_option("--workers", options->workers, "Threads; 0 = one per processor (default)")
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_number(prepare, "--masked-fraction", options->generator.masked_fraction,
+             "Part of the tokens to mask, 0 to 1 (default {})", fraction());
+  add_number(prepare, "--short-seq-probability", options->generator.short_seq_probability,
+             "How often a sequence is made shorter, 0 to 1 (default {})", fraction());
+  add_count(prepare, "--seed", options->generator.seed, "Seed of pairs and masks (default {})");
+  add_count(prepare, "--workers", options->workers, "Threads; 0 = one per processor (default)");
   prepare.add_flag("--resume,!--no-resume", options->resume,
                    "Keep finished parts of an earlier run (default)");
   CLI::Option* const official = prepare.add_flag(
@@ -171,15 +151,11 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
         "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
     official->excludes(prepare.get_option(name));
   }
-  prepare
-      .add_option(
-          "--chk", command->checksum_list,
-          "With --official: the published checksum list to compare the shuffled shards with")
-      ->needs(official)
-      ->type_name("FILE");
-  prepare.callback([&chosen, command] {
-    chosen.action = [command](CommandContext& context) { return run_prepare(*command, context); };
-  });
+  add_text(prepare, "--chk", command->checksum_list, "FILE",
+           "With --official: the published checksum list to compare the shuffled shards with")
+      ->needs(official);
+  set_action(prepare, chosen,
+             [command](CommandContext& context) { return run_prepare(*command, context); });
 }
 
 }  // namespace bertha

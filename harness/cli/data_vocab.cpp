@@ -4,7 +4,7 @@
 
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "kernels/base/error.h"
@@ -57,18 +57,11 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<VocabCommand>();
   VocabOptions& options = command->options;
   add_text_options(vocab, options.inputs, options.missing);
-  vocab
-      .add_option("--size", options.num_wordpieces,
-                  concat("Wordpieces of the vocabulary (default ", options.num_wordpieces, ")"))
-      ->check(whole_number(0))
-      ->type_name("N");
-  vocab.add_option("-o,--output", command->output, "File to write")->required()->type_name("FILE");
-  vocab.add_option("--workers", options.workers, "Threads; 0 = one per processor (default)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  vocab.callback([&chosen, command] {
-    chosen.action = [command](CommandContext& context) { return run_vocab(*command, context); };
-  });
+  add_count(vocab, "--size", options.num_wordpieces, "Wordpieces of the vocabulary (default {})");
+  add_text(vocab, "-o,--output", command->output, "FILE", "File to write")->required();
+  add_count(vocab, "--workers", options.workers, "Threads; 0 = one per processor (default)");
+  set_action(vocab, chosen,
+             [command](CommandContext& context) { return run_vocab(*command, context); });
 }
 
 }  // namespace bertha

@@ -13,8 +13,8 @@
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/cli/checkpoint_commands.h"
-#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
 #include "harness/comm/binding.h"
 #include "harness/model/bert.h"
@@ -294,32 +294,22 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
                     "bertha encode --checkpoint MiniLM --vocab vocab.txt --text lines.txt --output "
                     "out.safetensors --backend cuda --precision bf16"}});
   const auto options = std::make_shared<EncodeOptions>();
-  encode
-      .add_option("--checkpoint", options->request.weights.path,
-                  "Weights, as for `bertha checkpoint export`")
-      ->required()
-      ->type_name("PATH");
-  encode.add_option("--text", options->text, "Text, UTF-8, a line at a time")
-      ->required()
-      ->type_name("FILE");
-  encode.add_option("-o,--output", options->output, "File to write")->required()->type_name("FILE");
-  encode
-      .add_option("--model-config", options->request.stated_model,
-                  "config.json or bert_config.json (default: the one beside the weights)")
-      ->type_name("FILE");
-  encode
-      .add_option("--vocab", options->request.vocab,
-                  "Vocabulary (default: vocab.txt beside the weights)")
-      ->type_name("FILE");
-  add_choice<std::string>(encode, "--backend", options->backend,
-                          {{"cpu", "cpu"}, {"cuda", "cuda"}, {"auto", "auto"}},
-                          "Where it runs (default cpu); auto = cuda where a GPU answers");
+  add_text(encode, "--checkpoint", options->request.weights.path, "PATH",
+           "Weights, as for `bertha checkpoint export`")
+      ->required();
+  add_text(encode, "--text", options->text, "FILE", "Text, UTF-8, a line at a time")->required();
+  add_text(encode, "-o,--output", options->output, "FILE", "File to write")->required();
+  add_text(encode, "--model-config", options->request.stated_model, "FILE",
+           "config.json or bert_config.json (default: the one beside the weights)");
+  add_text(encode, "--vocab", options->request.vocab, "FILE",
+           "Vocabulary (default: vocab.txt beside the weights)");
+  add_word(encode, "--backend", options->backend, {"cpu", "cuda", "auto"},
+           "Where it runs (default cpu); auto = cuda where a GPU answers");
   add_choice<DType>(encode, "--precision", options->io,
                     {{"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
                     "Of weights and activations (default fp32; the CPU has no other)");
-  encode.callback([&chosen, options] {
-    chosen.action = [options](CommandContext& context) { return run_encode(*options, context); };
-  });
+  set_action(encode, chosen,
+             [options](CommandContext& context) { return run_encode(*options, context); });
 }
 
 }  // namespace bertha

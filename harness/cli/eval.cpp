@@ -5,6 +5,7 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/options.h"
 #include "harness/cli/rank_config.h"
 #include "harness/train/loop.h"
 
@@ -36,17 +37,13 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
                     "data.eval=data/eval"}});
   add_config_options(eval, ShortOptions::kEvaluation);
   const auto checkpoint = std::make_shared<std::string>();
-  eval.add_option(
-          "--checkpoint", *checkpoint,
-          "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
-      ->required()
-      ->type_name("PATH");
-  eval.callback([&eval, &chosen, checkpoint] {
-    chosen.action = [&eval, checkpoint](CommandContext& context) {
-      const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
-      context.error_scope = ErrorScope::kThisRank;
-      return run_evaluation(config, weights_for_all(*checkpoint, *context.world), *context.world);
-    };
+  add_text(eval, "--checkpoint", *checkpoint, "PATH",
+           "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
+      ->required();
+  set_action(eval, chosen, [&eval, checkpoint](CommandContext& context) {
+    const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
+    context.error_scope = ErrorScope::kThisRank;
+    return run_evaluation(config, weights_for_all(*checkpoint, *context.world), *context.world);
   });
 }
 

@@ -6,8 +6,8 @@
 #include <system_error>
 #include <vector>
 
-#include "harness/cli/choice.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/cli/rule_options.h"
 #include "harness/mlperf/curve_doctor.h"
 #include "harness/mlperf/log_check.h"
@@ -111,17 +111,15 @@ void add_check(CLI::App& log, Chosen& chosen) {
                     "bertha log check results/my_system/bert",
                     "bertha log check runs/latest --target-accuracy 0.2"}});
   const auto options = std::make_shared<CheckOptions>();
-  check.add_option("path", options->paths, "Run folders, result files or folders of result files")
-      ->required()
-      ->type_name("PATH");
+  add_text(check, "path", options->paths, "PATH",
+           "Run folders, result files or folders of result files")
+      ->required();
   add_rule_options(check, options->submission.rules);
   add_choice<SamplesFrom>(
       check, "--samples-from", options->submission.samples_from,
       {{"evaluation", SamplesFrom::kEvaluation}, {"train_samples", SamplesFrom::kTrainSamples}},
       "Where the samples to the target stand (default evaluation: its epoch_num)");
-  check.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_check(*options); };
-  });
+  set_action(check, chosen, [options](CommandContext&) { return run_check(*options); });
 }
 
 void add_plot(CLI::App& log, Chosen& chosen) {
@@ -132,20 +130,16 @@ void add_plot(CLI::App& log, Chosen& chosen) {
        .examples = {"bertha log plot runs/latest", "bertha log plot runs/latest --output plots",
                     "bertha log plot runs/latest/metrics.jsonl --output /tmp/plots"}});
   const auto options = std::make_shared<PlotOptions>();
-  plot.add_option("path", options->path, "Run folder, or metrics.jsonl")
-      ->required()
-      ->type_name("PATH");
-  plot.add_option("-o,--output", options->output, "Folder to write (default: plots/ beside it)")
-      ->type_name("DIR");
+  add_text(plot, "path", options->path, "PATH", "Run folder, or metrics.jsonl")->required();
+  add_text(plot, "-o,--output", options->output, "DIR",
+           "Folder to write (default: plots/ beside it)");
   add_choice<PublishedBand>(plot, "--published", options->published,
                             {{"auto", PublishedBand::kAuto},
                              {"always", PublishedBand::kAlways},
                              {"never", PublishedBand::kNever}},
                             "Draw accuracy by samples over the published runs of the benchmark "
                             "(default auto: for BERT-large with its target)");
-  plot.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_plot(*options); };
-  });
+  set_action(plot, chosen, [options](CommandContext&) { return run_plot(*options); });
 }
 
 }  // namespace

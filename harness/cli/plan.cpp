@@ -5,7 +5,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 #include "harness/cli/plan_inputs.h"
 #include "harness/cli/plan_model.h"
 #include "harness/config/check.h"
@@ -165,15 +165,11 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
                     "bertha plan --config configs/quickstart.yaml --ranks 2 --max-steps 500"}});
   add_config_options(plan, ShortOptions::kTraining);
   const auto options = std::make_shared<PlanOptions>();
-  plan.add_option("--ranks", options->ranks, "Ranks of the run (default 1)")
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  plan.add_option("--gpu-memory", options->gpu_memory,
-                  "Memory of a GPU, such as 141GB or 80GiB; implies a GPU")
-      ->type_name("SIZE");
-  plan.callback([&plan, &chosen, options] {
-    chosen.action = [&plan, options](CommandContext&) { return run_plan_command(plan, *options); };
-  });
+  add_count(plan, "--ranks", options->ranks, "Ranks of the run (default 1)", 1, 1 << 20);
+  add_text(plan, "--gpu-memory", options->gpu_memory, "SIZE",
+           "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
+  set_action(plan, chosen,
+             [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });
 }
 
 }  // namespace bertha

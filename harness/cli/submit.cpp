@@ -45,29 +45,21 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
                     "bertha submit results --system test --output /tmp/test --draft"}});
   const auto options = std::make_shared<SubmitOptions>();
   PackageRequest& request = options->request;
-  submit
-      .add_option("path", options->paths,
-                  "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
-      ->required()
-      ->type_name("PATH");
-  submit
-      .add_option("--system", request.system, "Name of the system: letters, digits, '.', '_', '-'")
-      ->required()
-      ->type_name("NAME");
-  submit
-      .add_option("-o,--output", request.output, "Folder of the submitter; may hold other systems")
-      ->required()
-      ->type_name("DIR");
-  submit
-      .add_option("--sources", request.sources,
-                  "Git checkout that has the commit of the runs (default: this folder)")
-      ->type_name("DIR");
+  add_text(submit, "path", options->paths, "PATH",
+           "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
+      ->required();
+  add_text(submit, "--system", request.system, "NAME",
+           "Name of the system: letters, digits, '.', '_', '-'")
+      ->required();
+  add_text(submit, "-o,--output", request.output, "DIR",
+           "Folder of the submitter; may hold other systems")
+      ->required();
+  add_text(submit, "--sources", request.sources, "DIR",
+           "Git checkout that has the commit of the runs (default: this folder)");
   add_rule_options(submit, request.options.rules);
   submit.add_flag("--draft", request.draft,
                   "Build it although a rule is broken or the sources are unknown");
-  submit.callback([&chosen, options] {
-    chosen.action = [options](CommandContext&) { return run_submit(*options); };
-  });
+  set_action(submit, chosen, [options](CommandContext&) { return run_submit(*options); });
 }
 
 }  // namespace bertha

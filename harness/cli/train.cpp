@@ -37,17 +37,15 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
            "mpirun -np 8 bertha train --config configs/mlperf_closed_8gpu_448.yaml --seed 7",
            "bertha train --config configs/quickstart.yaml --set train.max_steps=100"}});
   add_config_options(train, ShortOptions::kTraining);
-  train.callback([&train, &chosen] {
-    chosen.action = [&train](CommandContext& context) {
-      const Config config = config_for_ranks(train, *context.world, BatchRule::kDividesOverRanks);
-      if (context.world->rank() == 0) {
-        for (const std::string& remark : config_remarks(config)) {
-          log_line(LogLevel::kWarning, remark);
-        }
+  set_action(train, chosen, [&train](CommandContext& context) {
+    const Config config = config_for_ranks(train, *context.world, BatchRule::kDividesOverRanks);
+    if (context.world->rank() == 0) {
+      for (const std::string& remark : config_remarks(config)) {
+        log_line(LogLevel::kWarning, remark);
       }
-      context.error_scope = ErrorScope::kThisRank;
-      return run_training(config, *context.world, run_info(context));
-    };
+    }
+    context.error_scope = ErrorScope::kThisRank;
+    return run_training(config, *context.world, run_info(context));
   });
 }
 

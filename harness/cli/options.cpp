@@ -1,4 +1,4 @@
-#include "harness/cli/option_checks.h"
+#include "harness/cli/options.h"
 
 #include <charconv>
 #include <string>
@@ -28,7 +28,7 @@ CLI::Validator check(Accepts accepts, const std::string& want) {
 }  // namespace
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
-  const bool open = high == std::numeric_limits<int64_t>::max();
+  const bool open = high == kNoLimit;
   return check<int64_t>([low, high](int64_t number) { return number >= low && number <= high; },
                         concat("a whole number, ", low, open ? " or more" : concat(" to ", high)));
 }
@@ -40,6 +40,13 @@ CLI::Validator fraction() {
 
 CLI::Validator above_zero() {
   return check<double>([](double number) { return number > 0; }, "a number above 0");
+}
+
+void add_word(CLI::App& command, const std::string& name, std::string& value,
+              const std::vector<std::string>& words, const std::string& doc) {
+  Choices<std::string> choices;
+  for (const std::string& word : words) choices.emplace_back(word, word);
+  add_choice(command, name, value, choices, doc);
 }
 
 }  // namespace bertha
