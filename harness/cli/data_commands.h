@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mutex>
-#include <optional>
 #include <string>
 
 #include "data/convert/convert.h"
@@ -30,18 +28,6 @@ void add_layout_option(CLI::App& command, ShardLayout& layout);
 /// What convert and pack read and how: the path, --max-sequences, --partial, --threads,
 /// --memory-mib and the limits.
 void add_source_options(CLI::App& command, SourceOptions& source);
-/// Progress of convert and pack, one line per phase.
-class WorkLines {
- public:
-  explicit WorkLines(const Terminal& terminal) : terminal_(terminal) {}
-  WorkProgress progress();
-
- private:
-  Terminal terminal_;
-  std::mutex mutex_;
-  std::string phase_;
-  std::optional<ProgressLine> line_;
-};
 /// Warns of files that --partial lets pass.
 void warn_of_missing(const SourceOptions& source);
 

@@ -30,11 +30,7 @@ int run_convert(const CLI::App& command, const ConvertCommand& convert,
   options.source.limits = limits_for(command, options.source.limits, options.source.path);
   if (convert.shuffle) options.shuffle_seed = convert.seed;
   warn_of_missing(options.source);
-  ConvertResult result;
-  {
-    WorkLines lines(context.terminal);
-    result = convert_data(options, lines.progress());
-  }
+  const ConvertResult result = convert_data(options, progress_lines(context.terminal));
   return print_converted(options, result);
 }
 
@@ -79,18 +75,6 @@ void add_source_options(CLI::App& command, SourceOptions& source) {
       ->check(whole_number(16, int64_t{1} << 24))
       ->type_name("MIB");
   add_limit_options(command, source.limits);
-}
-
-WorkProgress WorkLines::progress() {
-  return [this](const std::string& phase, const std::string& unit, int64_t done, int64_t total) {
-    const std::lock_guard lock(mutex_);
-    if (!line_ || phase != phase_) {
-      phase_ = phase;
-      line_.reset();  // ends the old line before the new one starts
-      line_.emplace(ProgressLine::Options{.label = phase, .unit = unit, .terminal = terminal_});
-    }
-    line_->update(done, total);
-  };
 }
 
 void warn_of_missing(const SourceOptions& source) {

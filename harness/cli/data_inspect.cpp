@@ -39,12 +39,8 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
                                 command.count("--max-masked-per-seq") >
                             0;
   if (limits_given) verify.limits = limits_for(command, options.limits, options.path);
-  VerifyReport report;
-  {
-    ProgressLine line({.label = "verify", .unit = "shards", .terminal = context.terminal});
-    report = verify_data(options.path, verify,
-                         [&](int64_t done, int64_t total) { line.update(done, total); });
-  }
+  const VerifyReport report = verify_data(
+      options.path, verify, progress_of(progress_lines(context.terminal), "verify", "shards"));
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
     std::cout << printable(report.findings[i].text()) << '\n';
@@ -66,12 +62,9 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
 int run_stats(const CLI::App& command, const InspectOptions& options,
               const CommandContext& context) {
   const SampleLimits limits = limits_for(command, options.limits, options.path);
-  DataStats stats;
-  {
-    ProgressLine line({.label = "read", .unit = "shards", .terminal = context.terminal});
-    stats = stats_of_data(options.path, limits, options.threads,
-                          [&](int64_t done, int64_t total) { line.update(done, total); });
-  }
+  const DataStats stats =
+      stats_of_data(options.path, limits, options.threads,
+                    progress_of(progress_lines(context.terminal), "read", "shards"));
   std::cout << "shards         " << grouped_text(stats.num_shards) << "\nsamples        "
             << grouped_text(stats.num_samples) << "\ntokens         "
             << grouped_text(stats.num_tokens) << ", " << fixed_text(stats.mean_tokens(), 1)

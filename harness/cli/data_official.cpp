@@ -35,11 +35,7 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
                                .output_dir = (folder / (name + "_shuffled")).string(),
                                .shuffle_seed = kOfficialShuffleSeed,
                                .checksum_list = checksum_list};
-  ConvertResult shuffled;
-  {
-    WorkLines lines(context.terminal);
-    shuffled = convert_data(shuffle, lines.progress());
-  }
+  const ConvertResult shuffled = convert_data(shuffle, progress_lines(context.terminal));
   const int code = print_converted(shuffle, shuffled);
   if (code == 0) {
     std::cout << "next: train on " << shuffle.output_dir << "; " << options.output_dir

@@ -27,11 +27,7 @@ int run_pack(const CLI::App& command, const PackCommand& pack, const CommandCont
     fail(ExitCode::kUsage, "--output is missing; give the folder to write, or --dry-run");
   }
   warn_of_missing(options.source);
-  PackResult result;
-  {
-    WorkLines lines(context.terminal);
-    result = pack_data(options, lines.progress());
-  }
+  const PackResult result = pack_data(options, progress_lines(context.terminal));
   const PackFigures& figures = result.figures;
   std::cout << "sequences      " << grouped_text(figures.num_seqs) << "\npacks          "
             << grouped_text(figures.num_packs) << ", " << fixed_text(figures.seqs_per_pack, 4)

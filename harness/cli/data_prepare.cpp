@@ -1,61 +1,16 @@
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
-#include "harness/cli/progress_line.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
-
-// One progress line per phase of the preparation.
-class PrepareLines {
- public:
-  explicit PrepareLines(const Terminal& terminal) : terminal_(terminal) {}
-
-  void update(const PrepareProgress& now) {
-    if (!line_ || now.phase != phase_) {
-      phase_ = now.phase;
-      line_.reset();  // ends the old line before the new one starts
-      line_.emplace(ProgressLine::Options{.label = label(now.phase),
-                                          .unit = counts_text(now.phase) ? "B of text" : "shards",
-                                          .terminal = terminal_});
-    }
-    if (counts_text(now.phase)) {
-      line_->update(now.text_bytes_done, now.text_bytes_total);
-    } else {
-      line_->update(now.shards_done, now.shards_total);
-    }
-  }
-
- private:
-  static bool counts_text(PreparePhase phase) {
-    return phase == PreparePhase::kHashing || phase == PreparePhase::kGenerating;
-  }
-  static std::string label(PreparePhase phase) {
-    switch (phase) {
-      case PreparePhase::kHashing:
-        return "hash";
-      case PreparePhase::kGenerating:
-        return "generate";
-      case PreparePhase::kWritingShards:
-        return "write";
-      case PreparePhase::kCheckingShards:
-        return "check";
-    }
-    return "";
-  }
-
-  Terminal terminal_;
-  PreparePhase phase_ = PreparePhase::kHashing;
-  std::optional<ProgressLine> line_;
-};
 
 struct PrepareCommand {
   PrepareOptions options;
@@ -73,8 +28,25 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
 }  // namespace
 
 PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal) {
-  PrepareLines lines(terminal);
-  return prepare_data(options, [&](const PrepareProgress& now) { lines.update(now); });
+  const PhaseProgress lines = progress_lines(terminal);
+  return prepare_data(options, [&lines](const PrepareProgress& now) {
+    const auto text = [&](const char* phase) {
+      lines(phase, "B of text", now.text_bytes_done, now.text_bytes_total);
+    };
+    const auto shards = [&](const char* phase) {
+      lines(phase, "shards", now.shards_done, now.shards_total);
+    };
+    switch (now.phase) {
+      case PreparePhase::kHashing:
+        return text("hash");
+      case PreparePhase::kGenerating:
+        return text("generate");
+      case PreparePhase::kWritingShards:
+        return shards("write");
+      case PreparePhase::kCheckingShards:
+        return shards("check");
+    }
+  });
 }
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {

@@ -1,12 +1,10 @@
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/cli/plan_model.h"
-#include "harness/cli/progress_line.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -17,26 +15,21 @@ struct VocabCommand {
   std::string output;
 };
 
+std::vector<std::string> train_with_progress(const VocabOptions& options,
+                                             const Terminal& terminal) {
+  const PhaseProgress lines = progress_lines(terminal);
+  return train_vocabulary(options, [&lines](const VocabProgress& now) {
+    if (now.wordpieces_done == 0) {
+      lines("read", "B of text", now.text_bytes_done, now.text_bytes_total);
+    } else {
+      lines("train", "wordpieces", now.wordpieces_done, now.wordpieces_total);
+    }
+  });
+}
+
 int run_vocab(const VocabCommand& command, const CommandContext& context) {
-  std::vector<std::string> wordpieces;
-  {
-    std::optional<ProgressLine> words(
-        std::in_place,
-        ProgressLine::Options{.label = "read", .unit = "B of text", .terminal = context.terminal});
-    std::optional<ProgressLine> joins;
-    wordpieces = train_vocabulary(command.options, [&](const VocabProgress& now) {
-      if (now.wordpieces_total == 0 || now.wordpieces_done == 0) {
-        words->update(now.text_bytes_done, now.text_bytes_total);
-        return;
-      }
-      words.reset();  // ends its line before the next one starts
-      if (!joins) {
-        joins.emplace(ProgressLine::Options{
-            .label = "train", .unit = "wordpieces", .terminal = context.terminal});
-      }
-      joins->update(now.wordpieces_done, now.wordpieces_total);
-    });
-  }
+  const std::vector<std::string> wordpieces =
+      train_with_progress(command.options, context.terminal);
   write_vocabulary(command.output, wordpieces);
   std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(wordpieces.size()))
             << " wordpieces\nnext: bertha data prepare --vocab " << command.output

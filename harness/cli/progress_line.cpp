@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "harness/report/text_format.h"
@@ -94,6 +96,26 @@ void ProgressLine::print(const ProgressView& view) {
   } else {
     options_.write(progress_text(view, 200) + "\n");
   }
+}
+
+PhaseProgress progress_lines(const Terminal& terminal) {
+  struct Lines {
+    std::mutex mutex;
+    std::string phase;
+    std::optional<ProgressLine> line;
+  };
+  const auto lines = std::make_shared<Lines>();
+  return [lines, terminal](const std::string& phase, const std::string& unit, int64_t done,
+                           int64_t total) {
+    const std::lock_guard lock(lines->mutex);
+    if (!lines->line || phase != lines->phase) {
+      lines->phase = phase;
+      lines->line.reset();  // ends the old line before the new one starts
+      lines->line.emplace(
+          ProgressLine::Options{.label = phase, .unit = unit, .terminal = terminal});
+    }
+    lines->line->update(done, total);
+  };
 }
 
 }  // namespace bertha
