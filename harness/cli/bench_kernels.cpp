@@ -11,7 +11,6 @@
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
-#include "harness/cli/rank_config.h"
 #include "harness/comm/binding.h"
 #include "harness/report/files.h"
 #include "harness/report/text_format.h"

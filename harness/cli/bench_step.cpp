@@ -7,7 +7,6 @@
 #include "harness/cli/bench_commands.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
-#include "harness/cli/rank_config.h"
 #include "harness/report/files.h"
 #include "harness/train/step_bench.h"
 #include "kernels/base/error.h"

@@ -6,7 +6,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
-#include "harness/cli/rank_config.h"
 #include "harness/train/loop.h"
 
 namespace bertha {

@@ -1,6 +1,5 @@
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/rank_config.h"
 #include "harness/config/build_info.h"
 #include "harness/config/check.h"
 #include "harness/config/environment.h"
