@@ -1,4 +1,4 @@
-#include "harness/cli/bench_commands.h"
+#include "harness/cli/command.h"
 
 namespace bertha {
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "harness/cli/bench_commands.h"
+#include "data/files/text_file.h"
+#include "harness/checkpoint/on_all_ranks.h"
 #include "harness/model/device_batch.h"
 #include "harness/model/params.h"
 #include "kernels/base/error.h"
@@ -41,6 +42,17 @@ BenchBatch bench_batch(const Config& config, const std::string& name,
 }
 
 }  // namespace
+
+LengthHistogram read_lengths(const std::string& path, World& world) {
+  if (path.empty()) return {};
+  std::string text;
+  on_all_ranks(world, [&] {
+    if (world.rank() != 0) return;
+    text = read_text_file(path);
+    parse_length_histogram(text, path);
+  });
+  return parse_length_histogram(world.broadcast(text, 0), path);
+}
 
 BenchModel bench_model(const Config& config) {
   const Dims dims = make_dims(config.model);

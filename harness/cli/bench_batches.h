@@ -4,11 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
 #include "kernels/bench/op_cases.h"
 
 namespace bertha {
+
+/// Rank 0 reads the file; all take what it found, or throw its error. Empty for no path.
+LengthHistogram read_lengths(const std::string& path, World& world);
 
 // What the benchmarks of operations share: the model's shapes and batches as training has them.
 

@@ -8,7 +8,7 @@
 #include "harness/backend.h"
 #include "harness/cli/attention_dump.h"
 #include "harness/cli/bench_batches.h"
-#include "harness/cli/bench_commands.h"
+#include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"

@@ -5,7 +5,7 @@
 
 #include "data/format/shard_names.h"
 #include "data/pipeline/pipeline.h"
-#include "harness/cli/bench_commands.h"
+#include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/config.h"

@@ -2,9 +2,8 @@
 #include <memory>
 #include <string>
 
-#include "data/files/text_file.h"
-#include "harness/checkpoint/on_all_ranks.h"
-#include "harness/cli/bench_commands.h"
+#include "harness/cli/bench_batches.h"
+#include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/report/files.h"
@@ -37,17 +36,6 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
 }
 
 }  // namespace
-
-LengthHistogram read_lengths(const std::string& path, World& world) {
-  if (path.empty()) return {};
-  std::string text;
-  on_all_ranks(world, [&] {
-    if (world.rank() != 0) return;
-    text = read_text_file(path);
-    parse_length_histogram(text, path);
-  });
-  return parse_length_histogram(world.broadcast(text, 0), path);
-}
 
 void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
   CLI::App& step = add_command(

@@ -58,5 +58,8 @@ void add_config_command(CLI::App& program, Chosen& chosen);
 void add_log_command(CLI::App& program, Chosen& chosen);
 void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
+void add_bench_loader_command(CLI::App& bench, Chosen& chosen);
+void add_bench_step_command(CLI::App& bench, Chosen& chosen);
+void add_bench_kernels_command(CLI::App& bench, Chosen& chosen);
 
 }  // namespace bertha
