@@ -1,12 +1,14 @@
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/backend.h"
-#include "harness/cli/attention_dump.h"
+#include "harness/checkpoint/safetensors.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
@@ -143,6 +145,43 @@ BenchMix mix_of(const BenchBatch& batch) {
   return mix;
 }
 
+/// "BF16", "F8_E4M3": as safetensors names it.
+std::string safetensors_word(DType dtype) {
+  std::string word = name(dtype);
+  std::ranges::transform(word, word.begin(),
+                         [](unsigned char letter) { return std::toupper(letter); });
+  return is_fp8(dtype) ? "F8_" + word : word;
+}
+
+/// FOLDER/all_512-grouped.safetensors.
+std::string dump_path(const std::string& folder, const std::string& mix,
+                      const std::string& kernels) {
+  std::string name = concat(mix, "-", kernels, ".safetensors");
+  std::erase(name, ',');
+  std::ranges::replace(name, ' ', '_');
+  return concat(folder, "/", name);
+}
+
+/// Every tensor of an attention_bwd call that has run, under its name in the case (qkv, out, lse,
+/// mask, dout, dqkv, cu_seqlens, random). Blocks: the host, until the tensors have been copied.
+void write_dump(const std::string& path, const OpCase& op, const OpCall& call,
+                const Backend& backend, const std::map<std::string, std::string>& metadata) {
+  std::vector<SafeTensorsWriter::Entry> entries;
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    entries.push_back({.name = op.tensors[i].name,
+                       .shape = op.tensors[i].extents,
+                       .dtype = safetensors_word(call.tensors[i].dtype)});
+  }
+  SafeTensorsWriter writer(path, entries, metadata);
+  for (const View& view : call.tensors) {
+    const Buffer pinned = backend.device->allocate_pinned(view.bytes());
+    backend.device->copy(*backend.stream, pinned.data(), view.data, view.bytes());
+    backend.stream->wait_on_host();
+    writer.append(static_cast<const char*>(pinned.data()), view.bytes());
+  }
+  writer.finish();
+}
+
 void dump(const Setting& setting, const std::vector<BenchBatch>& batches, const std::string& folder,
           const std::vector<Contender>& contenders) {
   std::filesystem::create_directories(folder);
@@ -153,9 +192,11 @@ void dump(const Setting& setting, const std::vector<BenchBatch>& batches, const 
       const std::string kernels = contender.attention.empty() ? "cpu" : contender.attention;
       const std::string path = dump_path(folder, batch.name, kernels);
       contender.bench->run_once(op, [&](const OpCall& call) {
-        write_attention_dump(
-            path, op, call, *contender.backend.device, *contender.backend.stream,
-            {.mix = batch.name, .kernels = kernels, .dropout = dropout, .site = kBenchDropoutSite});
+        write_dump(path, op, call, contender.backend,
+                   {{"mix", batch.name},
+                    {"kernels", kernels},
+                    {"dropout", concat(dropout)},
+                    {"site", concat(kBenchDropoutSite)}});
       });
       std::cout << "written: " << path << "\n";
     }
