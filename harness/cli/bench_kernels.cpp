@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/new_file.h"
 #include "harness/backend.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/cli/bench_batches.h"
@@ -14,7 +15,6 @@
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
-#include "harness/report/files.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
@@ -253,7 +253,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   }
   report.rows = measure(cases, all, options.launches);
   std::cout << bench_text(report);
-  if (!options.json.empty()) write_text_file(options.json, bench_json(report));
+  if (!options.json.empty()) write_new_file(options.json, bench_json(report));
   if (!options.dump.empty()) dump(setting, batches, options.dump, all);
   return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
 }

@@ -2,11 +2,11 @@
 #include <memory>
 #include <string>
 
+#include "data/files/new_file.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
-#include "harness/report/files.h"
 #include "harness/train/step_bench.h"
 #include "kernels/base/error.h"
 
@@ -31,7 +31,7 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
   if (world.rank() != 0) return 0;
   if (options.peak_tflops > 0) report.peak_flops_per_second = 1e12 * options.peak_tflops;
   std::cout << step_bench_text(report);
-  if (!options.json.empty()) write_text_file(options.json, step_bench_json(report));
+  if (!options.json.empty()) write_new_file(options.json, step_bench_json(report));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "data/files/new_file.h"
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
 #include "data/format/verify.h"
@@ -11,7 +12,6 @@
 #include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/config/terminal.h"
-#include "harness/report/files.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -79,12 +79,12 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
     std::cout << line << '\n';
   }
   if (options.svg_path.empty()) return 0;
-  write_text_file(options.svg_path,
-                  chart_svg({.title = "Tokens per sample: " + options.path,
-                             .x_label = "tokens",
-                             .y_label = "samples",
-                             .bars = stats.token_length_histogram,
-                             .mark = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
+  write_new_file(options.svg_path,
+                 chart_svg({.title = "Tokens per sample: " + options.path,
+                            .x_label = "tokens",
+                            .y_label = "samples",
+                            .bars = stats.token_length_histogram,
+                            .mark = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
   std::cout << "\nwritten: " << options.svg_path << '\n';
   return 0;
 }

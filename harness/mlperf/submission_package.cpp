@@ -7,9 +7,9 @@
 #include <system_error>
 #include <tuple>
 
+#include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "harness/mlperf/log_parser.h"
-#include "harness/report/files.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -218,14 +218,14 @@ SubmissionPackage build_package(const PackageRequest& request) {
   if (!commit.empty()) {
     if (!fs::exists(code)) Staging::move(staging / "code", code);
     package.code_path = code.string();
-    write_text_file((code / concat("README-", request.system, ".md")).string(),
-                    implementation_readme(request, commit));
+    write_new_file((code / concat("README-", request.system, ".md")).string(),
+                   implementation_readme(request, commit));
     Staging::make(code / "configs");
-    write_text_file((code / "configs" / (request.system + ".yaml")).string(),
-                    read_text_file(concat(request.run_dirs.front(), "/", kConfigOfARun)));
+    write_new_file((code / "configs" / (request.system + ".yaml")).string(),
+                   read_text_file(concat(request.run_dirs.front(), "/", kConfigOfARun)));
   }
   Staging::make(description.parent_path());
-  write_text_file(description.string(), package.system.json());
+  write_new_file(description.string(), package.system.json());
   Staging::move(staging / "results", results);
   package.results_path = results.string();
   return package;

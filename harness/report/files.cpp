@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "data/files/new_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -102,10 +101,6 @@ void AppendFile::write(std::string_view bytes) {
 void AppendFile::append_line(std::string line) {
   line += '\n';
   append(line);
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  write_new_file(path, text);
 }
 
 int64_t now_ms() {

@@ -39,10 +39,6 @@ class AppendFile {
   int descriptor_ = -1;
 };
 
-/// Replaces `path` by `text` at once: a reader sees the old file or the new one, never a part.
-/// Errors as above.
-void write_text_file(const std::string& path, const std::string& text);
-
 /// Milliseconds since the epoch.
 int64_t now_ms();
 

@@ -4,7 +4,7 @@
 #include <system_error>
 #include <type_traits>
 
-#include "harness/report/files.h"
+#include "data/files/new_file.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -49,7 +49,7 @@ void plot_metrics(const Metrics& metrics, const std::string& out_dir,
          "; choose a place that can be written");
   }
   const auto write = [&](const char* name, const Chart& chart) {
-    write_text_file(out_dir + "/" + name + ".svg", chart_svg(chart));
+    write_new_file(out_dir + "/" + name + ".svg", chart_svg(chart));
   };
 
   Chart loss{.title = "Loss", .x_label = "step", .y_label = "loss (nats)"};

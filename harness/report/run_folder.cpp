@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "data/files/new_file.h"
 #include "harness/report/files.h"
 #include "harness/report/host_facts.h"
 #include "harness/report/text_format.h"
@@ -115,8 +116,8 @@ std::string record_start(const RunFolder& folder, const StartRecord& record) {
   }
   const int64_t start = count_starts(folder.path);
   const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
-  write_text_file(resolved, record.resolved_yaml);
-  write_text_file(start_file(folder.path, "env", start, ".json"), environment_json(record));
+  write_new_file(resolved, record.resolved_yaml);
+  write_new_file(start_file(folder.path, "env", start, ".json"), environment_json(record));
   return resolved;
 }
 

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "data/files/json_file.h"
+#include "data/files/new_file.h"
 #include "data/files/text_file.h"
-#include "harness/report/files.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -53,7 +53,7 @@ void write_system_facts(const std::string& path, const SystemFacts& facts) {
                        {"driver", facts.driver}}},
                      {"versions", versions},
                      {"git_hash", facts.git_hash}};
-  write_text_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_new_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 SystemFacts read_system_facts(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "data/files/new_file.h"
 #include "data/pipeline/pipeline.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/checkpoint_folder.h"
@@ -13,7 +14,6 @@
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/config/load.h"
-#include "harness/report/files.h"
 #include "harness/train/data_check.h"
 #include "harness/train/session.h"
 #include "kernels/base/log.h"
@@ -112,8 +112,8 @@ void dump_batches(const Config& config, const DumpOptions& options) {
                   static_cast<long long>(step->step + 1));
     batch.write(options.folder + name);
   }
-  write_text_file(options.folder + "/config.yaml", to_yaml(config));
-  write_text_file(options.folder + "/config.json", hugging_face_config(config.model));
+  write_new_file(options.folder + "/config.yaml", to_yaml(config));
+  write_new_file(options.folder + "/config.json", hugging_face_config(config.model));
   if (options.weights) write_weights(config, dims, options.folder + "/model.safetensors");
 }
 

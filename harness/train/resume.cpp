@@ -6,12 +6,12 @@
 #include <optional>
 #include <system_error>
 
+#include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
 #include "harness/optim/lamb_settings.h"
-#include "harness/report/files.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_position.h"
@@ -100,7 +100,7 @@ void keep_origin(const TrainingRun& run) {
   std::error_code ignored;  // one that stays fits no other checkpoint.resume
   if (run.resumed_step < 0) fs::remove(path, ignored);
   if (names_a_checkpoint(run.config.checkpoint.resume)) {
-    write_text_file(path, run.config.checkpoint.resume + "\n");
+    write_new_file(path, run.config.checkpoint.resume + "\n");
   }
 }
 

@@ -1,4 +1,5 @@
 #include "harness/mlperf/log_writer.h"
+#include "data/files/new_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -192,7 +193,7 @@ TEST(MlperfLog, EachStartOfARunFolderGetsTheNextFreeFile) {
   for (const char* name : {"result_0.txt", "result_0.resume1.txt", "result_0.resume2.txt"}) {
     const std::string path = next_mlperf_log_path(folder.path());
     EXPECT_EQ(path, folder.path(name));
-    write_text_file(path, "");
+    write_new_file(path, "");
   }
 }
 

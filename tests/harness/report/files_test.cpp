@@ -1,4 +1,5 @@
 #include "harness/report/files.h"
+#include "data/files/new_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,14 +25,14 @@ TEST(AppendFile, GrowsAcrossOpenings) {
 
 TEST(AppendFile, EndsALineThatAKilledProcessLeftUnfinished) {
   const TempFolder folder;
-  write_text_file(folder.path("f"), "one\ntw");
+  write_new_file(folder.path("f"), "one\ntw");
   AppendFile(folder.path("f")).append_line("three");
   EXPECT_EQ(read_text_file(folder.path("f")), "one\ntw\nthree\n");
 }
 
 TEST(AppendFile, BytesAreNotLines) {
   const TempFolder folder;
-  write_text_file(folder.path("f"), "ab");
+  write_new_file(folder.path("f"), "ab");
   AppendFile(folder.path("f"), AppendFile::Content::kBytes).append(std::string("\0c", 2));
   EXPECT_EQ(read_text_file(folder.path("f")), std::string("ab\0c", 4));
 }
@@ -61,7 +62,7 @@ TEST(AppendFile, AFileThatIsNoLongerThereOrAnotherOneIsADataError) {
     AppendFile file(folder.path("f"));
     file.append_line("kept");
     std::filesystem::remove(folder.path("f"));
-    if (replaced) write_text_file(folder.path("f"), "another\n");
+    if (replaced) write_new_file(folder.path("f"), "another\n");
     try {
       file.append_line("lost");
       FAIL() << "no error";
@@ -128,10 +129,10 @@ TEST(SteadyClock, BeginsNowAndNeverGoesBack) {
   }
 }
 
-TEST(WriteTextFile, ReplacesAtOnceAndLeavesNothingBeside) {
+TEST(WriteNewFile, ReplacesAtOnceAndLeavesNothingBeside) {
   const TempFolder folder;
-  write_text_file(folder.path("f"), "long old text");
-  write_text_file(folder.path("f"), "new");
+  write_new_file(folder.path("f"), "long old text");
+  write_new_file(folder.path("f"), "new");
   EXPECT_EQ(read_text_file(folder.path("f")), "new");
   EXPECT_FALSE(std::filesystem::exists(folder.path("f.tmp")));
 }

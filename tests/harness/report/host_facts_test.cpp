@@ -1,11 +1,11 @@
 #include "harness/report/host_facts.h"
+#include "data/files/new_file.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
-#include "harness/report/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -14,7 +14,7 @@ namespace {
 void put(const TempFolder& root, const std::string& path, const std::string& text) {
   const std::filesystem::path file = root.path(path);
   std::filesystem::create_directories(file.parent_path());
-  write_text_file(file.string(), text + "\n");
+  write_new_file(file.string(), text + "\n");
 }
 
 TEST(HostFacts, AMachineOfTwoSocketsAndTwoThreadsPerCore) {

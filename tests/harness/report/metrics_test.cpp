@@ -1,4 +1,5 @@
 #include "harness/report/metrics.h"
+#include "data/files/new_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,7 +93,7 @@ TEST(Metrics, WhatARunSaysAboutItselfComesBack) {
 
 TEST(Metrics, ARunRecordOfAnOlderProgramIsRead) {
   const TempFolder folder;
-  write_text_file(folder.path("m"), "{\"kind\": \"run\", \"target_accuracy\": 0.5}\n");
+  write_new_file(folder.path("m"), "{\"kind\": \"run\", \"target_accuracy\": 0.5}\n");
   const RunIdentity run = read_metrics(folder.path("m")).run;
   EXPECT_EQ(run.target_accuracy, 0.5);
   EXPECT_EQ(run.start_weights, "");
@@ -143,7 +144,7 @@ TEST(Metrics, ALineLeftUnfinishedByAKilledRunIsLeftOutWithAWarning) {
     file.step(test::test_step(2));
   }
   const std::string text = read_text_file(folder.path("m"));
-  write_text_file(folder.path("m"), text.substr(0, text.size() - 20));
+  write_new_file(folder.path("m"), text.substr(0, text.size() - 20));
   MetricsFile(folder.path("m")).step(test::test_step(2));
 
   const test::CapturedLog log;
@@ -156,7 +157,7 @@ TEST(Metrics, ALineLeftUnfinishedByAKilledRunIsLeftOutWithAWarning) {
 
 TEST(Metrics, AFileWithoutAnyRecordIsRefusedByName) {
   const TempFolder folder;
-  write_text_file(folder.path("m"), "no\njson\n");
+  write_new_file(folder.path("m"), "no\njson\n");
   try {
     read_metrics(folder.path("m"));
     FAIL() << "no error";

@@ -1,4 +1,5 @@
 #include "harness/report/run_folder.h"
+#include "data/files/new_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -95,7 +96,7 @@ TEST(RunFolder, AFolderThatExistsIsContinuedAndItsFilesStay) {
     return run.earlier_config;
   };
   EXPECT_EQ(start("first"), "");
-  write_text_file(folder.path("run/metrics.jsonl"), "{}\n");
+  write_new_file(folder.path("run/metrics.jsonl"), "{}\n");
   const std::string environment = read_text_file(folder.path("run/env.json"));
   EXPECT_EQ(start("second"), folder.path("run/resolved.yaml"));
   EXPECT_EQ(start("third"), folder.path("run/resolved.resume1.yaml"));
@@ -113,7 +114,7 @@ TEST(RunFolder, TheBenchmarksRecordsOfARunThatIsBegunAnewAreSetAside) {
     set_aside_mlperf_logs(run);
     set_aside_mlperf_logs(run);  // nothing is left to set aside
     record_start(run, some_start());
-    write_text_file(folder.path("run/mllog/result_0.txt"), std::to_string(start));
+    write_new_file(folder.path("run/mllog/result_0.txt"), std::to_string(start));
   }
   EXPECT_EQ(read_text_file(folder.path("run/mllog/result_0.txt")), "2");
   EXPECT_EQ(read_text_file(folder.path("run/mllog.superseded1/result_0.txt")), "0");
@@ -162,7 +163,7 @@ TEST(Latest, SomethingElseOfThatNameIsLeftAlone) {
 
 TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
   const TempFolder folder;
-  write_text_file(folder.path("file"), "x");
+  write_new_file(folder.path("file"), "x");
   RunPlace place = place_in(folder);
   for (const char* path : {"file", "file/run"}) {
     place.run_dir = folder.path(path);

@@ -1,4 +1,5 @@
 #include "harness/report/run_lock.h"
+#include "data/files/new_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ TEST(RunLock, IsFreeAtOnceWhenItsHolderIsGone) {
     EXPECT_THROW(RunLock(folder.path(), 0), Error);
   }
   // What stays of a process that was killed is a file, which says nothing about who holds it.
-  write_text_file(folder.path("run.lock"), "process 1 on elsewhere since 2020\n");
+  write_new_file(folder.path("run.lock"), "process 1 on elsewhere since 2020\n");
   EXPECT_NO_THROW(RunLock(folder.path(), 0));
 }
 
