@@ -10,6 +10,7 @@
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "harness/mlperf/log_parser.h"
+#include "harness/report/files.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -39,12 +40,7 @@ class Staging {
   fs::path operator/(const fs::path& name) const { return path_ / name; }
 
   static void make(const fs::path& folder) {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) {
-      fail(ExitCode::kData, folder.string(), ": cannot make this folder: ", error.message(),
-           "; choose another with --output");
-    }
+    make_folder(folder.string(), "choose another with --output");
   }
   static void move(const fs::path& from, const fs::path& to) {
     make(to.parent_path());

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "kernels/base/error.h"
 
@@ -101,6 +103,17 @@ void AppendFile::write(std::string_view bytes) {
 void AppendFile::append_line(std::string line) {
   line += '\n';
   append(line);
+}
+
+void make_folder(const std::string& path, const std::string& advice) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && !std::filesystem::is_directory(path)) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (error) {
+    fail(ExitCode::kData, path, ": cannot make this folder: ", error.message(), "; ", advice);
+  }
 }
 
 int64_t now_ms() {

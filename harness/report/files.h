@@ -39,6 +39,12 @@ class AppendFile {
   int descriptor_ = -1;
 };
 
+/// Makes a folder and those above it; one that is there is fine.
+///
+/// Errors    Error(kData) with the path, the reason (a file in the way, no permission, ...) and
+///           `advice`: what to choose instead.
+void make_folder(const std::string& path, const std::string& advice);
+
 /// Milliseconds since the epoch.
 int64_t now_ms();
 

@@ -1,12 +1,10 @@
 #include "harness/report/plots.h"
 
-#include <filesystem>
-#include <system_error>
 #include <type_traits>
 
 #include "data/files/new_file.h"
+#include "harness/report/files.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -42,12 +40,7 @@ std::optional<MarkLine> target_line(const RunIdentity& run) {
 void plot_metrics(const Metrics& metrics, const std::string& out_dir,
                   const std::optional<ChartBand>& published) {
   const auto& [run, steps, evals, unreadable_lines] = metrics;
-  std::error_code error;
-  std::filesystem::create_directories(out_dir, error);
-  if (error) {
-    fail(ExitCode::kData, out_dir, ": cannot make this folder: ", error.message(),
-         "; choose a place that can be written");
-  }
+  make_folder(out_dir, "choose a place that can be written");
   const auto write = [&](const char* name, const Chart& chart) {
     write_new_file(out_dir + "/" + name + ".svg", chart_svg(chart));
   };

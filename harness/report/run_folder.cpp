@@ -19,18 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void fail_to_make(const std::string& path, const std::error_code& error) {
-  fail(ExitCode::kData, path, ": cannot make this folder: ", error.message(),
-       "; choose a place that can be written with log.run_dir");
-}
-
-/// A file in the way, no permission, no space: an error.
-void make_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!error && !fs::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
-  if (error) fail_to_make(path, error);
-}
+constexpr const char* kAdvice = "choose a place that can be written with log.run_dir";
 
 Json object_of(const StartRecord::Pairs& pairs) {
   Json object = Json::object();
@@ -88,7 +77,7 @@ RunFolder open_run_folder(const RunPlace& place) {
     folder.path =
         concat(place.parent_dir, "/", place.run_name, place.job.empty() ? "" : "-", place.job);
   }
-  make_folder(folder.path);
+  make_folder(folder.path, kAdvice);
   folder.lock = RunLock(folder.path);
   if (const int64_t starts = count_starts(folder.path); starts > 0) {
     folder.earlier_config = start_file(folder.path, "resolved", starts - 1, ".yaml");
@@ -112,7 +101,7 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
 
 std::string record_start(const RunFolder& folder, const StartRecord& record) {
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
-    make_folder(folder.path + "/" + part);
+    make_folder(folder.path + "/" + part, kAdvice);
   }
   const int64_t start = count_starts(folder.path);
   const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");

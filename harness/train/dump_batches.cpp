@@ -1,9 +1,7 @@
 #include "harness/train/dump_batches.h"
 
 #include <cstdio>
-#include <filesystem>
 #include <span>
-#include <system_error>
 #include <vector>
 
 #include "data/files/new_file.h"
@@ -14,6 +12,7 @@
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/config/load.h"
+#include "harness/report/files.h"
 #include "harness/train/data_check.h"
 #include "harness/train/session.h"
 #include "kernels/base/log.h"
@@ -80,15 +79,6 @@ void write_weights(const Config& config, const Dims& dims, const std::string& pa
   write_weight_file(path, table, dims, View(first.flat.data(), DType::kF32, {table.elements}));
 }
 
-void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    fail(ExitCode::kData, path, ": cannot make this folder: ", error.message(),
-         "; choose a place that can be written");
-  }
-}
-
 }  // namespace
 
 void dump_batches(const Config& config, const DumpOptions& options) {
@@ -101,7 +91,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   check_data(config, 0, 1);
   PipelineOptions data_options = pipeline_options(config, 0);
   data_options.num_steps = options.steps;
-  make_folder(options.folder);
+  make_folder(options.folder, "choose a place that can be written");
   SoloTransport transport;
   const auto pipeline = make_training_pipeline(data_options, transport, plain_host_allocator());
   while (const auto step = pipeline->next()) {
