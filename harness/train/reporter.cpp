@@ -16,21 +16,6 @@
 namespace bertha {
 namespace {
 
-class SilentReporter final : public Reporter {
- public:
-  void init_start() override {}
-  void init_stop(const RunFacts&) override {}
-  void run_start() override {}
-  void data_opened(const DataFacts&) override {}
-  void step(const StepRecord&) override {}
-  void eval_start(int64_t) override {}
-  void eval_stop(const EvalRecord&) override {}
-  void event(const std::string&) override {}
-  void warning(const std::string&) override {}
-  void run_stop(const std::string&, int64_t) override {}
-  void finish() override {}
-};
-
 class FileReporter final : public Reporter {
  public:
   FileReporter(const Config& config, const std::string& run_dir)
@@ -156,7 +141,7 @@ class FileReporter final : public Reporter {
 
 std::unique_ptr<Reporter> make_reporter(const Config& config, const std::string& run_dir,
                                         int rank) {
-  if (rank != 0) return std::make_unique<SilentReporter>();
+  if (rank != 0) return std::make_unique<Reporter>();
   return std::make_unique<FileReporter>(config, run_dir);
 }
 

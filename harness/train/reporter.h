@@ -10,26 +10,26 @@
 namespace bertha {
 
 /// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events, MLLOG and SVG
-/// curves. Other ranks hold one that is silent. Call order is that of the benchmark's rules:
+/// curves. This base is silent, for the other ranks. Call order is that of the benchmark's rules:
 /// init_start, init_stop, run_start, data_opened, steps and evals, run_stop, finish.
 class Reporter {
  public:
   virtual ~Reporter() = default;
-  virtual void init_start() = 0;
-  virtual void init_stop(const RunFacts& facts) = 0;
-  virtual void run_start() = 0;
-  virtual void data_opened(const DataFacts& facts) = 0;
-  virtual void step(const StepRecord& record) = 0;
-  virtual void eval_start(int64_t samples) = 0;
-  virtual void eval_stop(const EvalRecord& record) = 0;
+  virtual void init_start() {}
+  virtual void init_stop(const RunFacts&) {}
+  virtual void run_start() {}
+  virtual void data_opened(const DataFacts&) {}
+  virtual void step(const StepRecord&) {}
+  virtual void eval_start(int64_t /*samples*/) {}
+  virtual void eval_stop(const EvalRecord&) {}
   /// To console and metrics.jsonl: saved, resumed, ...
-  virtual void event(const std::string& text) = 0;
+  virtual void event(const std::string& /*text*/) {}
   /// The same, as a warning.
-  virtual void warning(const std::string& text) = 0;
+  virtual void warning(const std::string& /*text*/) {}
   /// status: "success" or "aborted".
-  virtual void run_stop(const std::string& status, int64_t samples) = 0;
+  virtual void run_stop(const std::string& /*status*/, int64_t /*samples*/) {}
   /// Writes the curves and closes all files.
-  virtual void finish() = 0;
+  virtual void finish() {}
 };
 
 /// `run_dir` exists. Rank 0 writes; `rank != 0` gives a silent one.
