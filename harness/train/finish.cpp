@@ -82,12 +82,7 @@ int say_how_to_go_on(const TrainingRun& run) {
 }  // namespace
 
 int finish_numeric(TrainingRun& run, const std::string& reason) {
-  const std::string path =
-      write_post_mortem({.run_dir = run.run_dir,
-                         .session = run.session.get(),
-                         .lamb = read_lamb_state(run),
-                         .step = run.state.step,
-                         .batch = run.last_batch ? &*run.last_batch : nullptr});
+  const std::string path = write_post_mortem(run, read_lamb_state(run));
   run.reporter->event(concat("stopped: ", reason, " See ", path));
   end_log(run, "aborted");
   return static_cast<int>(ExitCode::kNumeric);

@@ -32,20 +32,20 @@ nlohmann::json as_json(double value) {
 
 }  // namespace
 
-std::string write_post_mortem(const PostMortem& facts) {
-  const Session& session = *facts.session;
-  nlohmann::json report = {{"step", facts.step},
-                           {"successful_steps", facts.lamb.successful_steps},
-                           {"skipped_steps", facts.lamb.skipped_steps},
-                           {"skips_in_a_row", facts.lamb.skips_in_a_row},
-                           {"most_skips_in_a_row", facts.lamb.most_skips_in_a_row},
-                           {"loss_scale", facts.lamb.loss_scale},
-                           {"learning_rate", facts.lamb.learning_rate},
+std::string write_post_mortem(const TrainingRun& run, const LambState& lamb) {
+  const Session& session = *run.session;
+  nlohmann::json report = {{"step", run.state.step},
+                           {"successful_steps", lamb.successful_steps},
+                           {"skipped_steps", lamb.skipped_steps},
+                           {"skips_in_a_row", lamb.skips_in_a_row},
+                           {"most_skips_in_a_row", lamb.most_skips_in_a_row},
+                           {"loss_scale", lamb.loss_scale},
+                           {"learning_rate", lamb.learning_rate},
                            {"sample_ids", nlohmann::json::array()},
                            {"not_finite", nlohmann::json::array()},
                            {"tensors", nlohmann::json::object()}};
-  if (facts.batch != nullptr) {
-    for (const HostBatch& micro : facts.batch->micro_batches) {
+  if (run.last_batch) {
+    for (const HostBatch& micro : run.last_batch->micro_batches) {
       report["sample_ids"].push_back(micro.sample_ids);
     }
   }
@@ -60,12 +60,13 @@ std::string write_post_mortem(const PostMortem& facts) {
   }
 
   char name[64];
-  std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", session.world->rank());
-  const std::string path = facts.run_dir + name;
+  std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", run.world->rank());
+  const std::string path = run.run_dir + name;
   std::ofstream file(path);
   file << report.dump(2) << "\n";
-  if (!file.flush())
+  if (!file.flush()) {
     fail(ExitCode::kData, path, ": cannot be written; check space and permissions.");
+  }
   return path;
 }
 
