@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "harness/checkpoint/finite.h"
-#include "harness/checkpoint/name_map.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/half.h"
 
@@ -21,16 +20,17 @@ const float* as_floats(const View& values, std::vector<float>& storage) {
   return storage.data();
 }
 
-void write_rows(const std::string& path, const std::vector<NamedRows>& names, const View& flat) {
+/// `floats_of(rows)` gives the elements of a tensor in f32.
+template <class FloatsOf>
+void write_rows(const std::string& path, const std::vector<NamedRows>& names,
+                const FloatsOf& floats_of) {
   std::vector<SafeTensorsWriter::Entry> entries;
   for (const NamedRows& rows : names) {
     entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
   }
   SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
-  std::vector<float> widened;
   for (const NamedRows& rows : names) {
-    const View values = flat.rows(rows.first_element, rows.elements);
-    const float* floats = as_floats(values, widened);
+    const float* floats = floats_of(rows);
     check_finite(ExitCode::kNumeric, path, rows.foreign_name, floats, rows.elements);
     writer.append(floats, rows.elements);
   }
@@ -50,12 +50,16 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts) {
   const Buffer pinned = parts.device->allocate_pinned(weights.bytes());
   parts.device->copy(*parts.stream, pinned.data(), weights.data, weights.bytes());
   parts.stream->wait_on_host();
-  write_rows(path, names, View(pinned.data(), weights.dtype, {weights.elements()}));
+  const View flat(pinned.data(), weights.dtype, {weights.elements()});
+  std::vector<float> widened;
+  write_rows(path, names, [&](const NamedRows& rows) {
+    return as_floats(flat.rows(rows.first_element, rows.elements), widened);
+  });
 }
 
-void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
-                       const View& flat) {
-  write_rows(path, hugging_face_names(table, dims), flat);
+void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
+                       const float* flat) {
+  write_rows(path, names, [&](const NamedRows& rows) { return flat + rows.first_element; });
 }
 
 }  // namespace bertha

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/checkpoint/checkpoint.h"
+#include "harness/checkpoint/name_map.h"
 
 namespace bertha {
 
@@ -12,9 +14,8 @@ namespace bertha {
 /// Errors    Error(kNumeric) naming the tensor that is not finite; Error(kData) (full disk).
 void write_weight_file(const std::string& path, const CheckpointParts& parts);
 
-/// The same without padding rows, of a flat buffer on the host: f32, f16 or bf16 [table.elements or
-/// more].
-void write_weight_file(const std::string& path, const ParamTable& table, const Dims& dims,
-                       const View& flat);
+/// The named tensors of a flat buffer [table.elements] on the host.
+void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
+                       const float* flat);
 
 }  // namespace bertha

@@ -13,6 +13,7 @@
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/weight_file.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 
@@ -40,27 +41,15 @@ void check_vocab(const std::string& path, int64_t entries) {
        "; name the vocabulary that it was trained with.");
 }
 
-/// encoder and pooler under the names that a bare BertModel has.
-std::vector<NamedRows> without_heads(std::vector<NamedRows> names) {
+/// Encoder and pooler alone have the names of a bare BertModel.
+std::vector<NamedRows> names_of(const WeightFolder& folder, ModelHeads heads) {
   constexpr std::string_view kPrefix = "bert.";
+  std::vector<NamedRows> names = hugging_face_names(folder.table, make_dims(folder.model));
+  if (heads == ModelHeads::kAll) return names;
   std::erase_if(names,
                 [&](const NamedRows& rows) { return !rows.foreign_name.starts_with(kPrefix); });
   for (NamedRows& rows : names) rows.foreign_name.erase(0, kPrefix.size());
   return names;
-}
-
-void write_tensors(const std::string& path, const WeightFolder& folder, ModelHeads heads) {
-  std::vector<NamedRows> names = hugging_face_names(folder.table, make_dims(folder.model));
-  if (heads == ModelHeads::kNone) names = without_heads(std::move(names));
-  std::vector<SafeTensorsWriter::Entry> entries;
-  for (const NamedRows& rows : names) {
-    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
-  }
-  SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
-  for (const NamedRows& rows : names) {
-    writer.append(folder.flat.data() + rows.first_element, rows.elements);
-  }
-  writer.finish();
 }
 
 std::string tokenizer_config(const ModelConfig& model) {
@@ -133,7 +122,7 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
   const std::string target = fs::absolute(path).lexically_normal().string();
   const std::string partial = make_new_folder(target + ".partial");
   try {
-    write_tensors(partial + "/model.safetensors", folder, heads);
+    write_weight_file(partial + "/model.safetensors", names_of(folder, heads), folder.flat.data());
     write_new_file(partial + "/config.json", hugging_face_config(folder.model, heads));
     write_new_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
     if (!folder.vocab.empty()) {

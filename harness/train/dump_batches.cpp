@@ -74,9 +74,9 @@ struct GlobalBatch {
 
 void write_weights(const Config& config, const Dims& dims, const std::string& path) {
   const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
-  FirstWeights first = first_weights(config, table, dims);
+  const FirstWeights first = first_weights(config, table, dims);
   for (const std::string& note : first.notes) log_line(LogLevel::kWarning, note);
-  write_weight_file(path, table, dims, View(first.flat.data(), DType::kF32, {table.elements}));
+  write_weight_file(path, hugging_face_names(table, dims), first.flat.data());
 }
 
 }  // namespace
