@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "data/files/json_file.h"
 #include "data/files/text_file.h"
@@ -17,17 +18,18 @@ using Json = nlohmann::json;
 
 constexpr std::array kNames = {"config.json", "bert_config.json"};
 
-/// The fields of sizes and numbers, and the keys whose limits they have.
+/// The fields of sizes and numbers, and the keys that they stand for.
 struct Field {
   const char* name;
   const char* key;
+  bool required = false;  // others have defaults, the same as ours
 };
 constexpr std::array<Field, 11> kFields = {{
-    {"num_hidden_layers", "model.layers"},
-    {"hidden_size", "model.hidden"},
-    {"num_attention_heads", "model.heads"},
-    {"intermediate_size", "model.feed_forward"},
-    {"vocab_size", "model.vocab_size"},
+    {"num_hidden_layers", "model.layers", true},
+    {"hidden_size", "model.hidden", true},
+    {"num_attention_heads", "model.heads", true},
+    {"intermediate_size", "model.feed_forward", true},
+    {"vocab_size", "model.vocab_size", true},
     {"max_position_embeddings", "model.max_positions"},
     {"type_vocab_size", "model.segment_types"},
     {"hidden_dropout_prob", "model.hidden_dropout"},
@@ -109,24 +111,19 @@ void check_fields(const std::string& path, const Json& json) {
 
 std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
   const bool all = heads == ModelHeads::kAll;
-  const Json json = {{"architectures", {all ? "BertForPreTraining" : "BertModel"}},
-                     {"model_type", "bert"},
-                     {"attention_probs_dropout_prob", config.attention_dropout},
-                     {"hidden_act", config.gelu == "erf" ? "gelu" : "gelu_new"},
-                     {"hidden_dropout_prob", config.hidden_dropout},
-                     {"hidden_size", config.hidden},
-                     {"initializer_range", config.init_stddev},
-                     {"intermediate_size", config.feed_forward},
-                     {"layer_norm_eps", config.layer_norm_epsilon},
-                     {"max_position_embeddings", config.max_positions},
-                     {"num_attention_heads", config.heads},
-                     {"num_hidden_layers", config.layers},
-                     {"pad_token_id", 0},
-                     {"position_embedding_type", "absolute"},
-                     {"tie_word_embeddings", true},
-                     {"torch_dtype", "float32"},
-                     {"type_vocab_size", config.segment_types},
-                     {"vocab_size", config.vocab_size}};
+  Json json = {{"architectures", {all ? "BertForPreTraining" : "BertModel"}},
+               {"model_type", "bert"},
+               {"hidden_act", config.gelu == "erf" ? "gelu" : "gelu_new"},
+               {"pad_token_id", 0},
+               {"position_embedding_type", "absolute"},
+               {"tie_word_embeddings", true},
+               {"torch_dtype", "float32"}};
+  Config whole;
+  whole.model = config;
+  for (const Field& field : kFields) {
+    std::visit([&](const auto* value) { json[field.name] = *value; },
+               find_key(field.key)->field(whole));
+  }
   return json.dump(2) + "\n";
 }
 
@@ -135,18 +132,14 @@ StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
     const Json json = parse_json(read_text_file(path));
     check_features(path, json);
     check_fields(path, json);
-    ModelConfig model{.name = fs::absolute(path).parent_path().filename().string(),
-                      .layers = json.at("num_hidden_layers"),
-                      .hidden = json.at("hidden_size"),
-                      .heads = json.at("num_attention_heads"),
-                      .feed_forward = json.at("intermediate_size"),
-                      .vocab_size = json.at("vocab_size")};
-    model.max_positions = json.value("max_position_embeddings", model.max_positions);
-    model.segment_types = json.value("type_vocab_size", model.segment_types);
-    model.hidden_dropout = json.value("hidden_dropout_prob", model.hidden_dropout);
-    model.attention_dropout = json.value("attention_probs_dropout_prob", model.attention_dropout);
-    model.init_stddev = json.value("initializer_range", model.init_stddev);
-    model.layer_norm_epsilon = json.value("layer_norm_eps", model.layer_norm_epsilon);
+    Config config;
+    for (const Field& field : kFields) {
+      if (!field.required && !json.contains(field.name)) continue;
+      std::visit([&](auto* value) { json.at(field.name).get_to(*value); },
+                 find_key(field.key)->field(config));
+    }
+    ModelConfig& model = config.model;
+    model.name = fs::absolute(path).parent_path().filename().string();
     model.gelu = parse_gelu(path, json, weights);
     return {.path = path, .model = model};
   } catch (const Json::exception& error) {
