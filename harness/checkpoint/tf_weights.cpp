@@ -1,5 +1,3 @@
-#include "harness/checkpoint/tf_weights.h"
-
 #include <data/files/tensorflow.pb.h>
 
 #include <cstring>
@@ -8,6 +6,7 @@
 
 #include "harness/checkpoint/model_garden.h"
 #include "harness/checkpoint/tf_bundle.h"
+#include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
 

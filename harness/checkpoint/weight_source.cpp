@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "harness/checkpoint/safetensors.h"
-#include "harness/checkpoint/tf_weights.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

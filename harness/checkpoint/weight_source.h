@@ -50,6 +50,10 @@ class WeightSource {
 
 /// Error(kData) when the list of tensors cannot be read.
 std::unique_ptr<WeightSource> open_weights(const WeightPlace& place);
+/// The variables of a TensorFlow checkpoint by their names. Where tf.train.Checkpoint wrote it,
+/// they are those that the saved object graph states, and for models of the model garden the paths
+/// among saved objects, with the shapes of the official code.
+std::unique_ptr<WeightSource> open_tf_weights(const std::string& prefix);
 
 /// "[37,16]".
 std::string shape_text(const std::vector<int64_t>& shape);
