@@ -1,10 +1,9 @@
-#include "harness/config/assign.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 
+#include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
 

@@ -16,4 +16,7 @@ struct BuildInfo {
 };
 BuildInfo build_info();
 
+/// The commit alone.
+const char* git_hash();
+
 }  // namespace bertha

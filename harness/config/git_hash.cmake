@@ -5,7 +5,7 @@ execute_process(COMMAND git describe --always --dirty=+ --abbrev=7 --exclude=*
 if(NOT hash)
   set(hash unknown)
 endif()
-set(text "#include \"harness/config/git_hash.h\"\n
+set(text "#include \"harness/config/build_info.h\"\n
 namespace bertha {\nconst char* git_hash() { return \"${hash}\"; }\n}  // namespace bertha\n")
 set(before "")
 if(EXISTS ${OUTPUT})

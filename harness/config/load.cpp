@@ -9,7 +9,6 @@
 #include <sstream>
 #include <system_error>
 
-#include "harness/config/assign.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 
