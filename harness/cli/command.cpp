@@ -1,15 +1,6 @@
 #include "harness/cli/command.h"
 
-#include <memory>
-
-#include "harness/cli/help_format.h"
-
 namespace bertha {
-
-void set_help(CLI::App& app, const std::vector<std::string>& examples) {
-  app.formatter(std::make_shared<HelpFormat>(examples));
-  app.set_help_flag("-h,--help", "Print this text and exit");
-}
 
 void add_verbosity_options(CLI::App& command, Chosen& chosen) {
   command.add_flag("-q,--quiet", chosen.quiet, "Print warnings and errors only");

@@ -1,7 +1,8 @@
-#include "harness/cli/help_format.h"
-
 #include <algorithm>
+#include <memory>
 #include <sstream>
+
+#include "harness/cli/command.h"
 
 namespace bertha {
 namespace {
@@ -62,49 +63,65 @@ std::string names_of(const CLI::Option& option) {
   return names;
 }
 
+/// How `--help` reads: what the command does, examples, then every option with its type and
+/// nothing of how the library checks it. Lines end by column 80, except examples, which are to be
+/// copied whole.
+class HelpFormat final : public CLI::Formatter {
+ public:
+  explicit HelpFormat(std::vector<std::string> examples) : examples_(std::move(examples)) {}
+
+  std::string make_description(const CLI::App* app) const override {
+    std::string text = wrapped(app->get_description(), 0, 0) + "\nExamples:\n";
+    for (const std::string& example : examples_) text += "  " + example + '\n';
+    return text + '\n';
+  }
+
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string text = "Usage: " + name + " [OPTIONS]";
+    for (const CLI::Option* argument : arguments(*app)) text += " " + type_of(*argument);
+    if (!app->get_subcommands([](const CLI::App*) { return true; }).empty()) text += " COMMAND";
+    return text + '\n';
+  }
+
+  std::string make_positionals(const CLI::App* app) const override {
+    std::string text;
+    for (const CLI::Option* argument : arguments(*app)) text += make_option(argument, true);
+    return text.empty() ? "" : "\nArguments:\n" + text;
+  }
+
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    const std::string type = type_of(*option);
+    if (is_positional) return row("  " + type, option->get_description());
+    return row("  " + names_of(*option) + (type.empty() ? "" : " " + type),
+               option->get_description() + (option->get_required() ? " (required)" : ""));
+  }
+
+  // What it does is enough in a list of commands: its help says the rest. A stop inside a word, as
+  // in config.json, ends nothing.
+  std::string make_subcommand(const CLI::App* command) const override {
+    const std::string text = command->get_description() + ' ';
+    const size_t end = std::min({text.find(". "), text.find("; "), text.find(".\n")});
+    return row("  " + command->get_name(), text.substr(0, end));
+  }
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    // The library separates parts by one empty line or by two, and ends with one.
+    std::string text = Formatter::make_help(app, std::move(name), mode);
+    for (size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    while (text.ends_with("\n\n")) text.pop_back();
+    return text;
+  }
+
+ private:
+  std::vector<std::string> examples_;
+};
+
 }  // namespace
 
-std::string HelpFormat::make_description(const CLI::App* app) const {
-  std::string text = wrapped(app->get_description(), 0, 0) + "\nExamples:\n";
-  for (const std::string& example : examples_) text += "  " + example + '\n';
-  return text + '\n';
-}
-
-std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
-  std::string text = "Usage: " + name + " [OPTIONS]";
-  for (const CLI::Option* argument : arguments(*app)) text += " " + type_of(*argument);
-  if (!app->get_subcommands([](const CLI::App*) { return true; }).empty()) text += " COMMAND";
-  return text + '\n';
-}
-
-std::string HelpFormat::make_positionals(const CLI::App* app) const {
-  std::string text;
-  for (const CLI::Option* argument : arguments(*app)) text += make_option(argument, true);
-  return text.empty() ? "" : "\nArguments:\n" + text;
-}
-
-std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
-  const std::string type = type_of(*option);
-  if (is_positional) return row("  " + type, option->get_description());
-  return row("  " + names_of(*option) + (type.empty() ? "" : " " + type),
-             option->get_description() + (option->get_required() ? " (required)" : ""));
-}
-
-// What it does is enough in a list of commands: its help says the rest. A stop inside a word, as in
-// config.json, ends nothing.
-std::string HelpFormat::make_subcommand(const CLI::App* command) const {
-  const std::string text = command->get_description() + ' ';
-  const size_t end = std::min({text.find(". "), text.find("; "), text.find(".\n")});
-  return row("  " + command->get_name(), text.substr(0, end));
-}
-
-std::string HelpFormat::make_help(const CLI::App* app, std::string name,
-                                  CLI::AppFormatMode mode) const {
-  // The library separates parts by one empty line or by two, and ends with one.
-  std::string text = Formatter::make_help(app, std::move(name), mode);
-  for (size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
-  while (text.ends_with("\n\n")) text.pop_back();
-  return text;
+void set_help(CLI::App& app, const std::vector<std::string>& examples) {
+  app.formatter(std::make_shared<HelpFormat>(examples));
+  app.set_help_flag("-h,--help", "Print this text and exit");
 }
 
 }  // namespace bertha
