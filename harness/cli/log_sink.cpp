@@ -7,8 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "kernels/base/log.h"
-
 namespace bertha {
 namespace {
 
@@ -38,7 +36,7 @@ void print_error(const Terminal& terminal, const std::string& what) {
   std::fflush(stderr);
 }
 
-void start_log_sink(const Terminal& terminal, const World* world, Verbosity verbosity) {
+void start_log_sink(const Terminal& terminal, const World* world, LogLevel least) {
   const auto colors = terminal.colors ? spdlog::color_mode::automatic : spdlog::color_mode::never;
   const auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(colors);
   const auto logger = std::make_shared<spdlog::logger>("bertha", sink);
@@ -47,9 +45,7 @@ void start_log_sink(const Terminal& terminal, const World* world, Verbosity verb
     pattern += "[rank " + std::to_string(world->rank()) + "] ";
   }
   logger->set_pattern(pattern + "%^%v%$");
-  logger->set_level(verbosity == Verbosity::kQuiet     ? spdlog::level::warn
-                    : verbosity == Verbosity::kVerbose ? spdlog::level::debug
-                                                       : spdlog::level::info);
+  logger->set_level(to_spdlog(least));
   logger->flush_on(spdlog::level::debug);
   set_log_sink([logger, terminal](LogLevel level, const std::string& text) {
     if (level == LogLevel::kError) return print_error(terminal, text);

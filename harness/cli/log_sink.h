@@ -4,16 +4,15 @@
 
 #include "harness/comm/world.h"
 #include "harness/config/terminal.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
-
-enum class Verbosity : uint8_t { kQuiet, kNormal, kVerbose };
 
 /// "bertha: error: WHAT" as a line of its own on standard error, in one write.
 void print_error(const Terminal& terminal, const std::string& what);
 
-/// Sends log lines to standard error through spdlog, with the rank when it is not the first, and in
-/// colour where the terminal has it. Errors look as those of print_error().
-void start_log_sink(const Terminal& terminal, const World* world, Verbosity verbosity);
+/// Sends log lines of `least` and above to standard error through spdlog, with the rank when it is
+/// not the first, and in colour where the terminal has it. Errors look as those of print_error().
+void start_log_sink(const Terminal& terminal, const World* world, LogLevel least);
 
 }  // namespace bertha

@@ -46,9 +46,9 @@ int run_parsed(const Parsed& parsed, CommandContext& context) {
   const Chosen& chosen = parsed.chosen;
   show_progress_lines(!chosen.quiet);
   start_log_sink(context.terminal, context.world,
-                 chosen.quiet     ? Verbosity::kQuiet
-                 : chosen.verbose ? Verbosity::kVerbose
-                                  : Verbosity::kNormal);
+                 chosen.quiet     ? LogLevel::kWarning
+                 : chosen.verbose ? LogLevel::kDebug
+                                  : LogLevel::kInfo);
   return chosen.action(context);
 }
 
