@@ -12,7 +12,6 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/config/terminal.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"

@@ -6,7 +6,7 @@
 #include "harness/checkpoint/weight_source.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 

@@ -6,11 +6,9 @@
 #include "data/format/shard_names.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -40,10 +38,8 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result) 
   for (const ChecksumDifference& difference : result.checksum_differences) {
     std::cout << difference.text() << '\n';
   }
-  std::cout << options.output_dir << ": " << grouped_text(result.manifest.num_samples()) << ' '
-            << plural(result.manifest.num_samples(), "sample") << " in "
-            << grouped_text(std::ssize(result.manifest.shards)) << ' '
-            << plural(std::ssize(result.manifest.shards), "shard");
+  std::cout << options.output_dir << ": " << counted_text(result.manifest.num_samples(), "sample")
+            << " in " << counted_text(std::ssize(result.manifest.shards), "shard");
   if (result.already_done) std::cout << ", all there already";
   if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
   if (!options.checksum_list.empty()) {

@@ -9,7 +9,6 @@
 #include "data/format/verify.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/cli/progress_line.h"
 #include "harness/config/terminal.h"
 #include "harness/report/svg_chart.h"
@@ -48,9 +47,8 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
   if (report.findings.size() > kShown) {
     std::cout << "... and " << report.findings.size() - kShown << " more\n";
   }
-  std::cout << options.path << ": " << grouped_text(report.num_shards) << ' '
-            << plural(report.num_shards, "shard") << ", " << grouped_text(report.num_samples) << ' '
-            << plural(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
+  std::cout << options.path << ": " << counted_text(report.num_shards, "shard") << ", "
+            << counted_text(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
             << (report.has_manifest ? "" : ", no manifest.json to compare with") << ": "
             << (report.ok() ? "sound"
                             : concat(report.findings.size(), " ",

@@ -5,10 +5,8 @@
 
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -35,8 +33,8 @@ int run_pack(const CLI::App& command, const PackCommand& pack, const CommandCont
             << "% of " << options.source.limits.max_seq_tokens << " tokens per pack, planned in "
             << fixed_text(result.planning_seconds, 2) << " s\n";
   if (pack.dry_run) return 0;
-  std::cout << options.output_dir << ": " << grouped_text(std::ssize(result.manifest.shards)) << ' '
-            << plural(std::ssize(result.manifest.shards), "shard");
+  std::cout << options.output_dir << ": "
+            << counted_text(std::ssize(result.manifest.shards), "shard");
   if (result.already_done) std::cout << ", all there already";
   if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
   std::cout << "\nnext: bertha data verify " << options.output_dir << '\n';

@@ -4,10 +4,8 @@
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -51,9 +49,8 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const Termin
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
   const auto shards = static_cast<int64_t>(summary.manifest.shards.size());
-  std::cout << options.output_dir << ": " << grouped_text(summary.manifest.num_samples()) << ' '
-            << plural(summary.manifest.num_samples(), "sample") << " in " << grouped_text(shards)
-            << ' ' << plural(shards, "shard");
+  std::cout << options.output_dir << ": " << counted_text(summary.manifest.num_samples(), "sample")
+            << " in " << counted_text(shards, "shard");
   if (summary.already_done) {
     std::cout << ", all there already\n";
   } else {

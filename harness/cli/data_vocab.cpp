@@ -4,7 +4,7 @@
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

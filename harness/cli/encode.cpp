@@ -15,12 +15,11 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
 #include "harness/comm/binding.h"
 #include "harness/model/bert.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -270,9 +269,8 @@ int run_encode(EncodeOptions options, CommandContext& context) {
              concat("the weights have no ", name_of(part), ": nothing of it is written"));
   }
   const int64_t tokens = std::ssize(results.token_ids);
-  std::cout << options.output << ": " << grouped_text(text.line_number()) << ' '
-            << plural(text.line_number(), "line") << ", " << grouped_text(tokens) << ' '
-            << plural(tokens, "token") << '\n';
+  std::cout << options.output << ": " << counted_text(text.line_number(), "line") << ", "
+            << counted_text(tokens, "token") << '\n';
   return 0;
 }
 

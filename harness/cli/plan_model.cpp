@@ -165,15 +165,4 @@ int64_t parse_bytes(const std::string& text) {
   fail(ExitCode::kUsage, "found \"", text, "\", want a size such as 141GB or 80GiB");
 }
 
-std::string grouped_text(int64_t value) {
-  const std::string digits = std::to_string(value);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    const bool group_starts = i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-';
-    if (group_starts) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 }  // namespace bertha

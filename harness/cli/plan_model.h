@@ -50,7 +50,5 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
 
 /// "141GB", "80GiB", "512MiB", "1000000": decimal and binary units. Error(kUsage) otherwise.
 int64_t parse_bytes(const std::string& text);
-/// 336232258 -> "336,232,258".
-std::string grouped_text(int64_t value);
 
 }  // namespace bertha

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -43,6 +44,21 @@ std::string scaled_text(double value) {
   }
   const bool whole = scale == 0 && value == std::floor(value);
   return (whole ? fixed_text(value, 0) : three_digits(value)) + kScales[scale];
+}
+
+std::string grouped_text(int64_t value) {
+  const std::string digits = std::to_string(value);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool group_starts = i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-';
+    if (group_starts) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string counted_text(int64_t count, const std::string& noun) {
+  return grouped_text(count) + " " + plural(count, noun);
 }
 
 std::string exponent_text(double value) {

@@ -12,6 +12,12 @@ namespace bertha {
 /// Three digits and a scale: 512 -> "512", 46080 -> "46.1k", 3200000 -> "3.20M", 0.25 -> "0.25".
 std::string scaled_text(double value);
 
+/// 336232258 -> "336,232,258".
+std::string grouped_text(int64_t value);
+
+/// "1 shard", "4,320 shards".
+std::string counted_text(int64_t count, const std::string& noun);
+
 /// "4.2e-4": a learning rate in few columns.
 std::string exponent_text(double value);
 

@@ -6,6 +6,7 @@
 
 #include "harness/model/bert.h"
 #include "harness/model/flops.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "tests/support/load_settings.h"
 
