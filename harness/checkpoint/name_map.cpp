@@ -146,17 +146,8 @@ std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dim
 }
 
 std::string name_of(ModelPart part) {
-  switch (part) {
-    case ModelPart::kEncoder:
-      return "encoder";
-    case ModelPart::kPooler:
-      return "pooler";
-    case ModelPart::kMaskedTokenHead:
-      return "masked-token head";
-    case ModelPart::kSentenceHead:
-      return "sentence head";
-  }
-  return "";
+  constexpr std::array kNames = {"encoder", "pooler", "masked-token head", "sentence head"};
+  return kNames[static_cast<size_t>(part)];
 }
 
 ModelPart part_of(const std::string& param_name) {

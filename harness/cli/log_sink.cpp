@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -10,19 +11,9 @@
 namespace bertha {
 namespace {
 
-spdlog::level::level_enum to_spdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
-}
+// In the order of LogLevel.
+constexpr std::array kLevels = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                spdlog::level::err};
 
 // A progress line on the terminal is erased first.
 std::string line_start(const Terminal& terminal) { return terminal.redraws ? "\r\033[K" : ""; }
@@ -45,12 +36,12 @@ void start_log_sink(const Terminal& terminal, const World* world, LogLevel least
     pattern += "[rank " + std::to_string(world->rank()) + "] ";
   }
   logger->set_pattern(pattern + "%^%v%$");
-  logger->set_level(to_spdlog(least));
+  logger->set_level(kLevels[static_cast<size_t>(least)]);
   logger->flush_on(spdlog::level::debug);
   set_log_sink([logger, terminal](LogLevel level, const std::string& text) {
     if (level == LogLevel::kError) return print_error(terminal, text);
-    logger->log(to_spdlog(level), "{}{}", level == LogLevel::kWarning ? "warning: " : "",
-                printable(text));
+    logger->log(kLevels[static_cast<size_t>(level)], "{}{}",
+                level == LogLevel::kWarning ? "warning: " : "", printable(text));
   });
 }
 

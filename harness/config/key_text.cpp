@@ -82,19 +82,8 @@ std::string type_name(const Key& key) {
 }
 
 std::string unit_name(Unit unit) {
-  switch (unit) {
-    case Unit::kNone:
-      return "";
-    case Unit::kTokens:
-      return "tokens";
-    case Unit::kSeqs:
-      return "sequences";
-    case Unit::kSteps:
-      return "steps";
-    case Unit::kMinutes:
-      return "minutes";
-  }
-  return "";
+  constexpr std::array kNames = {"", "tokens", "sequences", "steps", "minutes"};
+  return kNames[static_cast<size_t>(unit)];
 }
 
 std::string allowed_values(const Key& key) {

@@ -12,19 +12,7 @@
 namespace bertha {
 namespace {
 
-const char* name_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "";
-}
+constexpr std::array kNames = {"debug", "info", "warning", "error"};  // of LogLevel
 
 }  // namespace
 
@@ -39,7 +27,7 @@ void start_rank_log(const std::string& run_dir, int64_t rank) {
   set_log_record([file](LogLevel level, const std::string& text) {
     try {
       file->append_line(concat(local_time_text(now_ms(), "%Y-%m-%dT%H:%M:%S%z"), " ",
-                               name_of(level), ": ", text));
+                               kNames[static_cast<size_t>(level)], ": ", text));
     } catch (const Error&) {
       // The line is on the console; what else is written to the full disk reports it.
     }
