@@ -46,7 +46,7 @@ struct MlperfCheckResult {
 ///
 /// Errors    Error(kData) when the file cannot be read. What is wrong with the log is no exception.
 /// Source    github.com/mlcommons/logging, compliance_checker/mlp_compliance.py; the rules of keys
-///           are in mlperf_rules.h.
+///           are in key_rules.h.
 MlperfCheckResult check_mlperf_log(const std::string& path, const MlperfCheckOptions& options = {});
 MlperfCheckResult check_mlperf_text(const std::string& text,
                                     const MlperfCheckOptions& options = {});
