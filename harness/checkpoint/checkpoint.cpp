@@ -10,7 +10,6 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/optimizer_files.h"
-#include "harness/checkpoint/state_json.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/comm/gather_texts.h"

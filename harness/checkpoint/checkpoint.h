@@ -41,6 +41,12 @@ struct TrainingState {
   double training_seconds = 0;  // over all parts of the run
 };
 
+/// state.json: counters, scalars of the optimizer and the evaluations so far. Floats are written
+/// so that they read back bit for bit.
+std::string to_json(const TrainingState& state);
+/// Error(kData) naming `path` and the field.
+TrainingState training_state_from_json(const std::string& text, const std::string& path);
+
 /// What a checkpoint is taken from, and restored into.
 struct CheckpointParts {
   World* world = nullptr;

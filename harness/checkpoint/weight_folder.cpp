@@ -8,11 +8,11 @@
 
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/safetensors.h"
-#include "harness/checkpoint/state_json.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"

@@ -8,7 +8,6 @@
 #include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
-#include "harness/checkpoint/state_json.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"

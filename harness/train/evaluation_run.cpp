@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "data/files/text_file.h"
-#include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/weight_source.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"

@@ -18,7 +18,6 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
-#include "harness/checkpoint/state_json.h"
 #include "kernels/base/log.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "harness/checkpoint/state_json.h"
+#include "harness/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
