@@ -111,7 +111,7 @@ TrainingState load_checkpoint(const std::string& path, const CheckpointParts& pa
   });
   on_all_ranks(world, [&] {  // nothing is parsed before all of it is known to be what was saved
     if (world.rank() == 0) {
-      check_weight_tensors(path, *parts.table, parts.dims);
+      check_weight_tensors(path, *parts.table, parts.dims, MissingHeads::kRefuse);
     }
     state = training_state_from_json(read_text_file(path + "/" + kState), path + "/" + kState);
     read_optimizer_files(path, parts);

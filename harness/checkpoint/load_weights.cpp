@@ -248,19 +248,15 @@ std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequ
 
 }  // namespace
 
-void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims) {
-  const WeightPlace place = locate_weights(path);
-  const std::unique_ptr<WeightSource> source = open_weights(place);
-  check_tensors(place, *source, MeaningReader(place, *source).read(),
-                wanted_tensors(*source, table, dims), {});
-}
-
-void check_encoder_tensors(const std::string& path, const ParamTable& table, const Dims& dims) {
+void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims,
+                          MissingHeads missing_heads) {
   const WeightPlace place = locate_weights(path);
   const std::unique_ptr<WeightSource> source = open_weights(place);
   const Meanings meanings = MeaningReader(place, *source).read();
   const std::vector<NamedRows> wanted = wanted_tensors(*source, table, dims);
-  check_tensors(place, *source, meanings, wanted, missing_parts(wanted, meanings));
+  std::vector<ModelPart> absent;
+  if (missing_heads == MissingHeads::kFresh) absent = missing_parts(wanted, meanings);
+  check_tensors(place, *source, meanings, wanted, absent);
 }
 
 WeightRequest weight_request(const Config& config) {

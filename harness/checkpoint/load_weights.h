@@ -46,10 +46,9 @@ struct LoadedWeights {
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
                            const ParamTable& table, float* flat);
 
-/// Error(kData) as above unless the weights there are those of the whole model; values are not
-/// read.
-void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims);
-/// The same where the pooler and the heads may be missing, each as a whole.
-void check_encoder_tensors(const std::string& path, const ParamTable& table, const Dims& dims);
+/// Error(kData) as above unless the weights there are those of the whole model, of which the pooler
+/// and the heads may be missing with MissingHeads::kFresh, each as a whole; values are not read.
+void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims,
+                          MissingHeads missing_heads);
 
 }  // namespace bertha

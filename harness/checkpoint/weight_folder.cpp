@@ -101,7 +101,8 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
   }
   const Dims dims = make_dims(folder.model);
   folder.table = make_param_table(dims, DecayRule::kReference);
-  check_encoder_tensors(place.path, folder.table, dims);  // before memory is taken for them
+  // Before memory is taken for them.
+  check_weight_tensors(place.path, folder.table, dims, MissingHeads::kFresh);
   folder.flat.resize(static_cast<size_t>(folder.table.elements));
   folder.loaded = load_weights(weights, folder.model, folder.table, folder.flat.data());
   if (place.format == WeightFormat::kTensorFlow && request.gelu.empty()) {
@@ -148,7 +149,7 @@ std::vector<std::string> verify_weights(const std::string& path) {
   }
   if (const auto stated = find_stated_model(place)) {
     const ParamTable table = make_param_table(make_dims(stated->model), DecayRule::kReference);
-    check_encoder_tensors(path, table, make_dims(stated->model));
+    check_weight_tensors(path, table, make_dims(stated->model), MissingHeads::kFresh);
     checked.push_back("names and shapes are those of " + stated->path);
   }
   checked.push_back(concat(check_values(place), " weights, all finite"));
