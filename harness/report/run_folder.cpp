@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kAdvice = "choose a place that can be written with log.run_dir";
 
-Json object_of(const StartRecord::Pairs& pairs) {
+Json object_of(const RunInfo::Pairs& pairs) {
   Json object = Json::object();
   for (const auto& [name, value] : pairs) object[name] = value;
   return object;
@@ -31,8 +31,8 @@ std::string environment_json(const StartRecord& record) {
   const HostFacts host = read_host_facts();
   const int64_t start_ms = record.start_ms > 0 ? record.start_ms : now_ms();
   const Json facts = {{"started", local_time_text(start_ms, "%Y-%m-%dT%H:%M:%S%z")},
-                      {"command_line", record.command_line},
-                      {"git_hash", record.git_hash},
+                      {"command_line", record.info.command_line},
+                      {"git_hash", record.info.git_hash},
                       {"world_size", record.world_size},
                       {"host",
                        {{"name", host.host},
@@ -41,8 +41,8 @@ std::string environment_json(const StartRecord& record) {
                         {"cpu_model", host.cpu_model},
                         {"logical_cpus", host.logical_cpus},
                         {"memory_bytes", host.memory_bytes}}},
-                      {"versions", object_of(record.versions)},
-                      {"environment", object_of(record.environment)}};
+                      {"versions", object_of(record.info.versions)},
+                      {"environment", object_of(record.info.environment)}};
   return facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -24,17 +24,23 @@ struct RunFolder {
   std::string earlier_config = {};  // resolved*.yaml of the start before this one; "" = none
 };
 
-/// What a start records. The caller reads the environment and asks the libraries.
-struct StartRecord {
+/// What the folder of a run records about the program, beside the config. The caller reads the
+/// environment and asks the libraries.
+struct RunInfo {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-  int64_t start_ms = 0;            // epoch milliseconds, for the date; 0 = now
-  std::string resolved_yaml = {};  // the whole config with every default
   std::vector<std::string> command_line = {};
   std::string git_hash = {};  // of the sources of this program
+  Pairs versions = {};        // {"bertha", "1.0.0"}, {"Open MPI", "4.1.4"}, ...
+  Pairs environment = {};     // the variables worth recording, name and value
+};
+
+/// What a start records.
+struct StartRecord {
+  int64_t start_ms = 0;            // epoch milliseconds, for the date; 0 = now
+  std::string resolved_yaml = {};  // the whole config with every default
   int64_t world_size = 1;
-  Pairs versions = {};     // {"bertha", "1.0.0"}, {"Open MPI", "4.1.4"}, ...
-  Pairs environment = {};  // the variables worth recording, name and value
+  RunInfo info = {};
 };
 
 /// Makes the folder of a run, or opens the one that a run continues, and locks it. Without run_dir

@@ -1,22 +1,12 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
+#include "harness/report/run_folder.h"
 
 namespace bertha {
-
-/// What the run folder records about the program, beside the config.
-struct RunInfo {
-  using Pairs = std::vector<std::pair<std::string, std::string>>;
-  std::vector<std::string> command_line;
-  std::string git_hash;
-  Pairs versions;     // {"bertha", "1.0.0"}, ...
-  Pairs environment;  // variables worth recording
-};
 
 /// Trains as configured until the target, the last step or sample, the time limit or a signal.
 /// All ranks call it. Returns the exit code, the same on every rank: kSuccess, kTargetMissed,

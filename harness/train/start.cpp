@@ -63,12 +63,9 @@ void open_folder(TrainingRun& run, const RunInfo& info) {
     const bool begins_anew =
         resume == "never" || (resume == "auto" && !holds_checkpoints(run.folder));
     if (begins_anew) set_aside_mlperf_logs(run.folder);
-    run.resolved_config = record_start(run.folder, {.resolved_yaml = to_yaml(run.config),
-                                                    .command_line = info.command_line,
-                                                    .git_hash = info.git_hash,
-                                                    .world_size = world.size(),
-                                                    .versions = info.versions,
-                                                    .environment = info.environment});
+    run.resolved_config = record_start(
+        run.folder,
+        {.resolved_yaml = to_yaml(run.config), .world_size = world.size(), .info = info});
   }
   run.run_dir = world.broadcast(run.folder.path, 0);
   run.config.log.run_dir = run.run_dir;

@@ -27,11 +27,11 @@ RunPlace place_in(const TempFolder& folder) {
 StartRecord some_start() {
   return {.start_ms = 1'750'000'000'123,
           .resolved_yaml = "train:\n  seed: 7\n",
-          .command_line = {"bertha", "train", "--set", "a=\"b\""},
-          .git_hash = "0123abcd",
           .world_size = 3,
-          .versions = {{"bertha", "0.1.0"}, {"HDF5", "1.10.8"}},
-          .environment = {{"OMP_NUM_THREADS", "2"}}};
+          .info = {.command_line = {"bertha", "train", "--set", "a=\"b\""},
+                   .git_hash = "0123abcd",
+                   .versions = {{"bertha", "0.1.0"}, {"HDF5", "1.10.8"}},
+                   .environment = {{"OMP_NUM_THREADS", "2"}}}};
 }
 
 std::string error_of(const RunPlace& place) {
