@@ -42,29 +42,25 @@ std::string next_mlperf_log_path(const std::string& folder) {
 MlperfLog::MlperfLog(const std::string& path, Clock clock)
     : file_(path), clock_(std::move(clock)) {}
 
-void MlperfLog::write(Record record) {
-  Json metadata = {{"file", repository_path(record.place.file_name())},
-                   {"lineno", record.place.line()}};
-  metadata.update(record.metadata);
-  const Json line = {{"namespace", ""},
-                     {"time_ms", clock_()},
-                     {"event_type", record.event_type},
-                     {"key", record.key},
-                     {"value", std::move(record.value)},
-                     {"metadata", std::move(metadata)}};
+void MlperfLog::write(const char* event_type, const char* key, const Json& value,
+                      const Json& metadata, const Place& place) {
+  Json whole = {{"file", repository_path(place.file_name())}, {"lineno", place.line()}};
+  whole.update(metadata);
+  const Json line = {{"namespace", ""}, {"time_ms", clock_()}, {"event_type", event_type},
+                     {"key", key},      {"value", value},      {"metadata", whole}};
   file_.append_line(":::MLLOG " + spaced_json(line));
 }
 
-void MlperfLog::point(const char* key, const Json& value, Json metadata, Place place) {
-  write({"POINT_IN_TIME", key, value, std::move(metadata), place});
+void MlperfLog::point(const char* key, const Json& value, const Json& metadata, Place place) {
+  write("POINT_IN_TIME", key, value, metadata, place);
 }
 
-void MlperfLog::start(const char* key, Json metadata, Place place) {
-  write({"INTERVAL_START", key, nullptr, std::move(metadata), place});
+void MlperfLog::start(const char* key, const Json& metadata, Place place) {
+  write("INTERVAL_START", key, nullptr, metadata, place);
 }
 
-void MlperfLog::stop(const char* key, Json metadata, Place place) {
-  write({"INTERVAL_END", key, nullptr, std::move(metadata), place});
+void MlperfLog::stop(const char* key, const Json& metadata, Place place) {
+  write("INTERVAL_END", key, nullptr, metadata, place);
 }
 
 void MlperfLog::init_start(const Config& config) {

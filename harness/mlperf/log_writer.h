@@ -39,19 +39,13 @@ class MlperfLog {
   using Json = nlohmann::ordered_json;
   using Place = std::source_location;
 
-  void point(const char* key, const Json& value, Json metadata = Json::object(),
+  void point(const char* key, const Json& value, const Json& metadata = Json::object(),
              Place place = Place::current());
-  void start(const char* key, Json metadata = Json::object(), Place place = Place::current());
-  void stop(const char* key, Json metadata = Json::object(), Place place = Place::current());
-
-  struct Record {
-    const char* event_type;
-    const char* key;
-    Json value;
-    Json metadata;
-    Place place;
-  };
-  void write(Record record);
+  void start(const char* key, const Json& metadata = Json::object(),
+             Place place = Place::current());
+  void stop(const char* key, const Json& metadata = Json::object(), Place place = Place::current());
+  void write(const char* event_type, const char* key, const Json& value, const Json& metadata,
+             const Place& place);
   void facts_of_submission(const Config& config);
   void facts_of_batch(const Config& config, const RunFacts& facts);
   void facts_of_optimizer(const OptimizerConfig& optimizer);
