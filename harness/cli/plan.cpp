@@ -1,12 +1,15 @@
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include "data/format/manifest.h"
+#include "data/format/shard_names.h"
+#include "harness/checkpoint/weight_source.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_inputs.h"
 #include "harness/cli/plan_model.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
@@ -18,10 +21,106 @@
 namespace bertha {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct PlanOptions {
   int64_t ranks = 1;
   std::string gpu_memory;
 };
+
+/// What is known of a configuration's data folder without reading a shard.
+struct ManifestFacts {
+  int64_t num_samples = 0;
+  double mean_seq_tokens = 0;
+  double mean_squared_tokens = 0;
+};
+
+/// From manifest.json of `data.train`; nothing when there is none.
+std::optional<ManifestFacts> read_data_facts(const Config& config) {
+  const fs::path path = fs::path(config.data.train) / kManifestName;
+  if (config.data.train.empty() || !fs::exists(path)) return std::nullopt;
+  const Manifest manifest = read_manifest(path.string());
+  ManifestFacts facts{.num_samples = manifest.num_samples()};
+  double samples = 0;
+  double tokens = 0;
+  double squared = 0;
+  for (size_t length = 0; length < manifest.token_length_histogram.size(); ++length) {
+    const auto count = static_cast<double>(manifest.token_length_histogram[length]);
+    const auto long_as = static_cast<double>(length);
+    samples += count;
+    tokens += count * long_as;
+    squared += count * long_as * long_as;
+  }
+  if (samples > 0) {
+    facts.mean_seq_tokens = tokens / samples;
+    facts.mean_squared_tokens = squared / samples;
+  }
+  return facts;
+}
+
+/// A sentence for each input that a run would lack.
+struct MissingInputs {
+  std::vector<std::string> unset;  // keys without a path
+  std::vector<std::string> wrong;  // paths that do not exist, or are something else
+};
+
+struct Input {
+  const char* key;
+  const std::string& path;
+  const char* what_to_do;
+  bool is_file = false;
+};
+
+std::string found_wrong(const Input& input) {
+  if (!fs::exists(input.path)) {
+    return concat(input.key, ": ", input.path, " does not exist; ", input.what_to_do);
+  }
+  if (input.is_file && fs::is_directory(input.path)) {
+    return concat(input.key, ": ", input.path, " is a folder, want a file; ", input.what_to_do);
+  }
+  return "";
+}
+
+/// What a training run of this configuration would not find, one sentence each with what to do.
+MissingInputs missing_inputs(const Config& config) {
+  const DataConfig& data = config.data;
+  const Input inputs[] = {
+      {"data.train", data.train, "make shards with `bertha data prepare` and name their folder"},
+      {"data.eval", data.eval, "make shards with `bertha data prepare` and name their folder"},
+      {"data.vocab", data.vocab,
+       "make one with `bertha data vocab` or name the published vocab.txt", true},
+  };
+  MissingInputs found;
+  std::vector<std::string>& missing = found.wrong;
+  for (const Input& input : inputs) {
+    if (input.path.empty()) {
+      found.unset.push_back(concat(input.key, " is not set; ", input.what_to_do));
+    } else if (const std::string wrong = found_wrong(input); !wrong.empty()) {
+      missing.push_back(wrong);
+    }
+  }
+  const auto look_into = [&missing](const char* key, const auto& look) {
+    try {
+      look();
+    } catch (const Error& error) {
+      missing.push_back(concat(key, ": ", error.what()));
+    }
+  };
+  for (const Input& input : {inputs[0], inputs[1]}) {
+    if (input.path.empty() || !fs::exists(input.path)) continue;
+    look_into(input.key, [&] { list_shards(input.path); });
+  }
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (!checkpoint.init.empty()) {
+    look_into("checkpoint.init", [&] { locate_weights(checkpoint.init); });
+  }
+  const bool named = checkpoint.resume != "auto" && checkpoint.resume != "never";
+  if (named && !fs::exists(checkpoint.resume)) {
+    missing.push_back(concat("checkpoint.resume: ", checkpoint.resume,
+                             " does not exist; name a checkpoint, or write auto or never"));
+  }
+  return found;
+}
 
 void print_row(const std::string& name, const std::string& value) {
   std::string label = "  " + name;
@@ -74,7 +173,7 @@ bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::s
 }
 
 void print_work(const PlanRequest& request, const CostPlan& plan,
-                const std::optional<DataFacts>& facts) {
+                const std::optional<ManifestFacts>& facts) {
   const TrainConfig& train = request.config.train;
   std::cout << "\nwork\n";
   print_row("steps", concat(grouped_text(plan.run.last_step), " of ", train.global_batch_seqs,
@@ -129,7 +228,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   request.io = planned_io(request.config.train, on_gpu);
   request.fp8 = has_fp8_gemms(request.config.train);
   request.on_gpu = on_gpu;
-  const std::optional<DataFacts> facts = read_data_facts(request.config);
+  const std::optional<ManifestFacts> facts = read_data_facts(request.config);
   if (facts) {
     request.mean_seq_tokens = facts->mean_seq_tokens;
     request.mean_squared_tokens = facts->mean_squared_tokens;
