@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "harness/config/run_plan.h"
-#include "harness/config/step_range.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

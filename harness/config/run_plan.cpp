@@ -1,6 +1,7 @@
 #include "harness/config/run_plan.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace bertha {
 namespace {
@@ -44,6 +45,17 @@ RunPlan make_run_plan(const Config& config) {
     plan.evals.push_back({.samples = samples, .step = step});
   }
   return plan;
+}
+
+std::optional<StepRange> parse_step_range(std::string_view text) {
+  StepRange range;
+  const char* const end = text.data() + text.size();
+  const auto [colon, first_error] = std::from_chars(text.data(), end, range.first);
+  if (first_error != std::errc() || colon == end || *colon != ':') return std::nullopt;
+  const auto [rest, last_error] = std::from_chars(colon + 1, end, range.last);
+  if (last_error != std::errc() || rest != end) return std::nullopt;
+  if (range.first < 1 || range.last < range.first) return std::nullopt;
+  return range;
 }
 
 }  // namespace bertha

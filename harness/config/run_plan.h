@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "harness/config/config.h"
@@ -39,5 +41,14 @@ double target_of(const TrainConfig& train, double constant_answer_accuracy);
 /// Evaluations are at start + k * interval sequences, below train.max_samples when that is set;
 /// each falls on the first step that reaches it, and two on one step count once.
 RunPlan make_run_plan(const Config& config);
+
+/// Steps [first, last], counted from 1.
+struct StepRange {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+/// "11:15"; nothing when the text is not two whole numbers in order, from 1 on.
+std::optional<StepRange> parse_step_range(std::string_view text);
 
 }  // namespace bertha

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/config/step_range.h"
+#include "harness/config/run_plan.h"
 #include "kernels/device.h"
 
 namespace bertha {
