@@ -11,8 +11,8 @@
 
 namespace bertha {
 
-// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_official.cpp,
-// data_convert.cpp, data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
+// The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_convert.cpp,
+// data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
 void add_data_vocab(CLI::App& data, Chosen& chosen);
 void add_data_prepare(CLI::App& data, Chosen& chosen);
 void add_data_convert(CLI::App& data, Chosen& chosen);
@@ -31,18 +31,8 @@ void add_source_options(CLI::App& command, SourceOptions& source);
 /// Warns of files that --partial lets pass.
 void warn_of_missing(const SourceOptions& source);
 
-/// Prints what a preparation or a conversion has done; the latter gives the exit code.
-void print_prepared(const PrepareOptions& options, const PrepareSummary& summary);
+/// Prints what a conversion has done; returns the exit code.
 int print_converted(const ConvertOptions& options, const ConvertResult& result);
-/// prepare_data() with progress lines.
-PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal);
-/// `bertha data prepare --official`: the published training data from text, as the published
-/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and beside it the same
-/// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps go on where they were stopped.
-/// `checksum_list`, if any, is compared with the shuffled shards. Returns the exit code.
-inline constexpr int64_t kOfficialShards = 4320;
-int run_official(PrepareOptions options, const std::string& checksum_list,
-                 const CommandContext& context);
 
 /// --vocab-size, --max-seq-tokens and --max-masked-per-seq.
 void add_limit_options(CLI::App& command, SampleLimits& limits);

@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
+#include "data/format/checksum_list.h"
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
@@ -16,14 +18,15 @@ struct PrepareCommand {
   std::string checksum_list;
 };
 
-int run_prepare(const PrepareCommand& command, const CommandContext& context) {
-  if (command.official) return run_official(command.options, command.checksum_list, context);
-  print_prepared(command.options, prepare_with_progress(command.options, context.terminal));
-  std::cout << "next: bertha data verify " << command.options.output_dir << '\n';
-  return 0;
-}
+constexpr int64_t kOfficialShards = 4320;
+constexpr uint64_t kOfficialShuffleSeed = 24;
 
-}  // namespace
+/// Before days of work with a list that cannot fit.
+void check_list(const std::string& path, int64_t num_shards) {
+  if (path.empty()) return;
+  const std::string what = unrelated_list(read_checksum_list(path), numbered_names(num_shards));
+  if (!what.empty()) fail(ExitCode::kUsage, "--chk ", path, ": ", what);
+}
 
 PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal) {
   const PhaseProgress lines = progress_lines(terminal);
@@ -48,9 +51,8 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const Termin
 }
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
-  const auto shards = static_cast<int64_t>(summary.manifest.shards.size());
   std::cout << options.output_dir << ": " << counted_text(summary.manifest.num_samples(), "sample")
-            << " in " << counted_text(shards, "shard");
+            << " in " << counted_text(std::ssize(summary.manifest.shards), "shard");
   if (summary.already_done) {
     std::cout << ", all there already\n";
   } else {
@@ -59,6 +61,44 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
     std::cout << '\n';
   }
 }
+
+/// `bertha data prepare --official`: the published training data from text, as the published
+/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and beside it the same
+/// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps go on where they were stopped.
+/// `checksum_list`, if any, is compared with the shuffled shards. Returns the exit code.
+int run_official(PrepareOptions options, const std::string& checksum_list,
+                 const CommandContext& context) {
+  if (options.num_shards == 0) options.num_shards = kOfficialShards;
+  check_list(checksum_list, options.num_shards);
+  const std::filesystem::path folder(options.output_dir);
+  const std::string name = concat("hdf5_", options.num_shards, "_shards_varlength");
+  options.output_dir = (folder / name).string();
+  const PrepareSummary ordered = prepare_with_progress(options, context.terminal);
+  print_prepared(options, ordered);
+
+  const ConvertOptions shuffle{.source = {.path = options.output_dir,
+                                          .limits = ordered.manifest.limits,
+                                          .num_threads = options.workers},
+                               .output_dir = (folder / (name + "_shuffled")).string(),
+                               .shuffle_seed = kOfficialShuffleSeed,
+                               .checksum_list = checksum_list};
+  const ConvertResult shuffled = convert_data(shuffle, progress_lines(context.terminal));
+  const int code = print_converted(shuffle, shuffled);
+  if (code == 0) {
+    std::cout << "next: train on " << shuffle.output_dir << "; " << options.output_dir
+              << " is not needed for it\n";
+  }
+  return code;
+}
+
+int run_prepare(const PrepareCommand& command, const CommandContext& context) {
+  if (command.official) return run_official(command.options, command.checksum_list, context);
+  print_prepared(command.options, prepare_with_progress(command.options, context.terminal));
+  std::cout << "next: bertha data verify " << command.options.output_dir << '\n';
+  return 0;
+}
+
+}  // namespace
 
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing) {
   add_text(command, "text,--text", inputs, "PATH",
