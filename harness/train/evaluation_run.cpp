@@ -8,7 +8,6 @@
 #include "harness/config/run_plan.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
-#include "harness/train/eval_set.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
 #include "harness/train/session.h"

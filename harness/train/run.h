@@ -10,7 +10,7 @@
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
 #include "harness/report/run_folder.h"
-#include "harness/train/eval_set.h"
+#include "harness/train/evaluate.h"
 #include "harness/train/probe.h"
 #include "harness/train/profiled_steps.h"
 #include "harness/train/progress.h"

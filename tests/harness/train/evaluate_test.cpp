@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/train/eval_set.h"
 #include "harness/train/probe.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
