@@ -26,8 +26,8 @@ void start_rank_log(const std::string& run_dir, int64_t rank) {
   const auto file = std::make_shared<AppendFile>(rank_log_path(run_dir, rank));
   set_log_record([file](LogLevel level, const std::string& text) {
     try {
-      file->append_line(concat(local_time_text(now_ms(), "%Y-%m-%dT%H:%M:%S%z"), " ",
-                               kNames[static_cast<size_t>(level)], ": ", text));
+      file->append_line(
+          concat(local_time_text(now_ms()), " ", kNames[static_cast<size_t>(level)], ": ", text));
     } catch (const Error&) {
       // The line is on the console; what else is written to the full disk reports it.
     }

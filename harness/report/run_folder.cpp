@@ -30,7 +30,7 @@ Json object_of(const RunInfo::Pairs& pairs) {
 std::string environment_json(const StartRecord& record) {
   const HostFacts host = read_host_facts();
   const int64_t start_ms = record.start_ms > 0 ? record.start_ms : now_ms();
-  const Json facts = {{"started", local_time_text(start_ms, "%Y-%m-%dT%H:%M:%S%z")},
+  const Json facts = {{"started", local_time_text(start_ms)},
                       {"command_line", record.info.command_line},
                       {"git_hash", record.info.git_hash},
                       {"world_size", record.world_size},

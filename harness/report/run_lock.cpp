@@ -45,7 +45,7 @@ std::string holder_text(int descriptor) {
 
 void name_holder(int descriptor, const std::string& path) {
   const std::string text = concat("process ", ::getpid(), " on ", host_name(), " since ",
-                                  local_time_text(now_ms(), "%Y-%m-%dT%H:%M:%S%z"), "\n");
+                                  local_time_text(now_ms()), "\n");
   const bool written =
       ::ftruncate(descriptor, 0) == 0 &&
       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());

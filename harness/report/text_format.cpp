@@ -93,12 +93,12 @@ std::string bytes_text(int64_t bytes) {
   return concat(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
-std::string local_time_text(int64_t time_ms, const char* format) {
+std::string local_time_text(int64_t time_ms) {
   const std::time_t seconds = static_cast<std::time_t>(time_ms / 1000);
   std::tm parts{};
   localtime_r(&seconds, &parts);
   std::array<char, 64> text{};
-  std::strftime(text.data(), text.size(), format, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S%z", &parts);
   return text.data();
 }
 

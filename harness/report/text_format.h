@@ -30,7 +30,7 @@ std::string ms_text(double ms);
 /// "1.5 KiB", "80.0 GiB"; whole bytes below a KiB.
 std::string bytes_text(int64_t bytes);
 
-/// A time of day here, in strftime's format: "2026-11-21T19:30:00+0000" for "%Y-%m-%dT%H:%M:%S%z".
-std::string local_time_text(int64_t time_ms, const char* format);
+/// A date and time of day here: "2026-11-21T19:30:00+0000".
+std::string local_time_text(int64_t time_ms);
 
 }  // namespace bertha
