@@ -130,26 +130,33 @@ std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHea
   const SafeTensor& tensor = found->second;
   BERTHA_CHECK(first >= 0 && count >= 0 && first + count <= tensor.elements(), "elements [", first,
                ", ", first + count, ") of ", name, ", which has ", tensor.elements());
-  if (tensor.dtype != "F32" && tensor.dtype != "F16" && tensor.dtype != "BF16") {
+  if (!is_read_as_float(tensor.dtype)) {
     fail(ExitCode::kData, path, ": tensor ", name, " is ", tensor.dtype,
          ", want F32, F16 or BF16; convert the file.");
   }
   const int64_t element_bytes = dtype_bytes(tensor.dtype);
-  std::vector<char> raw(static_cast<size_t>(count * element_bytes));
+  std::string raw(static_cast<size_t>(count * element_bytes), '\0');
   std::ifstream file(path, std::ios::binary);
   file.seekg(header.data_offset_bytes + tensor.begin_byte + first * element_bytes);
   file.read(raw.data(), static_cast<std::streamsize>(raw.size()));
   if (!file) refuse(path, "ends inside tensor " + name);
+  return as_floats(tensor.dtype, raw);
+}
 
-  std::vector<float> values(static_cast<size_t>(count));
-  if (tensor.dtype == "F32") {
-    if (count > 0) std::memcpy(values.data(), raw.data(), raw.size());
+bool is_read_as_float(const std::string& dtype) {
+  return dtype == "F32" || dtype == "F16" || dtype == "BF16";
+}
+
+std::vector<float> as_floats(const std::string& dtype, std::string_view bytes) {
+  std::vector<float> values(bytes.size() / static_cast<size_t>(dtype_bytes(dtype)));
+  if (dtype == "F32") {
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
     return values;
   }
   for (size_t i = 0; i < values.size(); ++i) {
     uint16_t bits = 0;
-    std::memcpy(&bits, raw.data() + i * sizeof(bits), sizeof(bits));
-    values[i] = tensor.dtype == "F16" ? to_float(Half{bits}) : to_float(BFloat16{bits});
+    std::memcpy(&bits, bytes.data() + i * sizeof(bits), sizeof(bits));
+    values[i] = dtype == "F16" ? to_float(Half{bits}) : to_float(BFloat16{bits});
   }
   return values;
 }

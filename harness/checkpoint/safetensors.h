@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/files/new_file.h"
@@ -34,6 +35,11 @@ SafeTensorsHeader read_safetensors_header(const std::string& path);
 /// Error(kData) for other dtypes and short reads.
 std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHeader& header,
                                    const std::string& name, int64_t first, int64_t count);
+
+/// Whether elements of a dtype are read as f32: F32, F16 and BF16.
+bool is_read_as_float(const std::string& dtype);
+/// Elements of such a dtype, little-endian.
+std::vector<float> as_floats(const std::string& dtype, std::string_view bytes);
 
 /// Writes a file of tensors in a given order. It appears whole, by finish(), or not at all.
 class SafeTensorsWriter {

@@ -1,14 +1,13 @@
 #include <data/files/tensorflow.pb.h>
 
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "harness/checkpoint/model_garden.h"
+#include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/tf_bundle.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
-#include "kernels/base/half.h"
 
 namespace bertha {
 namespace {
@@ -27,18 +26,6 @@ void for_each_variable(const std::string& graph, const std::string& origin, cons
       if (!tensor.full_name().empty()) use(tensor.checkpoint_key(), tensor.full_name());
     }
   }
-}
-
-template <class T>
-std::vector<float> as_floats(const std::string& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(T));
-  for (size_t i = 0; i < values.size(); ++i) {
-    T value;
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    if constexpr (std::is_same_v<T, float>) values[i] = value;
-    if constexpr (!std::is_same_v<T, float>) values[i] = to_float(value);
-  }
-  return values;
 }
 
 class TfSource : public WeightSource {
@@ -70,17 +57,11 @@ class TfSource : public WeightSource {
     const std::string& key = key_of_.at(name);
     const TfTensor& tensor = bundle_.tensors().at(key);
     const std::string bytes = bundle_.read(key);
-    std::vector<float> values;
-    if (tensor.dtype == "F32") {
-      values = as_floats<float>(bytes);
-    } else if (tensor.dtype == "F16") {
-      values = as_floats<Half>(bytes);
-    } else if (tensor.dtype == "BF16") {
-      values = as_floats<BFloat16>(bytes);
-    } else {
+    if (!is_read_as_float(tensor.dtype)) {
       fail(ExitCode::kData, bundle_.prefix(), ": tensor ", name, " is ", tensor.dtype,
            ", want F32, F16 or BF16; save it as one of these.");
     }
+    const std::vector<float> values = as_floats(tensor.dtype, bytes);
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) elements *= extent;
     if (static_cast<int64_t>(values.size()) != elements) {

@@ -63,7 +63,7 @@ int64_t check_values(const WeightPlace& place) {
   const std::unique_ptr<WeightSource> source = open_weights(place);
   int64_t elements = 0;
   for (const auto& [name, tensor] : source->tensors()) {
-    if (tensor.dtype != "F32" && tensor.dtype != "F16" && tensor.dtype != "BF16") continue;
+    if (!is_read_as_float(tensor.dtype)) continue;
     const std::vector<float> values = source->read(name);
     const auto count = static_cast<int64_t>(values.size());
     check_finite(ExitCode::kData, place.path, name, values.data(), count);
