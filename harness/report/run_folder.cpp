@@ -8,7 +8,7 @@
 
 #include "data/files/new_file.h"
 #include "harness/report/files.h"
-#include "harness/report/host_facts.h"
+#include "harness/report/system_facts.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"

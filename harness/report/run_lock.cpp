@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "harness/report/files.h"
-#include "harness/report/host_facts.h"
+#include "harness/report/system_facts.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"

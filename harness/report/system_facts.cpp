@@ -1,8 +1,17 @@
 #include "harness/report/system_facts.h"
 
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
@@ -13,15 +22,144 @@ namespace bertha {
 namespace {
 
 using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// What follows `key` and its separator on the first line that begins with it.
+std::string value_of(const std::string& path, const std::string& key, char separator) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    const size_t mark = line.find(separator);
+    if (mark == std::string::npos) continue;
+    const size_t first = line.find_first_not_of(" \t\"", mark + 1);
+    const size_t last = line.find_last_not_of(" \t\"");
+    if (first != std::string::npos && last >= first) return line.substr(first, last - first + 1);
+  }
+  return "unknown";
+}
+
+/// The first line; "" when there is none.
+std::string line_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+double number_in(const std::string& text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// Folders below `path` whose names begin with `prefix`, in order; none where there is no such
+/// place.
+std::vector<fs::path> entries(const fs::path& path, const std::string& prefix) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void read_topology(const fs::path& processors, HostFacts& facts) {
+  std::set<std::string> sockets;
+  std::set<std::pair<std::string, std::string>> cores;
+  for (const fs::path& processor : entries(processors, "cpu")) {
+    const std::string socket = line_of(processor / "topology/physical_package_id");
+    if (socket.empty()) continue;
+    sockets.insert(socket);
+    cores.emplace(socket, line_of(processor / "topology/core_id"));
+  }
+  facts.sockets = std::ssize(sockets);
+  facts.cores = std::ssize(cores);
+}
+
+std::string caches_of(const fs::path& processor) {
+  std::string text;
+  for (const fs::path& cache : entries(processor / "cache", "index")) {
+    const std::string type = line_of(cache / "type");
+    const std::string letter = type == "Data" ? "d" : type == "Instruction" ? "i" : "";
+    text += concat(text.empty() ? "" : ", ", "L", line_of(cache / "level"), letter, " ",
+                   line_of(cache / "size"));
+  }
+  return text;
+}
+
+/// Ports that are up, those of the same kind and speed counted.
+std::string network_below(const fs::path& classes) {
+  std::map<std::string, int> ports;
+  for (const fs::path& adapter : entries(classes / "infiniband", "")) {
+    for (const fs::path& port : entries(adapter / "ports", "")) {
+      const std::string rate = line_of(port / "rate");
+      if (line_of(port / "state").find("ACTIVE") != std::string::npos) {
+        ++ports[concat(line_of(port / "link_layer"), " ", rate)];
+      }
+    }
+  }
+  for (const fs::path& interface : entries(classes / "net", "")) {
+    const bool is_hardware = fs::exists(interface / "device");
+    const double speed = number_in(line_of(interface / "speed"));  // -1 = unknown
+    if (is_hardware && speed > 0) ++ports[concat("Ethernet ", speed, " Mb/s")];
+  }
+  std::string text;
+  for (const auto& [port, count] : ports) {
+    text += concat(text.empty() ? "" : ", ", count, "x ", port);
+  }
+  return text;
+}
+
+/// Calls `take` with the name and the value of every fact, in the order of the file.
+template <class Host, class Take>
+void for_each_fact(Host& host, const Take& take) {
+  take("name", host.host);
+  take("operating_system", host.operating_system);
+  take("kernel", host.kernel);
+  take("cpu_model", host.cpu_model);
+  take("sockets", host.sockets);
+  take("cores", host.cores);
+  take("logical_cpus", host.logical_cpus);
+  take("max_mhz", host.max_mhz);
+  take("caches", host.caches);
+  take("memory_bytes", host.memory_bytes);
+  take("network", host.network);
+}
 
 }  // namespace
 
+std::string host_name() {
+  utsname names{};
+  return ::uname(&names) == 0 ? names.nodename : "unknown";
+}
+
+HostFacts read_host_facts(const std::string& root) {
+  utsname names{};
+  const bool named = ::uname(&names) == 0;
+  const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
+  const fs::path processors = root + "/sys/devices/system/cpu";
+  HostFacts facts{
+      .host = host_name(),
+      .operating_system = value_of(root + "/etc/os-release", "PRETTY_NAME", '='),
+      .kernel = named ? std::string(names.sysname) + " " + names.release : "unknown",
+      .cpu_model = value_of(root + "/proc/cpuinfo", "model name", ':'),
+      .logical_cpus = static_cast<int64_t>(std::thread::hardware_concurrency()),
+      .caches = caches_of(processors / "cpu0"),
+      .memory_bytes = pages > 0 && page_bytes > 0 ? pages * page_bytes : 0,
+      .network = network_below(root + "/sys/class"),
+  };
+  read_topology(processors, facts);
+  const std::string max_khz = line_of(processors / "cpu0/cpufreq/cpuinfo_max_freq");
+  facts.max_mhz = max_khz.empty() ? number_in(value_of(root + "/proc/cpuinfo", "cpu MHz", ':'))
+                                  : number_in(max_khz) / 1000;
+  return facts;
+}
+
 // NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  ...
 std::string driver_version() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
+  std::istringstream words(line_of("/proc/driver/nvidia/version"));
   for (std::string word; words >> word;) {
     const bool is_number = word.find_first_not_of("0123456789.") == std::string::npos;
     if (is_number && word.find('.') != std::string::npos) return word;
@@ -30,23 +168,13 @@ std::string driver_version() {
 }
 
 void write_system_facts(const std::string& path, const SystemFacts& facts) {
-  const HostFacts& host = facts.host;
+  Json host = Json::object();
+  for_each_fact(facts.host, [&](const char* name, const auto& value) { host[name] = value; });
   Json versions = Json::object();
   for (const auto& [name, version] : facts.versions) versions[name] = version;
   const Json json = {{"nodes", facts.nodes},
                      {"ranks_per_node", facts.ranks_per_node},
-                     {"host",
-                      {{"name", host.host},
-                       {"operating_system", host.operating_system},
-                       {"kernel", host.kernel},
-                       {"cpu_model", host.cpu_model},
-                       {"sockets", host.sockets},
-                       {"cores", host.cores},
-                       {"logical_cpus", host.logical_cpus},
-                       {"max_mhz", host.max_mhz},
-                       {"caches", host.caches},
-                       {"memory_bytes", host.memory_bytes},
-                       {"network", host.network}}},
+                     {"host", host},
                      {"accelerator",
                       {{"name", facts.accelerator},
                        {"memory_bytes", facts.accelerator_memory_bytes},
@@ -61,23 +189,14 @@ SystemFacts read_system_facts(const std::string& path) {
     const nlohmann::json json = parse_json(read_text_file(path));
     const nlohmann::json& host = json.at("host");
     const nlohmann::json& accelerator = json.at("accelerator");
-    SystemFacts facts{.host = {.host = host.at("name"),
-                               .operating_system = host.at("operating_system"),
-                               .kernel = host.at("kernel"),
-                               .cpu_model = host.at("cpu_model"),
-                               .sockets = host.at("sockets"),
-                               .cores = host.at("cores"),
-                               .logical_cpus = host.at("logical_cpus"),
-                               .max_mhz = host.at("max_mhz"),
-                               .caches = host.at("caches"),
-                               .memory_bytes = host.at("memory_bytes"),
-                               .network = host.at("network")},
+    SystemFacts facts{.host = {},
                       .nodes = json.at("nodes"),
                       .ranks_per_node = json.at("ranks_per_node"),
                       .accelerator = accelerator.at("name"),
                       .accelerator_memory_bytes = accelerator.at("memory_bytes"),
                       .driver = accelerator.at("driver"),
                       .git_hash = json.at("git_hash")};
+    for_each_fact(facts.host, [&](const char* name, auto& value) { host.at(name).get_to(value); });
     for (const auto& [name, version] : json.at("versions").items()) {
       facts.versions.emplace_back(name, version);
     }

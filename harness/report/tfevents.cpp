@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "data/files/hashing.h"
-#include "harness/report/host_facts.h"
+#include "harness/report/system_facts.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

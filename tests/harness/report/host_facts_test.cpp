@@ -1,5 +1,5 @@
-#include "harness/report/host_facts.h"
 #include "data/files/new_file.h"
+#include "harness/report/system_facts.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "harness/report/host_facts.h"
+#include "harness/report/system_facts.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {

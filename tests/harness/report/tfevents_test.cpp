@@ -9,7 +9,7 @@
 
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"
-#include "harness/report/host_facts.h"
+#include "harness/report/system_facts.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
