@@ -1,6 +1,5 @@
 #include "harness/checkpoint/model_garden.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>

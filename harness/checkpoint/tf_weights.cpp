@@ -1,6 +1,5 @@
 #include <data/files/tensorflow.pb.h>
 
-#include <string_view>
 #include <utility>
 
 #include "harness/checkpoint/model_garden.h"

@@ -10,7 +10,6 @@
 #include "harness/comm/watchdog.h"
 #include "harness/config/config.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {

@@ -8,7 +8,6 @@
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/train/step_bench.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {

@@ -1,6 +1,5 @@
 #include "harness/checkpoint/checkpoint.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>

@@ -3,11 +3,9 @@
 #include <memory>
 
 #include "harness/checkpoint/weight_folder.h"
-#include "harness/checkpoint/weight_source.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
 namespace bertha {

@@ -5,7 +5,6 @@
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {

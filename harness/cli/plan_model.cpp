@@ -11,7 +11,6 @@
 #include "harness/model/flops.h"
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
-#include "harness/report/text_format.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"
 

@@ -1,7 +1,6 @@
 #include "harness/report/metrics.h"
 
 #include <array>
-#include <cmath>
 #include <limits>
 #include <sstream>
 

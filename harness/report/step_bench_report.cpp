@@ -1,7 +1,6 @@
 #include "harness/report/step_bench_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 

@@ -6,8 +6,6 @@
 
 #include "data/files/new_file.h"
 #include "data/pipeline/pipeline.h"
-#include "harness/checkpoint/checkpoint.h"
-#include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"

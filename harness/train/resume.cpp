@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "data/files/hashing.h"
@@ -17,7 +16,6 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "harness/train/eval_and_checkpoint.h"
-#include "kernels/base/log.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {

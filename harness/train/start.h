@@ -1,6 +1,5 @@
 #pragma once
 
-#include "harness/train/loop.h"
 #include "harness/train/run.h"
 
 namespace bertha {

@@ -1,7 +1,5 @@
 #include "harness/train/warm_up.h"
 
-#include <vector>
-
 #include "data/pipeline/synthetic_steps.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/step.h"
