@@ -19,7 +19,8 @@ struct Fp8Extremes {
   uint32_t saturated = 0;
 };
 
-/// Rounds elements of a thread. Magnitudes of 16-bit types are compared in pairs.
+/// Rounds elements of a thread. Magnitudes of 16-bit types are compared as integers, in pairs:
+/// without their sign bits they order as their values do.
 template <class T, __nv_fp8_interpretation_t kFormat>
 class Fp8Rounding {
  public:
@@ -68,25 +69,16 @@ class Fp8Rounding {
  private:
   static constexpr bool kPairs = sizeof(T) == 2;
 
-  /// The larger magnitudes, NaN above all. Of a pair one by one.
   static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
-    if constexpr (!kPairs) return max(a & 0x7fffffff, b & 0x7fffffff);
-    uint32_t most;
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      asm("{.reg .b32 a, b; abs.bf16x2 a, %1; abs.bf16x2 b, %2; max.NaN.bf16x2 %0, a, b;}"
-          : "=r"(most)
-          : "r"(a), "r"(b));
-    } else {
-      asm("{.reg .b32 a, b; abs.f16x2 a, %1; abs.f16x2 b, %2; max.NaN.f16x2 %0, a, b;}"
-          : "=r"(most)
-          : "r"(a), "r"(b));
-    }
-    return most;
+    return kPairs ? __vmaxu2(a, b) : max(a, b);
   }
   static __device__ __forceinline__ uint32_t most_of(const Vec<T, kVecSize>& values) {
+    constexpr uint32_t kMagnitude = kPairs ? 0x7fff7fff : 0x7fffffff;
     uint32_t most = 0;
 #pragma unroll
-    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) most = larger(most, values.word[i]);
+    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) {
+      most = larger(most, values.word[i] & kMagnitude);
+    }
     return most;
   }
   /// Of the larger of a pair.

@@ -17,8 +17,8 @@
 // Backward  Registers of a finished fragment take z of the next tile, loaded while a block of inner
 //           indices is multiplied, then gelu' in f16, by which the accumulators are multiplied.
 // Bound by  the epilogue: a fragment takes a warp 1,000 to 1,500 clocks, the wgmma beside it 1,024.
-// Figure    T = 24,576, K = 1,024, N = 4,096, one H200: 230 us forward and 295 backward at the power
-//           limit, where a GEMM of the library and a pass behind it take 310 and 370.
+// Figure    T = 24,576, K = 1,024, N = 4,096, one H200 at its power limit: 235 us forward and 295
+//           backward; the library's GEMM and a pass behind it take 310 and 370.
 
 #include <algorithm>
 
