@@ -21,7 +21,7 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipLocal, LambPrepare, LambMoments,
-    LambApply, Cast, Fill, Quantize, LinearFwdQuantize, LinearBwdDataQuantize, UpdateScales,
-    GradientScale>;
+    LambApply, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize, LinearBwdDataQuantize,
+    UpdateScales, GradientScale>;
 
 }  // namespace bertha

@@ -204,17 +204,18 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
 
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       const std::array<View, kEncoderGemms>& weights) {
+  QuantizeWeights all;
   for (size_t i = 0; i < kEncoderGemms; ++i) {
-    if (!kFp8Passes[i].forward && !kFp8Passes[i].data_gradient) continue;
     const Fp8Scales scales = at(fp8.weight_scales, i);
-    ops.run(Quantize{.x = weights[i],
-                     .scale = scales.scale,
-                     .q = fp8.weights[i].q,
-                     .transposed = fp8.weights[i].transposed,
-                     .amax = scales.amax,
-                     .saturated = fp8.saturated,
-                     .live_rows = weights[i].extent(0)});
+    all.weights[i] = {.x = weights[i],
+                      .scale = scales.scale,
+                      .q = fp8.weights[i].q,
+                      .transposed = fp8.weights[i].transposed,
+                      .amax = scales.amax,
+                      .saturated = fp8.saturated,
+                      .live_rows = weights[i].extent(0)};
   }
+  ops.run(all);
 }
 
 }  // namespace bertha

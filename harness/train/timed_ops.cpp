@@ -84,6 +84,11 @@ OperationTime cost_of(const Quantize& a) {
                    : concat(" [", a.x.extent(0), ", ", a.x.extent(1), "]");
   return cost;
 }
+OperationTime cost_of(const QuantizeWeights& a) {
+  OperationTime cost{.name = QuantizeWeights::kName};
+  for (const Quantize& weight : a.weights) cost.bytes += cost_of(weight).bytes;
+  return cost;
+}
 OperationTime cost_of(const Fill& a) { return moves(a, {a.values}); }
 
 }  // namespace

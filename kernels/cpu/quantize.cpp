@@ -95,6 +95,11 @@ void run_cpu(WorkerPool& pool, const Quantize& args) {
 }
 
 template <>
+void run_cpu(WorkerPool& pool, const QuantizeWeights& args) {
+  for (const Quantize& weight : args.weights) run_cpu(pool, weight);
+}
+
+template <>
 void run_cpu(WorkerPool& pool, const LinearFwdQuantize& args) {
   run_cpu(pool, args.linear);
   run_cpu(pool, args.quantize);

@@ -8,10 +8,14 @@
 // group), free of bank conflicts both ways. amax and the count of saturated elements cost a block
 // one atomic operation each. Column sums are those of the tile; a second kernel adds up the tiles.
 //
+// Matrices of one launch, which the weights of a layer are, have their tiles one after the other.
+//
 // Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (2 more with `saved`),
 // 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
 
 #include "kernels/ops/quantize.h"
+
+#include <span>
 
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
@@ -30,13 +34,33 @@ constexpr int kThreads = kParts * kParts;
 constexpr int kWarps = kThreads / kWarpThreads;
 static_assert(kPart == kVecSize);
 
-struct Pointers {
+/// One matrix and what becomes of it.
+template <class T>
+struct Matrix {
+  const T* x;
+  const T* saved;
   Fp8Sink sink;         // q null: not wanted; scale null without both outputs
   uint8_t* transposed;  // null: not wanted
   float* partial_sums;  // [row tiles, columns], null: not wanted
+  int64_t rows;         // as columns a multiple of 16
+  int64_t columns;
 };
 
-unsigned tiles_of(int64_t rows) { return static_cast<unsigned>((rows + kTile - 1) / kTile); }
+/// Matrices of one launch, whose tiles follow each other.
+template <class T>
+struct Matrices {
+  static constexpr int kMost = 4;
+  Matrix<T> of[kMost];
+  int ends[kMost];  // tiles up to the end of each matrix
+};
+
+/// A tile's place in its matrix, in tiles.
+struct TilePlace {
+  int64_t row;
+  int64_t column;
+};
+
+int64_t tiles_of(int64_t rows) { return (rows + kTile - 1) / kTile; }
 
 /// Turns the 4 x 4 bytes of four words: byte i of word j becomes byte j of word i.
 __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32_t& c,
@@ -127,7 +151,8 @@ __device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8
 
 /// The tile's bytes by columns, through `tile`, [column][row part ^ column part].
 __device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* tile, uint8_t* to,
-                                                 int64_t rows, int64_t columns) {
+                                                 const TilePlace& place, int64_t rows,
+                                                 int64_t columns) {
   const int column_part = static_cast<int>(threadIdx.x) % kParts;
   const int row_part = static_cast<int>(threadIdx.x) / kParts;
   transpose_bytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x);
@@ -142,8 +167,8 @@ __device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* t
     tile[(column + 4) * kParts + swizzled] = make_uint2(bytes[j].y, bytes[j + 4].y);
   }
   __syncthreads();
-  const int64_t tile_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t tile_row = place.row * kTile;
+  const int64_t tile_column = place.column * kTile;
   // 16 bytes, two row parts, of a column per thread and round; rows are a multiple of 16.
   constexpr int kPairs = kParts / 2;
 #pragma unroll
@@ -159,25 +184,33 @@ __device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* t
   }
 }
 
-/// Rows and columns are multiples of 16.
 template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    quantize_kernel(const T* x, const T* saved, Pointers p, int64_t rows, int64_t columns) {
+    quantize_kernel(const __grid_constant__ Matrices<T> matrices) {
   __shared__ uint2 tile[kTile * kParts];
   __shared__ Fp8Extremes of_warp[kWarps];
   wait_for_kernel_before();
   begin_next_kernel();
+  int index = static_cast<int>(blockIdx.x);
+  int which = 0;
+  while (index >= matrices.ends[which]) ++which;
+  if (which > 0) index -= matrices.ends[which - 1];
+  const Matrix<T>& p = matrices.of[which];
+  const int64_t rows = p.rows;
+  const int64_t columns = p.columns;
+  const int column_tiles = static_cast<int>((columns + kTile - 1) / kTile);
+  const TilePlace place{.row = index / column_tiles, .column = index % column_tiles};
   const int column_part = static_cast<int>(threadIdx.x) % kParts;
   const int row_part = static_cast<int>(threadIdx.x) / kParts;
-  const int64_t tile_column = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile + row_part * kPart;
+  const int64_t tile_column = place.column * kTile;
+  const int64_t first_row = place.row * kTile + row_part * kPart;
   const int64_t first_column = tile_column + column_part * kPart;
   const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
   uint2 bytes[kPart] = {};
   float sums[kPart] = {};
   Fp8Rounding<T, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
   if (first_row < rows && first_column < columns) {
-    round_part<T, kFormat, kFunction, kActivation>(x, saved, p.sink, first_row,
+    round_part<T, kFormat, kFunction, kActivation>(p.x, p.saved, p.sink, first_row,
                                                    first_row * columns + first_column, columns,
                                                    bytes, sums, rounding);
   }
@@ -191,10 +224,12 @@ __global__ void __launch_bounds__(kThreads)
       float sum = 0.0f;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) sum += sums_of_part[part][column];
-      p.partial_sums[blockIdx.y * columns + tile_column + column] = sum;
+      p.partial_sums[place.row * columns + tile_column + column] = sum;
     }
   }
-  if (p.transposed != nullptr) store_transposed(bytes, tile, p.transposed, rows, columns);
+  if (p.transposed != nullptr) {
+    store_transposed(bytes, tile, p.transposed, place, rows, columns);
+  }
 }
 
 /// Of a matrix that is fp8 already.
@@ -215,35 +250,68 @@ __global__ void __launch_bounds__(kThreads)
           __ldg(reinterpret_cast<const uint2*>(x + (first_row + i) * columns + first_column));
     }
   }
-  store_transposed(bytes, tile, transposed, rows, columns);
+  const TilePlace place{.row = blockIdx.y, .column = blockIdx.x};
+  store_transposed(bytes, tile, transposed, place, rows, columns);
 }
 
-dim3 grid_of(const View& x) {
-  return {static_cast<unsigned>((x.extent(1) + kTile - 1) / kTile), tiles_of(x.extent(0))};
+DType format_of(const Quantize& args) {
+  return args.q.has_data() ? args.q.dtype : args.transposed.dtype;
 }
 
-template <class T, Function kFunction, Activation kActivation>
-void launch(CudaContext& context, const Quantize& args, const Pointers& p) {
-  const DType format = args.q.has_data() ? args.q.dtype : args.transposed.dtype;
-  const auto kernel = format == DType::kE4M3
-                          ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation>
-                          : quantize_kernel<T, __NV_E5M2, kFunction, kActivation>;
-  launch_dependent(context.stream, kernel, {grid_of(args.x), kThreads}, elements<T>(args.x),
-                   args.saved.has_data() ? elements<T>(args.saved) : nullptr, p, args.x.extent(0),
-                   args.x.extent(1));
+void check(const Quantize& args) {
+  BERTHA_CHECK(args.x.extent(0) % 16 == 0 && args.x.extent(1) % 16 == 0, Quantize::kName, ": x is ",
+               args.x.shape_text(), ", want multiples of 16");
+  for (const View* view : {&args.x, &args.saved, &args.q, &args.transposed}) {
+    BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
+                 view->shape_text(), " is not 16-byte aligned");
+  }
 }
 
 template <class T>
-void choose_function(CudaContext& context, const Quantize& args, const Pointers& p) {
+Matrix<T> matrix_of(const Quantize& args, float* partial_sums) {
+  return {.x = elements<T>(args.x),
+          .saved = args.saved.has_data() ? elements<T>(args.saved) : nullptr,
+          .sink = sink_of({.q = args.q,
+                           .scale = args.scale,
+                           .amax = args.amax,
+                           .saturated = args.saturated,
+                           .live_rows = args.live_rows}),
+          .transposed = static_cast<uint8_t*>(args.transposed.data),
+          .partial_sums = partial_sums,
+          .rows = args.x.extent(0),
+          .columns = args.x.extent(1)};
+}
+
+/// `all`: as many as a launch takes at most, alike but for their sizes.
+template <class T, Function kFunction, Activation kActivation>
+void launch(CudaContext& context, std::span<const Quantize> all, float* partial_sums) {
+  Matrices<T> matrices = {};
+  int tiles = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const View& x = all[i].x;
+    matrices.of[i] = matrix_of<T>(all[i], partial_sums);
+    tiles += static_cast<int>(tiles_of(x.extent(0)) * tiles_of(x.extent(1)));
+    matrices.ends[i] = tiles;
+  }
+  if (tiles == 0) return;
+  const auto kernel = format_of(all[0]) == DType::kE4M3
+                          ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation>
+                          : quantize_kernel<T, __NV_E5M2, kFunction, kActivation>;
+  launch_dependent(context.stream, kernel, {static_cast<unsigned>(tiles), kThreads}, matrices);
+}
+
+template <class T>
+void choose_function(CudaContext& context, const Quantize& args, float* partial_sums) {
+  const std::span one(&args, 1);
   const bool erf = args.activation == Activation::kGelu;
   if (args.activation == Activation::kNone) {
-    launch<T, Function::kCopy, Activation::kNone>(context, args, p);
+    launch<T, Function::kCopy, Activation::kNone>(context, one, partial_sums);
   } else if (args.saved.has_data()) {
-    erf ? launch<T, Function::kGradient, Activation::kGelu>(context, args, p)
-        : launch<T, Function::kGradient, Activation::kGeluTanh>(context, args, p);
+    erf ? launch<T, Function::kGradient, Activation::kGelu>(context, one, partial_sums)
+        : launch<T, Function::kGradient, Activation::kGeluTanh>(context, one, partial_sums);
   } else {
-    erf ? launch<T, Function::kGelu, Activation::kGelu>(context, args, p)
-        : launch<T, Function::kGelu, Activation::kGeluTanh>(context, args, p);
+    erf ? launch<T, Function::kGelu, Activation::kGelu>(context, one, partial_sums)
+        : launch<T, Function::kGelu, Activation::kGeluTanh>(context, one, partial_sums);
   }
 }
 
@@ -254,38 +322,38 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   if (columns == 0) return;
-  BERTHA_CHECK(rows % 16 == 0 && columns % 16 == 0, Quantize::kName, ": x is ", args.x.shape_text(),
-               ", want multiples of 16");
-  for (const View* view : {&args.x, &args.saved, &args.q, &args.transposed}) {
-    BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
-                 view->shape_text(), " is not 16-byte aligned");
-  }
+  check(args);
   if (is_fp8(args.x.dtype)) {
     if (rows == 0) return;
-    launch_dependent(context.stream, transpose_kernel, {grid_of(args.x), kThreads},
+    const dim3 tiles(static_cast<unsigned>(tiles_of(columns)),
+                     static_cast<unsigned>(tiles_of(rows)));
+    launch_dependent(context.stream, transpose_kernel, {tiles, kThreads},
                      static_cast<const uint8_t*>(args.x.data),
                      static_cast<uint8_t*>(args.transposed.data), rows, columns);
     return;
   }
-  const bool sums = args.column_sums.has_data();
-  const int64_t row_tiles = tiles_of(rows);
-  const Pointers p{
-      .sink = sink_of({.q = args.q,
-                       .scale = args.scale,
-                       .amax = args.amax,
-                       .saturated = args.saturated,
-                       .live_rows = args.live_rows}),
-      .transposed = static_cast<uint8_t*>(args.transposed.data),
-      .partial_sums =
-          sums ? static_cast<float*>(context.scratch.take(column_sum_bytes(row_tiles, columns, 1)))
-               : nullptr};
+  float* const partial_sums =
+      args.column_sums.has_data()
+          ? static_cast<float*>(context.scratch.take(column_sum_bytes(tiles_of(rows), columns, 1)))
+          : nullptr;
   dispatch_io(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (rows > 0) choose_function<T>(context, args, p);
-    if (!sums) return;
+    if (rows > 0) choose_function<T>(context, args, partial_sums);
+    if (partial_sums == nullptr) return;
     finish_column_sums<T, 1>(
-        context, p.partial_sums, row_tiles, columns,
+        context, partial_sums, tiles_of(rows), columns,
         {{{elements<T>(args.column_sums), args.accumulate_sums == Accumulate::kYes}}});
+  });
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+template <>
+void run_cuda(CudaContext& context, const QuantizeWeights& args) {
+  for (const Quantize& weight : args.weights) check(weight);
+  dispatch_io(args.weights[0].x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    static_assert(QuantizeWeights::kWeights == Matrices<T>::kMost);
+    launch<T, Function::kCopy, Activation::kNone>(context, args.weights, nullptr);
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }

@@ -81,6 +81,24 @@ void validate(const Quantize& args) {
   check.at_most("live_rows", args.live_rows, rows);
 }
 
+void validate(const QuantizeWeights& args) {
+  const ArgumentCheck check(QuantizeWeights::kName);
+  const auto format = [](const Quantize& weight) {
+    return weight.q.has_data() ? weight.q.dtype : weight.transposed.dtype;
+  };
+  const Quantize& first = args.weights[0];
+  for (const Quantize& weight : args.weights) {
+    validate(weight);
+    if (!is_fp8(format(weight)) || weight.activation != Activation::kNone) {
+      check.refuse("weights", "has one without output or with an activation");
+    }
+    if (weight.x.dtype != first.x.dtype || format(weight) != format(first)) {
+      check.refuse("weights", "has one of ", name(weight.x.dtype), " to ", name(format(weight)),
+                   " beside one of ", name(first.x.dtype), " to ", name(format(first)));
+    }
+  }
+}
+
 void validate(const UpdateScales& args) {
   const ArgumentCheck check(UpdateScales::kName);
   check.rank("amax", args.amax, 1);

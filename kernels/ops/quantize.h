@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "kernels/ops/fp8_result.h"
 #include "kernels/ops/linear.h"
 
@@ -46,6 +48,16 @@ struct Quantize {
   Accumulate accumulate_sums = Accumulate::kNo;
 };
 
+/// The four weights of an encoder layer at once: small matrices, each of which would take a kernel
+/// of its own.
+///
+/// Needs     all of one dtype and format, with at least one output, without an activation.
+struct QuantizeWeights {
+  static constexpr const char* kName = "quantize_weights";
+  static constexpr size_t kWeights = 4;
+  std::array<Quantize, kWeights> weights;
+};
+
 /// What makes `result` of `x`, the result in io, where an operation does not do it itself.
 Quantize quantize_to(const Fp8Result& result, const View& x);
 
@@ -71,6 +83,7 @@ struct UpdateScales {
 };
 
 void validate(const Quantize& args);
+void validate(const QuantizeWeights& args);
 void validate(const UpdateScales& args);
 
 }  // namespace bertha

@@ -38,24 +38,38 @@ View as_fp8(const DeviceTensor& bytes, const Case& c, bool is_wanted) {
   return view;
 }
 
+/// A matrix on a device and what Quantize writes.
+struct OnDevice {
+  OnDevice(const TestBackend& backend, DType io, const HostTensor<float>& values, const Case& c)
+      : x(backend, io, values),
+        scale(backend, DType::kF32, HostTensor<float>({1}, c.scale)),
+        q(backend, HostTensor<uint8_t>({c.rows, c.columns}, 0xAA)),
+        transposed(backend, HostTensor<uint8_t>({c.columns, c.rows}, 0xAA)),
+        amax(backend, DType::kF32, HostTensor<float>({1}, 0.125f)),
+        saturated(backend, HostTensor<int64_t>({1}, 5)),
+        args{.x = x.view(),
+             .scale = scale.view(),
+             .q = as_fp8(q, c, c.wants_q),
+             .transposed = as_fp8(transposed, c, c.wants_transposed),
+             .amax = amax.view(),
+             .saturated = saturated.view(),
+             .live_rows = c.live_rows} {}
+
+  Bytes bytes() const {
+    return {.q = q.values<uint8_t>().values,
+            .transposed = transposed.values<uint8_t>().values,
+            .amax_bits = std::bit_cast<uint32_t>(amax.floats()[0]),
+            .saturated = saturated.values<int64_t>()[0]};
+  }
+
+  DeviceTensor x, scale, q, transposed, amax, saturated;
+  Quantize args;
+};
+
 Bytes quantized(const TestBackend& backend, DType io, const HostTensor<float>& x, const Case& c) {
-  const DeviceTensor in(backend, io, x);
-  const DeviceTensor scale(backend, DType::kF32, HostTensor<float>({1}, c.scale));
-  const DeviceTensor q(backend, HostTensor<uint8_t>({c.rows, c.columns}, 0xAA));
-  const DeviceTensor transposed(backend, HostTensor<uint8_t>({c.columns, c.rows}, 0xAA));
-  const DeviceTensor amax(backend, DType::kF32, HostTensor<float>({1}, 0.125f));
-  const DeviceTensor saturated(backend, HostTensor<int64_t>({1}, 5));
-  backend.ops->run(Quantize{.x = in.view(),
-                            .scale = scale.view(),
-                            .q = as_fp8(q, c, c.wants_q),
-                            .transposed = as_fp8(transposed, c, c.wants_transposed),
-                            .amax = amax.view(),
-                            .saturated = saturated.view(),
-                            .live_rows = c.live_rows});
-  return {.q = q.values<uint8_t>().values,
-          .transposed = transposed.values<uint8_t>().values,
-          .amax_bits = std::bit_cast<uint32_t>(amax.floats()[0]),
-          .saturated = saturated.values<int64_t>()[0]};
+  const OnDevice matrix(backend, io, x, c);
+  backend.ops->run(matrix.args);
+  return matrix.bytes();
 }
 
 void expect_the_same(const HostTensor<float>& values, const Case& c) {
@@ -78,6 +92,28 @@ TEST(CudaQuantize, EveryBitIsTheReferences) {
                             .format = format,
                             .scale = 0.25f});
       }
+    }
+  }
+}
+
+TEST(CudaQuantize, FourWeightsGiveTheBytesOfEachAlone) {
+  constexpr Case kCases[] = {{.rows = 384, .columns = 128, .live_rows = 384, .scale = 4.0f},
+                             {.rows = 16, .columns = 240, .live_rows = 16, .scale = 512.0f},
+                             {.rows = 0, .columns = 32, .live_rows = 0},
+                             {.rows = 144, .columns = 528, .live_rows = 100}};
+  for (const DType io : kIoTypes) {
+    std::vector<HostTensor<float>> x;
+    std::vector<OnDevice> matrices;
+    matrices.reserve(QuantizeWeights::kWeights);
+    QuantizeWeights all;
+    for (size_t i = 0; i < QuantizeWeights::kWeights; ++i) {
+      const Case& c = kCases[i];
+      x.push_back(rounded_to(io, fp8_values(c.rows, c.columns, 20 + static_cast<int>(i))));
+      all.weights[i] = matrices.emplace_back(gpu(), io, x.back(), c).args;
+    }
+    gpu().ops->run(all);
+    for (size_t i = 0; i < QuantizeWeights::kWeights; ++i) {
+      EXPECT_EQ(matrices[i].bytes(), quantized(cpu(), DType::kF32, x[i], kCases[i])) << i;
     }
   }
 }

@@ -319,5 +319,40 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
   has([](Quantize& args) { args.column_sums = args.x; }, "without saved");
 }
 
+TEST(QuantizeArguments, WeightsAreAlike) {
+  HostTensor<float> matrix({16, 16});
+  std::vector<Fp8E4M3> q(16 * 16);
+  float scalar = 1;
+  int64_t count = 0;
+  QuantizeWeights args;
+  args.weights.fill({.x = matrix.view(),
+                     .scale = View(&scalar, DType::kF32, {1}),
+                     .q = View(q.data(), DType::kE4M3, {16, 16}),
+                     .transposed = View(),
+                     .amax = View(&scalar, DType::kF32, {1}),
+                     .saturated = View(&count, DType::kI64, {1}),
+                     .live_rows = 16});
+  EXPECT_NO_THROW(validate(args));
+  const auto message = [&](auto change) -> std::string {
+    QuantizeWeights changed = args;
+    change(changed.weights[2]);
+    try {
+      validate(changed);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message([](Quantize& weight) {
+              weight.q.dtype = DType::kE5M2;
+            }).find("f32 to e5m2 beside one of f32 to e4m3"),
+            std::string::npos);
+  EXPECT_NE(message([](Quantize& weight) { weight.q = View(); }).find("without output"),
+            std::string::npos);
+  EXPECT_NE(
+      message([](Quantize& weight) { weight.activation = Activation::kGelu; }).find("activation"),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace bertha
