@@ -35,9 +35,12 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                     .head_size = dims.D,
                                     .max_seq_tokens = dims.S,
                                     .has_dropout = run_config.model.attention_dropout > 0})),
-      gelu_gemms(describe_gelu_gemms(
-          choice, backend, run_config.cuda,
-          {.io = io, .gelu = gelu_of(run_config.model), .hidden = dims.H, .feed_forward = dims.F})),
+      gelu_gemms(describe_gelu_gemms(choice, backend, run_config.cuda,
+                                     {.io = io,
+                                      .gelu = gelu_of(run_config.model),
+                                      .hidden = dims.H,
+                                      .feed_forward = dims.F,
+                                      .fp8 = has_fp8_gemms(run_config.train)})),
       fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {

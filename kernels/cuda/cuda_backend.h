@@ -24,8 +24,9 @@ struct CudaOptions {
   /// auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues, or
-  /// own kernels. gemm/gelu_choice.h has where own kernels apply, and what auto means.
+  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
+  /// fp8 passes behind its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
+  /// and what auto means.
   enum class GeluGemms { kAuto, kLibrary, kOwn };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file

@@ -29,6 +29,7 @@ struct FeedForward {
   Activation gelu;
   int64_t hidden;
   int64_t feed_forward;
+  bool fp8 = false;  // the blocks' GEMMs multiply fp8, and round the GELU and its gradient to it
 };
 
 /// The result of tuning one GEMM.

@@ -1,10 +1,9 @@
-"""torch_time_to_accuracy.py in fp32 on the CPU has the losses and accuracies of the program itself. Skipped
-where Python lacks torch, safetensors or h5py.
+"""torch_time_to_accuracy.py in fp32 on the CPU has the losses and accuracies of the program itself. Needs
+torch, safetensors and h5py.
 
 usage: torch_time_to_accuracy_test.py BERTHA
 """
 
-import importlib.util
 import json
 import pathlib
 import subprocess
@@ -18,7 +17,6 @@ BERTHA = sys.argv[1]
 HERE = pathlib.Path(__file__).resolve().parent
 RECIPE = ["train.nsp_weight=0", "optimizer.trust_ratio=false", "optimizer.base_learning_rate=3e-3",
           "mlperf.division=open"]
-MISSING = [name for name in ("torch", "safetensors", "h5py") if not importlib.util.find_spec(name)]
 
 
 def evaluations(run):
@@ -26,7 +24,6 @@ def evaluations(run):
     return [(r["samples"], r["mlm_accuracy"]) for r in records if r["kind"] == "eval"]
 
 
-@unittest.skipIf(MISSING, f"Python lacks {MISSING}")
 class TimeToAccuracy(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

@@ -96,6 +96,14 @@ TEST(GeluChoice, AutoTakesTheOwnKernelsFromTheirRoundsOn) {
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, with(kBertLarge, 128 * 200, 64)), 3 * 256 + 1);
 }
 
+TEST(GeluChoice, Fp8TakesWholeBlocksOf128InnerIndices) {
+  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kAuto, kBertLarge), 1921);
+  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kOwn, kBertLarge), 1);
+  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kAuto, with(kBertLarge, 4096, 64)), kNever);
+  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kAuto, with(kBertLarge, 4096 + 128, 1024)), kNever);
+  EXPECT_THROW(own_gemm_gelu_fp8_from(Choice::kOwn, with(kBertLarge, 4096, 64)), Error);
+}
+
 TEST(GeluChoice, OwnAndLibraryAreTakenAtAnyRows) {
   EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kOwn, kBertLarge), 1);
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, kBertLarge), 1);
@@ -137,6 +145,15 @@ TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
   FeedForward narrow = kLargeBlock;
   narrow.feed_forward = 4096 + 128;
   EXPECT_EQ(described(Choice::kAuto, narrow), "library forward, own from 3841 tokens backward");
+  FeedForward fp8 = kLargeBlock;
+  fp8.fp8 = true;
+  EXPECT_EQ(described(Choice::kAuto, fp8), "own from 1921 tokens");
+  EXPECT_EQ(described(Choice::kLibrary, fp8), "library");
+  fp8.hidden = 1024 + 64;  // no whole blocks of 128 inner indices
+  EXPECT_EQ(described(Choice::kAuto, fp8), "library");
+  fp8.hidden = 1024 + 256;
+  fp8.gelu = Activation::kGelu;
+  EXPECT_THROW(described(Choice::kOwn, fp8), Error);
   FeedForward exact = kLargeBlock;
   exact.gelu = Activation::kGelu;
   EXPECT_EQ(described(Choice::kAuto, exact), "library");

@@ -24,7 +24,7 @@ inline constexpr GeluTile kGemmBiasGeluTile{
 inline constexpr GeluTile kGemmDgeluDbiasTile{
     .rows = 256, .columns = 128, .inner_block = 64, .min_waves = 4};
 
-/// Of gemm_gelu_fp8.cu, both directions.
+/// Of gemm_gelu_fp8.cu, both directions; fewer waves than in BERT-large's 24 were not measured.
 inline constexpr GeluTile kGemmGeluFp8Tile{
     .rows = 128, .columns = 256, .inner_block = 128, .min_waves = 2};
 
