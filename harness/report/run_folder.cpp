@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -20,6 +23,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kAdvice = "choose a place that can be written with log.run_dir";
+
+constexpr std::array kLevelNames = {"debug", "info", "warning", "error"};  // of LogLevel
 
 Json object_of(const RunInfo::Pairs& pairs) {
   Json object = Json::object();
@@ -125,6 +130,24 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   if (error) {
     log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
   }
+}
+
+std::string rank_log_path(const std::string& run_dir, int64_t rank) {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "/logs/rank_%04lld.log", static_cast<long long>(rank));
+  return run_dir + name.data();
+}
+
+void start_rank_log(const std::string& run_dir, int64_t rank) {
+  const auto file = std::make_shared<AppendFile>(rank_log_path(run_dir, rank));
+  set_log_record([file](LogLevel level, const std::string& text) {
+    try {
+      file->append_line(concat(local_time_text(now_ms()), " ",
+                               kLevelNames[static_cast<size_t>(level)], ": ", text));
+    } catch (const Error&) {
+      // The line is on the console; what else is written to the full disk reports it.
+    }
+  });
 }
 
 }  // namespace bertha

@@ -10,7 +10,6 @@
 #include "harness/config/environment.h"
 #include "harness/config/load.h"
 #include "harness/report/device_peak.h"
-#include "harness/report/rank_log.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/files/text_file.h"
-#include "harness/report/rank_log.h"
 #include "harness/report/system_facts.h"
 #include "kernels/base/log.h"
 #include "tests/harness/report/fixtures.h"
