@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "data/format/manifest.h"
 #include "data/format/shard_names.h"
@@ -28,19 +27,13 @@ struct PlanOptions {
   std::string gpu_memory;
 };
 
-/// What is known of a configuration's data folder without reading a shard.
-struct ManifestFacts {
-  int64_t num_samples = 0;
-  double mean_seq_tokens = 0;
-  double mean_squared_tokens = 0;
-};
-
-/// From manifest.json of `data.train`; nothing when there is none.
-std::optional<ManifestFacts> read_data_facts(const Config& config) {
-  const fs::path path = fs::path(config.data.train) / kManifestName;
-  if (config.data.train.empty() || !fs::exists(path)) return std::nullopt;
+/// Takes the mean lengths from manifest.json of data.train; nothing is known without one. Returns
+/// the number of samples, 0 where it is not known. Reads no shard.
+int64_t read_data_means(PlanRequest& request) {
+  const std::string& folder = request.config.data.train;
+  const fs::path path = fs::path(folder) / kManifestName;
+  if (folder.empty() || !fs::exists(path)) return 0;
   const Manifest manifest = read_manifest(path.string());
-  ManifestFacts facts{.num_samples = manifest.num_samples()};
   double samples = 0;
   double tokens = 0;
   double squared = 0;
@@ -52,10 +45,10 @@ std::optional<ManifestFacts> read_data_facts(const Config& config) {
     squared += count * long_as * long_as;
   }
   if (samples > 0) {
-    facts.mean_seq_tokens = tokens / samples;
-    facts.mean_squared_tokens = squared / samples;
+    request.mean_seq_tokens = tokens / samples;
+    request.mean_squared_tokens = squared / samples;
   }
-  return facts;
+  return manifest.num_samples();
 }
 
 /// A sentence for each input that a run would lack.
@@ -172,20 +165,19 @@ bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::s
   return part <= 1;
 }
 
-void print_work(const PlanRequest& request, const CostPlan& plan,
-                const std::optional<ManifestFacts>& facts) {
+void print_work(const PlanRequest& request, const CostPlan& plan, int64_t num_samples) {
   const TrainConfig& train = request.config.train;
   std::cout << "\nwork\n";
   print_row("steps", concat(grouped_text(plan.run.last_step), " of ", train.global_batch_seqs,
                             " sequences on ", request.ranks, " rank(s), ", train.accumulation_steps,
                             " micro-batch(es) per step"));
   print_row("samples", grouped_text(plan.run.last_samples));
-  if (facts && facts->num_samples > 0) {
+  if (num_samples > 0) {
     const auto epochs =
-        static_cast<double>(plan.run.last_samples) / static_cast<double>(facts->num_samples);
-    print_row("epochs", concat(fixed_text(epochs, 2), " of ", grouped_text(facts->num_samples),
-                               " sequences"));
-    print_row("mean length", concat(fixed_text(facts->mean_seq_tokens, 1), " tokens"));
+        static_cast<double>(plan.run.last_samples) / static_cast<double>(num_samples);
+    print_row("epochs",
+              concat(fixed_text(epochs, 2), " of ", grouped_text(num_samples), " sequences"));
+    print_row("mean length", concat(fixed_text(request.mean_seq_tokens, 1), " tokens"));
   } else {
     print_row("epochs", "unknown: data.train has no manifest.json yet");
   }
@@ -228,15 +220,11 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   request.io = planned_io(request.config.train, on_gpu);
   request.fp8 = has_fp8_gemms(request.config.train);
   request.on_gpu = on_gpu;
-  const std::optional<ManifestFacts> facts = read_data_facts(request.config);
-  if (facts) {
-    request.mean_seq_tokens = facts->mean_seq_tokens;
-    request.mean_squared_tokens = facts->mean_squared_tokens;
-  }
+  const int64_t num_samples = read_data_means(request);
   const CostPlan plan = make_cost_plan(request);
   print_model(request, plan);
   const bool fits = print_memory(request, plan, options.gpu_memory);
-  print_work(request, plan, facts);
+  print_work(request, plan, num_samples);
   print_schedule(request.config, plan.run);
   const MissingInputs missing = missing_inputs(request.config);
   std::cout << "\nmissing\n";
