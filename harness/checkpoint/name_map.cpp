@@ -146,6 +146,7 @@ std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dim
 }
 
 std::string name_of(ModelPart part) {
+  // In the order of ModelPart.
   constexpr std::array kNames = {"encoder", "pooler", "masked-token head", "sentence head"};
   return kNames[static_cast<size_t>(part)];
 }

@@ -82,6 +82,7 @@ std::string type_name(const Key& key) {
 }
 
 std::string unit_name(Unit unit) {
+  // In the order of Unit.
   constexpr std::array kNames = {"", "tokens", "sequences", "steps", "minutes"};
   return kNames[static_cast<size_t>(unit)];
 }

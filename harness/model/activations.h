@@ -71,7 +71,8 @@ struct Scratch {
   View d_transform;  // io [M, H]
   View d_first;      // io [B, H]
   View d_pooled;     // io [B, H]
-  // With fp8: the input of a GEMM, and its gradient in both layouts.
+  // With fp8: inputs and gradients of GEMMs by rows, those between the feed-forward block's two
+  // GEMMs apart, and a gradient transposed.
   View fp8_rows;                 // u8 [T, 3H]
   View fp8_inner_rows;           // u8 [T, F]
   View fp8_gradient_transposed;  // u8 [T, max(F, 3H)]

@@ -35,19 +35,22 @@ struct LaunchShape {
   dim3 blocks;
   int threads;  // of a block
   int64_t shared_bytes = 0;
+  unsigned cluster = 0;  // blocks along x that form one; 0: the kernel knows no clusters
 };
 
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
                       Arguments&&... arguments) {
-  cudaLaunchAttribute early = dependent_attribute();
+  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {shape.cluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = shape.cluster > 0 ? 2 : 1;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

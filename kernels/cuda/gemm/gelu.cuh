@@ -107,8 +107,8 @@ __device__ __forceinline__ __half2 gelu_derivative_f16(uint32_t pair) {
   const __half2 half = __float2half2_rn(0.5f);
   const __half2 u = __hmul2(az, __hfma2(__float2half2_rn(kRatio), __hmul2(az, az), one));
   const __half2 t = h2tanh_approx(u);
-  const __half2 rise = __hfma2(__float2half2_rn(1.5f), u, __hneg2(az));
-  return __hfma2(rise, __hfma2(__hneg2(t), t, one), __hfma2(half, t, half));
+  const __half2 half_z_du = __hfma2(__float2half2_rn(1.5f), u, __hneg2(az));
+  return __hfma2(half_z_du, __hfma2(__hneg2(t), t, one), __hfma2(half, t, half));
 }
 
 }  // namespace gelu_instruction

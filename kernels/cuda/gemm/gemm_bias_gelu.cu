@@ -254,19 +254,10 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
   constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   allow_shared_bytes(gemm_bias_gelu_kernel<T, kCluster>, kBytes);
   params.row_tiles = (params.row_tiles + kCluster - 1) / kCluster * kCluster;
-  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {kCluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(row_blocks, params.row_tiles)),
-                        static_cast<unsigned>(params.columns / kTileColumns));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  const auto kernel = gemm_bias_gelu_kernel<T, kCluster>;
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, params));
+  const dim3 blocks(static_cast<unsigned>(std::min(row_blocks, params.row_tiles)),
+                    static_cast<unsigned>(params.columns / kTileColumns));
+  launch_dependent(context.stream, gemm_bias_gelu_kernel<T, kCluster>,
+                   {blocks, kThreads, kBytes, kCluster}, x, weight, params);
 }
 
 }  // namespace

@@ -63,7 +63,6 @@ constexpr int kPartBytes = kWeightBytes / kParts;
 constexpr int kFragments = 8;
 constexpr int kFragmentStride = kTileColumns / kFragments;
 constexpr int kRows = 2;
-
 constexpr int kFragmentBytes = kHalfRows * kFragmentStride;
 
 struct alignas(1024) SharedStorage {
@@ -160,8 +159,8 @@ struct Consumer {
   int warp;
   int lane;
 
-  /// Of the tile in `kept`: the thread's first elements of the results, its rows that are alive,
-  /// and whether they are inside of the matrix.
+  /// Of the tile in `kept`: the thread's first elements of the results, how many of its rows are
+  /// live, and whether they are inside of the matrix.
   T* z_out = nullptr;
   uint8_t* q_out = nullptr;
   int live_rows = 0;
@@ -345,8 +344,9 @@ struct Consumer {
     for (int i = 0; i < kFragments * kRows; ++i) hold_registers(kept[i / kRows][i % kRows].word);
   }
 
-  /// Adds up the block's warps. All its stages have been read.
+  /// Adds up the block's warps.
   __device__ __forceinline__ void store_sums() const {
+    named_barrier_sync(1, kConsumerThreads);  // the other consumer has read its stages too
     auto* of_warp = reinterpret_cast<float*>(shared.weight);
     const int thread = (half * 4 + warp) * kWarpThreads + lane;
 #pragma unroll
@@ -416,19 +416,10 @@ void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap&
             const CUtensorMap& transposed, int row_blocks, const Params& params) {
   constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   allow_shared_bytes(gemm_gelu_fp8_kernel<T, X, kCluster>, kBytes);
-  cudaLaunchAttribute attributes[2] = {dependent_attribute(), {}};
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {kCluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(row_blocks), static_cast<unsigned>(params.columns / kTileColumns));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  const auto kernel = gemm_gelu_fp8_kernel<T, X, kCluster>;
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, x, weight, transposed, params));
+  const dim3 blocks(static_cast<unsigned>(row_blocks),
+                    static_cast<unsigned>(params.columns / kTileColumns));
+  launch_dependent(context.stream, gemm_gelu_fp8_kernel<T, X, kCluster>,
+                   {blocks, kThreads, kBytes, kCluster}, x, weight, transposed, params);
 }
 
 /// x [T, K], weight [N, K]; the rest of `params` is that of the direction. X: of x.

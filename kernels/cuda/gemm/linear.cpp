@@ -7,7 +7,7 @@
 // Exact     where a half-precision gradient is accumulated (dx, dweight), the library rounds the
 //           GEMM and then the sum: round(round(GEMM) + old), element for element.
 
-#include "kernels/ops/linear.h"
+#include "kernels/ops/linear_quantize.h"
 
 #include <utility>
 
@@ -93,17 +93,19 @@ bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
 }
 
 /// Whether `quantize` is what gemm_gelu_fp8.cu does with the result of a GEMM [T, K] x [N, K].
-bool takes_own_kernel(const CudaContext& context, const View& x, DType x_dtype, const View& weight,
-                      const Quantize& quantize, const View& z, bool is_plain) {
-  const DType io = quantize.x.dtype;
-  if (!is_plain || x.dtype != x_dtype || weight.dtype != DType::kE4M3 || io == DType::kF32 ||
-      !keeps_pre_activation(quantize.activation) || quantize.q.dtype != x_dtype ||
-      !quantize.q.has_data() || x.extent(0) % 16 != 0) {
+bool takes_own_kernel(const CudaContext& context, const View& x, const View& weight,
+                      const Quantize& quantize) {
+  const bool is_gradient = quantize.saved.has_data();
+  const DType format = is_gradient ? DType::kE5M2 : DType::kE4M3;
+  if (x.dtype != format || weight.dtype != DType::kE4M3 || !quantize.q.has_data() ||
+      quantize.q.dtype != format || !keeps_pre_activation(quantize.activation) ||
+      x.extent(0) % 16 != 0) {
     return false;
   }
+  const View& z = is_gradient ? quantize.saved : quantize.x;
   return x.extent(0) >= own_gemm_gelu_fp8_from(
                             context.options.gelu_gemms,
-                            {.io = io,
+                            {.io = quantize.x.dtype,
                              .gelu = quantize.activation,
                              .columns = weight.extent(0),
                              .inner = x.extent(1),
@@ -303,32 +305,33 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
   if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
 }
 
+namespace {
+
+template <class Args>
+void run_then_quantize(CudaContext& context, const Args& args, bool in_one_kernel) {
+  if (in_one_kernel) return run_gemm_gelu_fp8(context, args);
+  run_cuda(context, args.linear);
+  run_cuda(context, args.quantize);
+}
+
+}  // namespace
+
 template <>
 void run_cuda(CudaContext& context, const LinearFwdQuantize& args) {
-  const LinearFwd& linear = args.linear;
-  const Quantize& quantize = args.quantize;
-  const bool is_plain = linear.activation == Activation::kNone && linear.bias.has_data() &&
-                        !quantize.saved.has_data();
-  if (takes_own_kernel(context, linear.x, DType::kE4M3, linear.weight, quantize, linear.y,
-                       is_plain)) {
-    return run_gemm_gelu_fp8(context, args);
-  }
-  run_cuda(context, linear);
-  run_cuda(context, quantize);
+  const LinearFwd& gemm = args.linear;
+  const bool is_plain = gemm.activation == Activation::kNone && gemm.bias.has_data() &&
+                        !args.quantize.saved.has_data();
+  run_then_quantize(context, args,
+                    is_plain && takes_own_kernel(context, gemm.x, gemm.weight, args.quantize));
 }
 
 template <>
 void run_cuda(CudaContext& context, const LinearBwdDataQuantize& args) {
-  const LinearBwdData& linear = args.linear;
-  const Quantize& quantize = args.quantize;
-  const bool is_plain = linear.activation == Activation::kNone && !linear.dbias_below.has_data() &&
-                        linear.accumulate == Accumulate::kNo && quantize.saved.has_data();
-  if (takes_own_kernel(context, linear.dy, DType::kE5M2, linear.weight, quantize, quantize.saved,
-                       is_plain)) {
-    return run_gemm_gelu_fp8(context, args);
-  }
-  run_cuda(context, linear);
-  run_cuda(context, quantize);
+  const LinearBwdData& gemm = args.linear;
+  const bool is_plain = gemm.activation == Activation::kNone && !gemm.dbias_below.has_data() &&
+                        gemm.accumulate == Accumulate::kNo && args.quantize.saved.has_data();
+  run_then_quantize(context, args,
+                    is_plain && takes_own_kernel(context, gemm.dy, gemm.weight, args.quantize));
 }
 
 template <>
