@@ -19,22 +19,21 @@ struct Fp8Extremes {
   uint32_t saturated = 0;
 };
 
-/// Rounds elements of a thread. Magnitudes of 16-bit types are compared as integers, in pairs:
-/// without their sign bits they order as their values do.
+/// Rounds elements of a thread by a scale that is a power of two. What 16-bit types allow is done
+/// in pairs: their magnitudes are compared as integers, for without sign bits they order as their
+/// values do, and a product of bf16 with the scale is exact.
 template <class T, __nv_fp8_interpretation_t kFormat>
 class Fp8Rounding {
  public:
   __device__ __forceinline__ explicit Fp8Rounding(float scale)
-      : scale_(scale), limit_(bits_of(kLargestFp8<kFormat> / scale)) {}
+      : scale_(scale), limit_(limit_of(scale)) {}
 
   /// Eight bytes: fp8 of values * scale, the first in the lowest byte.
   __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values) const {
     uint32_t pairs[kVecSize / 2];
 #pragma unroll
     for (int i = 0; i < kVecSize / 2; ++i) {
-      pairs[i] = __nv_cvt_float2_to_fp8x2(
-          make_float2(element(values, 2 * i) * scale_, element(values, 2 * i + 1) * scale_),
-          __NV_SATFINITE, kFormat);
+      pairs[i] = __nv_cvt_float2_to_fp8x2(scaled_pair(values, i), __NV_SATFINITE, kFormat);
     }
     return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
   }
@@ -54,11 +53,7 @@ class Fp8Rounding {
     if (larger(most, limit_) == limit_) return;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
-#pragma unroll
-      for (int i = 0; i < kVecSize; ++i) {
-        const float scaled = element(rows[row], i) * scale_;
-        saturated_ += row < live && fabsf(scaled) > kLargestFp8<kFormat> ? 1 : 0;
-      }
+      if (row < live) saturated_ += count_beyond(rows[row]);
     }
   }
 
@@ -67,13 +62,42 @@ class Fp8Rounding {
   }
 
  private:
-  static constexpr bool kPairs = sizeof(T) == 2;
+  static constexpr bool kIsPair = sizeof(T) == 2;
+  using Pair = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, __nv_bfloat162, __half2>;
+
+  static __device__ __forceinline__ Pair as_pair(uint32_t word) {
+    return reinterpret_cast<const Pair&>(word);
+  }
+
+  __device__ __forceinline__ float2 scaled_pair(const Vec<T, kVecSize>& values, int i) const {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      return __bfloat1622float2(__hmul2(as_pair(values.word[i]), __float2bfloat162_rn(scale_)));
+    }
+    return make_float2(element(values, 2 * i) * scale_, element(values, 2 * i + 1) * scale_);
+  }
+
+  /// Elements above limit_; NaN is not.
+  __device__ __forceinline__ uint32_t count_beyond(const Vec<T, kVecSize>& values) const {
+    uint32_t count = 0;
+    if constexpr (kIsPair) {
+      Pair ones = as_pair(0);
+#pragma unroll
+      for (const uint32_t word : values.word) {
+        ones = __hadd2(ones, __hgt2(__habs2(as_pair(word)), as_pair(limit_)));
+      }
+      count = static_cast<uint32_t>(__low2float(ones) + __high2float(ones));
+    } else {
+#pragma unroll
+      for (const T& value : values.elem) count += fabsf(value) > __uint_as_float(limit_) ? 1 : 0;
+    }
+    return count;
+  }
 
   static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
-    return kPairs ? __vmaxu2(a, b) : max(a, b);
+    return kIsPair ? __vmaxu2(a, b) : max(a, b);
   }
   static __device__ __forceinline__ uint32_t most_of(const Vec<T, kVecSize>& values) {
-    constexpr uint32_t kMagnitude = kPairs ? 0x7fff7fff : 0x7fffffff;
+    constexpr uint32_t kMagnitude = kIsPair ? 0x7fff7fff : 0x7fffffff;
     uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) {
@@ -83,20 +107,22 @@ class Fp8Rounding {
   }
   /// Of the larger of a pair.
   static __device__ __forceinline__ uint32_t as_float_bits(uint32_t most) {
-    if constexpr (!kPairs) return most;
+    if constexpr (!kIsPair) return most;
     const uint32_t larger = max(most & 0xffff, most >> 16);
     if constexpr (std::is_same_v<T, __nv_bfloat16>) return larger << 16;
     return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
   }
 
-  /// Of a magnitude as most_of() has it: rounded down, so that nothing beyond passes as within.
-  static __device__ __forceinline__ uint32_t bits_of(float value) {
-    if constexpr (!kPairs) return __float_as_uint(value);
+  /// The largest magnitude that fp8 holds, which T has exactly unless it is beyond T's own largest;
+  /// infinity where nothing is rounded, with scale 0.
+  static __device__ __forceinline__ uint32_t limit_of(float scale) {
+    const float limit = kLargestFp8<kFormat> / scale;
+    if constexpr (!kIsPair) return __float_as_uint(limit);
     uint32_t one;
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      one = __float_as_uint(value) >> 16;
+      one = __float_as_uint(limit) >> 16;
     } else {
-      one = __half_as_ushort(__float2half_rd(value));
+      one = __half_as_ushort(__float2half_rd(scale == 0.0f ? limit : fminf(limit, 65504.0f)));
     }
     return one | one << 16;
   }

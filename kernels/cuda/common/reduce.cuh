@@ -25,8 +25,13 @@ __device__ __forceinline__ void share_sums(T (&values)[kValues], int lane, int d
   const bool upper = (lane & distance) != 0;
 #pragma unroll
   for (int i = 0; i < kHalf; ++i) {
-    const T given = upper ? values[i] : values[i + kHalf];
-    const T own = upper ? values[i + kHalf] : values[i];
+    // Not by a conditional operator: of class types that selects an address, so local memory.
+    T given = values[i + kHalf];
+    T own = values[i];
+    if (upper) {
+      given = values[i];
+      own = values[i + kHalf];
+    }
     values[i] = own + __shfl_xor_sync(kFullWarp, given, distance);
   }
 }
