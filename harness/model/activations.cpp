@@ -55,14 +55,20 @@ LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, boo
                          .ff_mean = tokens.take(DType::kF32),
                          .ff_rstd = tokens.take(DType::kF32),
                          .y = tokens.take(io, d.H),
-                         .fp8_inputs = {}};
+                         .fp8_inputs = {},
+                         .fp8_derivative = {}};
   if (fp8) {
     const auto take_input = [&](int64_t inputs) {
       return transposed(tokens.take(DType::kE4M3, inputs));
     };
-    const View gelu(layer.ff_mid.data, DType::kE4M3, {layer.ff_mid.extent(0), d.F});
+    const int64_t rows = layer.ff_mid.extent(0);
+    const View halves(layer.ff_mid.data, DType::kE4M3, {2 * rows, d.F});
     layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H),
-                        kGeluIsFp8 ? transposed(gelu) : take_input(d.F)};
+                        kGeluIsFp8 ? transposed(halves.rows(0, rows)) : take_input(d.F)};
+    if (kGeluIsFp8) {
+      layer.fp8_derivative = halves.rows(rows, rows);
+      layer.fp8_derivative.dtype = DType::kU8;
+    }
   }
   layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
   return layer;

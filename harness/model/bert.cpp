@@ -130,6 +130,7 @@ struct Bert::State {
     };
     return {.weights = state.weight_copies[i],
             .inputs_transposed = activations.layers[i].fp8_inputs,
+            .gelu_derivative = activations.layers[i].fp8_derivative,
             .input_scales = of_layer(state.inputs()),
             .gradient_scales = of_layer(state.gradients()),
             .weight_scales = of_layer(state.weights()),

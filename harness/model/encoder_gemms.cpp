@@ -167,6 +167,7 @@ void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const
   before_gelu.activation = Activation::kNone;
   Quantize gelu = quantize_of(before_gelu.y);
   gelu.activation = in.activation;
+  if (mode_ == GemmMode::kFp8) gelu.derivative = fp8_->gelu_derivative;
   const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x));
   const Forward second = forward_of(EncoderGemm::kFfOut, out, gelu);
   run(first.x);
@@ -179,7 +180,7 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
                                          const LinearBwdWeight& in_weight,
                                          const LinearBwdData& in_data,
                                          const Fp8Result& rounded) const {
-  if (!rounds_gradient(EncoderGemm::kFfIn)) {
+  if (!kGeluIsFp8 || mode_ != GemmMode::kFp8) {
     backward(EncoderGemm::kFfOut, out_weight, out_data, rounded);
     return backward(EncoderGemm::kFfIn, in_weight, in_data);
   }
@@ -188,8 +189,7 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   of_gelu.dbias_below = View();
   of_gelu.activation = Activation::kNone;
   Quantize before_gelu = quantize_of(in_data.dy);
-  before_gelu.activation = out_data.activation;
-  before_gelu.saved = out_data.saved;
+  before_gelu.derivative = fp8_->gelu_derivative;
   before_gelu.column_sums = out_data.dbias_below;
   before_gelu.accumulate_sums = out_data.accumulate_dbias;
   const Backward out = backward_of(EncoderGemm::kFfOut, out_weight, of_gelu,

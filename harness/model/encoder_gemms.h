@@ -27,9 +27,10 @@ inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
     {.name = "ff_out", .forward = true, .data_gradient = true, .weight_gradient = true},
 }};
 
-/// Whether only fp8 GEMMs read the result of the GELU: a step with scales never stores it in io.
-inline constexpr bool kGeluIsFp8 =
-    kFp8Passes[kEncoderGemms - 1].forward && kFp8Passes[kEncoderGemms - 1].weight_gradient;
+/// Whether only fp8 GEMMs read the result of the GELU and its gradient: a step with scales stores
+/// neither of them in io, nor the pre-activation, of which the gradient needs the derivative alone.
+inline constexpr bool kGeluIsFp8 = kFp8Passes[3].forward && kFp8Passes[3].weight_gradient &&
+                                   kFp8Passes[2].data_gradient && kFp8Passes[2].weight_gradient;
 
 /// The table in words, for logs: "qkv forward+dgrad+wgrad, projection ...".
 std::string describe_fp8_passes();
@@ -66,6 +67,7 @@ struct Fp8Weight {
 struct Fp8Layer {
   std::array<Fp8Weight, kEncoderGemms> weights;
   std::array<View, kEncoderGemms> inputs_transposed;  // e4m3 [K, T], kept for weight gradients
+  View gelu_derivative;                               // u8   [T, F]  kept, see Quantize
   Fp8Scales input_scales;                             // [4]
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
@@ -94,8 +96,7 @@ class EncoderGemms {
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 const Fp8Result& rounded = {}) const;
 
-  /// kFfIn with its GELU and kFfOut behind it. Where only fp8 GEMMs read the result of the GELU, it
-  /// is never stored in io: kFfIn rounds it.
+  /// kFfIn with its GELU and kFfOut behind it. With kGeluIsFp8 kFfIn rounds the result of the GELU.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
   /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,

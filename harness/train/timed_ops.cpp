@@ -77,11 +77,10 @@ OperationTime cost_of(const LambApply& a) {
 }
 OperationTime cost_of(const Cast& a) { return moves(a, {a.from, a.to}); }
 OperationTime cost_of(const Quantize& a) {
-  OperationTime cost = moves(a, {a.x, a.saved, a.q, a.transposed});
-  cost.name += a.saved.has_data() ? " gelu gradient"
-               : a.activation != Activation::kNone
-                   ? " gelu"
-                   : concat(" [", a.x.extent(0), ", ", a.x.extent(1), "]");
+  OperationTime cost = moves(a, {a.x, a.derivative, a.q, a.transposed});
+  cost.name += a.activation != Activation::kNone ? " gelu"
+               : a.derivative.has_data()         ? " gelu gradient"
+                                         : concat(" [", a.x.extent(0), ", ", a.x.extent(1), "]");
   return cost;
 }
 OperationTime cost_of(const QuantizeWeights& a) {

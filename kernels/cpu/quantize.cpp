@@ -24,17 +24,35 @@ uint32_t magnitude_bits(float value) {
 Fp8E4M3 to_fp8(Fp8E4M3, float value) { return to_e4m3(static_cast<double>(value)); }
 Fp8E5M2 to_fp8(Fp8E5M2, float value) { return to_e5m2(static_cast<double>(value)); }
 
+/// Bytes of the derivative at x.
+void store_derivative(Activation activation, const float* x, int64_t count, uint8_t* bytes) {
+  std::vector<float> derivative(static_cast<size_t>(count), 1.0f);
+  differentiate(activation, derivative.data(), x, count, derivative.data());
+  for (int64_t i = 0; i < count; ++i) {
+    const float steps = derivative[static_cast<size_t>(i)] / kDerivativeStep;
+    const float code = std::nearbyint(steps) + static_cast<float>(kDerivativeZero);
+    bytes[i] = code >= 0.0f && code <= 255.0f ? static_cast<uint8_t>(code) : uint8_t{255};
+  }
+}
+
 /// f(x) where it is not x.
 std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
-  if (args.activation == Activation::kNone) return {};
+  const bool is_gelu = args.activation != Activation::kNone;
+  if (!is_gelu && !args.derivative.has_data()) return {};
   std::vector<float> values(static_cast<size_t>(args.x.elements()));
   const float* x = args.x.as<float>();
+  uint8_t* const derivative = static_cast<uint8_t*>(args.derivative.data);
   pool.for_range(args.x.elements(), kActivationBlock, [&](int64_t begin, int64_t end) {
     float* to = values.data() + begin;
-    if (args.saved.has_data()) {
-      differentiate(args.activation, x + begin, args.saved.as<float>() + begin, end - begin, to);
-    } else {
-      activate(args.activation, x + begin, end - begin, to);
+    if (!is_gelu) {
+      for (int64_t i = begin; i < end; ++i) {
+        *to++ = x[i] * (static_cast<float>(derivative[i] - kDerivativeZero) * kDerivativeStep);
+      }
+      return;
+    }
+    activate(args.activation, x + begin, end - begin, to);
+    if (derivative != nullptr) {
+      store_derivative(args.activation, x + begin, end - begin, derivative + begin);
     }
   });
   return values;

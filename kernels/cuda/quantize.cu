@@ -10,8 +10,8 @@
 //
 // Matrices of one launch, which the weights of a layer are, have their tiles one after the other.
 //
-// Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (2 more with `saved`),
-// 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
+// Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (1 more of
+// derivatives), 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
 
 #include "kernels/ops/quantize.h"
 
@@ -38,7 +38,7 @@ static_assert(kPart == kVecSize);
 template <class T>
 struct Matrix {
   const T* x;
-  const T* saved;
+  uint8_t* derivative;  // null: not wanted
   Fp8Sink sink;         // q null: not wanted; scale null without both outputs
   uint8_t* transposed;  // null: not wanted
   float* partial_sums;  // [row tiles, columns], null: not wanted
@@ -78,33 +78,47 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
 /// f(x) of Quantize.
 enum class Function : uint8_t { kCopy, kGelu, kGradient };
 
-template <class T, Function kFunction, Activation kActivation>
-__device__ __forceinline__ float function_of(float x, float saved) {
-  constexpr bool kExact = sizeof(T) == 4;
-  constexpr bool kErf = kActivation == Activation::kGelu;
-  if constexpr (kFunction == Function::kGelu) {
-    if constexpr (kErf) return gelu_erf(x);
-    return kExact ? gelu(x) : gelu_instruction::gelu(x);
+/// gelu(x), and bytes of its derivative.
+template <class T, Activation kActivation>
+__device__ __forceinline__ Vec<T, kPart> gelu_of(const Vec<T, kPart>& x,
+                                                 Vec<uint8_t, kPart>& derivative) {
+  float values[kPart];
+  if constexpr (sizeof(T) == 2 && kActivation == Activation::kGeluTanh) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      gelu_instruction::GeluPair pairs[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int j = 4 * half + 2 * i;
+        pairs[i] = gelu_instruction::gelu_with_derivative(element(x, j), element(x, j + 1));
+        values[j] = pairs[i].x;
+        values[j + 1] = pairs[i].y;
+      }
+      derivative.word[half] = gelu_instruction::derivative_bytes(pairs[0], pairs[1]);
+    }
   } else {
-    if constexpr (kErf) return x * gelu_erf_derivative(saved);
-    return x * (kExact ? gelu_derivative(saved) : gelu_instruction::gelu_derivative(saved));
+    constexpr bool kErf = kActivation == Activation::kGelu;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) {
+      const float z = element(x, j);
+      values[j] = kErf ? gelu_erf(z) : gelu(z);
+      const float slope = kErf ? gelu_erf_derivative(z) : gelu_derivative(z);
+      derivative.elem[j] =
+          static_cast<uint8_t>(__float2int_rn(slope / kDerivativeStep) + kDerivativeZero);
+    }
   }
+  return to_vec<T>(values);
 }
 
-/// Rounded to T.
-template <class T, Function kFunction, Activation kActivation>
-__device__ __forceinline__ Vec<T, kPart> function_of(const Vec<T, kPart>& x,
-                                                     const Vec<T, kPart>& saved) {
-  if constexpr (kFunction == Function::kCopy) return x;
-  Vec<T, kPart> within = saved;
-  if constexpr (kFunction == Function::kGradient && sizeof(T) == 2) {
-#pragma unroll
-    for (uint32_t& pair : within.word) pair = gelu_instruction::clamped<T>(pair);
-  }
+/// x * derivative.
+template <class T>
+__device__ __forceinline__ Vec<T, kPart> gradient_of(const Vec<T, kPart>& x,
+                                                     const Vec<uint8_t, kPart>& derivative) {
   float values[kPart];
 #pragma unroll
   for (int j = 0; j < kPart; ++j) {
-    values[j] = function_of<T, kFunction, kActivation>(element(x, j), element(within, j));
+    const float steps = static_cast<float>(derivative.elem[j] - kDerivativeZero);
+    values[j] = element(x, j) * (steps * kDerivativeStep);
   }
   return to_vec<T>(values);
 }
@@ -116,7 +130,7 @@ inline constexpr int kRowsInFlight = kPart * 2 / static_cast<int>(sizeof(T)) /
 
 /// A thread's part of the tile: 8 rows of 8 bytes, of which rows go to the sink.
 template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
-__device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8Sink& sink,
+__device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, const Fp8Sink& sink,
                                            int64_t first_row, int64_t first, int64_t columns,
                                            uint2 (&bytes)[kPart], float (&sums)[kPart],
                                            Fp8Rounding<T, kFormat>& rounding) {
@@ -125,18 +139,25 @@ __device__ __forceinline__ void round_part(const T* x, const T* saved, const Fp8
 #pragma unroll
   for (int begin = 0; begin < kPart; begin += kInFlight) {
     Vec<T, kPart> loaded[kInFlight];
-    Vec<T, kPart> loaded_saved[kGradient ? kInFlight : 1] = {};
+    Vec<uint8_t, kPart> derivatives[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       loaded[i] = load_vec(x + first + (begin + i) * columns);
-      if constexpr (kGradient) loaded_saved[i] = load_vec(saved + first + (begin + i) * columns);
+      if constexpr (kGradient) {
+        derivatives[i] = load_vec(derivative + first + (begin + i) * columns);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int row = begin + i;
-      const Vec<T, kPart> values[] = {
-          function_of<T, kFunction, kActivation>(loaded[i], loaded_saved[kGradient ? i : 0])};
-      if constexpr (kGradient) {
+      Vec<T, kPart> values[] = {loaded[i]};
+      if constexpr (kFunction == Function::kGelu) {
+        values[0] = gelu_of<T, kActivation>(loaded[i], derivatives[i]);
+        if (derivative != nullptr) {
+          store_vec(derivative + first + row * columns, derivatives[i]);
+        }
+      } else if constexpr (kGradient) {
+        values[0] = gradient_of(loaded[i], derivatives[i]);
 #pragma unroll
         for (int j = 0; j < kPart; ++j) sums[j] += element(values[0], j);
       }
@@ -210,7 +231,7 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kPart] = {};
   Fp8Rounding<T, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
   if (first_row < rows && first_column < columns) {
-    round_part<T, kFormat, kFunction, kActivation>(p.x, p.saved, p.sink, first_row,
+    round_part<T, kFormat, kFunction, kActivation>(p.x, p.derivative, p.sink, first_row,
                                                    first_row * columns + first_column, columns,
                                                    bytes, sums, rounding);
   }
@@ -261,7 +282,7 @@ DType format_of(const Quantize& args) {
 void check(const Quantize& args) {
   BERTHA_CHECK(args.x.extent(0) % 16 == 0 && args.x.extent(1) % 16 == 0, Quantize::kName, ": x is ",
                args.x.shape_text(), ", want multiples of 16");
-  for (const View* view : {&args.x, &args.saved, &args.q, &args.transposed}) {
+  for (const View* view : {&args.x, &args.derivative, &args.q, &args.transposed}) {
     BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
                  view->shape_text(), " is not 16-byte aligned");
   }
@@ -270,7 +291,7 @@ void check(const Quantize& args) {
 template <class T>
 Matrix<T> matrix_of(const Quantize& args, float* partial_sums) {
   return {.x = elements<T>(args.x),
-          .saved = args.saved.has_data() ? elements<T>(args.saved) : nullptr,
+          .derivative = static_cast<uint8_t*>(args.derivative.data),
           .sink = sink_of({.q = args.q,
                            .scale = args.scale,
                            .amax = args.amax,
@@ -303,15 +324,14 @@ void launch(CudaContext& context, std::span<const Quantize> all, float* partial_
 template <class T>
 void choose_function(CudaContext& context, const Quantize& args, float* partial_sums) {
   const std::span one(&args, 1);
-  const bool erf = args.activation == Activation::kGelu;
-  if (args.activation == Activation::kNone) {
-    launch<T, Function::kCopy, Activation::kNone>(context, one, partial_sums);
-  } else if (args.saved.has_data()) {
-    erf ? launch<T, Function::kGradient, Activation::kGelu>(context, one, partial_sums)
-        : launch<T, Function::kGradient, Activation::kGeluTanh>(context, one, partial_sums);
+  if (args.activation == Activation::kGelu) {
+    launch<T, Function::kGelu, Activation::kGelu>(context, one, partial_sums);
+  } else if (args.activation == Activation::kGeluTanh) {
+    launch<T, Function::kGelu, Activation::kGeluTanh>(context, one, partial_sums);
+  } else if (args.derivative.has_data()) {
+    launch<T, Function::kGradient, Activation::kNone>(context, one, partial_sums);
   } else {
-    erf ? launch<T, Function::kGelu, Activation::kGelu>(context, one, partial_sums)
-        : launch<T, Function::kGelu, Activation::kGeluTanh>(context, one, partial_sums);
+    launch<T, Function::kCopy, Activation::kNone>(context, one, partial_sums);
   }
 }
 

@@ -7,8 +7,9 @@ namespace bertha {
 // A GEMM and the Quantize of its result, one after the other, which a backend may compute in one
 // kernel.
 
+/// Writes    linear.y holds nothing afterwards: it is memory that the operation may use.
 /// Needs     quantize.x is linear.y.
-/// Exact     the outputs of Quantize are those of linear.y as it is stored.
+/// Exact     the outputs of Quantize are those of linear.y as LinearFwd stores it.
 struct LinearFwdQuantize {
   static constexpr const char* kName = "linear_fwd_quantize";
   LinearFwd linear;
@@ -17,8 +18,7 @@ struct LinearFwdQuantize {
 
 /// Writes    linear.dx holds nothing afterwards: it is memory that the operation may use.
 /// Needs     quantize.x is linear.dx.
-/// Exact     one kernel does not round linear.dx, and may have the derivative of a GELU in f16 and
-///           column sums of 16 rows in io.
+/// Exact     one kernel does not round linear.dx, and may have column sums of 16 rows in io.
 struct LinearBwdDataQuantize {
   static constexpr const char* kName = "linear_bwd_data_quantize";
   LinearBwdData linear;

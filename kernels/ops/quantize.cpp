@@ -17,7 +17,7 @@ void check_output(const ArgumentCheck& check, const char* field, const View& vie
 void check_transposition(const ArgumentCheck& check, const Quantize& args) {
   check.view("transposed", args.transposed, args.x.dtype, {args.x.extent(1), args.x.extent(0)});
   for (const View* given :
-       {&args.scale, &args.q, &args.amax, &args.saturated, &args.saved, &args.column_sums}) {
+       {&args.scale, &args.q, &args.amax, &args.saturated, &args.derivative, &args.column_sums}) {
     if (given->has_data()) check.refuse("x", "is fp8: want transposed and nothing else");
   }
 }
@@ -68,14 +68,11 @@ void validate(const Quantize& args) {
   if (!gelu && args.activation != Activation::kNone) {
     check.refuse("activation", "is another than a GELU, want a GELU or none");
   }
-  if (!gelu && args.saved.has_data()) {
-    check.refuse("saved", "is ", args.saved.shape_text(), " without an activation, want no data");
-  }
-  if (!args.saved.has_data() && args.column_sums.has_data()) {
+  if ((gelu || !args.derivative.has_data()) && args.column_sums.has_data()) {
     check.refuse("column_sums", "is ", args.column_sums.shape_text(),
-                 " without saved, want no data");
+                 " of what is no gradient, want no data");
   }
-  check.optional_view("saved", args.saved, args.x.dtype, {rows, columns});
+  check.optional_view("derivative", args.derivative, DType::kU8, {rows, columns});
   check.optional_view("column_sums", args.column_sums, args.x.dtype, {columns});
   check.at_least("live_rows", args.live_rows, 0);
   check.at_most("live_rows", args.live_rows, rows);

@@ -7,13 +7,18 @@
 
 namespace bertha {
 
+/// The byte of a derivative of 0, and what 1 more adds: -0.14 to 1.135, where gelu' has -0.13 to
+/// 1.13, within half a step.
+inline constexpr int kDerivativeZero = 28;
+inline constexpr float kDerivativeStep = 1.0f / 200;
+
 /// q = fp8(f(x) * scale), in x's layout and transposed: GEMMs of 8-bit operands take both with the
 /// summed dimension contiguous, so a matrix that enters two of them is stored twice.
 ///
-///   f(x)    with activation
-///   x       kNone
-///   gelu(x)              a GELU: x is the pre-activation, of the layer below
-///   x * gelu'(saved)     a GELU and `saved`, the pre-activation: the gradient below it
+///   f(x)             with
+///   x                activation kNone
+///   gelu(x)          a GELU; writes gelu'(x) to `derivative`, which the gradient below it needs
+///   x * derivative   kNone and `derivative`
 ///
 /// A matrix x of fp8 is transposed as it is; nothing else is then given or written.
 ///
@@ -25,13 +30,16 @@ namespace bertha {
 /// Writes    overwrites q and transposed; amax becomes max(amax, |f(x)|), saturated grows by the
 ///           number of elements with |f(x) * scale| above the largest of the format (NaN is none of
 ///           them). Both are of the first `live_rows` rows alone; rows beyond are padding.
-///           column_sums (+)= the sums of all rows of f(x), in a fixed order.
+///           column_sums (+)= the sums of all rows of f(x), in a fixed order. derivative, a byte:
+///           gelu'(x) / kDerivativeStep + kDerivativeZero to the nearest integer, undefined where x
+///           is NaN.
 /// Exact     of f(x) the same bits on every backend: one product in f32 (exact where scale is a
 ///           power of two), one rounding to nearest even, saturated. amax is an infinity or a NaN
 ///           where f(x) has one, so that saturation hides none; a NaN stands above infinity.
-/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; x, saved, q
-///           and transposed 16-byte aligned. Without both outputs only amax is written, and scale
-///           and saturated may have no data. column_sums only with `saved`.
+///           A byte of derivative is one more or less where gelu' has its own rounding.
+/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
+///           16-byte aligned. Without both outputs only amax is written, and scale and saturated
+///           may have no data. column_sums only of x * derivative.
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";
@@ -43,8 +51,8 @@ struct Quantize {
   View saturated;   // i64 [1]     in, out
   int64_t live_rows = 0;
   Activation activation = Activation::kNone;  // or a GELU
-  View saved = {};                            // io [R, C]  without data: not a gradient
-  View column_sums = {};                      // io [C]     out; without data: not wanted
+  View derivative = {};   // u8 [R, C]  out with a GELU, where wanted; in with kNone, of a gradient
+  View column_sums = {};  // io [C]     out; without data: not wanted
   Accumulate accumulate_sums = Accumulate::kNo;
 };
 

@@ -23,20 +23,25 @@ struct Operands {
         x(random_tensor({shape.rows, shape.inputs}, 1)),
         weight(random_tensor({shape.outputs, shape.inputs}, 2)),
         bias(random_tensor({shape.outputs}, 3)),
-        z(scaled(random_tensor({shape.rows, shape.outputs}, 4), 2.5f)) {}
+        derivative({shape.rows, shape.outputs}) {
+    for (size_t i = 0; i < derivative.values.size(); ++i) {
+      derivative.values[i] = static_cast<uint8_t>(i * 37);
+    }
+  }
   Shape shape;
-  HostTensor<float> x, weight, bias, z;
+  HostTensor<float> x, weight, bias;
+  HostTensor<uint8_t> derivative;  // backward
 };
 
 struct Result {
-  HostTensor<float> z, column_sums;
-  std::vector<uint8_t> q, transposed;
+  HostTensor<float> column_sums;
+  std::vector<uint8_t> q, transposed, derivative;
   float amax = 0;
   int64_t saturated = 0;
 
   bool operator==(const Result& other) const {
-    return z.values == other.z.values && column_sums.values == other.column_sums.values &&
-           q == other.q && transposed == other.transposed && amax == other.amax &&
+    return column_sums.values == other.column_sums.values && q == other.q &&
+           transposed == other.transposed && derivative == other.derivative && amax == other.amax &&
            saturated == other.saturated;
   }
 };
@@ -44,9 +49,13 @@ struct Result {
 /// What all calls share: where results go.
 class Outputs {
  public:
-  Outputs(const TestBackend& backend, const Shape& shape, DType io, DType format, float scale)
+  Outputs(const TestBackend& backend, const Operands& of, DType io, DType format, float scale)
+      : Outputs(backend, of.shape, of.derivative, io, format, scale) {}
+  Outputs(const TestBackend& backend, const Shape& shape, const HostTensor<uint8_t>& bytes,
+          DType io, DType format, float scale)
       : format_(format),
-        z(backend, io, garbage_tensor({shape.rows, shape.outputs})),
+        memory(backend, io, garbage_tensor({shape.rows, shape.outputs})),
+        derivative(backend, bytes),
         column_sums(backend, io, HostTensor<float>({shape.outputs}, kSumsBefore)),
         scale_(backend, DType::kF32, HostTensor<float>({1}, scale)),
         q_(backend, HostTensor<uint8_t>({shape.rows, shape.outputs}, 0xAA)),
@@ -54,7 +63,8 @@ class Outputs {
         amax_(backend, DType::kF32, HostTensor<float>({1})),
         saturated_(backend, HostTensor<int64_t>({1}, 3)) {}
 
-  Quantize quantize(const View& x) const {
+  Quantize quantize() const {
+    const View x = memory.view();
     return {.x = x,
             .scale = scale_.view(),
             .q = as_fp8(q_),
@@ -62,13 +72,13 @@ class Outputs {
             .amax = amax_.view(),
             .saturated = saturated_.view(),
             .live_rows = x.extent(0) - kPadding,
-            .activation = Activation::kGeluTanh};
+            .derivative = derivative.view()};
   }
   Result result() const {
-    return {.z = z.floats(),
-            .column_sums = column_sums.floats(),
+    return {.column_sums = column_sums.floats(),
             .q = q_.values<uint8_t>().values,
             .transposed = transposed_.values<uint8_t>().values,
+            .derivative = derivative.values<uint8_t>().values,
             .amax = amax_.floats()[0],
             .saturated = saturated_.values<int64_t>()[0]};
   }
@@ -82,7 +92,7 @@ class Outputs {
   DType format_;
 
  public:
-  DeviceTensor z, column_sums;
+  DeviceTensor memory, derivative, column_sums;
 
  private:
   DeviceTensor scale_, q_, transposed_, amax_, saturated_;
@@ -93,60 +103,60 @@ struct Inputs {
       : x(backend, format, of.x),
         weight(backend, DType::kE4M3, of.weight),
         bias(backend, io, of.bias),
-        z(backend, io, of.z),
         x_inverse(backend, DType::kF32, HostTensor<float>({1}, kXInverse)),
         weight_inverse(backend, DType::kF32, HostTensor<float>({1}, kWeightInverse)) {}
-  DeviceTensor x, weight, bias, z, x_inverse, weight_inverse;
+  DeviceTensor x, weight, bias, x_inverse, weight_inverse;
 };
 
-enum class Layouts { kBoth, kRows };
+LinearFwd linear_of(const Inputs& in, const View& y) {
+  return {.x = in.x.view(),
+          .weight = in.weight.view(),
+          .bias = in.bias.view(),
+          .y = y,
+          .pre_activation = View(),
+          .x_inverse_scale = in.x_inverse.view(),
+          .weight_inverse_scale = in.weight_inverse.view()};
+}
+
+/// kEvaluation: by rows alone, without the derivative.
+enum class Wanted { kAll, kEvaluation };
 
 Result forward(const TestBackend& backend, const Operands& of, DType io, float scale = kScale,
-               Layouts layouts = Layouts::kBoth) {
+               Wanted wanted = Wanted::kAll) {
   const Inputs in(backend, of, io, DType::kE4M3);
-  const Outputs out(backend, of.shape, io, DType::kE4M3, scale);
-  Quantize quantize = out.quantize(out.z.view());
-  if (layouts == Layouts::kRows) quantize.transposed = View();
-  backend.ops->run(LinearFwdQuantize{.linear = {.x = in.x.view(),
-                                                .weight = in.weight.view(),
-                                                .bias = in.bias.view(),
-                                                .y = out.z.view(),
-                                                .pre_activation = View(),
-                                                .x_inverse_scale = in.x_inverse.view(),
-                                                .weight_inverse_scale = in.weight_inverse.view()},
-                                     .quantize = quantize});
+  const Outputs out(backend, of, io, DType::kE4M3, scale);
+  Quantize quantize = out.quantize();
+  quantize.activation = Activation::kGeluTanh;
+  if (wanted == Wanted::kEvaluation) quantize.transposed = quantize.derivative = View();
+  backend.ops->run(
+      LinearFwdQuantize{.linear = linear_of(in, out.memory.view()), .quantize = quantize});
   return out.result();
 }
 
 Result backward(const TestBackend& backend, const Operands& of, DType io,
                 Accumulate accumulate = Accumulate::kNo, float scale = kScale) {
   const Inputs in(backend, of, io, DType::kE5M2);
-  const Outputs out(backend, of.shape, io, DType::kE5M2, scale);
-  Quantize quantize = out.quantize(out.z.view());
-  quantize.saved = in.z.view();
+  const Outputs out(backend, of, io, DType::kE5M2, scale);
+  Quantize quantize = out.quantize();
   quantize.column_sums = out.column_sums.view();
   quantize.accumulate_sums = accumulate;
   backend.ops->run(
       LinearBwdDataQuantize{.linear = {.dy = in.x.view(),
                                        .weight = in.weight.view(),
                                        .saved = View(),
-                                       .dx = out.z.view(),
+                                       .dx = out.memory.view(),
                                        .dy_inverse_scale = in.x_inverse.view(),
                                        .weight_inverse_scale = in.weight_inverse.view()},
                             .quantize = quantize});
-  Result result = out.result();
-  result.z = {};  // undefined
-  return result;
+  return out.result();
 }
 
-/// What Quantize makes of a pre-activation on the GPU.
-Result gelu_of(const HostTensor<float>& z, DType io, float scale) {
-  const Outputs out(gpu(), {z.extents[0], 0, z.extents[1]}, io, DType::kE4M3, scale);
-  const DeviceTensor from(gpu(), io, z);
-  gpu().ops->run(out.quantize(from.view()));
-  Result result = out.result();
-  result.z = z;
-  return result;
+/// The pre-activation in f32.
+HostTensor<float> pre_activation(const Operands& of) {
+  const Inputs in(cpu(), of, DType::kF32, DType::kE4M3);
+  const DeviceTensor z(cpu(), DType::kF32, garbage_tensor({of.shape.rows, of.shape.outputs}));
+  cpu().ops->run(linear_of(in, z.view()));
+  return z.floats();
 }
 
 /// The same sums of magnitudes, which errors of GEMMs are relative to.
@@ -171,58 +181,69 @@ void expect_transposed(const Result& result, const Shape& shape) {
   }
 }
 
-TEST(CudaGemmGeluFp8, ForwardStoresZAndRoundsItsGelu) {
+double value_of(DType format, uint8_t code) {
+  const float value = format == DType::kE4M3 ? to_float(Fp8E4M3{code}) : to_float(Fp8E5M2{code});
+  return static_cast<double>(value) / static_cast<double>(kScale);
+}
+
+/// A unit in the last place of an fp8 number of that size: two results both round.
+double unit(DType format, double value) {
+  const bool e4m3 = format == DType::kE4M3;
+  const double smallest = std::ldexp(1.0, e4m3 ? -9 : -16) / static_cast<double>(kScale);
+  return std::max(std::ldexp(std::abs(value), e4m3 ? -3 : -2), smallest);
+}
+
+double derivative_of(uint8_t byte) {
+  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
+}
+
+TEST(CudaGemmGeluFp8, ForwardMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     const Operands of(shape);
-    const HostTensor<float> want = forward(cpu(), of, DType::kF32).z;
-    const HostTensor<float> sums = forward(cpu(), magnitudes(of), DType::kF32).z;
+    const HostTensor<float> z = pre_activation(of);
+    const HostTensor<float> sums = pre_activation(magnitudes(of));
+    const Result want = forward(cpu(), of, DType::kF32);
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
-      for (const int sm_count : {kAllSms, kFewSms}) {
-        // At 512 some results are beyond the largest number.
-        for (const float scale : {kScale, 512.0f}) {
-          const Result got = forward(own_gelu(sm_count), of, io, scale);
-          std::vector<double> bound;
-          for (int64_t i = 0; i < want.elements(); ++i) {
-            bound.push_back(sum_error(sums[i]) +
-                            rounding(io) * (std::abs(static_cast<double>(want[i])) + 2.0));
-          }
-          expect_within(got.z, want, bound, "z");
-          const Result apart = gelu_of(got.z, io, scale);
-          EXPECT_EQ(got.q, apart.q);
-          EXPECT_EQ(got.transposed, apart.transposed);
-          EXPECT_EQ(got.amax, apart.amax);
-          EXPECT_EQ(got.saturated, apart.saturated);
-          EXPECT_EQ(got.saturated > 3, scale > kScale);
+      const Result got = forward(own_gelu(), of, io);
+      expect_transposed(got, shape);
+      double amax_bound = 0;
+      int wrong = 0;
+      for (int64_t i = 0; i < z.elements(); ++i) {
+        const double size = std::abs(static_cast<double>(z[i]));
+        const double z_error = sum_error(sums[i]) + rounding(io) * (size + 2.0);
+        const double error = tolerance::kGeluDerivative * z_error +
+                             (tolerance::kGeluInstruction + rounding(io)) * std::max(1.0, size);
+        const auto at = static_cast<size_t>(i);
+        const double wanted = value_of(DType::kE4M3, want.q[at]);
+        if (!(std::abs(value_of(DType::kE4M3, got.q[at]) - wanted) <=
+              error + unit(DType::kE4M3, std::abs(wanted) + error))) {
+          ++wrong;
         }
+        // The derivative changes by less than 0.8 of what z changes by.
+        const double derivative_error =
+            0.8 * z_error + tolerance::kGeluDerivativeF16 + static_cast<double>(kDerivativeStep);
+        if (!(std::abs(derivative_of(got.derivative[at]) - derivative_of(want.derivative[at])) <=
+              derivative_error)) {
+          ++wrong;
+        }
+        amax_bound = std::max(amax_bound, error);
       }
+      EXPECT_EQ(wrong, 0);
+      EXPECT_NEAR(static_cast<double>(got.amax), static_cast<double>(want.amax), amax_bound);
+      EXPECT_EQ(got.saturated, 3);
     }
   }
-}
-
-TEST(CudaGemmGeluFp8, ForwardWithoutTheTransposedResult) {
-  const Operands of({144, 256, 512});
-  Result want = forward(own_gelu(), of, DType::kBF16);
-  const Result got = forward(own_gelu(), of, DType::kBF16, kScale, Layouts::kRows);
-  want.transposed.assign(want.transposed.size(), 0xAA);
-  EXPECT_EQ(got, want);
-}
-
-double value_of(uint8_t code) {
-  return static_cast<double>(to_float(Fp8E5M2{code})) / static_cast<double>(kScale);
 }
 
 TEST(CudaGemmGeluFp8, GradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
-      Operands of(shape);
-      of.z = rounded_to(io, of.z);
+      const Operands of(shape);
       const Operands positive = magnitudes(of);
       const auto plain = [&](const Operands& operands) {
-        Operands linear = operands;  // where gelu' is 1, in f32
-        linear.z = HostTensor<float>({shape.rows, shape.outputs}, 20.0f);
-        const Inputs in(cpu(), linear, DType::kF32, DType::kE5M2);
+        const Inputs in(cpu(), operands, DType::kF32, DType::kE5M2);
         const DeviceTensor dx(cpu(), DType::kF32, garbage_tensor({shape.rows, shape.outputs}));
         cpu().ops->run(LinearBwdData{.dy = in.x.view(),
                                      .weight = in.weight.view(),
@@ -244,14 +265,12 @@ TEST(CudaGemmGeluFp8, GradientMatchesTheReference) {
       int wrong = 0;
       for (int64_t i = 0; i < product.elements(); ++i) {
         const double size = std::abs(static_cast<double>(product[i]));
-        const double error = tolerance::kGeluDerivative * sum_error(sums[i]) +
-                             tolerance::kGeluDerivativeF16 * size +
-                             rounding(io) * tolerance::kGeluDerivative * size;
-        // Both round to fp8, with 2 bits behind the point.
+        const double error = tolerance::kGeluDerivative *
+                             (sum_error(sums[i]) + (rounding(io) + tolerance::kRowF32) * size);
         const auto at = static_cast<size_t>(i);
-        const double half_unit = std::max(std::ldexp(std::abs(value_of(want.q[at])) + error, -3),
-                                          std::ldexp(1.0, -17) / 16.0);
-        if (!(std::abs(value_of(got.q[at]) - value_of(want.q[at])) <= error + 2 * half_unit)) {
+        const double wanted = value_of(DType::kE5M2, want.q[at]);
+        if (!(std::abs(value_of(DType::kE5M2, got.q[at]) - wanted) <=
+              error + unit(DType::kE5M2, std::abs(wanted) + error))) {
           ++wrong;
         }
         amax_bound = std::max(amax_bound, error);
@@ -273,22 +292,44 @@ TEST(CudaGemmGeluFp8, GradientMatchesTheReference) {
   }
 }
 
-/// Small integers, whose sums are exact, and pre-activations where gelu' is 0 or 1.
-Operands exact_operands(const Shape& shape) {
+/// Numbers with exact sums, and derivatives of 0 and 1.
+Operands exact_operands(const Shape& shape, float number) {
   Operands of(shape);
   for (HostTensor<float>* values : {&of.x, &of.weight}) {
     for (float& value : values->values) {
-      value = std::abs(value) < 1.8f ? 0.0f : std::copysign(1.0f, value);
+      value = std::abs(value) < 1.8f ? 0.0f : std::copysign(number, value);
     }
   }
-  for (float& z : of.z.values) z = std::copysign(20.0f, z);
+  for (float& value : of.bias.values) value = std::round(value * 16) / 16;
+  for (uint8_t& byte : of.derivative.values) {
+    byte = static_cast<uint8_t>(kDerivativeZero + (byte % 2 == 0 ? 0.0f : 1 / kDerivativeStep));
+  }
   return of;
+}
+
+TEST(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
+  const TestBackend& apart = gelu_gpu(GeluGemms::kLibrary, kAllSms);
+  for (const Shape& shape : kShapes) {
+    const Operands of = exact_operands(shape, 4.0f);
+    for (const DType io : kTypes) {
+      SCOPED_TRACE(text(shape, io));
+      // At 512 some results are beyond the largest number.
+      for (const float scale : {kScale, 512.0f}) {
+        for (const Wanted wanted : {Wanted::kAll, Wanted::kEvaluation}) {
+          const Result want = forward(apart, of, io, scale, wanted);
+          EXPECT_EQ(want.saturated > 3, scale > kScale);
+          EXPECT_EQ(forward(own_gelu(), of, io, scale, wanted), want);
+          EXPECT_EQ(forward(own_gelu(kFewSms), of, io, scale, wanted), want);
+        }
+      }
+    }
+  }
 }
 
 TEST(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
   const TestBackend& apart = gelu_gpu(GeluGemms::kLibrary, kAllSms);
   for (const Shape& shape : kShapes) {
-    const Operands of = exact_operands(shape);
+    const Operands of = exact_operands(shape, 1.0f);
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
@@ -304,8 +345,9 @@ TEST(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
 
 TEST(CudaGemmGeluFp8, ANaNReachesAmax) {
   Operands of({144, 256, 256});
-  of.z[100 * 256 + 7] = std::numeric_limits<float>::quiet_NaN();
+  of.x[100 * 256 + 7] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(backward(own_gelu(), of, DType::kBF16).amax));
+  of.x[100 * 256 + 7] = 0.0f;
   of.bias[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(forward(own_gelu(), of, DType::kBF16).amax));
 }

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/base/fp8.h"
+#include "kernels/base/half.h"
 #include "kernels/ops/quantize.h"
 #include "tests/cuda/gelu_gemms.h"
 #include "tests/support/tolerance.h"
@@ -15,15 +17,16 @@ constexpr float kScale = 4.0f;
 
 struct GeluCase {
   int64_t rows;
-  Activation activation;
-  bool is_gradient;
+  Activation activation;  // kNone: the gradient
   DType format;
   DType io = DType::kF32;
   Accumulate accumulate = Accumulate::kNo;
+
+  bool is_gradient() const { return activation == Activation::kNone; }
 };
 
 struct Result {
-  std::vector<uint8_t> q, transposed;
+  std::vector<uint8_t> q, transposed, derivative;
   float amax = 0;
   HostTensor<float> column_sums;
 };
@@ -35,9 +38,9 @@ View as_fp8(const DeviceTensor& bytes, DType format) {
 }
 
 Result run(const TestBackend& backend, const GeluCase& c, const HostTensor<float>& x,
-           const HostTensor<float>& saved) {
+           const HostTensor<uint8_t>& bytes) {
   const DeviceTensor in(backend, c.io, x);
-  const DeviceTensor at(backend, c.io, saved);
+  const DeviceTensor derivative(backend, bytes);
   const DeviceTensor sums(backend, c.io, HostTensor<float>({kColumns}, 2.0f));
   const DeviceTensor scale(backend, DType::kF32, HostTensor<float>({1}, kScale));
   const DeviceTensor q(backend, HostTensor<uint8_t>({c.rows, kColumns}, 0xAA));
@@ -52,11 +55,12 @@ Result run(const TestBackend& backend, const GeluCase& c, const HostTensor<float
                             .saturated = saturated.view(),
                             .live_rows = c.rows,
                             .activation = c.activation,
-                            .saved = c.is_gradient ? at.view() : View(),
-                            .column_sums = c.is_gradient ? sums.view() : View(),
+                            .derivative = derivative.view(),
+                            .column_sums = c.is_gradient() ? sums.view() : View(),
                             .accumulate_sums = c.accumulate});
   return {.q = q.values<uint8_t>().values,
           .transposed = transposed.values<uint8_t>().values,
+          .derivative = derivative.values<uint8_t>().values,
           .amax = amax.floats()[0],
           .column_sums = sums.floats()};
 }
@@ -70,6 +74,17 @@ double gelu(double z, Activation activation) {
 double gelu_gradient(double z, Activation activation) {
   constexpr double kStep = 1e-5;
   return (gelu(z + kStep, activation) - gelu(z - kStep, activation)) / (2 * kStep);
+}
+
+double derivative_of(uint8_t byte) {
+  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
+}
+
+/// Of a byte: half a step, and what the kernel for results of 16 bits computes in f16.
+double derivative_error(DType io, Activation activation) {
+  const bool in_f16 = io != DType::kF32 && activation == Activation::kGeluTanh;
+  return 0.5 * static_cast<double>(kDerivativeStep) +
+         (in_f16 ? tolerance::kGeluDerivativeF16 : tolerance::kGeluF32);
 }
 
 double value_of(DType format, uint8_t code) {
@@ -86,12 +101,13 @@ double half_unit(DType format, double value) {
 
 void expect_function(const TestBackend& backend, const GeluCase& c) {
   SCOPED_TRACE(concat(name(c.io), " to ", name(c.format), ", ", c.rows, " rows, activation ",
-                      static_cast<int>(c.activation), c.is_gradient ? " gradient" : ""));
-  const HostTensor<float> x = rounded_to(c.io, random_tensor({c.rows, kColumns}, 31));
-  HostTensor<float> wide = random_tensor({c.rows, kColumns}, 32);
-  for (float& value : wide.values) value *= 2.5f;  // to where GELU is flat
-  const HostTensor<float> saved = rounded_to(c.io, wide);
-  const Result got = run(backend, c, c.is_gradient ? x : saved, saved);
+                      static_cast<int>(c.activation)));
+  HostTensor<float> x = random_tensor({c.rows, kColumns}, 32);
+  for (float& value : x.values) value *= 2.5f;  // to where GELU is flat
+  x = rounded_to(c.io, x);
+  HostTensor<uint8_t> bytes({c.rows, kColumns});
+  for (size_t i = 0; i < bytes.values.size(); ++i) bytes.values[i] = static_cast<uint8_t>(i * 37);
+  const Result got = run(backend, c, x, bytes);
 
   const double function = c.io == DType::kF32 ? tolerance::kGeluF32 : tolerance::kGeluInstruction;
   double amax = 0;
@@ -101,14 +117,17 @@ void expect_function(const TestBackend& backend, const GeluCase& c) {
   std::vector<double> magnitudes(kColumns, 0.0);
   int wrong = 0;
   for (int64_t i = 0; i < x.elements(); ++i) {
-    const auto z = static_cast<double>(saved[i]);
-    const auto factor = static_cast<double>(x[i]);
-    const double want =
-        c.is_gradient ? factor * gelu_gradient(z, c.activation) : gelu(z, c.activation);
-    const double size = c.is_gradient ? std::abs(factor) : 1.0;
-    const double error =
-        function * size * std::max(1.0, std::abs(z)) + rounding(c.io) * std::abs(want) + 1e-8;
     const auto at = static_cast<size_t>(i);
+    const auto z = static_cast<double>(x[i]);
+    const double derivative = derivative_of(got.derivative[at]);
+    const double want = c.is_gradient() ? z * derivative : gelu(z, c.activation);
+    const double error = (c.is_gradient() ? tolerance::kRowF32 * std::abs(want)
+                                          : function * std::max(1.0, std::abs(z))) +
+                         rounding(c.io) * std::abs(want) + 1e-8;
+    if (!c.is_gradient() && !(std::abs(derivative - gelu_gradient(z, c.activation)) <=
+                              derivative_error(c.io, c.activation) + 1e-8)) {
+      ++wrong;
+    }
     const double found = value_of(c.format, got.q[at]);
     const double bound = half_unit(c.format, std::abs(want) + error) + error;
     if (!(std::abs(found - want) <= bound)) ++wrong;
@@ -123,7 +142,7 @@ void expect_function(const TestBackend& backend, const GeluCase& c) {
   }
   EXPECT_EQ(wrong, 0);
   EXPECT_NEAR(static_cast<double>(got.amax), amax, amax_bound);
-  if (!c.is_gradient) return;
+  if (!c.is_gradient()) return;
   for (size_t column = 0; column < kColumns; ++column) {
     const double bound = bounds[column] + tolerance::stored_column_sum(rounding(c.io), sums[column],
                                                                        magnitudes[column], c.rows);
@@ -134,22 +153,16 @@ void expect_function(const TestBackend& backend, const GeluCase& c) {
 
 TEST(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
   for (const int64_t rows : {16, 112, 144, 528}) {
-    for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
+    for (const Activation activation :
+         {Activation::kNone, Activation::kGeluTanh, Activation::kGelu}) {
       for (const DType format : {DType::kE4M3, DType::kE5M2}) {
-        for (const bool is_gradient : {false, true}) {
-          expect_function(cpu(), {.rows = rows,
+        expect_function(cpu(), {.rows = rows, .activation = activation, .format = format});
+        for (const DType io : kIoTypes) {
+          expect_function(gpu(), {.rows = rows,
                                   .activation = activation,
-                                  .is_gradient = is_gradient,
-                                  .format = format});
-          for (const DType io : kIoTypes) {
-            expect_function(gpu(),
-                            {.rows = rows,
-                             .activation = activation,
-                             .is_gradient = is_gradient,
-                             .format = format,
-                             .io = io,
-                             .accumulate = rows == 112 ? Accumulate::kYes : Accumulate::kNo});
-          }
+                                  .format = format,
+                                  .io = io,
+                                  .accumulate = rows == 112 ? Accumulate::kYes : Accumulate::kNo});
         }
       }
     }
@@ -158,11 +171,35 @@ TEST(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
 
 TEST(CudaQuantizeGelu, NoRowsLeaveOrClearTheSums) {
   const HostTensor<float> none({0, kColumns});
-  GeluCase c{
-      .rows = 0, .activation = Activation::kGeluTanh, .is_gradient = true, .format = DType::kE5M2};
-  EXPECT_EQ(run(gpu(), c, none, none).column_sums[7], 0.0f);
+  const HostTensor<uint8_t> no_bytes({0, kColumns});
+  GeluCase c{.rows = 0, .activation = Activation::kNone, .format = DType::kE5M2};
+  EXPECT_EQ(run(gpu(), c, none, no_bytes).column_sums[7], 0.0f);
   c.accumulate = Accumulate::kYes;
-  EXPECT_EQ(run(gpu(), c, none, none).column_sums[7], 2.0f);
+  EXPECT_EQ(run(gpu(), c, none, no_bytes).column_sums[7], 2.0f);
+}
+
+/// Of all finite numbers of 16 bits.
+TEST(CudaQuantizeGelu, EveryDerivativeFitsIntoItsByte) {
+  constexpr int64_t kRows = 288;  // 69,120 elements
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    HostTensor<float> z({kRows, kColumns});
+    for (uint32_t bits = 0; bits < z.values.size(); ++bits) {
+      const auto half = static_cast<uint16_t>(bits);
+      const float value = io == DType::kF16 ? to_float(Half{half}) : to_float(BFloat16{half});
+      z.values[bits] = std::isfinite(value) ? value : 0.0f;
+    }
+    for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
+      const GeluCase c{.rows = kRows, .activation = activation, .format = DType::kE4M3, .io = io};
+      const Result got = run(gpu(), c, z, HostTensor<uint8_t>({kRows, kColumns}, 0xAA));
+      double worst = 0;
+      for (size_t i = 0; i < z.values.size(); ++i) {
+        const double at = std::clamp(static_cast<double>(z.values[i]), -30.0, 30.0);
+        worst = std::max(
+            worst, std::abs(derivative_of(got.derivative[i]) - gelu_gradient(at, activation)));
+      }
+      EXPECT_LE(worst, derivative_error(io, activation) + 1e-8) << name(io);
+    }
+  }
 }
 
 /// Quantize applies the GELU that the GEMM with it stores, to the pre-activation that it stores.

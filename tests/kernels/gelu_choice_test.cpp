@@ -153,6 +153,7 @@ TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
   EXPECT_EQ(described(Choice::kAuto, fp8), "library");
   fp8.hidden = 1024 + 256;
   fp8.gelu = Activation::kGelu;
+  EXPECT_EQ(described(Choice::kAuto, fp8), "library forward, own from 1921 tokens backward");
   EXPECT_THROW(described(Choice::kOwn, fp8), Error);
   FeedForward exact = kLargeBlock;
   exact.gelu = Activation::kGelu;

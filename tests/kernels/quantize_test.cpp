@@ -157,7 +157,7 @@ std::vector<uint8_t> bytes_of(const std::vector<Fp8E5M2>& codes) {
   return bytes;
 }
 
-Quantize with(Activation activation, const View& saved = View(), const View& sums = View()) {
+Quantize with(Activation activation, const View& derivative = View(), const View& sums = View()) {
   return {.x = View(),
           .scale = View(),
           .q = View(),
@@ -165,23 +165,32 @@ Quantize with(Activation activation, const View& saved = View(), const View& sum
           .amax = View(),
           .saturated = View(),
           .activation = activation,
-          .saved = saved,
+          .derivative = derivative,
           .column_sums = sums};
 }
 
-TEST(Quantize, OfAGeluIsThatOfItsResult) {
+TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
   WorkerPool pool(2);
   HostTensor<float> z = random_tensor({144, 33}, 4);
+  for (float& value : z.values) value *= 2.5f;  // to where a GELU is flat
   HostTensor<float> dy = random_tensor({144, 33}, 5);
   HostTensor<float> result({144, 33});
   HostTensor<float> sums({33}, 9.0f);
   for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
     activate(activation, z.values.data(), z.elements(), result.values.data());
-    EXPECT_EQ(bytes_of(codes_of(with(activation), z.view(), pool)),
+    HostTensor<uint8_t> derivative({144, 33});
+    EXPECT_EQ(bytes_of(codes_of(with(activation, derivative.view()), z.view(), pool)),
               bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
-    differentiate(activation, dy.values.data(), z.values.data(), z.elements(),
-                  result.values.data());
-    EXPECT_EQ(bytes_of(codes_of(with(activation, z.view(), sums.view()), dy.view(), pool)),
+    const std::vector<float> ones(z.values.size(), 1.0f);
+    differentiate(activation, ones.data(), z.values.data(), z.elements(), result.values.data());
+    for (size_t i = 0; i < result.values.size(); ++i) {
+      const float stored =
+          static_cast<float>(derivative.values[i] - kDerivativeZero) * kDerivativeStep;
+      EXPECT_NEAR(stored, result.values[i], 0.501f * kDerivativeStep) << z.values[i];
+      result.values[i] = dy.values[i] * stored;
+    }
+    EXPECT_EQ(bytes_of(codes_of(with(Activation::kNone, derivative.view(), sums.view()), dy.view(),
+                                pool)),
               bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
     double sum = 0;
     for (int64_t row = 0; row < 144; ++row) sum += static_cast<double>(result[row * 33 + 32]);
@@ -199,7 +208,7 @@ TEST(Quantize, OfAMatrixOfFp8TransposesIt) {
   WorkerPool pool(1);
   run_cpu(pool, args);
   EXPECT_EQ(turned, (std::vector<uint8_t>{1, 4, 2, 5, 3, 6}));
-  args.saved = args.x;
+  args.derivative = View(turned.data(), DType::kU8, {2, 3});
   EXPECT_THROW(validate(args), Error);
 }
 
@@ -315,8 +324,8 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
       },
       "transposed");
   has([](Quantize& args) { args.activation = Activation::kTanh; }, "want a GELU or none");
-  has([](Quantize& args) { args.saved = args.x; }, "without an activation");
-  has([](Quantize& args) { args.column_sums = args.x; }, "without saved");
+  has([](Quantize& args) { args.derivative = args.x; }, "want u8 [16,32]");
+  has([](Quantize& args) { args.column_sums = args.x; }, "of what is no gradient");
 }
 
 TEST(QuantizeArguments, WeightsAreAlike) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/ops/quantize.h"
+
 namespace bertha {
 
 // The tanh form in the shape of kernels/cpu/vector_math.h: with u = sqrt(2/pi)(z + 0.044715 z^3),
@@ -91,24 +93,55 @@ __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   return within;
 }
 
-/// The derivative of two elements of type T, computed in f16: within 0.005 of the exact one.
-template <class T>
-__device__ __forceinline__ __half2 gelu_derivative_f16(uint32_t pair) {
-  constexpr float kRatio = kCubic / (kLinear * kLinear * kLinear);
-  const uint32_t within = clamped<T>(pair);
-  __half2 az;
-  if constexpr (std::is_same_v<T, __half>) {
-    az = __hmul2(reinterpret_cast<const __half2&>(within), __float2half2_rn(kLinear));
-  } else {
-    az = __floats2half2_rn(kLinear * __uint_as_float(within << 16),
-                           kLinear * __uint_as_float(within & 0xffff0000u));
+/// gelu of two elements, and of its derivative bytes 0 and 2 of `derivative` as Quantize stores it,
+/// within tolerance::kGeluDerivativeF16 and half a step.
+struct GeluPair {
+  float x;
+  float y;
+  uint32_t derivative;  // f16x2: 1024 and the byte, whose unit in the last place is 1
+};
+
+__device__ __forceinline__ GeluPair gelu_with_derivative(float x, float y) {
+  constexpr float kByte = 1024.0f + kDerivativeZero;
+  const auto constant = [](float value) { return __float2half2_rn(value); };
+  const auto tanh_u = [](float z) { return tanh_approximate(z * fmaf(kCubic, z * z, kLinear)); };
+  const float tanh_x = tanh_u(x);
+  const float tanh_y = tanh_u(y);
+  const float half_x = 0.5f * x;
+  const float half_y = 0.5f * y;
+
+  const __half2 pair = __floats2half2_rn(x, y);
+  const uint32_t within = clamped<__half>(reinterpret_cast<const uint32_t&>(pair));
+  const __half2 z = reinterpret_cast<const __half2&>(within);
+  const __half2 t = __floats2half2_rn(tanh_x, tanh_y);
+  // 0.5 (1 + t) + 0.5 z (1 - t^2) u'
+  const __half2 half_z_du =
+      __hmul2(z, __hfma2(constant(1.5f * kCubic), __hmul2(z, z), constant(0.5f * kLinear)));
+  const __half2 derivative = __hfma2(half_z_du, __hfma2(__hneg2(t), t, constant(1.0f)),
+                                     __hfma2(constant(0.5f), t, constant(0.5f)));
+  const __half2 byte = __hfma2(derivative, constant(1.0f / kDerivativeStep), constant(kByte));
+  return {.x = fmaf(half_x, tanh_x, half_x),
+          .y = fmaf(half_y, tanh_y, half_y),
+          .derivative = reinterpret_cast<const uint32_t&>(byte)};
+}
+
+/// The four bytes of two pairs.
+__device__ __forceinline__ uint32_t derivative_bytes(const GeluPair& a, const GeluPair& b) {
+  return __byte_perm(a.derivative, b.derivative, 0x6420);
+}
+
+/// Eight bytes as derivatives in steps, four f16x2.
+__device__ __forceinline__ void derivative_steps(const uint2& bytes, uint32_t (&steps)[4]) {
+  constexpr uint32_t k1024 = 0x64646464;  // the upper byte of 1024 to 1279 in f16
+  const uint32_t pairs[] = {
+      __byte_perm(bytes.x, k1024, 0x4140), __byte_perm(bytes.x, k1024, 0x4342),
+      __byte_perm(bytes.y, k1024, 0x4140), __byte_perm(bytes.y, k1024, 0x4342)};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __half2 difference = __hsub2(reinterpret_cast<const __half2&>(pairs[i]),
+                                       __float2half2_rn(1024.0f + kDerivativeZero));
+    steps[i] = reinterpret_cast<const uint32_t&>(difference);
   }
-  const __half2 one = __float2half2_rn(1.0f);
-  const __half2 half = __float2half2_rn(0.5f);
-  const __half2 u = __hmul2(az, __hfma2(__float2half2_rn(kRatio), __hmul2(az, az), one));
-  const __half2 t = h2tanh_approx(u);
-  const __half2 half_z_du = __hfma2(__float2half2_rn(1.5f), u, __hneg2(az));
-  return __hfma2(half_z_du, __hfma2(__hneg2(t), t, one), __hfma2(half, t, half));
 }
 
 }  // namespace gelu_instruction

@@ -78,9 +78,12 @@ std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model
   GeluCall transform = block;
   transform.columns = model.hidden;
   own_gemm_bias_gelu_from(options.gelu_gemms, transform);  // refused, or small
-  if (model.fp8) return word(own_gemm_gelu_fp8_from(options.gelu_gemms, block));
-  const std::string forward = word(own_gemm_bias_gelu_from(options.gelu_gemms, block));
-  const std::string backward = word(own_gemm_dgelu_dbias_from(options.gelu_gemms, block));
+  GeluCall gradient = block;
+  if (model.fp8) gradient.gelu = Activation::kGeluTanh;
+  const auto forward_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_bias_gelu_from;
+  const auto gradient_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_dgelu_dbias_from;
+  const std::string forward = word(forward_from(options.gelu_gemms, block));
+  const std::string backward = word(gradient_from(options.gelu_gemms, gradient));
   return forward == backward ? forward : concat(forward, " forward, ", backward, " backward");
 }
 

@@ -58,7 +58,8 @@ inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 ///           is no silent fallback: whoever names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
-/// Of fp8, in both directions; io: of the pre-activation.
+/// Of fp8, in both directions; io: what results are rounded to. The gradient takes the derivative
+/// of any GELU.
 int64_t own_gemm_gelu_fp8_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 
 /// SMs that GEMMs plan for, on a device of `of_device` SMs.

@@ -1,9 +1,8 @@
 // GEMMs of fp8 with the GELU of a feed-forward block in their epilogue, and its result rounded to
 // fp8 in both layouts:
 //
-//     forward    z = x w^T + bias, stored in 16 bits;  y = gelu(z)              [T, K] x [N, K]
-//     backward   z is loaded;                          dx = (dy w) * gelu'(z),  the same shapes,
-//                and the column sums of dx
+//     forward    z = x w^T + bias, y = gelu(z), and gelu'(z) as bytes   [T, K] x [N, K]
+//     backward   dx = (dy w) * gelu'(z), and its column sums            the same shapes
 //
 // Built as gemm_bias_gelu.cu: a persistent grid, a block stays on 256 columns and takes tiles of
 // 128 rows, one producer thread, 4 stages of 128 inner indices, two consumer warpgroups of 64 rows,
@@ -14,8 +13,8 @@
 // Columns   The even rows of each 16 lie in shared memory before the odd ones, so that a thread has
 //           two adjacent rows: two bytes of a column, which stmatrix transposes as one element of
 //           16 bits. Two warps of the producer's group store them by TMA, one for each half.
-// Backward  Registers of a finished fragment take z of the next tile, loaded while a block of inner
-//           indices is multiplied, then gelu' in f16, by which the accumulators are multiplied.
+// Backward  Registers of a finished fragment take the bytes of the next tile, loaded while a block
+//           of inner indices is multiplied, then as f16, by which the accumulators are multiplied.
 // Bound by  the epilogue: a fragment takes a warp 1,000 to 1,500 clocks, the wgmma beside it 1,024.
 // Figure    T = 24,576, K = 1,024, N = 4,096, one H200 at its power limit: 235 us forward and 295
 //           backward; the library's GEMM and a pass behind it take 310 and 370.
@@ -37,7 +36,6 @@ namespace bertha {
 namespace gemm_gelu_fp8 {
 namespace {
 
-using gemm_bias_gelu::gelu;
 using gemm_bias_gelu::unpacked;
 
 constexpr int kTileRows = kGemmGeluFp8Tile.rows;
@@ -81,7 +79,7 @@ struct Params {
   const float* x_inverse_scale;
   const float* weight_inverse_scale;
   const void* bias = nullptr;  // forward: [columns]
-  void* z;                     // [rows, columns]
+  uint8_t* derivative;         // [rows, columns]  forward: null where not wanted
   Fp8Sink sink = {};
   float* partial = nullptr;     // backward: [grid.x, columns]
   bool has_transposed = false;  // whether the transposed result is wanted
@@ -145,7 +143,8 @@ __device__ __forceinline__ void store_transposed(const Params& params, const CUt
   });
 }
 
-/// The warpgroup that multiplies 64 rows of each tile. T: of z; X: of x or dy, and of the results.
+/// The warpgroup that multiplies 64 rows of each tile. T: what z or dx is rounded to; X: of x or
+/// dy, and of the results.
 template <class T, class X, int kCluster>
 struct Consumer {
   static constexpr bool kIsGradient = std::is_same_v<X, __nv_fp8_e5m2>;
@@ -161,7 +160,7 @@ struct Consumer {
 
   /// Of the tile in `kept`: the thread's first elements of the results, how many of its rows are
   /// live, and whether they are inside of the matrix.
-  T* z_out = nullptr;
+  uint8_t* derivative_out = nullptr;
   uint8_t* q_out = nullptr;
   int live_rows = 0;
   bool is_inside = false;
@@ -192,29 +191,38 @@ struct Consumer {
     return reinterpret_cast<const Pair&>(row.word[i]);
   }
 
+  /// `values`: z, then gelu(z).
+  static __device__ __forceinline__ void apply_gelu(Fragment& values, uint2& derivatives) {
+    gelu_instruction::GeluPair pairs[kParts];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const float2 z = unpacked<T>(values.word[i]);
+      pairs[i] = gelu_instruction::gelu_with_derivative(z.x, z.y);
+      values.word[i] = packed<T>(pairs[i].x, pairs[i].y);
+    }
+    derivatives = make_uint2(gelu_instruction::derivative_bytes(pairs[0], pairs[1]),
+                             gelu_instruction::derivative_bytes(pairs[2], pairs[3]));
+  }
+
   /// Stores fragment m of the tile before; parity: of that tile.
   __device__ __forceinline__ void finish(int m, const Fragment (&kept)[kRows], uint32_t parity) {
     Fragment values[kRows];
+    uint2 derivatives[kRows];
     uint2 bytes[kRows];
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       values[row] = kept[row];
-      if constexpr (!kIsGradient) {
-#pragma unroll
-        for (uint32_t& pair : values[row].word) {
-          const float2 value = unpacked<T>(pair);
-          pair = packed<T>(gelu(value.x), gelu(value.y));
-        }
-      }
+      if constexpr (!kIsGradient) apply_gelu(values[row], derivatives[row]);
+      bytes[row] = rounding.round(values[row]);
     }
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) bytes[row] = rounding.round(values[row]);
     if (is_inside) {
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
         const int64_t at_row = row * params.columns + m * kFragmentStride;
-        if constexpr (!kIsGradient) store_vec_streaming(z_out + at_row, kept[row]);
         *reinterpret_cast<uint2*>(q_out + at_row) = bytes[row];
+        if (!kIsGradient && params.derivative != nullptr) {
+          *reinterpret_cast<uint2*>(derivative_out + at_row) = derivatives[row];
+        }
       }
     }
     if (params.has_transposed) write_transposed(m, bytes, parity);
@@ -242,27 +250,27 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run() {
-    const float scale = *params.x_inverse_scale * *params.weight_inverse_scale;
+    const float scale = *params.x_inverse_scale * *params.weight_inverse_scale *
+                        (kIsGradient ? kDerivativeStep : 1.0f);
     float sum[128];
-    // Forward: z of the tile before. Backward: dx of the tile before, then z and then gelu' of this
-    // one.
+    // Forward: z of the tile before. Backward: dx of the tile before, then bytes and then f16 of
+    // the derivative of this one.
     Fragment kept[kFragments][kRows] = {};
     bool is_first = true;
     const auto derive = [&](int m) {
 #pragma unroll
-      for (int i = 0; i < 4 * kRows; ++i) {
-        uint32_t& pair = kept[m][i / 4].word[i % 4];
-        const __half2 derivative = gelu_instruction::gelu_derivative_f16<T>(pair);
-        pair = reinterpret_cast<const uint32_t&>(derivative);
+      for (int row = 0; row < kRows; ++row) {
+        uint32_t(&word)[kParts] = kept[m][row].word;
+        gelu_instruction::derivative_steps(make_uint2(word[0], word[1]), word);
       }
     };
     for_each_tile(params, [&](int tile, uint32_t parity) {
       const int64_t row =
           static_cast<int64_t>(tile) * kTileRows + half * kHalfRows + warp * 16 + lane / 4 * kRows;
       const int64_t column = static_cast<int64_t>(blockIdx.y) * kTileColumns + own_column();
-      // Past the last row accumulators are zero, and so is their product with gelu' of another row.
-      const T* z_in =
-          static_cast<const T*>(params.z) + min(row, params.rows - kRows) * params.columns + column;
+      // Past the last row accumulators are zero, and so is their product with another row's.
+      const uint8_t* derivative_in =
+          params.derivative + min(row, params.rows - kRows) * params.columns + column;
       int in_flight = 0;  // stage that wgmma may still read
       int k = 0;
       const auto gemm_until = [&](int end) {
@@ -285,7 +293,9 @@ struct Consumer {
         if constexpr (kIsGradient) {
 #pragma unroll
           for (int i = 0; i < kRows; ++i) {
-            kept[m][i] = load_vec_no_allocate(z_in + i * params.columns + m * kFragmentStride);
+            const uint8_t* from = derivative_in + i * params.columns + m * kFragmentStride;
+            *reinterpret_cast<uint2*>(kept[m][i].word) =
+                __ldcs(reinterpret_cast<const uint2*>(from));
           }
           if (m > 0) derive(m - 1);
         }
@@ -296,7 +306,7 @@ struct Consumer {
       hold_registers(sum);
       release(in_flight);
       keep(sum, scale, kept);
-      z_out = static_cast<T*>(params.z) + row * params.columns + column;
+      derivative_out = params.derivative + row * params.columns + column;
       q_out = params.sink.q + row * params.columns + column;
       live_rows =
           static_cast<int>(min(max(params.sink.live_rows - row, int64_t{0}), int64_t{kRows}));
@@ -311,7 +321,7 @@ struct Consumer {
     if constexpr (kIsGradient) store_sums();
   }
 
-  /// Accumulators, scaled, plus bias or times gelu', rounded, in the order of columns.
+  /// Accumulators, scaled, plus bias or times the derivative, rounded, in the order of columns.
   __device__ __forceinline__ void keep(const float (&sum)[128], float scale,
                                        Fragment (&kept)[kFragments][kRows]) const {
 #pragma unroll
@@ -450,8 +460,7 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
                          .saturated = result.saturated,
                          .live_rows = result.live_rows});
   const int row_blocks = std::min(most_blocks, params.row_tiles);
-  const bool is_gradient = result.saved.has_data();
-  if (is_gradient) {
+  if (result.activation == Activation::kNone) {
     params.partial =
         static_cast<float*>(context.scratch.take(column_sum_bytes(row_blocks, columns, 1)));
   }
@@ -476,7 +485,7 @@ void run_gemm_gelu_fp8(CudaContext& context, const LinearFwdQuantize& args) {
       {.x_inverse_scale = elements<float>(gemm.x_inverse_scale),
        .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
        .bias = gemm.bias.data,
-       .z = gemm.y.data});
+       .derivative = static_cast<uint8_t*>(args.quantize.derivative.data)});
 }
 
 void run_gemm_gelu_fp8(CudaContext& context, const LinearBwdDataQuantize& args) {
@@ -485,7 +494,7 @@ void run_gemm_gelu_fp8(CudaContext& context, const LinearBwdDataQuantize& args) 
       context, gemm.dy, gemm.weight, args.quantize,
       {.x_inverse_scale = elements<float>(gemm.dy_inverse_scale),
        .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
-       .z = args.quantize.saved.data});
+       .derivative = static_cast<uint8_t*>(args.quantize.derivative.data)});
 }
 
 }  // namespace bertha

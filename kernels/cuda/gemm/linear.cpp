@@ -95,23 +95,23 @@ bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
 /// Whether `quantize` is what gemm_gelu_fp8.cu does with the result of a GEMM [T, K] x [N, K].
 bool takes_own_kernel(const CudaContext& context, const View& x, const View& weight,
                       const Quantize& quantize) {
-  const bool is_gradient = quantize.saved.has_data();
+  const bool is_gradient = quantize.activation == Activation::kNone;
   const DType format = is_gradient ? DType::kE5M2 : DType::kE4M3;
   if (x.dtype != format || weight.dtype != DType::kE4M3 || !quantize.q.has_data() ||
-      quantize.q.dtype != format || !keeps_pre_activation(quantize.activation) ||
-      x.extent(0) % 16 != 0) {
+      quantize.q.dtype != format || x.extent(0) % 16 != 0 ||
+      (is_gradient && !quantize.derivative.has_data())) {
     return false;
   }
-  const View& z = is_gradient ? quantize.saved : quantize.x;
-  return x.extent(0) >= own_gemm_gelu_fp8_from(
-                            context.options.gelu_gemms,
-                            {.io = quantize.x.dtype,
-                             .gelu = quantize.activation,
-                             .columns = weight.extent(0),
-                             .inner = x.extent(1),
-                             .sm_count = planned_sm_count(context.options, context.sm_count),
-                             .is_aligned = is_aligned({x.data, weight.data, z.data, quantize.q.data,
-                                                       quantize.transposed.data})});
+  return x.extent(0) >=
+         own_gemm_gelu_fp8_from(
+             context.options.gelu_gemms,
+             {.io = quantize.x.dtype,
+              .gelu = is_gradient ? Activation::kGeluTanh : quantize.activation,
+              .columns = weight.extent(0),
+              .inner = x.extent(1),
+              .sm_count = planned_sm_count(context.options, context.sm_count),
+              .is_aligned = is_aligned({x.data, weight.data, quantize.q.data,
+                                        quantize.transposed.data, quantize.derivative.data})});
 }
 
 GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
@@ -320,7 +320,7 @@ template <>
 void run_cuda(CudaContext& context, const LinearFwdQuantize& args) {
   const LinearFwd& gemm = args.linear;
   const bool is_plain = gemm.activation == Activation::kNone && gemm.bias.has_data() &&
-                        !args.quantize.saved.has_data();
+                        args.quantize.activation != Activation::kNone;
   run_then_quantize(context, args,
                     is_plain && takes_own_kernel(context, gemm.x, gemm.weight, args.quantize));
 }
@@ -329,7 +329,8 @@ template <>
 void run_cuda(CudaContext& context, const LinearBwdDataQuantize& args) {
   const LinearBwdData& gemm = args.linear;
   const bool is_plain = gemm.activation == Activation::kNone && !gemm.dbias_below.has_data() &&
-                        gemm.accumulate == Accumulate::kNo && args.quantize.saved.has_data();
+                        gemm.accumulate == Accumulate::kNo &&
+                        args.quantize.activation == Activation::kNone;
   run_then_quantize(context, args,
                     is_plain && takes_own_kernel(context, gemm.dy, gemm.weight, args.quantize));
 }
