@@ -78,24 +78,23 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
 /// f(x) of Quantize.
 enum class Function : uint8_t { kCopy, kGelu, kGradient };
 
+/// What f(x) is rounded to before fp8: f16 where it is a GELU computed in f16.
+template <class T, Function kFunction, Activation kActivation>
+using Value = std::conditional_t<kFunction == Function::kGelu &&
+                                     kActivation == Activation::kGeluTanh && sizeof(T) == 2,
+                                 __half, T>;
+
 /// gelu(x), and bytes of its derivative.
 template <class T, Activation kActivation>
-__device__ __forceinline__ Vec<T, kPart> gelu_of(const Vec<T, kPart>& x,
-                                                 Vec<uint8_t, kPart>& derivative) {
+__device__ __forceinline__ auto gelu_of(const Vec<T, kPart>& x, Vec<uint8_t, kPart>& derivative) {
   float values[kPart];
   if constexpr (sizeof(T) == 2 && kActivation == Activation::kGeluTanh) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      gelu_instruction::GeluPair pairs[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int j = 4 * half + 2 * i;
-        pairs[i] = gelu_instruction::gelu_with_derivative(element(x, j), element(x, j + 1));
-        values[j] = pairs[i].x;
-        values[j + 1] = pairs[i].y;
-      }
-      derivative.word[half] = gelu_instruction::derivative_bytes(pairs[0], pairs[1]);
-    }
+    to_floats(x, values);
+    Vec<__half, kPart> halves = to_vec<__half>(values);
+    const uint2 bytes = gelu_instruction::apply_gelu(halves.word);
+    derivative.word[0] = bytes.x;
+    derivative.word[1] = bytes.y;
+    return halves;
   } else {
     constexpr bool kErf = kActivation == Activation::kGelu;
 #pragma unroll
@@ -106,8 +105,8 @@ __device__ __forceinline__ Vec<T, kPart> gelu_of(const Vec<T, kPart>& x,
       derivative.elem[j] =
           static_cast<uint8_t>(__float2int_rn(slope / kDerivativeStep) + kDerivativeZero);
     }
+    return to_vec<T>(values);
   }
-  return to_vec<T>(values);
 }
 
 /// x * derivative.
@@ -128,12 +127,13 @@ template <class T, Function kFunction>
 inline constexpr int kRowsInFlight = kPart * 2 / static_cast<int>(sizeof(T)) /
                                      (kFunction == Function::kGradient ? 2 : 1);
 
-/// A thread's part of the tile: 8 rows of 8 bytes, of which rows go to the sink.
-template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
+/// A thread's part of the tile: 8 rows of 8 bytes, of which rows go to the sink. V: of f(x).
+template <class T, class V, __nv_fp8_interpretation_t kFormat, Function kFunction,
+          Activation kActivation>
 __device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, const Fp8Sink& sink,
                                            int64_t first_row, int64_t first, int64_t columns,
                                            uint2 (&bytes)[kPart], float (&sums)[kPart],
-                                           Fp8Rounding<T, kFormat>& rounding) {
+                                           Fp8Rounding<V, kFormat>& rounding) {
   constexpr bool kGradient = kFunction == Function::kGradient;
   constexpr int kInFlight = kRowsInFlight<T, kFunction>;
 #pragma unroll
@@ -150,13 +150,15 @@ __device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, cons
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int row = begin + i;
-      Vec<T, kPart> values[] = {loaded[i]};
-      if constexpr (kFunction == Function::kGelu) {
+      Vec<V, kPart> values[1];
+      if constexpr (kFunction == Function::kCopy) {
+        values[0] = loaded[i];
+      } else if constexpr (kFunction == Function::kGelu) {
         values[0] = gelu_of<T, kActivation>(loaded[i], derivatives[i]);
         if (derivative != nullptr) {
           store_vec(derivative + first + row * columns, derivatives[i]);
         }
-      } else if constexpr (kGradient) {
+      } else {
         values[0] = gradient_of(loaded[i], derivatives[i]);
 #pragma unroll
         for (int j = 0; j < kPart; ++j) sums[j] += element(values[0], j);
@@ -229,11 +231,12 @@ __global__ void __launch_bounds__(kThreads)
   const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
   uint2 bytes[kPart] = {};
   float sums[kPart] = {};
-  Fp8Rounding<T, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
+  using V = Value<T, kFunction, kActivation>;
+  Fp8Rounding<V, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
   if (first_row < rows && first_column < columns) {
-    round_part<T, kFormat, kFunction, kActivation>(p.x, p.derivative, p.sink, first_row,
-                                                   first_row * columns + first_column, columns,
-                                                   bytes, sums, rounding);
+    round_part<T, V, kFormat, kFunction, kActivation>(p.x, p.derivative, p.sink, first_row,
+                                                      first_row * columns + first_column, columns,
+                                                      bytes, sums, rounding);
   }
   record_block_extremes(rounding.extremes(), of_warp, p.sink);
   if constexpr (kFunction == Function::kGradient) {

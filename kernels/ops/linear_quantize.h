@@ -9,7 +9,7 @@ namespace bertha {
 
 /// Writes    linear.y holds nothing afterwards: it is memory that the operation may use.
 /// Needs     quantize.x is linear.y.
-/// Exact     the outputs of Quantize are those of linear.y as LinearFwd stores it.
+/// Exact     one kernel rounds linear.y to f16 instead of io.
 struct LinearFwdQuantize {
   static constexpr const char* kName = "linear_fwd_quantize";
   LinearFwd linear;

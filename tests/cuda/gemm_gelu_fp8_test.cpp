@@ -211,9 +211,11 @@ TEST(CudaGemmGeluFp8, ForwardMatchesTheReference) {
       int wrong = 0;
       for (int64_t i = 0; i < z.elements(); ++i) {
         const double size = std::abs(static_cast<double>(z[i]));
-        const double z_error = sum_error(sums[i]) + rounding(io) * (size + 2.0);
-        const double error = tolerance::kGeluDerivative * z_error +
-                             (tolerance::kGeluInstruction + rounding(io)) * std::max(1.0, size);
+        const double z_error =
+            sum_error(sums[i]) + rounding(DType::kF16) * size +
+            rounding(io) * std::abs(static_cast<double>(of.bias[i % shape.outputs]));
+        const double error =
+            tolerance::kGeluDerivative * z_error + tolerance::kGeluF16 * std::max(1.0, size);
         const auto at = static_cast<size_t>(i);
         const double wanted = value_of(DType::kE4M3, want.q[at]);
         if (!(std::abs(value_of(DType::kE4M3, got.q[at]) - wanted) <=

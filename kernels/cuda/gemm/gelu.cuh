@@ -93,41 +93,40 @@ __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   return within;
 }
 
-/// gelu of two elements, and of its derivative bytes 0 and 2 of `derivative` as Quantize stores it,
-/// within tolerance::kGeluDerivativeF16 and half a step.
+/// gelu of two elements in f16, and of its derivative bytes 0 and 2 of `derivative` as Quantize
+/// stores it, within tolerance::kGeluF16, kGeluDerivativeF16 and half a step.
 struct GeluPair {
-  float x;
-  float y;
+  __half2 value;
   uint32_t derivative;  // f16x2: 1024 and the byte, whose unit in the last place is 1
 };
 
-__device__ __forceinline__ GeluPair gelu_with_derivative(float x, float y) {
-  constexpr float kByte = 1024.0f + kDerivativeZero;
+__device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const auto constant = [](float value) { return __float2half2_rn(value); };
-  const auto tanh_u = [](float z) { return tanh_approximate(z * fmaf(kCubic, z * z, kLinear)); };
-  const float tanh_x = tanh_u(x);
-  const float tanh_y = tanh_u(y);
-  const float half_x = 0.5f * x;
-  const float half_y = 0.5f * y;
-
-  const __half2 pair = __floats2half2_rn(x, y);
-  const uint32_t within = clamped<__half>(reinterpret_cast<const uint32_t&>(pair));
-  const __half2 z = reinterpret_cast<const __half2&>(within);
-  const __half2 t = __floats2half2_rn(tanh_x, tanh_y);
-  // 0.5 (1 + t) + 0.5 z (1 - t^2) u'
+  const uint32_t clamped_z = clamped<__half>(reinterpret_cast<const uint32_t&>(z));
+  const __half2 within = reinterpret_cast<const __half2&>(clamped_z);
+  const __half2 squared = __hmul2(within, within);
+  const __half2 u = __hmul2(within, __hfma2(constant(kCubic), squared, constant(kLinear)));
   const __half2 half_z_du =
-      __hmul2(z, __hfma2(constant(1.5f * kCubic), __hmul2(z, z), constant(0.5f * kLinear)));
-  const __half2 derivative = __hfma2(half_z_du, __hfma2(__hneg2(t), t, constant(1.0f)),
-                                     __hfma2(constant(0.5f), t, constant(0.5f)));
-  const __half2 byte = __hfma2(derivative, constant(1.0f / kDerivativeStep), constant(kByte));
-  return {.x = fmaf(half_x, tanh_x, half_x),
-          .y = fmaf(half_y, tanh_y, half_y),
-          .derivative = reinterpret_cast<const uint32_t&>(byte)};
+      __hmul2(within, __hfma2(constant(1.5f * kCubic), squared, constant(0.5f * kLinear)));
+  const __half2 t = h2tanh_approx(u);
+  const __half2 gate = __hfma2(constant(0.5f), t, constant(0.5f));
+  const __half2 derivative = __hfma2(half_z_du, __hfma2(__hneg2(t), t, constant(1.0f)), gate);
+  const __half2 byte =
+      __hfma2(derivative, constant(1.0f / kDerivativeStep), constant(1024.0f + kDerivativeZero));
+  return {.value = __hmul2(z, gate), .derivative = reinterpret_cast<const uint32_t&>(byte)};
 }
 
-/// The four bytes of two pairs.
-__device__ __forceinline__ uint32_t derivative_bytes(const GeluPair& a, const GeluPair& b) {
-  return __byte_perm(a.derivative, b.derivative, 0x6420);
+/// gelu(values) in place, and the bytes of the derivative.
+__device__ __forceinline__ uint2 apply_gelu(uint32_t (&values)[4]) {
+  uint32_t derivatives[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const GeluPair pair = gelu_with_derivative(reinterpret_cast<const __half2&>(values[i]));
+    values[i] = reinterpret_cast<const uint32_t&>(pair.value);
+    derivatives[i] = pair.derivative;
+  }
+  return make_uint2(__byte_perm(derivatives[0], derivatives[1], 0x6420),
+                    __byte_perm(derivatives[2], derivatives[3], 0x6420));
 }
 
 /// Eight bytes as derivatives in steps, four f16x2.

@@ -143,13 +143,14 @@ __device__ __forceinline__ void store_transposed(const Params& params, const CUt
   });
 }
 
-/// The warpgroup that multiplies 64 rows of each tile. T: what z or dx is rounded to; X: of x or
-/// dy, and of the results.
+/// The warpgroup that multiplies 64 rows of each tile. T: of the bias, and what dx is rounded to; z
+/// is rounded to f16. X: of x or dy, and of the results.
 template <class T, class X, int kCluster>
 struct Consumer {
   static constexpr bool kIsGradient = std::is_same_v<X, __nv_fp8_e5m2>;
   static constexpr __nv_fp8_interpretation_t kFormat = kIsGradient ? __NV_E5M2 : __NV_E4M3;
-  using Fragment = Vec<T, kVecSize>;
+  using Kept = std::conditional_t<kIsGradient, T, __half>;
+  using Fragment = Vec<Kept, kVecSize>;
   using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
   const Params& params;
@@ -165,7 +166,7 @@ struct Consumer {
   int live_rows = 0;
   bool is_inside = false;
   PipelineState<kStages> stage = {};
-  Fp8Rounding<T, kFormat> rounding{*params.sink.scale};
+  Fp8Rounding<Kept, kFormat> rounding{*params.sink.scale};
   float column_sums[kFragments] = {};  // of column 32 m + 8 (lane % 4) + lane / 4
   uint32_t last_parity = 0;            // of the tile in `kept`
 
@@ -191,19 +192,6 @@ struct Consumer {
     return reinterpret_cast<const Pair&>(row.word[i]);
   }
 
-  /// `values`: z, then gelu(z).
-  static __device__ __forceinline__ void apply_gelu(Fragment& values, uint2& derivatives) {
-    gelu_instruction::GeluPair pairs[kParts];
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-      const float2 z = unpacked<T>(values.word[i]);
-      pairs[i] = gelu_instruction::gelu_with_derivative(z.x, z.y);
-      values.word[i] = packed<T>(pairs[i].x, pairs[i].y);
-    }
-    derivatives = make_uint2(gelu_instruction::derivative_bytes(pairs[0], pairs[1]),
-                             gelu_instruction::derivative_bytes(pairs[2], pairs[3]));
-  }
-
   /// Stores fragment m of the tile before; parity: of that tile.
   __device__ __forceinline__ void finish(int m, const Fragment (&kept)[kRows], uint32_t parity) {
     Fragment values[kRows];
@@ -212,7 +200,9 @@ struct Consumer {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       values[row] = kept[row];
-      if constexpr (!kIsGradient) apply_gelu(values[row], derivatives[row]);
+      if constexpr (!kIsGradient) {
+        derivatives[row] = gelu_instruction::apply_gelu(values[row].word);
+      }
       bytes[row] = rounding.round(values[row]);
     }
     if (is_inside) {
@@ -344,8 +334,8 @@ struct Consumer {
             pair = packed<T>(block[2 * row] * scale * derivative.x,
                              block[2 * row + 1] * scale * derivative.y);
           } else {
-            pair = packed<T>(fmaf(block[2 * row], scale, bias[2 * part]),
-                             fmaf(block[2 * row + 1], scale, bias[2 * part + 1]));
+            pair = packed<Kept>(fmaf(block[2 * row], scale, bias[2 * part]),
+                                fmaf(block[2 * row + 1], scale, bias[2 * part + 1]));
           }
         }
       }
