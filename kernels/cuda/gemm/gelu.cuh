@@ -81,12 +81,19 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
 }
 
+/// Two f16 clamped to [-limit, limit], bits of a pair. NaN stays NaN.
+__device__ __forceinline__ uint32_t clamped_f16(uint32_t pair, uint32_t limit) {
+  uint32_t within;
+  asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(limit));
+  return within;
+}
+
 /// Two elements clamped to [-10, 10], where tanh is +-1. NaN stays NaN.
 template <class T>
 __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   uint32_t within;
   if constexpr (std::is_same_v<T, __half>) {
-    asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x49004900));
+    within = clamped_f16(pair, 0x49004900);
   } else {
     asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41204120));
   }
@@ -106,8 +113,11 @@ __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const __half2 within = reinterpret_cast<const __half2&>(clamped_z);
   const __half2 squared = __hmul2(within, within);
   const __half2 u = __hmul2(within, __hfma2(constant(kCubic), squared, constant(kLinear)));
-  const __half2 half_z_du =
+  const __half2 product =
       __hmul2(within, __hfma2(constant(1.5f * kCubic), squared, constant(0.5f * kLinear)));
+  // Beyond 3.75, where z is beyond 3.5, 1 - t^2 is less than the instruction's error.
+  const uint32_t limited = clamped_f16(reinterpret_cast<const uint32_t&>(product), 0x43804380);
+  const __half2 half_z_du = reinterpret_cast<const __half2&>(limited);
   const __half2 t = h2tanh_approx(u);
   const __half2 gate = __hfma2(constant(0.5f), t, constant(0.5f));
   const __half2 derivative = __hfma2(half_z_du, __hfma2(__hneg2(t), t, constant(1.0f)), gate);
