@@ -9,11 +9,10 @@
 #include <span>
 #include <thread>
 
+#include "harness/comm/communicator_world.h"
 #include "harness/comm/launcher.h"
 #include "harness/comm/mpi_check.h"
-#include "harness/comm/mpi_collectives.h"
-#include "harness/comm/mpi_communicator.h"
-#include "harness/comm/mpi_transport.h"
+#include "harness/comm/node_world.h"
 #include "harness/comm/start_limit.h"
 #include "harness/comm/status_exchange.h"
 #include "harness/comm/world.h"
@@ -50,23 +49,6 @@ class MpiSession {
   ~MpiSession() {
     if (std::uncaught_exceptions() == 0) MPI_Finalize();
   }
-};
-
-class NodeCommunicator {
- public:
-  explicit NodeCommunicator(const Communicator& world) {
-    BERTHA_MPI_CHECK(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, world.rank(),
-                                         MPI_INFO_NULL, &comm_));
-  }
-  NodeCommunicator(const NodeCommunicator&) = delete;
-  NodeCommunicator& operator=(const NodeCommunicator&) = delete;
-  ~NodeCommunicator() {
-    if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
-  }
-  MPI_Comm get() const { return comm_; }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
 constexpr std::chrono::seconds kOtherRanksWait{5};
@@ -133,7 +115,20 @@ class NodeMemory {
   std::span<RankBoard::Slot> slots_;
 };
 
-class MpiWorld final : public World {
+/// The ranks of this node only.
+class NodeWorld final : public CommunicatorWorld {
+ public:
+  NodeWorld() : node_(NodeCommunicator(Communicator(MPI_COMM_WORLD)).get()) {}
+  int node_rank() const override { return rank(); }
+  int node_size() const override { return size(); }
+
+ private:
+  const Communicator& communicator() const override { return node_; }
+
+  Communicator node_;
+};
+
+class MpiWorld final : public CommunicatorWorld {
  public:
   MpiWorld()
       : start_(MPI_COMM_WORLD),
@@ -143,59 +138,16 @@ class MpiWorld final : public World {
         world_(MPI_COMM_WORLD, &board_),
         status_exchange_(start_, node_, board_) {}
 
-  int rank() const override { return world_.rank(); }
-  int size() const override { return world_.size(); }
   int node_rank() const override { return node_.rank(); }
   int node_size() const override { return node_.size(); }
-
-  std::unique_ptr<Transport> make_transport() override { return make_mpi_transport(world_); }
-  std::unique_ptr<Collectives> make_host_collectives(Device& device) override {
-    return make_mpi_collectives(world_, device);
-  }
-
-  int agree_max(int value) override {
-    int largest = value;
-    MPI_Request request = MPI_REQUEST_NULL;
-    BERTHA_MPI_CHECK(MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, world_.get(), &request));
-    world_.wait_for(request, Patience::kLatency);
-    return largest;
-  }
-
-  std::string broadcast(const std::string& text, int root) override {
-    int64_t bytes = static_cast<int64_t>(text.size());
-    broadcast_bytes(&bytes, int64_t{sizeof(bytes)}, root);
-    std::string result = rank() == root ? text : std::string(static_cast<size_t>(bytes), '\0');
-    broadcast_bytes(result.data(), bytes, root);
-    return result;
-  }
-
-  void barrier() override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    BERTHA_MPI_CHECK(MPI_Ibarrier(world_.get(), &request));
-    world_.wait_for(request, Patience::kLatency);
-  }
 
   bool claim_failure() override { return memory_.take_flag(); }
 
   RankBoard& board() override { return board_; }
   void exchange_status() override { status_exchange_.exchange(); }
 
-  void abort(int exit_code) override {
-    if (size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
-    std::_Exit(exit_code);
-  }
-
  private:
-  void broadcast_bytes(void* data, int64_t bytes, int root) {
-    if (bytes > INT32_MAX) {
-      fail(ExitCode::kEnvironment, "a text of ", bytes, " bytes for all ranks, want at most ",
-           INT32_MAX);
-    }
-    MPI_Request request = MPI_REQUEST_NULL;
-    BERTHA_MPI_CHECK(
-        MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, world_.get(), &request));
-    world_.wait_for(request, Patience::kLatency);
-  }
+  const Communicator& communicator() const override { return world_; }
 
   MpiSession session_;  // first in, last out
   Communicator start_;  // of all ranks, before there is a board
@@ -207,6 +159,8 @@ class MpiWorld final : public World {
 };
 
 }  // namespace
+
+std::unique_ptr<World> make_node_world() { return std::make_unique<NodeWorld>(); }
 
 std::unique_ptr<World> make_world() {
   const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };

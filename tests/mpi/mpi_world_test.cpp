@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "harness/comm/node_world.h"
 #include "harness/comm/world.h"
 #include "tests/support/mpi_main.h"
 
@@ -31,6 +32,17 @@ TEST(MpiWorld, SumsOverItsRanks) {
 TEST(MpiWorld, AllRanksOfThisMachineShareANode) {
   EXPECT_EQ(world().node_rank(), world().rank());
   EXPECT_EQ(world().node_size(), world().size());
+}
+
+TEST(MpiWorld, TheNodeIsAWorldOfItsOwn) {
+  const std::unique_ptr<World> node = make_node_world();
+  EXPECT_EQ(node->rank(), world().node_rank());
+  EXPECT_EQ(node->size(), world().node_size());
+  EXPECT_EQ(node->node_size(), node->size());
+  EXPECT_EQ(node->broadcast(node->rank() == 0 ? "first" : "", 0), "first");
+  EXPECT_EQ(node->agree_max(node->rank()), node->size() - 1);
+  const std::unique_ptr<Transport> transport = node->make_transport();
+  EXPECT_EQ(transport->sum(std::vector<int64_t>{1}), std::vector<int64_t>{node->size()});
 }
 
 TEST(MpiWorld, AgreesOnTheLargestValueOfAnyRank) {
