@@ -56,6 +56,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen);
 void add_checkpoint_command(CLI::App& program, Chosen& chosen);
 void add_config_command(CLI::App& program, Chosen& chosen);
 void add_log_command(CLI::App& program, Chosen& chosen);
+void add_doctor_command(CLI::App& program, Chosen& chosen);
 void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
 void add_bench_loader_command(CLI::App& bench, Chosen& chosen);

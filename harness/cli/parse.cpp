@@ -11,14 +11,6 @@
 namespace bertha {
 namespace {
 
-std::string version_text() {
-  const BuildInfo info = build_info();
-  std::string text = concat("bertha ", info.version, " (", info.git_hash,
-                            ")\nbackends: ", info.backends, "\ncompiler: ", info.compiler);
-  for (const auto& [name, version] : info.libraries) text += concat('\n', name, ' ', version);
-  return text;
-}
-
 std::vector<std::string> normalized(std::vector<std::string> arguments) {
   if (!arguments.empty() && arguments.front() == "help") {
     arguments.erase(arguments.begin());
@@ -119,12 +111,13 @@ CommandLine::CommandLine()
   add_checkpoint_command(app_, chosen_);
   add_config_command(app_, chosen_);
   add_log_command(app_, chosen_);
+  add_doctor_command(app_, chosen_);
   add_submit_command(app_, chosen_);
   add_bench_command(app_, chosen_);
 }
 
 bool CommandLine::runs_on_ranks() const {
-  static const std::set<std::string> on_ranks{"bench", "encode", "eval", "train"};
+  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval", "train"};
   const auto chosen = app_.get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }

@@ -15,6 +15,8 @@ struct BuildInfo {
   std::vector<std::pair<std::string, std::string>> libraries;  // name, version
 };
 BuildInfo build_info();
+/// Several lines, as --version prints it.
+std::string version_text();
 
 /// The commit alone.
 const char* git_hash();

@@ -1,0 +1,67 @@
+#include <iostream>
+#include <memory>
+
+#include "data/files/new_file.h"
+#include "harness/cli/command.h"
+#include "harness/cli/options.h"
+#include "harness/comm/gather_texts.h"
+#include "harness/comm/watchdog.h"
+#include "harness/doctor/diagnosis_text.h"
+#include "harness/doctor/measure.h"
+
+namespace bertha {
+namespace {
+
+/// No single measurement takes longer, on the slowest of nodes that a job should have.
+constexpr double kMostSilenceSeconds = 60;
+
+struct DoctorOptions {
+  std::string json;
+  MeasureOptions measure;
+};
+
+ExitCode report(const std::vector<RankFacts>& ranks, const std::string& json) {
+  const Diagnosis diagnosis = diagnose(ranks);
+  std::cout << diagnosis_text(diagnosis, ranks);
+  if (!json.empty()) write_new_file(json, diagnosis_json(diagnosis, ranks));
+  return diagnosis.is_healthy() ? ExitCode::kSuccess : ExitCode::kEnvironment;
+}
+
+int run_doctor(const DoctorOptions& options, CommandContext& context) {
+  World& world = *context.world;
+  context.error_scope = ErrorScope::kThisRank;
+  const auto watchdog = make_watchdog(world, kMostSilenceSeconds);
+  const RankFacts mine = measure_rank(options.measure, world);
+  std::vector<RankFacts> ranks;
+  for (const std::string& text : gather_texts(world, to_json_text(mine))) {
+    ranks.push_back(rank_facts_of(text));
+  }
+  const ExitCode code = world.rank() == 0 ? report(ranks, options.json) : ExitCode::kSuccess;
+  return world.agree_max(static_cast<int>(code));
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& program, Chosen& chosen) {
+  CLI::App& doctor = add_command(
+      program, chosen,
+      {.name = "doctor",
+       .description =
+           "Checks every node of a job before it starts: rates of GPUs, processors, "
+           "memory and network beside those of the other ranks, links and errors of "
+           "GPUs, free space, equal builds. Takes less than a minute. Exit code 5 when a "
+           "node is sick; the last line says what to do.",
+       .examples = {"bertha doctor", "mpirun -np 8 bertha doctor --output-dir runs",
+                    "launch/run_mpirun.sh --hosts a:8,b:8 doctor",
+                    "srun --mpi=pmix bertha doctor --json doctor.json"}});
+  const auto options = std::make_shared<DoctorOptions>();
+  add_word(doctor, "--backend", options->measure.backend, {"auto", "cpu", "cuda"},
+           "Device to check; auto = cuda when built in and a GPU is present (default auto)");
+  add_text(doctor, "-o,--output-dir", options->measure.output_dir, "DIR",
+           "Folder of the job's checkpoints, to be checked for space and speed");
+  add_text(doctor, "--json", options->json, "FILE", "File for verdicts and all figures as JSON");
+  set_action(doctor, chosen,
+             [options](CommandContext& context) { return run_doctor(*options, context); });
+}
+
+}  // namespace bertha

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "harness/doctor/rank_facts.h"
+
+namespace bertha {
+
+// Every bound that `bertha doctor` judges by, and why it stands where it does.
+
+/// How a figure is printed: divided by `size`, followed by `name`.
+struct FigureUnit {
+  double size = 1;
+  const char* name = "";
+};
+inline constexpr FigureUnit kTeraFlops{1e12, "TFLOP/s"};
+inline constexpr FigureUnit kGigaFlops{1e9, "GFLOP/s"};
+inline constexpr FigureUnit kGigaBytes{1e9, "GB/s"};
+inline constexpr FigureUnit kMegaBytes{1e6, "MB/s"};
+inline constexpr FigureUnit kGibiBytes{0x1p30, "GiB"};
+inline constexpr FigureUnit kMebiBytes{0x1p20, "MiB"};
+inline constexpr FigureUnit kPercent{0.01, "%"};
+
+/// A figure with a bound from below, in the order of the table's columns.
+struct FigureCheck {
+  const char* name;
+  double RankFacts::*value;
+  FigureUnit unit;
+  double least_share;  // of the median over ranks; 0 = not compared
+  double least;        // in itself; 0 = none
+  const char* advice;
+};
+
+/// - GPUs of one kind differ by 2 to 3 % in GEMMs and copies, so that one below 90 % of the median
+///   has a fault of its own, and every step waits for it.
+/// - Rates of processors change with what other programs do: only about half the rate of the other
+///   ranks is a fault. The same holds for links that jobs share.
+/// - Free space: a checkpoint of BERT-large takes 4 GB and a new one is complete before an old one
+///   goes; MPI puts 4 MiB per rank and more into /dev/shm.
+/// - A rank opens a few connections to each other rank and to shards.
+inline constexpr std::array kFigureChecks{
+    FigureCheck{"GPU GEMM", &RankFacts::gpu_gemm_flops, kTeraFlops, 0.9, 0,
+                "look at power, cooling and clocks (nvidia-smi -q -d PERFORMANCE,POWER)"},
+    FigureCheck{"GPU copy", &RankFacts::gpu_copy_bytes, kGigaBytes, 0.9, 0,
+                "look at memory clocks and errors (nvidia-smi -q -d CLOCK,ECC)"},
+    FigureCheck{"host to GPU", &RankFacts::host_to_gpu_bytes, kGigaBytes, 0.7, 0,
+                "look at the PCIe link and at the NUMA node of the rank (nvidia-smi topo -m)"},
+    FigureCheck{"GPU free", &RankFacts::gpu_free_share, kPercent, 0, 0.95,
+                "end what else runs on this GPU (nvidia-smi)"},
+    FigureCheck{"CPU GEMM", &RankFacts::cpu_gemm_flops, kGigaFlops, 0.7, 0,
+                "look for other programs (top), frequency limits and shared cores"},
+    FigureCheck{"host copy", &RankFacts::host_copy_bytes, kGigaBytes, 0.6, 0,
+                "look for other programs (top) and for a missing memory module (dmidecode)"},
+    FigureCheck{"node reduce", &RankFacts::node_reduce_bytes, kGigaBytes, 0.7, 0,
+                "look at the links between its GPUs (nvidia-smi nvlink -s, nvidia-smi topo -m)"},
+    FigureCheck{"network", &RankFacts::neighbor_bytes, kGigaBytes, 0.6, 0,
+                "look at its network adapter (ibstat, ethtool) and at UCX_NET_DEVICES"},
+    FigureCheck{"/dev/shm", &RankFacts::shm_free_bytes, kMebiBytes, 0, 0x1p26,
+                "remove what ended programs left there, or enlarge it; in a container "
+                "--shm-size=2g"},
+    FigureCheck{"open files", &RankFacts::open_files, {}, 0, 1024, "raise it with ulimit -n 4096"},
+    FigureCheck{"output free", &RankFacts::output_free_bytes, kGibiBytes, 0, 0x1p33,
+                "free some space or give another --output-dir"},
+    FigureCheck{"output write", &RankFacts::output_write_bytes, kMegaBytes, 0, 20e6,
+                "give a faster --output-dir: a checkpoint of BERT-large has 4 GB"},
+};
+
+/// Of the data sheet's dense peak: healthy H100 and H200 reach 70 to 80 % with cuBLASLt.
+inline constexpr double kLeastShareOfPeak = 0.6;
+
+/// Reasons for low clocks. A power limit (bit 2) is normal under GEMMs.
+struct ThrottleReason {
+  uint64_t bit;
+  const char* name;
+  bool refuses;  // false: named, and left to the measured rate
+};
+inline constexpr std::array kThrottleReasons{
+    ThrottleReason{0x08, "hardware slowdown", true},
+    ThrottleReason{0x20, "software thermal slowdown", false},
+    ThrottleReason{0x40, "hardware thermal slowdown", true},
+    ThrottleReason{0x80, "hardware power brake", true},
+};
+
+}  // namespace bertha

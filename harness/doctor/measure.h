@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "harness/comm/world.h"
+#include "harness/doctor/rank_facts.h"
+
+namespace bertha {
+
+struct MeasureOptions {
+  std::string backend = "auto";  // as train.backend
+  std::string output_dir = "";   // "" = not measured
+};
+
+/// Measures this rank beside all others. All ranks call it with the same options.
+///
+/// Blocks    some ten seconds.
+/// Errors    Error(kEnvironment) where no backend can be had; Error(kMemory).
+RankFacts measure_rank(const MeasureOptions& options, World& world);
+
+}  // namespace bertha
