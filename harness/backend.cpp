@@ -1,27 +1,29 @@
 #include "harness/backend.h"
 
+#include <set>
 #include <sstream>
 #include <vector>
 
 #include "harness/backend_cuda.h"
 #include "harness/comm/gather_texts.h"
 #include "harness/comm/gpu_plan.h"
+#include "harness/comm/rank_name.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
 namespace {
 
-/// What every rank sees, in rank order: "machine node_rank bus_id bus_id ...".
+/// What every rank sees, in rank order: "machine host node_rank bus_id bus_id ...".
 std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& visible) {
   std::ostringstream text;
-  text << machine_name() << ' ' << world.node_rank();
+  text << machine_name() << ' ' << own_host() << ' ' << world.node_rank();
   for (const std::string& bus_id : visible) text << ' ' << bus_id;
   std::vector<RankGpus> ranks;
   for (const std::string& sent : gather_texts(world, text.str())) {
     std::istringstream received(sent);
     RankGpus rank;
-    received >> rank.machine >> rank.node_rank;
+    received >> rank.machine >> rank.host >> rank.node_rank;
     for (std::string bus_id; received >> bus_id;) rank.bus_ids.push_back(bus_id);
     ranks.push_back(std::move(rank));
   }
@@ -35,14 +37,25 @@ BackendChoice choose_gpu(World& world, const std::vector<std::string>& visible) 
           .gpu_bus_id = visible[static_cast<size_t>(ordinal)]};
 }
 
+/// "node3, node7": where a rank sees no GPU; "" = nowhere.
+std::string hosts_without(World& world, bool sees_gpu) {
+  std::set<std::string> hosts;
+  for (const std::string& host : gather_texts(world, sees_gpu ? "" : own_host())) {
+    if (!host.empty()) hosts.insert(host);
+  }
+  std::string text;
+  for (const std::string& host : hosts) text += (text.empty() ? "" : ", ") + host;
+  return text;
+}
+
 /// True when the maths goes to GPUs; the same on every rank.
 bool decide_auto(World& world, bool sees_gpu) {
   const bool any_sees = world.agree_max(sees_gpu ? 1 : 0) == 1;
-  const bool any_lacks = world.agree_max(sees_gpu ? 0 : 1) == 1;
-  if (any_sees && any_lacks) {
+  const std::string without = any_sees ? hosts_without(world, sees_gpu) : "";
+  if (!without.empty()) {
     fail(ExitCode::kEnvironment,
-         "train.backend is auto, and some ranks see a GPU while others see none; check the nodes "
-         "with launch/check_node.sh, or set train.backend to cpu.");
+         "train.backend is auto, and some ranks see a GPU while none answers on ", without,
+         "; see `nvidia-smi` there, or set train.backend to cpu.");
   }
   if (world.rank() == 0) {
     log_line(LogLevel::kInfo,

@@ -12,6 +12,10 @@ size_t ordinal_of(const RankGpus& rank) {
   return rank.bus_ids.size() == 1 ? 0 : static_cast<size_t>(rank.node_rank);
 }
 
+std::string name_of(size_t number, const RankGpus& rank) {
+  return concat("rank ", number, rank.host.empty() ? "" : " on " + rank.host);
+}
+
 }  // namespace
 
 int plan_gpu(std::span<const RankGpus> ranks, int self) {
@@ -22,12 +26,12 @@ int plan_gpu(std::span<const RankGpus> ranks, int self) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankGpus& rank = ranks[r];
     if (rank.bus_ids.empty()) {
-      fail(ExitCode::kEnvironment, "the backend is cuda, but no GPU answers rank ", r,
+      fail(ExitCode::kEnvironment, "the backend is cuda, but no GPU answers ", name_of(r, rank),
            "; see `nvidia-smi` and CUDA_VISIBLE_DEVICES there, or set train.backend (--backend) to "
            "cpu");
     }
     if (ordinal_of(rank) >= rank.bus_ids.size()) {
-      fail(ExitCode::kEnvironment, "rank ", r, " is number ", rank.node_rank + 1,
+      fail(ExitCode::kEnvironment, name_of(r, rank), " is number ", rank.node_rank + 1,
            " of its node and sees ", rank.bus_ids.size(), " GPUs", kAdvice);
     }
     const std::string& bus_id = rank.bus_ids[ordinal_of(rank)];

@@ -11,6 +11,7 @@ struct RankGpus {
   std::string machine;               // equal for the ranks that share a kernel
   int node_rank = 0;                 // among the ranks of its node
   std::vector<std::string> bus_ids;  // by ordinal: "0000:1b:00.0"
+  std::string host = "";             // for messages
 };
 
 /// The ordinal of the GPU of rank `self`: its place on the node, or the only GPU that it sees,

@@ -54,6 +54,13 @@ TEST(GpuPlan, RefusesToShareAGpu) {
   EXPECT_THAT(refusal(ranks, 1), HasSubstr("ranks 0 and 2 would share GPU 0000:1b:00.0"));
 }
 
+TEST(GpuPlan, NamesTheHostOfARefusedRank) {
+  const std::vector<RankGpus> none{{"a", 0, kThree, "node0"}, {"b", 0, {}, "node1"}};
+  EXPECT_THAT(refusal(none, 0), HasSubstr("no GPU answers rank 1 on node1; see"));
+  const std::vector<RankGpus> few{{"b", 2, {kThree[0], kThree[1]}, "node1"}};
+  EXPECT_THAT(refusal(few, 0), HasSubstr("rank 0 on node1 is number 3 of its node and sees 2"));
+}
+
 TEST(GpuPlan, RefusesARankWithoutAGpu) {
   const std::vector<RankGpus> ranks{{"a", 0, kThree}, {"b", 0, {}}};
   EXPECT_THAT(refusal(ranks, 0), HasSubstr("no GPU answers rank 1; see `nvidia-smi`"));
