@@ -49,6 +49,28 @@ check_config() {
   [[ -r $1 ]] || stop 2 "cannot read the config $1"
 }
 
+# What the ranks run: `doctor` and its options, or `bertha train` with a config. Sets `work`.
+take_work() {  # words behind the script's own options
+  if [[ ${1:-} == doctor ]]; then
+    work=("$@")
+    return
+  fi
+  check_config "${1:-}"
+  # shellcheck disable=SC2034  # the scripts run it
+  work=(train --config "$@")
+}
+
+# Ends with 5 when `bertha doctor` finds a sick node, which it names. DOCTOR=0 skips it.
+refuse_sick_nodes() {  # command that runs `doctor` on all ranks
+  local status=0
+  if [[ ${DOCTOR:-1} == 0 ]]; then return 0; fi
+  "$@" || status=$?
+  if ((status == 5)); then
+    stop 5 "bertha doctor refused this job, see above; DOCTOR=0 starts it all the same"
+  fi
+  if ((status != 0)); then exit "$status"; fi
+}
+
 # Open MPI runs as root only when both variables are set.
 allow_root() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
@@ -144,6 +166,7 @@ wait_and_pass_on() {  # SIGNAL, process id
 # leaves 8 MiB in its folder for temporary files, so that folder is deleted here.
 run_mpirun() {
   local folder status=0
+  command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"
   folder=$(mktemp -d) || stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
   set -m
   TMPDIR=$folder mpirun "$@" < /dev/null &

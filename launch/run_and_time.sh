@@ -22,6 +22,7 @@ with the same LOGDIR, finished runs are kept and an interrupted one resumes.
   NEXP          runs, 1 if unset
   LOGDIR        folder of the runs; a new one under runs/ if unset
   SEED          seed of run 0, the next ones count up; drawn at random if unset. LOGDIR keeps it
+  DOCTOR        0: does not check the nodes with `bertha doctor` first
   CLEAR_CACHES  1: empties the page cache before each run (root or sudo) and says so in the log
   HYPERPARAMETERS AND PATHS
 TEXT
@@ -148,20 +149,27 @@ else
   write_file "$seed_file" "$seed"
 fi
 
+# Starts the ranks as tasks of Slurm or here, and waits for them.
+start_ranks() {  # doctor or a config, options
+  take_work "$@"
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then run_srun "$bertha" "${work[@]}" &
+  else BERTHA=$bertha "$launch_dir/run_local.sh" --ranks "$ranks" "$@" & fi
+  wait_and_pass_on TERM $!
+}
+
 train_once() {  # run, arguments of bertha train
   local run=$1
   shift
-  local words=(--config "$config" ${settings[@]+"${settings[@]}"} "$@" --set "train.seed=$((seed + run))"
+  local words=("$config" ${settings[@]+"${settings[@]}"} "$@" --set "train.seed=$((seed + run))"
     --set "log.run_dir=$folder/run_$run")
   if [[ ${CLEAR_CACHES:-0} == 1 ]]; then
     clear_caches
     words+=(--set mlperf.cache_cleared=true)
   fi
-  if [[ -n ${SLURM_JOB_ID:-} ]]; then run_srun "$bertha" train "${words[@]}" &
-  else BERTHA=$bertha "$launch_dir/run_local.sh" --ranks "$ranks" "$config" "${words[@]:2}" & fi
-  wait_and_pass_on TERM $!
+  start_ranks "${words[@]}"
 }
 
+examined=no
 worst=0
 remember() { if ((worst == 0)); then worst=$1; fi; }
 for ((run = 0; run < runs; ++run)); do
@@ -174,6 +182,8 @@ for ((run = 0; run < runs; ++run)); do
       stop 4 "$done_file=${code@Q}, want 0 or 3; delete it to train this run again"
     echo "run_and_time.sh: run $run of $runs already ended with code $code"
   else
+    if [[ $examined == no ]]; then refuse_sick_nodes start_ranks doctor --output-dir "$folder"; fi
+    examined=yes
     echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
     train_once "$run" "$@" || code=$?
     # Reached or missed its target: a result. Any other code needs a look, or a restart.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains on this machine: one rank per GPU, or one rank on all cores where there is none.
+# Trains on this machine, or checks it with `doctor` in place of the config: one rank per GPU, or one
+# rank on all cores where there is none.
 set -euo pipefail
 # shellcheck source=launch/common.sh
 . "$(dirname "$0")/common.sh"
@@ -7,25 +8,25 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 Usage: launch/run_local.sh [--ranks N] CONFIG.yaml [OPTIONS of bertha train...]
+       launch/run_local.sh [--ranks N] doctor [OPTIONS of bertha doctor...]
 
 Examples:
   launch/run_local.sh configs/quickstart.yaml
   launch/run_local.sh --ranks 2 configs/quickstart.yaml --set train.max_steps=100
+  launch/run_local.sh doctor --output-dir runs
   BERTHA=build/debug/bertha launch/run_local.sh configs/quickstart.yaml
 TEXT
 }
 
 take_ranks "$@"
 shift "$took"
-check_config "${1:-}"
-config=$1
-shift
+take_work "$@"
 bertha=$(find_bertha)
 ranks=${ranks:-$(ranks_here)}
-if ((ranks == 1)); then exec "$bertha" train --config "$config" "$@"; fi
+if ((ranks == 1)); then exec "$bertha" "${work[@]}"; fi
 
 allow_root
 # -q: bertha itself reports once why it ended. No binding here: bind_rank.sh selects the NUMA node,
 # and bertha divides its cores.
 run_mpirun -q --oversubscribe --bind-to none -n "$ranks" \
-  "$launch_dir/bind_rank.sh" "$bertha" train --config "$config" "$@"
+  "$launch_dir/bind_rank.sh" "$bertha" "${work[@]}"

@@ -50,6 +50,7 @@ class LaunchScripts(unittest.TestCase):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI"))}
         clean.update(environment, PATH=f"{self.bin}:{os.environ['PATH']}")
         clean.setdefault("BERTHA", self.bertha)
+        clean.setdefault("DOCTOR", "0")
         return subprocess.Popen(
             ["bash", str(LAUNCH / script), *map(str, arguments)],
             env=clean, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -113,7 +114,7 @@ class LaunchScripts(unittest.TestCase):
         self.assertFalse((self.folder / "ran").exists())
 
     def test_help_shows_an_example(self):
-        for script in ("run_local.sh", "run_mpirun.sh", "run_slurm.sub", "install_deps.sh", "check_node.sh",
+        for script in ("run_local.sh", "run_mpirun.sh", "run_slurm.sub", "install_deps.sh",
                        "profile_nsys.sh"):
             code, output = self.start(script, "--help")
             self.assertEqual(code, 0, output)
@@ -134,7 +135,7 @@ class LaunchScripts(unittest.TestCase):
         for code, *words in ((2, "quickstart", "--run-dir"), (2, "quickstart", "--text"),
                              (2, "quickstart", "--small", "--bogus"),
                              (4, "quickstart", "--text", "/nowhere/book.txt"),
-                             (2, "check_node.sh", "--bogus"), (2, "split_text.sh"),
+                             (2, "split_text.sh"),
                              (2, "split_text.sh", self.folder), (2, "split_text.sh", "--help"),
                              (2, "wordnet_text.sh", "--help")):
             found, output = self.start(*words)
@@ -160,6 +161,100 @@ class LaunchScripts(unittest.TestCase):
         self.assertIn("<--host> <a:2,b:3>", output)
         self.assertIn("<-x> <OMP_NUM_THREADS>", output)
         self.assertIn(wanted.replace("bertha", f"<{self.bertha}>", 1), output)
+
+    def test_doctor_in_place_of_a_config_checks_the_same_ranks(self):
+        wanted = "<doctor> <--output-dir> <two words>"
+        arguments = ("doctor", "--output-dir", "two words")
+        self.assertEqual(self.start("run_local.sh", "--ranks", 1, *arguments), (0, f"bertha {wanted}\n"))
+        self.stand_in("mpirun")
+        for words in (["run_local.sh", "--ranks", 3], ["run_mpirun.sh", "--hosts", "a:2,b:1"]):
+            _, output = self.start(*words, *arguments)
+            self.assertIn("<-n> <3>", output)
+            self.assertTrue(output.endswith(f"<{self.bertha}> {wanted}\n"), output)
+        self.stand_in("srun", 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi')
+        code, output = self.start("run_slurm.sub", *arguments, DOCTOR="1")
+        self.assertEqual(code, 0, output)
+        self.assertTrue(output.endswith(f"{wanted}\n"), output)
+        self.assertEqual(output.count("<doctor>"), 1, output)
+
+    def test_a_hostfile_names_hosts_and_ranks(self):
+        self.stand_in("mpirun")
+        hosts = self.folder / "host file"
+        for text, wanted, ranks in (
+                ("a slots=8\n# none\n\n  b.c-d slots=4 max_slots=8  # four\n", "a:8,b.c-d:4", 12),
+                ("a\na\nb\na\nb", "a:3,b:2", 5),  # as PBS and LSF write them
+                ("a slots=2\nb\na slots=1\n", "a:3,b:1", 4)):
+            hosts.write_text(text)
+            code, output = self.start("run_mpirun.sh", "--hostfile", hosts, self.config)
+            self.assertEqual(code, 0, output)
+            self.assertIn(f"<--host> <{wanted}> <-n> <{ranks}>", output)
+            self.assertIn(f"<train> <--config> <{self.config}>", output)
+
+    def test_a_bad_hostfile_is_refused_with_its_line(self):
+        hosts = self.folder / "hosts"
+        trap = f"x[$(touch '{self.folder}/ran')0]"
+        for text, wanted in (("a slots=8\nb slots=0\n", "line 2: found 'b slots=0'"),
+                             (f"a slots={trap}\n", "line 1"), (f"{trap} slots=1\n", "line 1"),
+                             ("a slots=8 b slots=8\n", "line 1"), ("a:8\n", "line 1: found 'a:8'"),
+                             ("# nothing\n", "names no host")):
+            hosts.write_text(text)
+            code, output = self.start("run_mpirun.sh", "--hostfile", hosts, self.config)
+            self.assertEqual(code, 2, output)
+            self.assertIn(f"{hosts}", output)
+            self.assertIn(wanted, output)
+        for words in ([], [self.folder / "gone"], [self.folder]):
+            code, output = self.start("run_mpirun.sh", "--hostfile", *words)
+            self.assertEqual(code, 2, output)
+            self.assertIn("cannot be read", output)
+        self.assertFalse((self.folder / "ran").exists())
+
+    def test_variables_of_clusters_reach_every_rank_and_others_do_not(self):
+        self.stand_in("mpirun")
+        passed = ("BERTHA_START_TIMEOUT_S", "FI_PROVIDER", "HCOLL_ENABLE_MCAST", "IBV_FORK_SAFE",
+                  "LD_LIBRARY_PATH", "NCCL_IB_HCA", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE",
+                  "SHARP_COLL_LOG_LEVEL", "UCX_NET_DEVICES")
+        kept = ("CUDA_VISIBLE_DEVICES", "MY_NCCL_SOCKET", "OMPI_MCA_btl")  # the last goes by itself
+        values = dict.fromkeys(passed + kept, "")
+        values["OMP_NUM_THREADS"] = "1\nNCCL_NO_VARIABLE=1"
+        _, output = self.start("run_mpirun.sh", "--hosts", "a:2", self.config, **values)
+        for name in passed:
+            self.assertIn(f"<-x> <{name}>", output)
+        for name in kept + ("NCCL_NO_VARIABLE",):
+            self.assertNotIn(f"<{name}>", output)
+
+    def test_a_missing_mpirun_is_named(self):
+        for tool in ("bash", "dirname", "basename", "realpath"):
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        run = subprocess.run(["bash", str(LAUNCH / "run_local.sh"), "--ranks", "2", str(self.config)],
+                             env={"PATH": str(self.bin), "BERTHA": self.bertha},
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        self.assertEqual(run.returncode, 5, run.stdout)
+        self.assertIn("mpirun was not found; run launch/install_deps.sh", run.stdout.decode())
+
+    def test_a_job_on_a_sick_node_does_not_start(self):
+        self.stand_in("srun", 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi\n'
+                      'shift 5; exec "$@"')
+        self.stand_in("nvidia-smi", "exit 9")
+        sick = 'if [[ $1 == doctor ]]; then echo "node7: sick"; exit 5; fi'
+        for script, variables in (("run_slurm.sub", {}), ("run_and_time.sh", {}),
+                                  ("run_and_time.sh", {"SLURM_JOB_ID": "7"})):
+            variables = {**variables, "LOGDIR": str(self.folder / "runs"), "NEXP": "2"}
+            self.stand_in("bertha", sick)
+            code, output = self.start(script, self.config, DOCTOR="1", **variables)
+            self.assertEqual(code, 5, output)
+            self.assertIn("node7: sick", output)
+            self.assertIn("DOCTOR=0 starts it all the same", output.splitlines()[-1])
+            self.assertNotIn("<train>", output)
+            code, output = self.start(script, self.config, DOCTOR="0", **variables)
+            self.assertEqual(code, 0, output)
+            self.assertNotIn("node7", output)
+            shutil.rmtree(self.folder / "runs", ignore_errors=True)
+            self.stand_in("bertha")
+            code, output = self.start(script, self.config, **{**variables, "DOCTOR": ""})
+            self.assertEqual(code, 0, output)
+            self.assertEqual(output.count("<doctor>"), 1, output)
+            self.assertLess(output.index("<doctor>"), output.index("<train>"), output)
+            shutil.rmtree(self.folder / "runs", ignore_errors=True)
 
     def test_profiling_prints_and_runs_the_command_of_nsys(self):
         self.stand_in("nsys")

@@ -83,7 +83,8 @@ class Cluster:
             host=socket.gethostname().split(".")[0], controller_port=controller_port,
             node_port=node_port, user=pwd.getpwuid(os.getuid()).pw_name, folder=self.folder,
             cpus=CPUS))
-        self.environment = {"SLURM_CONF": str(config), "BERTHA": BERTHA}
+        # Other tests on this machine make ranks unequal, which bertha doctor would refuse.
+        self.environment = {"SLURM_CONF": str(config), "BERTHA": BERTHA, "DOCTOR": "0"}
         try:
             self.start_daemon("munged", "--foreground", "--force", f"--key-file={key}",
                               f"--socket={self.folder}/munge.socket",
@@ -175,6 +176,12 @@ class Slurm(EndToEnd):
         self.assertEqual(len(losses[0]), 12)
         for two, four in zip(*losses):
             self.assertAlmostEqual(two, four, delta=12 * support.GRADIENT_F32 * two)
+
+    def test_doctor_checks_the_tasks_of_a_job(self):
+        code, output = self.submit(2, "doctor", "--backend", "cpu")
+        self.assertIn(code, (0, 5), output)
+        self.assertRegex(output, r"(?m)^node +ranks .*verdict$")
+        self.assertRegex(output, rf"(?m)^{socket.gethostname()} +0-1 ")
 
     def test_what_the_program_refuses_is_the_exit_code_of_the_job(self):
         code, output = self.submit(2, self.config_file(self.new_folder(), train__max_steps=0))
