@@ -167,7 +167,9 @@ class Doctor {
       remark(concat(name, ": link, clocks and memory errors are not known: ", gpu.unread,
                     "; in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
     }
-    if (gpu.pcie_generation < gpu.most_pcie_generation || gpu.pcie_lanes < gpu.most_pcie_lanes) {
+    const bool is_known = gpu.pcie_generation > 0 && gpu.pcie_lanes > 0;
+    if (is_known &&
+        (gpu.pcie_generation < gpu.most_pcie_generation || gpu.pcie_lanes < gpu.most_pcie_lanes)) {
       refuse(concat(name, ": PCIe generation ", gpu.pcie_generation, " x", gpu.pcie_lanes,
                     ", want ", gpu.most_pcie_generation, " x", gpu.most_pcie_lanes,
                     "; restart the node, then reseat the GPU"));

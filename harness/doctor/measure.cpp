@@ -29,7 +29,7 @@ constexpr double kGpuGemmFlops = 1.2e12;  // one GEMM of 8192 rows, columns and 
 constexpr int64_t kGpuGemms = 700;        // about a second on an H200
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 constexpr double kCpuGemmFlops = 2.2e9;  // one of 1024: 50 ms on a core
-constexpr int64_t kCpuGemms = 12;
+constexpr int64_t kCpuGemms = 48;        // what another program takes for a moment shows in few
 constexpr int64_t kCopyBytes = int64_t{128} << 20;  // more than caches hold
 constexpr double kCopySeconds = 0.3;
 constexpr int64_t kGpuReduceElements = int64_t{64} << 20;  // f32

@@ -22,7 +22,7 @@ struct RankFacts {
   double gpu_gemm_flops = -1;     // bf16
   double gpu_copy_bytes = -1;     // within the GPU's memory
   double host_to_gpu_bytes = -1;  // from pinned memory
-  double gpu_free_share = -1;     // of the GPU's memory, before the first allocation
+  double gpu_free_share = -1;     // of the GPU's memory, before anything is measured
   double cpu_gemm_flops = -1;     // f32, on the rank's cores
   double host_copy_bytes = -1;    // by one core
   double node_reduce_bytes = -1;  // all-reduce of the node's ranks: bus bandwidth as NCCL counts it
