@@ -1,6 +1,6 @@
 #include "harness/comm/communicator_world.h"
 
-#include <cstdint>
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 
@@ -12,16 +12,7 @@
 namespace bertha {
 namespace {
 
-void broadcast_bytes(const Communicator& ranks, void* data, int64_t bytes, int root) {
-  if (bytes > INT32_MAX) {
-    fail(ExitCode::kEnvironment, "a text of ", bytes, " bytes for all ranks, want at most ",
-         INT32_MAX);
-  }
-  MPI_Request request = MPI_REQUEST_NULL;
-  BERTHA_MPI_CHECK(
-      MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, ranks.get(), &request));
-  ranks.wait_for(request, Patience::kLatency);
-}
+constexpr size_t kMostMessageBytes = size_t{1} << 30;  // MPI counts are int
 
 }  // namespace
 
@@ -42,12 +33,15 @@ int CommunicatorWorld::agree_max(int value) {
   return largest;
 }
 
-std::string CommunicatorWorld::broadcast(const std::string& text, int root) {
-  int64_t bytes = static_cast<int64_t>(text.size());
-  broadcast_bytes(communicator(), &bytes, int64_t{sizeof(bytes)}, root);
-  std::string result = rank() == root ? text : std::string(static_cast<size_t>(bytes), '\0');
-  broadcast_bytes(communicator(), result.data(), bytes, root);
-  return result;
+void CommunicatorWorld::broadcast_bytes(std::span<std::byte> bytes, int root) {
+  while (!bytes.empty()) {
+    const std::span<std::byte> message = bytes.first(std::min(bytes.size(), kMostMessageBytes));
+    MPI_Request request = MPI_REQUEST_NULL;
+    BERTHA_MPI_CHECK(MPI_Ibcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root,
+                                communicator().get(), &request));
+    communicator().wait_for(request, Patience::kLatency);
+    bytes = bytes.subspan(message.size());
+  }
 }
 
 void CommunicatorWorld::barrier() {

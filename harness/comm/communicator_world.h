@@ -2,8 +2,9 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <memory>
-#include <string>
+#include <span>
 
 #include "harness/comm/mpi_communicator.h"
 #include "harness/comm/world.h"
@@ -18,7 +19,7 @@ class CommunicatorWorld : public World {
   std::unique_ptr<Transport> make_transport() override;
   std::unique_ptr<Collectives> make_host_collectives(Device& device) override;
   int agree_max(int value) override;
-  std::string broadcast(const std::string& text, int root) override;
+  void broadcast_bytes(std::span<std::byte> bytes, int root) override;
   void barrier() override;
   /// Of the whole job, whichever ranks this world has.
   [[noreturn]] void abort(int exit_code) override;

@@ -1,6 +1,7 @@
 #include <mpi.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -161,6 +162,15 @@ class MpiWorld final : public CommunicatorWorld {
 }  // namespace
 
 std::unique_ptr<World> make_node_world() { return std::make_unique<NodeWorld>(); }
+
+std::string World::broadcast(const std::string& text, int root) {
+  size_t length = text.size();
+  broadcast_bytes(std::as_writable_bytes(std::span(&length, 1)), root);
+  std::string result = text;
+  result.resize(length);
+  broadcast_bytes(std::as_writable_bytes(std::span(result)), root);
+  return result;
+}
 
 std::unique_ptr<World> make_world() {
   const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "data/pipeline/transport.h"
@@ -32,7 +34,10 @@ class World {
 
   /// The largest value over ranks: agreement on signals, time limits and exit codes.
   virtual int agree_max(int value) = 0;
-  virtual std::string broadcast(const std::string& text, int root) = 0;
+  /// Those of rank `root`, to all ranks: as many on each, of any number.
+  virtual void broadcast_bytes(std::span<std::byte> bytes, int root) = 0;
+  /// The text of rank `root`, on all ranks.
+  std::string broadcast(const std::string& text, int root);
   virtual void barrier() = 0;
 
   /// True for the first caller among the ranks of this node: the one that reports a failure which

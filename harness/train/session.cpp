@@ -1,11 +1,13 @@
 #include "harness/train/session.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "data/format/shard_names.h"
 #include "harness/checkpoint/load_weights.h"
+#include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
 #include "harness/model/encoder_gemms.h"
 #include "harness/train/data_check.h"
@@ -74,10 +76,17 @@ CheckpointParts Session::checkpoint_parts() const {
 }
 
 void Session::initialize_weights() {
-  const FirstWeights first = first_weights(config, table, dims);
-  for (const std::string& note : first.notes) {
-    if (world->rank() == 0) log_line(LogLevel::kWarning, note);
-  }
+  const bool from_file = !config.checkpoint.init.empty();
+  FirstWeights first;
+  on_all_ranks(*world, [&] {
+    if (from_file && world->rank() != 0) {
+      first.flat.resize(static_cast<size_t>(table.elements));
+    } else {
+      first = first_weights(config, table, dims);
+    }
+  });
+  if (from_file) world->broadcast_bytes(std::as_writable_bytes(std::span(first.flat)), 0);
+  for (const std::string& note : first.notes) log_line(LogLevel::kWarning, note);
   optimizer->set_weights(first.flat.data());
 }
 

@@ -34,7 +34,8 @@ struct Session {
             .fp8 = !fp8_gemms.empty()};
   }
   CheckpointParts checkpoint_parts() const;
-  /// To first_weights().
+  /// To first_weights(): rank 0 reads the file of checkpoint.init for all, and each rank computes
+  /// random weights itself. All ranks call it, and fail with the same error.
   void initialize_weights();
   HostAllocator pinned_allocator() const;
 

@@ -87,7 +87,7 @@ class ImaginaryWorld final : public World {
   std::unique_ptr<Transport> make_transport() override { unused(); }
   std::unique_ptr<Collectives> make_host_collectives(Device&) override { unused(); }
   int agree_max(int) override { unused(); }
-  std::string broadcast(const std::string&, int) override { unused(); }
+  void broadcast_bytes(std::span<std::byte>, int) override { unused(); }
   void barrier() override { unused(); }
   [[noreturn]] void abort(int) override { unused(); }
 

@@ -62,6 +62,17 @@ TEST(MpiWorld, BroadcastsTextOfAnyLengthFromAnyRoot) {
   }
 }
 
+TEST(MpiWorld, BroadcastsBytesInPlaceFromAnyRoot) {
+  for (int root = 0; root < world().size(); ++root) {
+    for (const size_t count : {0, 1, 100003}) {
+      const auto fill = static_cast<std::byte>(world().rank());
+      std::vector<std::byte> bytes(count, fill);
+      world().broadcast_bytes(bytes, root);
+      EXPECT_EQ(bytes, std::vector<std::byte>(count, static_cast<std::byte>(root)));
+    }
+  }
+}
+
 TEST(MpiWorld, OneRankOfTheNodeMayReportAFailure) {
   const int64_t mine = world().claim_failure() ? 1 : 0;
   const std::unique_ptr<Transport> transport = world().make_transport();

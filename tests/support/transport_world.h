@@ -1,7 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "data/pipeline/stages.h"
@@ -32,10 +33,9 @@ class TransportWorld final : public World {
     return static_cast<int>(most);
   }
 
-  std::string broadcast(const std::string& text, int root) override {
-    const auto all = transport_.all_gather_bytes(std::as_bytes(std::span(text)));
-    const auto& bytes = all.at(static_cast<size_t>(root));
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  void broadcast_bytes(std::span<std::byte> bytes, int root) override {
+    std::ranges::copy(transport_.all_gather_bytes(bytes).at(static_cast<size_t>(root)),
+                      bytes.begin());
   }
 
   void barrier() override { agree_max(0); }
