@@ -71,4 +71,16 @@ std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Cont
   return values;
 }
 
+std::vector<int64_t> sum_values(Transport& transport, const Contribution& mine, int64_t count) {
+  std::vector<int64_t> words = mine.values;
+  words.resize(static_cast<size_t>(count));
+  words.push_back(mine.kind == Kind::kValues ? 0 : 1);
+  std::vector<int64_t> sums = transport.sum(words);
+  if (sums.back() > 0) {
+    gather_values(transport, mine.kind == Kind::kValues ? Contribution{} : mine);
+  }
+  sums.pop_back();
+  return sums;
+}
+
 }  // namespace bertha

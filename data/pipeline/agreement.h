@@ -23,4 +23,10 @@ struct Contribution {
 ///           pipeline is being destroyed) and none fails, all throw Error(kInternal).
 std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Contribution& mine);
 
+/// The sums of every rank's values, `count` on each, in few messages with many ranks: nothing is
+/// gathered but failures.
+///
+/// Errors    those of gather_values().
+std::vector<int64_t> sum_values(Transport& transport, const Contribution& mine, int64_t count);
+
 }  // namespace bertha

@@ -10,11 +10,15 @@
 namespace bertha {
 namespace {
 
-// A gathered word is slot << 32 | tokens << 16 | masked.
-constexpr int64_t kFieldBits = 16;
-constexpr int64_t kFieldMask = (int64_t{1} << kFieldBits) - 1;
+// A slot's word is 1 << 56 | rank << 32 | tokens << 16 | masked on the rank that brings it, and 0
+// on the others: in the sum the highest byte counts the ranks that do.
+constexpr int kCountShift = 56;
+constexpr int kRankShift = 32;
+constexpr int kTokensShift = 16;
+constexpr int64_t kRankMask = (int64_t{1} << (kCountShift - kRankShift)) - 1;
+constexpr int64_t kLengthMask = (int64_t{1} << kTokensShift) - 1;
 
-/// What every rank knows about every slot of the step after the lengths are gathered.
+/// What every rank knows about every slot of the step after the lengths are summed.
 struct StepLengths {
   std::vector<std::vector<int64_t>> slots_of_source;  // [W][n]  ascending
   std::vector<int64_t> tokens;                        // [G]
@@ -26,33 +30,28 @@ struct StepLengths {
   }
 };
 
-StepLengths gather_lengths(const StepSamples& mine, int64_t num_slots, Transport& transport) {
+StepLengths sum_lengths(const StepSamples& mine, int64_t num_slots, Transport& transport) {
   Contribution words;
-  words.values.reserve(mine.slots.size());
+  words.values.assign(static_cast<size_t>(num_slots), 0);
   for (size_t i = 0; i < mine.slots.size(); ++i) {
+    const int64_t slot = mine.slots[i];
+    BERTHA_CHECK(slot >= 0 && slot < num_slots, "slot ", slot, " of ", num_slots);
     const SampleView sample = mine.samples[static_cast<int64_t>(i)];
-    words.values.push_back(mine.slots[i] << (2 * kFieldBits) |
-                           static_cast<int64_t>(sample.token_ids.size()) << kFieldBits |
-                           static_cast<int64_t>(sample.masked_ids.size()));
+    words.values[static_cast<size_t>(slot)] +=
+        int64_t{1} << kCountShift | int64_t{transport.rank()} << kRankShift |
+        static_cast<int64_t>(sample.token_ids.size()) << kTokensShift |
+        static_cast<int64_t>(sample.masked_ids.size());
   }
   StepLengths lengths;
-  lengths.tokens.assign(static_cast<size_t>(num_slots), -1);
-  lengths.masked.assign(static_cast<size_t>(num_slots), 0);
-  int64_t num_known = 0;
-  for (const std::vector<int64_t>& from_rank : gather_values(transport, words)) {
-    std::vector<int64_t>& slots = lengths.slots_of_source.emplace_back();
-    slots.reserve(from_rank.size());
-    for (const int64_t word : from_rank) {
-      const int64_t slot = word >> (2 * kFieldBits);
-      BERTHA_CHECK(slot >= 0 && slot < num_slots && lengths.tokens[static_cast<size_t>(slot)] < 0,
-                   "slot ", slot, " of ", num_slots, " came twice or is outside");
-      lengths.tokens[static_cast<size_t>(slot)] = word >> kFieldBits & kFieldMask;
-      lengths.masked[static_cast<size_t>(slot)] = word & kFieldMask;
-      slots.push_back(slot);
-      ++num_known;
-    }
+  lengths.slots_of_source.resize(static_cast<size_t>(transport.size()));
+  for (const int64_t word : sum_values(transport, words, num_slots)) {
+    const auto slot = std::ssize(lengths.tokens);
+    BERTHA_CHECK(word >> kCountShift == 1, "slot ", slot, " of ", num_slots, " came ",
+                 word >> kCountShift, " times");
+    lengths.slots_of_source[static_cast<size_t>(word >> kRankShift & kRankMask)].push_back(slot);
+    lengths.tokens.push_back(word >> kTokensShift & kLengthMask);
+    lengths.masked.push_back(word & kLengthMask);
   }
-  BERTHA_CHECK(num_known == num_slots, num_known, " samples in a step, want ", num_slots);
   return lengths;
 }
 
@@ -74,12 +73,11 @@ struct Arrivals {
   std::vector<std::vector<int64_t>> slots;  // [W][n]
 };
 
-SampleSet decode_slots(std::span<const std::byte> payload, std::span<const int64_t> slots,
-                       const StepLengths& lengths) {
-  std::vector<SampleLength> sample_lengths;
-  sample_lengths.reserve(slots.size());
-  for (const int64_t slot : slots) sample_lengths.push_back(lengths.of(slot));
-  return decode_samples(payload, sample_lengths);
+std::vector<SampleLength> lengths_of(std::span<const int64_t> slots, const StepLengths& lengths) {
+  std::vector<SampleLength> found;
+  found.reserve(slots.size());
+  for (const int64_t slot : slots) found.push_back(lengths.of(slot));
+  return found;
 }
 
 Arrivals keep_own(StepSamples mine, Transport& transport) {
@@ -97,7 +95,8 @@ Arrivals gather_all(StepSamples mine, const StepLengths& lengths, Transport& tra
   const auto payloads = transport.all_gather_bytes(encode_samples(mine.samples, rows));
   Arrivals arrivals{.sets = {}, .slots = lengths.slots_of_source};
   for (size_t source = 0; source < payloads.size(); ++source) {
-    arrivals.sets.push_back(decode_slots(payloads[source], arrivals.slots[source], lengths));
+    arrivals.sets.push_back(
+        decode_samples(payloads[source], lengths_of(arrivals.slots[source], lengths)));
   }
   return arrivals;
 }
@@ -112,17 +111,23 @@ Arrivals move_to_owners(StepSamples mine, const StepLengths& lengths,
   }
   std::vector<std::vector<std::byte>> outgoing;
   for (const auto& rows : rows_for) outgoing.push_back(encode_samples(mine.samples, rows));
-  const auto incoming = transport.all_to_all_bytes(outgoing);
 
   Arrivals arrivals = keep_own(std::move(mine), transport);
-  for (size_t source = 0; source < incoming.size(); ++source) {
+  std::vector<std::vector<SampleLength>> incoming_lengths(outgoing.size());
+  std::vector<int64_t> incoming_bytes(outgoing.size(), 0);
+  for (size_t source = 0; source < outgoing.size(); ++source) {
     if (source == me) continue;
     for (const int64_t slot : lengths.slots_of_source[source]) {
-      if (static_cast<size_t>(owners[static_cast<size_t>(slot)]) == me) {
-        arrivals.slots[source].push_back(slot);
-      }
+      if (static_cast<size_t>(owners[static_cast<size_t>(slot)]) != me) continue;
+      arrivals.slots[source].push_back(slot);
+      incoming_lengths[source].push_back(lengths.of(slot));
+      incoming_bytes[source] += payload_bytes(lengths.of(slot));
     }
-    arrivals.sets[source] = decode_slots(incoming[source], arrivals.slots[source], lengths);
+  }
+  const auto incoming = transport.all_to_all_bytes(outgoing, incoming_bytes);
+  for (size_t source = 0; source < incoming.size(); ++source) {
+    if (source == me) continue;
+    arrivals.sets[source] = decode_samples(incoming[source], incoming_lengths[source]);
   }
   return arrivals;
 }
@@ -202,7 +207,7 @@ SlotAssignment assign_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t
 
 ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport) {
   const int64_t num_slots = options.global_batch_seqs;
-  const StepLengths lengths = gather_lengths(mine, num_slots, transport);
+  const StepLengths lengths = sum_lengths(mine, num_slots, transport);
   const SlotAssignment assignment =
       options.mode == ExchangePadding::kOff
           ? assign_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
@@ -230,9 +235,10 @@ ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transpo
   return step;
 }
 
-void decline_exchange(const Contribution& reason, Transport& transport) {
+void decline_exchange(const ExchangeOptions& options, const Contribution& reason,
+                      Transport& transport) {
   try {
-    gather_values(transport, reason);
+    sum_values(transport, reason, options.global_batch_seqs);
   } catch (const Error&) {
     if (reason.kind == Contribution::Kind::kFailure) throw;
   }

@@ -45,16 +45,20 @@ struct ExchangeOptions {
 };
 
 /// Gives every rank the samples that are assigned to it. Collective: all ranks bring samples of the
-/// same step, all G slots once. Every rank computes the same assignment from the gathered lengths;
-/// then kLengths moves only what changes owner, kAllGather moves every sample to every rank, and
-/// kOff moves nothing (the samples must be those of the rank's slice).
+/// same step, all G slots once. Every rank computes the same assignment from the lengths, which are
+/// summed over ranks; then kLengths moves only what changes owner, kAllGather moves every sample to
+/// every rank, and kOff moves nothing (the samples must be those of the rank's slice).
+///
+/// A rank of W sends some log2(W) messages of 8 G bytes for the lengths, and with kLengths one to
+/// each rank that it has samples for.
 ///
 /// Exact     kLengths and kAllGather give identical results.
-/// Errors    those of gather_values().
+/// Errors    those of sum_values().
 ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport);
 
 /// Takes this rank's place in one exchange to say that it cannot bring samples; the others throw.
 /// Throws as they do, except that a leaving rank just returns.
-void decline_exchange(const Contribution& reason, Transport& transport);
+void decline_exchange(const ExchangeOptions& options, const Contribution& reason,
+                      Transport& transport);
 
 }  // namespace bertha

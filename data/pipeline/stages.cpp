@@ -108,9 +108,9 @@ std::vector<std::vector<std::byte>> CancellableTransport::all_gather_bytes(
 }
 
 std::vector<std::vector<std::byte>> CancellableTransport::all_to_all_bytes(
-    std::span<const std::vector<std::byte>> outgoing) {
+    std::span<const std::vector<std::byte>> outgoing, std::span<const int64_t> incoming_bytes) {
   const Entry entry(*this);
-  return transport_.all_to_all_bytes(outgoing);
+  return transport_.all_to_all_bytes(outgoing, incoming_bytes);
 }
 
 CancellableTransport::Inside CancellableTransport::abandon() {
@@ -157,7 +157,7 @@ void exchange_steps(StageState& state) {
       Contribution reason;
       std::optional<StepSamples> samples = assemble(state, assembler, reason);
       if (!samples) {
-        decline_exchange(reason, state.transport);
+        decline_exchange(exchange_options, reason, state.transport);
         break;
       }
       state.exchanged.push(exchange(exchange_options, std::move(*samples), state.transport));

@@ -29,7 +29,8 @@ class CancellableTransport final : public Transport {
   std::vector<int64_t> sum(std::span<const int64_t> mine) override;
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override;
   std::vector<std::vector<std::byte>> all_to_all_bytes(
-      std::span<const std::vector<std::byte>> outgoing) override;
+      std::span<const std::vector<std::byte>> outgoing,
+      std::span<const int64_t> incoming_bytes) override;
 
   /// Whether a call is under way, which may never return when a peer has failed.
   enum class Inside : uint8_t { kNo, kYes };

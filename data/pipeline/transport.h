@@ -24,9 +24,11 @@ class Transport {
   virtual std::vector<int64_t> sum(std::span<const int64_t> mine) = 0;
   /// Every rank's bytes in rank order; counts may differ.
   virtual std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) = 0;
-  /// outgoing[r] goes to rank r; returns what each rank sent here. One Alltoallv.
+  /// outgoing[r] goes to rank r; returns what each rank sent here: incoming_bytes[r] by rank r. No
+  /// message where there is nothing to send.
   virtual std::vector<std::vector<std::byte>> all_to_all_bytes(
-      std::span<const std::vector<std::byte>> outgoing) = 0;
+      std::span<const std::vector<std::byte>> outgoing,
+      std::span<const int64_t> incoming_bytes) = 0;
 };
 
 /// A world of one rank.
@@ -44,7 +46,7 @@ class SoloTransport final : public Transport {
     return {{mine.begin(), mine.end()}};
   }
   std::vector<std::vector<std::byte>> all_to_all_bytes(
-      std::span<const std::vector<std::byte>> outgoing) override {
+      std::span<const std::vector<std::byte>> outgoing, std::span<const int64_t>) override {
     return {outgoing.begin(), outgoing.end()};
   }
 };

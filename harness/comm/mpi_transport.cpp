@@ -82,14 +82,16 @@ class MpiTransport final : public Transport {
   }
 
   std::vector<std::vector<std::byte>> all_to_all_bytes(
-      std::span<const std::vector<std::byte>> outgoing) override {
-    BERTHA_CHECK(static_cast<int>(outgoing.size()) == size(), "parts for ", outgoing.size(),
-                 " ranks, want ", size());
+      std::span<const std::vector<std::byte>> outgoing,
+      std::span<const int64_t> incoming_bytes) override {
+    BERTHA_CHECK(std::ssize(outgoing) == size() && std::ssize(incoming_bytes) == size(),
+                 "parts for ", outgoing.size(), " ranks and from ", incoming_bytes.size(),
+                 ", want ", size());
     std::vector<int64_t> send_bytes;
     for (const auto& part : outgoing) send_bytes.push_back(static_cast<int64_t>(part.size()));
     const std::vector<int> send_counts = to_counts(send_bytes);
     const std::vector<int> send_offsets = offsets_of(send_counts);
-    const std::vector<int> receive_counts = to_counts(swap_counts(send_bytes));
+    const std::vector<int> receive_counts = to_counts(incoming_bytes);
     const std::vector<int> receive_offsets = offsets_of(receive_counts);
 
     std::vector<std::byte> sent(static_cast<size_t>(send_offsets.back()));
@@ -108,20 +110,10 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  static std::vector<int> to_counts(const std::vector<int64_t>& values) {
+  static std::vector<int> to_counts(std::span<const int64_t> values) {
     std::vector<int> counts;
     for (const int64_t value : values) counts.push_back(mpi_count(value, "a part"));
     return counts;
-  }
-
-  /// How many bytes each rank has for this one.
-  std::vector<int64_t> swap_counts(const std::vector<int64_t>& outgoing) {
-    std::vector<int64_t> incoming(outgoing.size());
-    MPI_Request request = MPI_REQUEST_NULL;
-    BERTHA_MPI_CHECK(MPI_Ialltoall(outgoing.data(), 1, MPI_INT64_T, incoming.data(), 1, MPI_INT64_T,
-                                   comm_.get(), &request));
-    comm_.wait_for(request, Patience::kBackground);
-    return incoming;
   }
 
   Communicator comm_;

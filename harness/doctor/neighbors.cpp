@@ -28,14 +28,17 @@ double exchange_with_neighbors(Transport& transport, bool is_first_of_node) {
   double best = -1;
   for (int64_t step = 1; step <= std::min(kMostSteps, nodes - 1); ++step) {
     std::vector<std::vector<std::byte>> outgoing(static_cast<size_t>(transport.size()));
+    std::vector<int64_t> incoming_bytes(outgoing.size());
     if (is_first_of_node) {
       const auto place = std::ranges::find(firsts, transport.rank()) - firsts.begin();
       const int64_t to = firsts[static_cast<size_t>((place + step) % nodes)];
+      const int64_t from = firsts[static_cast<size_t>((place + nodes - step) % nodes)];
       outgoing[static_cast<size_t>(to)].resize(kBytes);
+      incoming_bytes[static_cast<size_t>(from)] = static_cast<int64_t>(kBytes);
     }
     transport.sum(std::vector<int64_t>{0});  // all start together
     const auto begin = std::chrono::steady_clock::now();
-    transport.all_to_all_bytes(outgoing);
+    transport.all_to_all_bytes(outgoing, incoming_bytes);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     if (is_first_of_node) best = std::max(best, static_cast<double>(kBytes) / elapsed.count());
   }

@@ -57,8 +57,12 @@ TEST(MpiTransport, AllGatherBytesTakesPartsOfAnyLengthIncludingNone) {
 
 void check_all_to_all(Transport& transport, int64_t base) {
   std::vector<Bytes> outgoing;
-  for (int to = 0; to < size(); ++to) outgoing.push_back(message(rank(), to, base));
-  const std::vector<Bytes> got = transport.all_to_all_bytes(outgoing);
+  std::vector<int64_t> incoming_bytes;
+  for (int other = 0; other < size(); ++other) {
+    outgoing.push_back(message(rank(), other, base));
+    incoming_bytes.push_back(std::ssize(message(other, rank(), base)));
+  }
+  const std::vector<Bytes> got = transport.all_to_all_bytes(outgoing, incoming_bytes);
   ASSERT_EQ(static_cast<int>(got.size()), size());
   for (int from = 0; from < size(); ++from) {
     EXPECT_EQ(got[static_cast<size_t>(from)], message(from, rank(), base)) << from << " " << base;
@@ -73,13 +77,13 @@ TEST(MpiTransport, AllToAllBringsEachPartToItsRank) {
 TEST(MpiTransport, AllToAllOfNothingIsNothing) {
   const std::unique_ptr<Transport> transport = testing::world().make_transport();
   const std::vector<Bytes> outgoing(static_cast<size_t>(size()));
-  EXPECT_EQ(transport->all_to_all_bytes(outgoing), outgoing);
+  EXPECT_EQ(transport->all_to_all_bytes(outgoing, std::vector<int64_t>(outgoing.size())), outgoing);
 }
 
 TEST(MpiTransport, PartsForAnotherNumberOfRanksAreRefused) {
   const std::unique_ptr<Transport> transport = testing::world().make_transport();
   const std::vector<Bytes> outgoing(static_cast<size_t>(size() + 1));
-  EXPECT_THROW(transport->all_to_all_bytes(outgoing), Error);
+  EXPECT_THROW(transport->all_to_all_bytes(outgoing, std::vector<int64_t>(outgoing.size())), Error);
 }
 
 TEST(MpiTransport, WorksOnAThreadBesideCollectivesOfTheMainThread) {

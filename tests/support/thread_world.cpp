@@ -101,19 +101,29 @@ class ThreadWorld::RankTransport final : public Transport {
   }
 
   BytesPerRank all_gather_bytes(std::span<const std::byte> mine) override {
-    return all_to_all_bytes(BytesPerRank(all_to_all_.num_ranks(), Bytes(mine.begin(), mine.end())));
+    return run(BytesPerRank(all_to_all_.num_ranks(), Bytes(mine.begin(), mine.end())));
   }
 
-  BytesPerRank all_to_all_bytes(std::span<const Bytes> outgoing) override {
+  BytesPerRank all_to_all_bytes(std::span<const Bytes> outgoing,
+                                std::span<const int64_t> incoming_bytes) override {
     BERTHA_CHECK(outgoing.size() == all_to_all_.num_ranks(), outgoing.size(), " messages");
+    BytesPerRank incoming = run({outgoing.begin(), outgoing.end()});
+    for (size_t from = 0; from < incoming.size(); ++from) {
+      BERTHA_CHECK(std::ssize(incoming[from]) == incoming_bytes[from], "rank ", from, " sends ",
+                   incoming[from].size(), " bytes, want ", incoming_bytes[from]);
+    }
+    return incoming;
+  }
+
+ private:
+  BytesPerRank run(BytesPerRank outgoing) {
     const auto me = static_cast<size_t>(rank_);
-    const auto all = all_to_all_.run(me, {outgoing.begin(), outgoing.end()});
+    const auto all = all_to_all_.run(me, std::move(outgoing));
     BytesPerRank mine;
     for (const BytesPerRank& from_rank : *all) mine.push_back(from_rank[me]);
     return mine;
   }
 
- private:
   int rank_;
   AllToAll& all_to_all_;
 };

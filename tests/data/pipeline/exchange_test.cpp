@@ -195,5 +195,35 @@ TEST(GatherValues, LowestFailingRankIsHeardByAll) {
   });
 }
 
+TEST(SumValues, AddsUpWhereNoRankFails) {
+  run_thread_ranks(3, [](Transport& transport) {
+    const std::vector<int64_t> sums =
+        sum_values(transport, {.values = {transport.rank(), int64_t{1} << 60}}, 2);
+    EXPECT_THAT(sums, ElementsAre(3, int64_t{3} << 60));
+  });
+}
+
+TEST(SumValues, LowestFailingRankIsHeardByAll) {
+  run_thread_ranks(4, [](Transport& transport) {
+    Contribution mine{.values = {1, 2, 3}};
+    if (transport.rank() >= 2) {
+      mine = {.kind = Contribution::Kind::kFailure,
+              .values = {},
+              .failure = std::make_exception_ptr(
+                  Error(ExitCode::kData, concat("shard of rank ", transport.rank())))};
+    }
+    EXPECT_EQ(data_error_of([&] { sum_values(transport, mine, 3); }), "shard of rank 2");
+  });
+}
+
+TEST(Exchange, ASlotThatTwoRanksBringIsAnInternalErrorOnAllRanks) {
+  const SampleSet samples = example_samples(10, 4);
+  run_thread_ranks(2, [&](Transport& transport) {
+    StepSamples mine{.slots = {0, 1}, .samples = {}};
+    for (const int64_t slot : mine.slots) mine.samples.append(samples[slot]);
+    EXPECT_THROW(exchange({.global_batch_seqs = 2}, std::move(mine), transport), Error);
+  });
+}
+
 }  // namespace
 }  // namespace bertha
