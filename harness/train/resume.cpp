@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "data/files/hashing.h"
 #include "data/files/new_file.h"
@@ -53,11 +54,11 @@ void check_same(const std::string& checkpoint, const char* key, const Value& con
        "; set ", key, " to ", saved, " to go on, or checkpoint.resume to never to start anew.");
 }
 
-/// What the config and the names and sizes of the shards of data.train say; where the shards lie
-/// does not count. Error(kData) when a shard cannot be looked at.
-DataPosition data_position(const Config& config) {
+/// The md5 over names and sizes of shards; where they lie does not count. Error(kData) when a shard
+/// cannot be looked at.
+std::string identity_of(const std::vector<std::string>& paths) {
   std::string shards;
-  for (const std::string& path : list_shards(config.data.train)) {
+  for (const std::string& path : paths) {
     std::error_code error;
     const uintmax_t bytes = fs::file_size(path, error);
     if (error) {
@@ -66,10 +67,7 @@ DataPosition data_position(const Config& config) {
     }
     shards += concat(fs::path(path).filename().string(), " ", bytes, "\n");
   }
-  return {.global_batch_seqs = config.train.global_batch_seqs,
-          .order = config.data.order,
-          .window_shards = config.data.window_shards,
-          .identity = md5_of_text(shards)};
+  return md5_of_text(shards);
 }
 
 /// Error(kUsage) when the run would go on from `checkpoint` in other data, or in another order,
@@ -154,12 +152,17 @@ void keep_origin(const TrainingRun& run) {
 void begin_or_go_on(TrainingRun& run) {
   World& world = *run.world;
   std::string from;
-  DataPosition position;
+  std::string identity;
   on_all_ranks(world, [&] {
-    if (world.rank() == 0) from = choose_checkpoint(run);
-    position = data_position(run.config);
+    if (world.rank() != 0) return;
+    from = choose_checkpoint(run);
+    identity = identity_of(list_shards(run.config.data.train));
   });
   from = world.broadcast(from, 0);
+  const DataPosition position{.global_batch_seqs = run.config.train.global_batch_seqs,
+                              .order = run.config.data.order,
+                              .window_shards = run.config.data.window_shards,
+                              .identity = world.broadcast(identity, 0)};
   if (from.empty()) {
     begin_anew(run, position);
   } else {
