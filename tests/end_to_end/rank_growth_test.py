@@ -51,7 +51,7 @@ GROWTH = {
         (ALL, "saved weights", FILES, "1"),
         ("", "optimizer files", "opens lookups", "1"),
         ("", "optimizer files", "bytes", "1/W"),
-        # Open MPI gathers texts of ranks by a message from each rank to each other.
+        # Open MPI gathers by a message to each other rank: lengths, then texts or counts.
         ("", "host messages", "count", "W-1"),
     ),
     "resume": (
