@@ -50,6 +50,7 @@ void set_help(CLI::App& app, const std::vector<std::string>& examples);
 // One source file each, of the same name.
 void add_train_command(CLI::App& program, Chosen& chosen);
 void add_encode_command(CLI::App& program, Chosen& chosen);
+void add_fill_command(CLI::App& program, Chosen& chosen);
 void add_eval_command(CLI::App& program, Chosen& chosen);
 void add_data_command(CLI::App& program, Chosen& chosen);
 void add_plan_command(CLI::App& program, Chosen& chosen);

@@ -18,6 +18,8 @@ std::vector<std::string> normalized(std::vector<std::string> arguments) {
   }
   for (std::string& argument : arguments) {
     if (argument == "--") break;
+    // The library would split "[MASK] or [MASK]" as a list; a blank keeps it one text.
+    if (argument.ends_with("[MASK]")) argument += ' ';
     if (!argument.starts_with("--")) continue;
     const auto end =
         argument.begin() + static_cast<int64_t>(std::min(argument.find('='), argument.size()));
@@ -106,6 +108,7 @@ CommandLine::CommandLine()
   add_train_command(app_, chosen_);
   add_eval_command(app_, chosen_);
   add_encode_command(app_, chosen_);
+  add_fill_command(app_, chosen_);
   add_data_command(app_, chosen_);
   add_plan_command(app_, chosen_);
   add_checkpoint_command(app_, chosen_);
@@ -117,7 +120,7 @@ CommandLine::CommandLine()
 }
 
 bool CommandLine::runs_on_ranks() const {
-  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval", "train"};
+  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval", "fill", "train"};
   const auto chosen = app_.get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }

@@ -1,6 +1,7 @@
 """Weights come in from TensorFlow and Hugging Face, go out again, and are checked on the way."""
 
 import json
+import math
 import pathlib
 import re
 import resource
@@ -193,6 +194,54 @@ class Weights(EndToEnd):
         self.assert_failure(bertha(*words, "--precision", "bf16"), 2, "has no bf16")
         self.assert_failure(bertha(*words, ranks=2), 2, "runs on one rank, found 2")
         self.assertFalse(words[-1].exists())
+
+    def test_fill_prints_what_the_logits_of_encode_say(self):
+        texts = ["[MASK] river [MASK]", "the old\tstone is [MASK] ."]
+        lines = self.new_folder("fill").with_suffix(".txt")
+        lines.write_text("\n".join(texts) + "\n")
+        output = lines.with_suffix(".safetensors")
+        self.must("encode", "--checkpoint", self.run_folder, "--text", lines, "--output", output)
+        logits = read_safetensors(output)["mlm_logits"]
+        logits = struct.unpack(f"<{len(logits) // 4}f", logits)
+        words = self.data.vocab.read_text().split()
+        columns = []
+        for row in range(3):
+            part = logits[row * len(words):(row + 1) * len(words)]
+            whole = sum(map(math.exp, part))
+            best = sorted(range(len(words)), key=lambda i: (-part[i], i))[:4]
+            columns.append([(words[i], math.exp(part[i]) / whole) for i in best])
+        done = self.must("fill", "--checkpoint", self.run_folder, "--top", 4, *texts)
+        shown = done.out.splitlines()
+        self.assertEqual(len(shown), 10, done)
+        self.assertEqual([shown[0], shown[5]], texts)
+        for first, masks in ((1, columns[:2]), (6, columns[2:])):
+            for place in range(4):
+                found = shown[first + place].split()
+                expected = [part for column in masks for part in column[place]]
+                self.assertEqual(found[::2], expected[::2], done)
+                for text, probability in zip(found[1::2], expected[1::2]):
+                    self.assertAlmostEqual(float(text), probability, delta=5e-5 + 1e-6)
+            self.assertEqual(len({len(line) for line in shown[first:first + 4]}), 1, done)
+        of_file = self.must("fill", "--checkpoint", self.run_folder, "--top", 4, "--text", lines)
+        self.assertEqual(of_file.out, done.out)
+
+    def test_fill_refuses_a_text_without_a_mask_and_weights_without_the_head(self):
+        lines = self.new_folder("no_mask").with_suffix(".txt")
+        lines.write_text("a [MASK]\na b\n")
+        for words, code, text in ((("a [mask]",), 2, "text 1 has no [MASK]"),
+                                  (("\udcff [MASK]",), 2, "text 1 is not UTF-8"),
+                                  ((), 2, "want texts or --text FILE"),
+                                  (("a [MASK]", "--text", lines), 2, "want texts or --text FILE"),
+                                  (("--text", lines), 4, f"{lines}, line 2 has no [MASK]"),
+                                  (("--text", BERTHA), 4, "line 1, byte 25: not valid UTF-8"),
+                                  (("a [MASK] " * 40,), 4, "text 1 has 82 tokens")):
+            done = bertha("fill", "--checkpoint", self.good, *words)
+            self.assert_failure(done, code, text)
+            self.assertEqual(done.out, "")
+        bare = self.new_folder("bare")
+        self.must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
+        done = bertha("fill", "--checkpoint", bare, "a [MASK]")
+        self.assert_failure(done, 4, bare, "have no masked-token head")
 
     def test_an_exported_run_starts_another(self):
         exported = self.new_folder("exported")

@@ -1,0 +1,170 @@
+#include "harness/cli/text_model.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "data/pipeline/collate.h"
+#include "data/pipeline/pipeline.h"
+#include "harness/cli/checkpoint_commands.h"
+#include "harness/cli/options.h"
+#include "harness/comm/binding.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+// A device that has the precision.
+Backend backend_for(const TextModelOptions& options, const std::string& command, World& world) {
+  if (world.size() != 1) {
+    fail(ExitCode::kUsage, command, " runs on one rank, found ", world.size(),
+         "; start it without mpirun.");
+  }
+  TrainConfig train;
+  train.backend = options.backend;
+  const BackendChoice choice = choose_backend(train, world);
+  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
+  Backend backend = make_backend(choice, {}, cores.threads, world);
+  if (!backend.device->has_io(options.io)) {
+    fail(ExitCode::kUsage, backend.device->description(), " has no ", name(options.io),
+         "; give --precision fp32, or --backend cuda on a machine with a GPU.");
+  }
+  return backend;
+}
+
+WeightFolder folder_for(FolderRequest request) {
+  request.weights.missing_heads = MissingHeads::kFresh;
+  request.weights.path = weights_at(request.weights.path);
+  WeightFolder folder = read_weight_folder(request);
+  if (folder.vocab.empty()) {
+    fail(ExitCode::kData, request.weights.path,
+         ": no vocab.txt lies beside the weights; name one with --vocab.");
+  }
+  return folder;
+}
+
+}  // namespace
+
+TextModel::TextModel(const TextModelOptions& options, const std::string& command, World& world)
+    : backend_(backend_for(options, command, world)),
+      folder_(folder_for(options.request)),
+      vocabulary_(Vocabulary::load(folder_.vocab)),
+      tokenizer_(vocabulary_),
+      bert_(
+          folder_.model, folder_.table,
+          {.tokens = folder_.model.max_positions, .seqs = 1, .masked = folder_.model.max_positions},
+          {.device = backend_.device.get(),
+           .stream = backend_.stream.get(),
+           .ops = backend_.ops.get(),
+           .io = options.io}) {
+  bind_weights(options.io);
+}
+
+void TextModel::bind_weights(DType io) {
+  const int64_t elements = folder_.table.elements;
+  Device& device = *backend_.device;
+  Buffer exact = device.allocate(elements * size_bytes(DType::kF32));
+  device.copy(*backend_.stream, exact.data(), folder_.flat.data(), exact.bytes());
+  const View from(exact.data(), DType::kF32, {elements});
+  if (io == DType::kF32) {
+    weights_ = std::move(exact);
+  } else {
+    weights_ = device.allocate(elements * size_bytes(io));
+    backend_.ops->run(Cast{.from = from, .to = View(weights_.data(), io, {elements})});
+  }
+  backend_.stream->wait_on_host();
+  const View flat(weights_.data(), io, {elements});
+  bert_.bind(flat, flat);  // no gradient is ever written
+}
+
+bool TextModel::has(ModelPart part) const {
+  return std::find(fresh().begin(), fresh().end(), part) == fresh().end();
+}
+
+void TextModel::append_sentence(const std::string& text, std::vector<int16_t>& ids) {
+  for (size_t begin = 0;;) {
+    const size_t mask = text.find(kMaskWord, begin);
+    tokenizer_.append_ids(std::string_view(text).substr(begin, mask - begin), ids);
+    if (mask == std::string::npos) break;
+    ids.push_back(vocabulary_.special().mask);
+    begin = mask + kMaskWord.size();
+  }
+  ids.push_back(vocabulary_.special().separator);
+}
+
+TokenizedLine TextModel::tokenize(const std::string& text, const std::string& place) {
+  TokenizedLine line;
+  line.ids.push_back(vocabulary_.special().classify);
+  const size_t tab = text.find('\t');
+  append_sentence(text.substr(0, tab), line.ids);
+  line.segments.assign(line.ids.size(), 0);
+  if (tab != std::string::npos) append_sentence(text.substr(tab + 1), line.ids);
+  line.segments.resize(line.ids.size(), 1);
+  if (std::ssize(line.ids) > model().max_positions) {
+    fail(ExitCode::kData, place, " has ", line.ids.size(), " tokens, and the model takes ",
+         model().max_positions, "; split it.");
+  }
+  for (size_t i = 0; i < line.ids.size(); ++i) {
+    if (line.ids[i] == vocabulary_.special().mask) line.masked.push_back(static_cast<int16_t>(i));
+  }
+  return line;
+}
+
+TextOutputs TextModel::run(const TokenizedLine& line) {
+  const HostAllocator allocate = [this](int64_t bytes) {
+    const auto buffer = std::make_shared<Buffer>(backend_.device->allocate_pinned(bytes));
+    return std::shared_ptr<void>(buffer, buffer->data());
+  };
+  // The labels are not known: the mask itself.
+  const std::vector<int16_t> labels(line.masked.size(), vocabulary_.special().mask);
+  const HostBatch batch = collate({SampleView{.token_ids = line.ids,
+                                              .segment_ids = line.segments,
+                                              .masked_positions = line.masked,
+                                              .masked_ids = labels}},
+                                  128, allocate);
+  bert_.upload(batch);
+  bert_.reset_stats();
+  bert_.forward_eval();
+  const Bert::Outputs out = bert_.outputs();
+  return {.hidden = on_host(out.hidden, std::ssize(line.ids)),
+          .pooled = on_host(out.pooled, 1),
+          .nsp_logits = on_host(out.nsp_logits, 1),
+          .mlm_logits = on_host(out.mlm_logits, std::ssize(line.masked)),
+          .vocab_rows = out.mlm_logits.extent(1)};
+}
+
+// The first rows of [., columns].
+std::vector<float> TextModel::on_host(const View& view, int64_t rows) {
+  const int64_t elements = rows * view.extent(1);
+  std::vector<float> values(static_cast<size_t>(elements));
+  if (values.empty()) return values;
+  Device& device = *backend_.device;
+  View live(view.data, view.dtype, {elements});
+  Buffer widened;
+  if (live.dtype != DType::kF32) {
+    widened = device.allocate(elements * size_bytes(DType::kF32));
+    const View to(widened.data(), DType::kF32, {elements});
+    backend_.ops->run(Cast{.from = live, .to = to});
+    live = to;
+  }
+  device.copy(*backend_.stream, values.data(), live.data, elements * size_bytes(DType::kF32));
+  backend_.stream->wait_on_host();
+  return values;
+}
+
+void add_text_model_options(CLI::App& command, TextModelOptions& options) {
+  add_text(command, "--checkpoint", options.request.weights.path, "PATH",
+           "Weights, as for `bertha checkpoint export`")
+      ->required();
+  add_text(command, "--model-config", options.request.stated_model, "FILE",
+           "config.json or bert_config.json (default: the one beside the weights)");
+  add_text(command, "--vocab", options.request.vocab, "FILE",
+           "Vocabulary (default: vocab.txt beside the weights)");
+  add_word(command, "--backend", options.backend, {"cpu", "cuda", "auto"},
+           "Where it runs (default cpu); auto = cuda where a GPU answers");
+  add_choice<DType>(command, "--precision", options.io,
+                    {{"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
+                    "Of weights and activations (default fp32; the CPU has no other)");
+}
+
+}  // namespace bertha
