@@ -151,17 +151,17 @@ std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
 }
 
 /// Whether it fits into `limit`; true without one.
-bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit) {
+bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit,
+                  int64_t limit_bytes) {
   std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
             << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
   if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
   if (limit.empty()) return true;
-  const int64_t most = parse_bytes(limit);
-  const double part = static_cast<double>(plan.memory_bytes) / static_cast<double>(most);
+  const double part = static_cast<double>(plan.memory_bytes) / static_cast<double>(limit_bytes);
   print_row("of " + limit, concat(fixed_text(100 * part, 1),
-                                  "%: ", part > 1 ? what_would_fit(request, most) : "fits"));
+                                  "%: ", part > 1 ? what_would_fit(request, limit_bytes) : "fits"));
   return part <= 1;
 }
 
@@ -214,16 +214,18 @@ void print_schedule(const Config& config, const RunPlan& run) {
 }
 
 int run_plan_command(const CLI::App& command, const PlanOptions& options) {
+  const std::string& limit = options.gpu_memory;
+  const int64_t limit_bytes = limit.empty() ? 0 : parse_bytes(limit);
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
   check_config(request.config, static_cast<int>(options.ranks));
-  const bool on_gpu = request.config.train.backend == "cuda" || !options.gpu_memory.empty();
+  const bool on_gpu = request.config.train.backend == "cuda" || !limit.empty();
   request.io = planned_io(request.config.train, on_gpu);
   request.fp8 = has_fp8_gemms(request.config.train);
   request.on_gpu = on_gpu;
   const int64_t num_samples = read_data_means(request);
   const CostPlan plan = make_cost_plan(request);
   print_model(request, plan);
-  const bool fits = print_memory(request, plan, options.gpu_memory);
+  const bool fits = print_memory(request, plan, limit, limit_bytes);
   print_work(request, plan, num_samples);
   print_schedule(request.config, plan.run);
   const MissingInputs missing = missing_inputs(request.config);

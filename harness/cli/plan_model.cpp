@@ -161,7 +161,7 @@ int64_t parse_bytes(const std::string& text) {
       return static_cast<int64_t>(value * factor);
     }
   }
-  fail(ExitCode::kUsage, "found \"", text, "\", want a size such as 141GB or 80GiB");
+  fail(ExitCode::kUsage, "--gpu-memory: found \"", text, "\", want a size such as 141GB or 80GiB");
 }
 
 }  // namespace bertha

@@ -48,7 +48,8 @@ struct MemoryFit {
 };
 MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
 
-/// "141GB", "80GiB", "512MiB", "1000000": decimal and binary units. Error(kUsage) otherwise.
+/// "141GB", "80GiB", "512MiB", "1000000": decimal and binary units.
+/// Error(kUsage) otherwise, naming --gpu-memory.
 int64_t parse_bytes(const std::string& text);
 
 }  // namespace bertha

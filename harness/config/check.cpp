@@ -109,7 +109,7 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
 
 }  // namespace
 
-void check_config(const Config& config, int world_size) {
+std::vector<std::string> contradictions(const Config& config, int world_size) {
   std::vector<std::string> errors;
   check_model(config.model, errors);
   check_data(config, errors);
@@ -117,6 +117,11 @@ void check_config(const Config& config, int world_size) {
   check_run(config, errors);
   check_length(config, errors);
   check_division(config, errors);
+  return errors;
+}
+
+void check_config(const Config& config, int world_size) {
+  const std::vector<std::string> errors = contradictions(config, world_size);
   if (errors.empty()) return;
   if (errors.size() == 1) fail(ExitCode::kUsage, errors.front());
   std::string text = concat(errors.size(), " contradictions in the configuration:");

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 
@@ -69,9 +70,12 @@ class Loader {
   void read_map(File& file, const YAML::Node& map, const std::string& prefix);
   void read_value(const std::string& where, const Key& key, const YAML::Node& value);
   std::string unknown_key(const std::string& path) const;
+  void refuse_value(const std::string& where, const Key& key, const std::string& wrong);
+  void report_contradictions();
 
   LoadedConfig loaded_;
   std::vector<std::string> errors_;
+  std::vector<std::string> refused_;  // keys whose value is among the errors
   std::vector<fs::path> open_files_;
 };
 
@@ -223,7 +227,7 @@ void Loader::read_value(const std::string& where, const Key& key, const YAML::No
     return;
   }
   if (const std::string wrong = assign(key, value.Scalar(), loaded_.config); !wrong.empty()) {
-    report(where, concat(key.path, ": ", wrong));
+    refuse_value(where, key, wrong);
     return;
   }
   loaded_.origins[std::string(key.path)] = Origin{.kind = Origin::Kind::kFile, .where = where};
@@ -243,14 +247,31 @@ void Loader::apply(const Override& given) {
   }
   const std::string text = given.assignment.substr(equals + 1);
   if (const std::string wrong = assign(*key, text, loaded_.config); !wrong.empty()) {
-    report(given.spelled, concat(path, ": ", wrong));
+    refuse_value(given.spelled, *key, wrong);
     return;
   }
   loaded_.origins[path] = Origin{.kind = Origin::Kind::kCommandLine, .where = given.spelled};
 }
 
+void Loader::refuse_value(const std::string& where, const Key& key, const std::string& wrong) {
+  report(where, concat(key.path, ": ", wrong));
+  refused_.emplace_back(key.path);
+}
+
+// Where single values are all that is wrong, the keys beside them are checked too.
+void Loader::report_contradictions() {
+  if (errors_.size() != refused_.size()) return;
+  for (const std::string& contradiction : contradictions(loaded_.config, 0)) {
+    const bool of_refused = std::any_of(
+        refused_.begin(), refused_.end(),
+        [&](const std::string& key) { return contradiction.find(key) != std::string::npos; });
+    if (!of_refused) errors_.push_back(contradiction);
+  }
+}
+
 LoadedConfig Loader::finish() {
   if (!errors_.empty()) {
+    report_contradictions();
     std::string text = errors_.front();
     if (errors_.size() > 1) {
       text = concat(errors_.size(), " errors in the configuration:");

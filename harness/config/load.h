@@ -32,7 +32,8 @@ struct Override {
 ///
 /// Errors    Error(kUsage) with every mistake of all files and overrides at once, one per line, as
 ///           file:line:column: key: what was found, what is wanted. Unknown and repeated keys are
-///           mistakes, and so is a cycle of includes.
+///           mistakes, and so is a cycle of includes. Where only values are wrong, the
+///           contradictions() of all other keys follow.
 LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides);
 

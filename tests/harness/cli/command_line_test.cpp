@@ -84,7 +84,8 @@ TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
       {{"plan", "--max_stesp=3"}, "plan: unknown option --max-stesp; did you mean --max-steps?"},
       {{"--versoin"}, "unknown option --versoin; did you mean --version?"},
       {{"plan", "extra"}, "plan: unknown argument extra; see bertha plan --help"},
-      {{"plan", "--gpu-memory", "lots"}, "found \"lots\", want a size such as 141GB or 80GiB"},
+      {{"plan", "--gpu-memory", "lots"},
+       "--gpu-memory: found \"lots\", want a size such as 141GB or 80GiB"},
       {{"config", "check", "--set", "train.sede=1"},
        "--set train.sede=1: train.sede: unknown key; did you mean train.seed?"},
       {{"config", "check", "--max-steps", "none"},
@@ -249,7 +250,9 @@ TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
   const Ran folder = plan({"--set", "data.vocab=/usr"});
   EXPECT_EQ(folder.code, 4);
   EXPECT_THAT(folder.out, HasSubstr("data.vocab: /usr is a folder, want a file"));
-  EXPECT_THAT(plan({"--gpu-memory", "24"}).err, HasSubstr("want a size such as 141GB"));
+  const Ran no_unit = plan({"--gpu-memory", "24"});
+  EXPECT_THAT(no_unit.err, HasSubstr("--gpu-memory: found \"24\", want a size such as 141GB"));
+  EXPECT_THAT(no_unit.out, IsEmpty());
   EXPECT_THAT(plan({"--set", "train.max_steps=1e15"}).err, HasSubstr("2e+07 evaluations"));
   EXPECT_EQ(plan({"--set", "train.max_steps=1e15"}).code, 2);
   EXPECT_THAT(plan({"--set", "model.layer_norm_epsilon=1e-300"}).err, HasSubstr("1e-30 to 0.1"));

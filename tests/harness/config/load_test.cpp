@@ -13,6 +13,7 @@ namespace bertha {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // The message of the Error(kUsage) that loading ends with; "<folder>" stands for the test's folder.
 std::string error_of(const TempFolder& folder, const std::vector<std::string>& files,
@@ -260,6 +261,19 @@ TEST(LoadConfig, ReportsAllErrorsAtOnce) {
             "  a.yaml:3:3: train.seed: found \"x\", want an integer\n"
             "  a.yaml:4:3: train.max_steps: found 0, want 1 or more\n"
             "  --set eval.batch=3: eval.batch: unknown key; did you mean eval.batch_seqs?");
+}
+
+TEST(LoadConfig, AWrongValueHidesNoContradictionOfOtherKeys) {
+  const TempFolder folder;
+  EXPECT_EQ(error_of(folder, {}, {"train.seed=-1", "model.heads=7"}),
+            "2 errors in the configuration:\n"
+            "  --set train.seed=-1: train.seed: found -1, want 0 or more\n"
+            "  model.heads = 7 does not divide model.hidden = 1024; choose a divisor of it");
+  // What the value was meant to be is not known.
+  EXPECT_THAT(error_of(folder, {}, {"model.hidden=many", "model.heads=7"}),
+              Not(HasSubstr("does not divide")));
+  EXPECT_THAT(error_of(folder, {}, {"model.hiden=2048", "model.heads=7"}),
+              Not(HasSubstr("does not divide")));
 }
 
 }  // namespace
