@@ -19,4 +19,26 @@ void set_action(CLI::App& command, Chosen& chosen, const Action& action) {
   command.callback([&chosen, action] { chosen.action = action; });
 }
 
+std::vector<std::string> command_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(known->get_name());
+  }
+  return names;
+}
+
+const CLI::App* find_command(const CLI::App& command, const std::string& name) {
+  const auto found =
+      command.get_subcommands([&](const CLI::App* known) { return known->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
 }  // namespace bertha

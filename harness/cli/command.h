@@ -47,6 +47,13 @@ void add_verbosity_options(CLI::App& command, Chosen& chosen);
 /// The same examples-first help for the program itself.
 void set_help(CLI::App& app, const std::vector<std::string>& examples);
 
+/// Names of the sub-commands of a command, in the order of its help.
+std::vector<std::string> command_names(const CLI::App& command);
+/// The sub-command of that name, or null.
+const CLI::App* find_command(const CLI::App& command, const std::string& name);
+/// "--config", "--set" and so on.
+std::vector<std::string> option_names(const CLI::App& command);
+
 // One source file each, of the same name.
 void add_train_command(CLI::App& program, Chosen& chosen);
 void add_encode_command(CLI::App& program, Chosen& chosen);
@@ -60,6 +67,8 @@ void add_log_command(CLI::App& program, Chosen& chosen);
 void add_doctor_command(CLI::App& program, Chosen& chosen);
 void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
+void add_completion_command(CLI::App& program, Chosen& chosen);
+void add_man_command(CLI::App& program, Chosen& chosen);
 void add_bench_loader_command(CLI::App& bench, Chosen& chosen);
 void add_bench_step_command(CLI::App& bench, Chosen& chosen);
 void add_bench_kernels_command(CLI::App& bench, Chosen& chosen);

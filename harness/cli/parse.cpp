@@ -53,28 +53,12 @@ std::string prefix(const std::string& name) {
   return name == "bertha" ? "" : without_program(name) + ": ";
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
 void add_commands(const CLI::App& app, const std::vector<std::string>& words,
                   std::vector<std::vector<std::string>>& all) {
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const std::string& name : command_names(app)) {
     all.push_back(words);
-    all.back().push_back(command->get_name());
-    add_commands(*command, std::vector(all.back()), all);
+    all.back().push_back(name);
+    add_commands(*find_command(app, name), std::vector(all.back()), all);
   }
 }
 
@@ -103,7 +87,7 @@ CommandLine::CommandLine()
   set_help(app_, {"bertha train --config configs/quickstart.yaml",
                   "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                   "bertha data prepare --help"});
-  app_.set_version_flag("--version", version_text, "Print version, backends and libraries");
+  app_.set_version_flag("-V,--version", version_text, "Print version, backends and libraries");
   add_verbosity_options(app_, chosen_);
   add_train_command(app_, chosen_);
   add_eval_command(app_, chosen_);
@@ -117,6 +101,8 @@ CommandLine::CommandLine()
   add_doctor_command(app_, chosen_);
   add_submit_command(app_, chosen_);
   add_bench_command(app_, chosen_);
+  add_completion_command(app_, chosen_);
+  add_man_command(app_, chosen_);
 }
 
 bool CommandLine::runs_on_ranks() const {

@@ -55,6 +55,7 @@ TEST(CommandLine, HelpOfACommandNeedsNoDashes) {
 TEST(CommandLine, VersionNamesHashBackendsAndLibraries) {
   const Ran ran = run_bertha_program({"--version"});
   EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(run_bertha_program({"-V"}).out, ran.out);
   EXPECT_THAT(ran.out, testing::MatchesRegex(
                            "bertha [0-9.]+ \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
   for (const std::string library : {"Open MPI", "HDF5", "OpenBLAS", "yaml-cpp", "CLI11"}) {

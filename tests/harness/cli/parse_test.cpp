@@ -176,7 +176,7 @@ TEST(Parse, HelpKeepsNamesOfFilesAndTypesWhole) {
 
 // The words behind "bertha" in a line of the help or a README; none where another program runs.
 Words words_of_example(std::string line) {
-  line = line.substr(0, line.find(" #"));
+  for (const char* const shell : {" #", " |", " >"}) line = line.substr(0, line.find(shell));
   Words words = split(line);
   const auto program = std::find(words.begin(), words.end(), "bertha");
   if (program == words.end()) return {};
