@@ -62,6 +62,7 @@ void add_eval_command(CLI::App& program, Chosen& chosen);
 void add_data_command(CLI::App& program, Chosen& chosen);
 void add_plan_command(CLI::App& program, Chosen& chosen);
 void add_checkpoint_command(CLI::App& program, Chosen& chosen);
+void add_compare_command(CLI::App& program, Chosen& chosen);
 void add_config_command(CLI::App& program, Chosen& chosen);
 void add_log_command(CLI::App& program, Chosen& chosen);
 void add_doctor_command(CLI::App& program, Chosen& chosen);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "harness/cli/command.h"
+#include "harness/cli/config_diff.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
@@ -65,18 +66,45 @@ void add_check(CLI::App& config, Chosen& chosen) {
   });
 }
 
+void add_diff(CLI::App& config, Chosen& chosen) {
+  CLI::App& diff = add_command(
+      config, chosen,
+      {.name = "diff",
+       .description = "Prints the keys whose values differ, with all values and where each comes "
+                      "from.",
+       .examples = {"bertha config diff configs/quickstart.yaml configs/quickstart_small.yaml",
+                    "bertha config diff runs/first runs/latest",
+                    "bertha config diff my.yaml runs/latest/resolved.yaml"}});
+  const auto paths = std::make_shared<std::vector<std::string>>();
+  add_text(diff, "config", *paths, "PATH", "YAML files or run folders")->required();
+  set_action(diff, chosen, [paths](CommandContext&) {
+    std::vector<LoadedConfig> configs;
+    for (const std::string& path : *paths) configs.push_back(config_of(path));
+    TextTable table = differing_keys(configs, true);
+    if (table.empty()) {
+      std::cout << "no key differs\n";
+      return 0;
+    }
+    paths->insert(paths->begin(), "key");
+    table.insert(table.begin(), *paths);
+    std::cout << aligned_text(table);
+    return 0;
+  });
+}
+
 }  // namespace
 
 void add_config_command(CLI::App& program, Chosen& chosen) {
   CLI::App& config =
       add_command(program, chosen,
                   {.name = "config",
-                   .description = "Shows and checks configurations.",
+                   .description = "Shows, checks and compares configurations.",
                    .examples = {"bertha config show --config configs/quickstart.yaml",
                                 "bertha config check --config configs/quickstart.yaml",
                                 "bertha config show --doc"}});
   add_show(config, chosen);
   add_check(config, chosen);
+  add_diff(config, chosen);
 }
 
 }  // namespace bertha

@@ -81,4 +81,16 @@ void plot_metrics(const Metrics& metrics, const std::string& out_dir,
   write("accuracy_by_samples", compared);
 }
 
+void plot_accuracies(const std::vector<Metrics>& runs, const std::vector<std::string>& names,
+                     const std::string& path) {
+  Chart chart{.title = "Masked-token accuracy on the evaluation set",
+              .x_label = "samples",
+              .y_label = "accuracy (fraction)"};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    add_series(chart, runs[i].evals, names[i], &EvalRecord::mlm_accuracy, four_decimals,
+               &EvalRecord::samples);
+  }
+  write_new_file(path, chart_svg(chart));
+}
+
 }  // namespace bertha

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/report/metrics.h"
 #include "harness/report/svg_chart.h"
@@ -15,5 +16,10 @@ namespace bertha {
 /// Errors    Error(kData) when a chart cannot be written.
 void plot_metrics(const Metrics& metrics, const std::string& out_dir,
                   const std::optional<ChartBand>& published = {});
+
+/// Draws the accuracy of runs on their evaluation sets by samples, a curve each, with the label of
+/// `names`. Errors as above.
+void plot_accuracies(const std::vector<Metrics>& runs, const std::vector<std::string>& names,
+                     const std::string& path);
 
 }  // namespace bertha

@@ -55,6 +55,26 @@ class RunFolder(EndToEnd):
         self.assertEqual([r["value"] for r in accuracies],
                          [e["mlm_accuracy"] for e in records(self.folder, "eval")])
 
+    def test_runs_are_compared(self):
+        other = self.new_folder()
+        self.train(other, train__max_steps=12, train__seed=4)
+        chart = self.new_folder("chart").with_suffix(".svg")
+        done = bertha("compare", self.folder, other, "--output", chart)
+        self.assertEqual(done.code, 0, done)
+        rows = {line[:28].strip(): line[28:].split() for line in done.out.splitlines()}
+        evals = [records(folder, "eval") for folder in (self.folder, other)]
+        self.assertEqual(rows["samples"], [f"{12 * self.last:,}", "144"])
+        self.assertEqual(rows["accuracy"], [f"{e[-1]['mlm_accuracy']:.4f}" for e in evals])
+        self.assertEqual(rows["target"], [f"{self.TARGET:.4f}", "none"])
+        self.assertRegex(rows["time to it"][0], r"^[0-9]+s$")
+        self.assertEqual(rows["time to it"][1:], ["no", "target"])
+        self.assertEqual(rows["train.seed"], ["3", "4"])
+        self.assertNotIn("model.hidden", rows)
+        xml.etree.ElementTree.parse(chart)
+        self.assertEqual(chart.read_text().count("<circle"), sum(map(len, evals)))
+        done = bertha("compare", self.folder, "/nowhere")
+        self.assert_failure(done, 4, "/nowhere: no such folder")
+
     def test_every_rank_has_its_log(self):
         for rank in (0, 1):
             text = (self.folder / "logs" / f"rank_{rank:04d}.log").read_text()

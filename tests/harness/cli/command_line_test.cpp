@@ -4,6 +4,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "harness/config/keys.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"
@@ -187,7 +188,7 @@ TEST(CommandLine, AnUnfinishedCommandListsWhatCanFollow) {
   const Ran ran = run_bertha_program({"config"});
   EXPECT_EQ(ran.code, 2);
   EXPECT_EQ(ran.err,
-            "bertha: error: config: want a command: show, check; see bertha config --help\n");
+            "bertha: error: config: want a command: show, check, diff; see bertha config --help\n");
 }
 
 TEST(CommandLine, MissingFilesEndWithCodeFour) {
@@ -220,6 +221,20 @@ TEST(CommandLine, ConfigShowPlainLoadsBackEqual) {
   const Config config = test::load_settings({folder.write("a.yaml", ran.out)}).config;
   EXPECT_EQ(config.train.seed, 9);
   EXPECT_EQ(to_yaml(config), ran.out);
+}
+
+TEST(CommandLine, ConfigDiffShowsBothValuesAndTheirOrigins) {
+  const TempFolder folder;
+  const std::string a = folder.write("a.yaml", "train: {seed: 3, max_steps: 5}\n");
+  folder.write("run/resolved.yaml", "train: {seed: 9}\n");
+  folder.write("run/resolved.resume1.yaml", "train: {max_steps: 5}\n");
+  const Ran ran = run_bertha_program({"config", "diff", "a.yaml", "run"}, folder.path(""));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string first = "3  # a.yaml:1:9";
+  EXPECT_EQ(ran.out, "key         a.yaml           run\ntrain.seed  " + first + "  " +
+                         value_text(*find_key("train.seed"), Config{}) + "  # default\n");
+  EXPECT_EQ(run_bertha_program({"config", "diff", a, a}).out, "no key differs\n");
+  EXPECT_EQ(run_bertha_program({"config", "diff", a, "/none"}).code, 2);
 }
 
 TEST(CommandLine, ConfigShowDocIsTheTableOfTheReadme) {

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "harness/cli/command.h"
+#include "harness/cli/config_diff.h"
+#include "harness/cli/options.h"
+#include "harness/report/metrics.h"
+#include "harness/report/plots.h"
+#include "harness/report/text_format.h"
+#include "kernels/base/error.h"
+#include "kernels/base/figures.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompareOptions {
+  std::vector<std::string> runs;
+  std::string chart;
+};
+
+std::string median_speed(const Metrics& run) {
+  std::vector<double> speeds;
+  for (const StepRecord& step : run.steps) speeds.push_back(step.seqs_per_second);
+  if (speeds.empty()) return "no step";
+  const auto middle = speeds.begin() + std::ssize(speeds) / 2;
+  std::nth_element(speeds.begin(), middle, speeds.end());
+  return scaled_text(*middle);
+}
+
+// Training and evaluations from the first step on, without the time between two starts.
+std::string time_to_target(const Metrics& metrics) {
+  const RunIdentity& run = metrics.run;
+  if (run.target_accuracy <= 0) return "no target";
+  double seconds = 0;
+  int64_t samples = run.first_step * run.global_batch_seqs;
+  for (const EvalRecord& eval : metrics.evals) {
+    seconds += static_cast<double>(eval.samples - samples) / eval.seqs_per_second_since_last;
+    seconds += eval.seconds;
+    samples = eval.samples;
+    if (eval.mlm_accuracy >= run.target_accuracy) return duration_text(seconds);
+  }
+  return "missed";
+}
+
+TextTable results(const std::vector<Metrics>& runs) {
+  TextTable rows{{"model"},  {"parameters"}, {"samples"},  {"sequences/s"},
+                 {"target"}, {"time to it"}, {"accuracy"}, {"eval loss"}};
+  for (const Metrics& run : runs) {
+    const EvalRecord* const last = run.evals.empty() ? nullptr : &run.evals.back();
+    const int64_t samples = run.steps.empty() ? 0 : run.steps.back().samples;
+    const double target = run.run.target_accuracy;
+    const std::string cells[] = {run.run.model,
+                                 grouped_text(run.run.parameters),
+                                 grouped_text(samples),
+                                 median_speed(run),
+                                 target > 0 ? fixed_text(target, 4) : "none",
+                                 time_to_target(run),
+                                 last ? fixed_text(last->mlm_accuracy, 4) : "never evaluated",
+                                 last ? fixed_text(last->mlm_loss, 4) : "never evaluated"};
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(cells[i]);
+  }
+  return rows;
+}
+
+int run_compare(const CompareOptions& options) {
+  std::vector<Metrics> runs;
+  std::vector<LoadedConfig> configs;
+  for (const std::string& folder : options.runs) {
+    if (!fs::is_directory(folder)) fail(ExitCode::kData, folder, ": no such folder; name a run's");
+    runs.push_back(read_metrics((fs::path(folder) / "metrics.jsonl").string()));
+    configs.push_back(config_of(folder));
+  }
+  TextTable table{options.runs};
+  table.front().insert(table.front().begin(), "");
+  for (const TextTable& part : {results(runs), differing_keys(configs, false)}) {
+    table.insert(table.end(), part.begin(), part.end());
+  }
+  std::cout << aligned_text(table);
+  if (!options.chart.empty()) {
+    plot_accuracies(runs, options.runs, options.chart);
+    std::cout << "written: " << options.chart << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& program, Chosen& chosen) {
+  CLI::App& compare = add_command(
+      program, chosen,
+      {.name = "compare",
+       .description = "Puts runs side by side: what they reached, their speed, and the keys of "
+                      "the configuration that differ. Speed is that of the median step; the time "
+                      "to the target counts training and evaluations.",
+       .examples = {"bertha compare runs/quickstart runs/other",
+                    "bertha compare runs/a runs/b --output accuracy.svg",
+                    "bertha compare runs/seed-0 runs/seed-1 runs/seed-2"}});
+  const auto options = std::make_shared<CompareOptions>();
+  add_text(compare, "run", options->runs, "DIR", "Run folders")->required();
+  add_text(compare, "-o,--output", options->chart, "FILE",
+           "SVG to write, with the accuracy of all runs by samples");
+  set_action(compare, chosen, [options](CommandContext&) { return run_compare(*options); });
+}
+
+}  // namespace bertha
