@@ -66,6 +66,18 @@ TextTable results(const std::vector<Metrics>& runs) {
   return rows;
 }
 
+// Without the folders that all have in common: the legend of a chart is one line.
+std::vector<std::string> short_names(std::vector<std::string> names) {
+  for (;;) {
+    const std::string first = names.front().substr(0, names.front().find('/') + 1);
+    const bool common = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return !first.empty() && name.starts_with(first) && name.size() > first.size();
+    });
+    if (!common) return names;
+    for (std::string& name : names) name.erase(0, first.size());
+  }
+}
+
 int run_compare(const CompareOptions& options) {
   std::vector<Metrics> runs;
   std::vector<LoadedConfig> configs;
@@ -81,7 +93,7 @@ int run_compare(const CompareOptions& options) {
   }
   std::cout << aligned_text(table);
   if (!options.chart.empty()) {
-    plot_accuracies(runs, options.runs, options.chart);
+    plot_accuracies(runs, short_names(options.runs), options.chart);
     std::cout << "written: " << options.chart << '\n';
   }
   return 0;

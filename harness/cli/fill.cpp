@@ -36,6 +36,7 @@ std::vector<Line> lines_of(const FillOptions& options) {
   }
   std::vector<Line> lines;
   for (const std::string& text : options.texts) {
+    if (text == "--") continue;  // the library leaves it among the texts
     const std::string place = concat("text ", lines.size() + 1);
     if (first_invalid_utf8(text)) fail(ExitCode::kUsage, place, " is not UTF-8");
     lines.push_back({.place = place, .text = std::string(strip(text))});

@@ -16,10 +16,12 @@ std::vector<std::string> normalized(std::vector<std::string> arguments) {
     arguments.erase(arguments.begin());
     arguments.emplace_back("--help");
   }
+  // The library would split "[MASK] or [MASK]" as a list; a blank keeps it one text.
+  for (std::string& argument : arguments) {
+    if (argument.ends_with("[MASK]")) argument += ' ';
+  }
   for (std::string& argument : arguments) {
     if (argument == "--") break;
-    // The library would split "[MASK] or [MASK]" as a list; a blank keeps it one text.
-    if (argument.ends_with("[MASK]")) argument += ' ';
     if (!argument.starts_with("--")) continue;
     const auto end =
         argument.begin() + static_cast<int64_t>(std::min(argument.find('='), argument.size()));

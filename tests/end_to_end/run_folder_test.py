@@ -72,6 +72,7 @@ class RunFolder(EndToEnd):
         self.assertNotIn("model.hidden", rows)
         xml.etree.ElementTree.parse(chart)
         self.assertEqual(chart.read_text().count("<circle"), sum(map(len, evals)))
+        self.assertIn(f">{other.name} 0.", chart.read_text())
         done = bertha("compare", self.folder, "/nowhere")
         self.assert_failure(done, 4, "/nowhere: no such folder")
 
