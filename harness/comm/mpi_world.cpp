@@ -1,7 +1,6 @@
 #include <mpi.h>
 #include <sys/statvfs.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
