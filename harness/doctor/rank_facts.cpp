@@ -8,7 +8,7 @@ namespace bertha {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuState, pcie_generation, most_pcie_generation, pcie_lanes,
                                    most_pcie_lanes, sm_mhz, most_sm_mhz, throttle_reasons,
-                                   uncorrected_errors, unread)
+                                   uncorrected_errors, energy_mj, unread)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, host, machine, version, cores, gpus_seen, gpu,
                                    gpu_bus_id, gpu_state, gpu_gemm_flops, gpu_copy_bytes,
                                    host_to_gpu_bytes, gpu_free_share, cpu_gemm_flops,

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/doctor/gpu_state.h"
+#include "harness/comm/gpu_state.h"
 
 namespace bertha {
 

@@ -130,6 +130,12 @@ std::string step_bench_text(const StepBenchReport& report) {
   text += row("utilization (MFU)", utilization_text(report, rates.utilization));
   text += row("device memory, peak", concat(bytes_text(report.peak_memory_bytes), " of ",
                                             bytes_text(report.total_memory_bytes)));
+  if (report.joules_global > 0) {
+    const double watts = report.joules_global / (mean(report.step_ms) / 1e3);
+    text += row("energy",
+                concat(fixed_text(report.joules_global, 1), " J per step, ",
+                       fixed_text(watts / static_cast<double>(report.ranks), 0), " W per GPU"));
+  }
   text += row("last step", concat("loss ", fixed_text(report.loss, 3), ", ", report.skipped_updates,
                                   " update(s) skipped"));
   text += phases_text(report);
@@ -174,6 +180,7 @@ std::string step_bench_json(const StepBenchReport& report) {
             {"total_memory_bytes", report.total_memory_bytes},
             {"loss", report.loss},
             {"skipped_updates", report.skipped_updates}};
+  if (report.joules_global > 0) json["joules_per_step"] = report.joules_global;
   if (report.peak_flops_per_second > 0) {
     json["peak_flops_per_second"] = report.peak_flops_per_second;
     json["utilization"] = rates.utilization;

@@ -42,6 +42,7 @@ struct StepBenchReport {
   double peak_flops_per_second = 0;  // of one device, to compare with; 0 = unknown
   int64_t peak_memory_bytes = 0;     // in use on the fullest rank's device
   int64_t total_memory_bytes = 0;    // of it
+  double joules_global = 0;          // of the GPUs, as their driver counts; 0 = unknown
   std::vector<OperationRow> operations = {};  // falling times; empty = not timed
   // The last step, as a check that what was timed is training.
   double loss = 0;

@@ -29,6 +29,7 @@ StepBenchReport example() {
           .peak_flops_per_second = 790e12,
           .peak_memory_bytes = int64_t{40} << 30,
           .total_memory_bytes = int64_t{140} << 30,
+          .joules_global = 288,
           .operations = {{.name = "linear_fwd 4x5x6", .calls = 24, .ms = 12, .flops = 6e12},
                          {.name = "fill", .calls = 2.5, .ms = 0.5, .bytes = 1e9},
                          {.name = "lamb_prepare", .calls = 1, .ms = 0.1}},
@@ -67,6 +68,7 @@ TEST(StepBenchText, SaysWhatWasFound) {
            "  model TFLOP/s per rank  200.000\n",
            "  utilization (MFU)       25.3 % of 790.0 TFLOP/s\n",
            "  device memory, peak     40.0 GiB of 140.0 GiB\n",
+           "  energy                  288.0 J per step, 600 W per GPU\n",
            "  last step               loss 10.500, 0 update(s) skipped\n",
            "  backward                30.000 ms  50.0 %\n",
            "  between steps           6.000 ms  10.0 %\n",
@@ -83,10 +85,12 @@ TEST(StepBenchText, SaysWhatWasFound) {
 TEST(StepBenchText, WithoutAPeakThereIsNoUtilization) {
   StepBenchReport report = example();
   report.peak_flops_per_second = 0;
+  report.joules_global = 0;
   report.operations.clear();
   const std::string text = step_bench_text(report);
   EXPECT_THAT(text, HasSubstr("utilization (MFU)       unknown; give --peak-tflops\n"));
   EXPECT_THAT(text, Not(HasSubstr("operations")));
+  EXPECT_THAT(text, Not(HasSubstr("energy")));
 }
 
 TEST(StepBenchJson, HasTheSameFigures) {
@@ -95,6 +99,7 @@ TEST(StepBenchJson, HasTheSameFigures) {
   EXPECT_EQ(json["step_ms"]["all"].size(), 5U);
   EXPECT_EQ(json["ranks"], 8);
   EXPECT_DOUBLE_EQ(json["utilization"], 200.0 / 790.0);
+  EXPECT_EQ(json["joules_per_step"], 288.0);
   EXPECT_EQ(json["phase_ms"]["communication"], 3.0);
   EXPECT_EQ(json["peak_memory_bytes"], int64_t{40} << 30);
   ASSERT_EQ(json["operations"].size(), 3U);

@@ -1,4 +1,4 @@
-#include "harness/doctor/gpu_state.h"
+#include "harness/comm/gpu_state.h"
 
 #include <dlfcn.h>
 
@@ -18,6 +18,7 @@ using ReadNumber = int(Gpu*, unsigned* value);
 using ReadClock = int(Gpu*, int domain, unsigned* value);
 using ReadReasons = int(Gpu*, unsigned long long* bits);
 using ReadErrors = int(Gpu*, int kind, int counter, unsigned long long* count);
+using ReadEnergy = int(Gpu*, unsigned long long* millijoules);
 constexpr int kClockOfSms = 1;
 constexpr int kUncorrected = 1;
 constexpr int kSinceDriverStart = 0;
@@ -48,7 +49,8 @@ GpuState read_all(void* library, Gpu* gpu) {
           .throttle_reasons =
               read<ReadReasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", 0ULL, gpu),
           .uncorrected_errors = read<ReadErrors>(library, "nvmlDeviceGetTotalEccErrors", 0ULL, gpu,
-                                                 kUncorrected, kSinceDriverStart)};
+                                                 kUncorrected, kSinceDriverStart),
+          .energy_mj = read<ReadEnergy>(library, "nvmlDeviceGetTotalEnergyConsumption", 0ULL, gpu)};
 }
 
 }  // namespace

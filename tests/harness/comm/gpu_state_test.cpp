@@ -1,4 +1,4 @@
-#include "harness/doctor/gpu_state.h"
+#include "harness/comm/gpu_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,11 @@ TEST(GpuState, IsWhatTheDriverSays) {
   EXPECT_EQ(state.most_pcie_lanes, 16);
   EXPECT_EQ(state.sm_mhz, 1400);
   EXPECT_EQ(state.throttle_reasons, 0x44U);
+}
+
+TEST(GpuState, EnergyIsThatOfTheMoment) {
+  const uint64_t before = read_gpu_state("0000:1b:00.0").energy_mj;
+  EXPECT_EQ(read_gpu_state("0000:1b:00.0").energy_mj, before + 500);
 }
 
 TEST(GpuState, WhatTheDriverLacksOrRefusesIsNotKnown) {

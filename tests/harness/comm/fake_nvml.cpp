@@ -1,6 +1,6 @@
 #include <cstring>
 
-// The calls of NVML that harness/doctor/gpu_state.cpp makes: one GPU in a slot that is too narrow.
+// The calls of NVML that harness/comm/gpu_state.cpp makes: one GPU in a slot that is too narrow.
 
 struct Gpu {};
 
@@ -49,6 +49,12 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu*, unsigned long long* bits) {
 int nvmlDeviceGetTotalEccErrors(Gpu*, int kind, int counter, unsigned long long* count) {
   *count = 77;
   return kind == 1 && counter == 0 ? 3 : 0;  // 3 = not supported: the GPU has no ECC
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(Gpu*, unsigned long long* millijoules) {
+  static unsigned long long now = 1000;
+  *millijoules = now += 500;
+  return 0;
 }
 
 }  // extern "C"

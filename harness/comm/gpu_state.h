@@ -15,6 +15,7 @@ struct GpuState {
   int64_t most_sm_mhz = 0;
   uint64_t throttle_reasons = 0;    // bits of nvmlClocksThrottleReason...
   uint64_t uncorrected_errors = 0;  // of its memory (ECC), since the driver was loaded
+  uint64_t energy_mj = 0;           // since the driver was loaded; it counts every some 20 ms
   std::string unread = "";          // why nothing is known; "" = it was read
 };
 
