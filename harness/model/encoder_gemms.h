@@ -29,8 +29,11 @@ inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
 
 /// Whether only fp8 GEMMs read the result of the GELU and its gradient: a step with scales stores
 /// neither of them in io, nor the pre-activation, of which the gradient needs the derivative alone.
-inline constexpr bool kGeluIsFp8 = kFp8Passes[3].forward && kFp8Passes[3].weight_gradient &&
-                                   kFp8Passes[2].data_gradient && kFp8Passes[2].weight_gradient;
+inline constexpr bool kGeluIsFp8 = [] {
+  const Fp8Passes& in = kFp8Passes[static_cast<size_t>(EncoderGemm::kFfIn)];
+  const Fp8Passes& out = kFp8Passes[static_cast<size_t>(EncoderGemm::kFfOut)];
+  return out.forward && out.weight_gradient && in.data_gradient && in.weight_gradient;
+}();
 
 /// The table in words, for logs: "qkv forward+dgrad+wgrad, projection ...".
 std::string describe_fp8_passes();

@@ -101,9 +101,9 @@ __device__ __forceinline__ auto gelu_of(const Vec<T, kPart>& x, Vec<uint8_t, kPa
     for (int j = 0; j < kPart; ++j) {
       const float z = element(x, j);
       values[j] = kErf ? gelu_erf(z) : gelu(z);
-      const float slope = kErf ? gelu_erf_derivative(z) : gelu_derivative(z);
+      const float exact = kErf ? gelu_erf_derivative(z) : gelu_derivative(z);
       derivative.elem[j] =
-          static_cast<uint8_t>(__float2int_rn(slope / kDerivativeStep) + kDerivativeZero);
+          static_cast<uint8_t>(__float2int_rn(exact / kDerivativeStep) + kDerivativeZero);
     }
     return to_vec<T>(values);
   }
