@@ -10,23 +10,6 @@ namespace bertha {
 
 namespace fs = std::filesystem;
 
-std::string aligned_text(const TextTable& table) {
-  std::vector<size_t> widths;
-  for (const auto& row : table) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size() + 2);
-  }
-  std::string text;
-  for (const auto& row : table) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      const size_t blanks = i + 1 < row.size() ? widths[i] - row[i].size() : 0;
-      text += row[i] + std::string(blanks, ' ');
-    }
-    text += '\n';
-  }
-  return text;
-}
-
 LoadedConfig config_of(const std::string& path) {
   if (!fs::is_directory(path)) return load_config({path}, {});
   fs::path newest = fs::path(path) / "resolved.yaml";

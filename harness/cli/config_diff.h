@@ -4,13 +4,9 @@
 #include <vector>
 
 #include "harness/config/load.h"
+#include "harness/report/text_format.h"
 
 namespace bertha {
-
-/// Rows of cells; the first row names the columns.
-using TextTable = std::vector<std::vector<std::string>>;
-/// A line per row; columns start below each other.
-std::string aligned_text(const TextTable& table);
 
 /// A YAML file, or what the newest start in a run folder recorded. Errors as load_config().
 LoadedConfig config_of(const std::string& path);

@@ -8,12 +8,11 @@
 #include "harness/comm/core_plan.h"
 #include "harness/doctor/checks.h"
 #include "harness/doctor/figure_text.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
-
-using Row = std::vector<std::string>;
 
 /// The lowest of a node; -1 = not measured.
 double lowest(const NodeVerdict& node, std::span<const RankFacts> ranks, double RankFacts::*value) {
@@ -40,14 +39,14 @@ std::vector<FigureCheck> columns_of(std::span<const RankFacts> ranks) {
   return columns;
 }
 
-std::vector<Row> rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
+TextTable rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
   const std::vector<FigureCheck> columns = columns_of(ranks);
-  std::vector<Row> rows{{"node", "ranks", "GPUs"}};
+  TextTable rows{{"node", "ranks", "GPUs"}};
   for (const FigureCheck& column : columns) rows[0].emplace_back(column.name);
   rows[0].emplace_back("verdict");
   for (const NodeVerdict& node : diagnosis.nodes) {
-    Row& row = rows.emplace_back(
-        Row{node.host, core_list(node.ranks), std::to_string(gpus_of(node, ranks))});
+    std::vector<std::string>& row = rows.emplace_back(std::vector<std::string>{
+        node.host, core_list(node.ranks), std::to_string(gpus_of(node, ranks))});
     for (const FigureCheck& column : columns) {
       const double value = lowest(node, ranks, column.value);
       row.push_back(value < 0 ? "-" : figure_text(value, column.unit));
@@ -55,23 +54,6 @@ std::vector<Row> rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> 
     row.emplace_back(node.is_healthy ? "healthy" : "SICK");
   }
   return rows;
-}
-
-/// The first column on the left of its place, the others on the right.
-std::string table_text(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - row[i].size(), ' ');
-      text += i == 0 ? row[i] + space : concat("  ", space, row[i]);
-    }
-    text += '\n';
-  }
-  return text;
 }
 
 std::string job_text(std::span<const RankFacts> ranks) {
@@ -106,7 +88,8 @@ std::string next_text(const Diagnosis& diagnosis, size_t ranks) {
 }  // namespace
 
 std::string diagnosis_text(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
-  std::string text = table_text(rows_of(diagnosis, ranks)) + job_text(ranks);
+  std::string text =
+      aligned_text(rows_of(diagnosis, ranks), CellAlignment::kRight) + job_text(ranks);
   for (const Trouble& trouble : diagnosis.troubles) {
     text += concat(trouble.refuses ? "" : "note: ", trouble.host, ": ", trouble.sentence, "\n");
   }

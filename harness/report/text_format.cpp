@@ -1,5 +1,6 @@
 #include "harness/report/text_format.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -100,6 +101,25 @@ std::string local_time_text(int64_t time_ms) {
   std::array<char, 64> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S%z", &parts);
   return text.data();
+}
+
+std::string aligned_text(const TextTable& table, CellAlignment alignment) {
+  std::vector<size_t> widths;
+  for (const auto& row : table) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : table) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string blanks(widths[i] - row[i].size(), ' ');
+      if (i > 0) line += "  ";
+      line += i > 0 && alignment == CellAlignment::kRight ? blanks + row[i] : row[i] + blanks;
+    }
+    text += line.erase(line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
 }
 
 }  // namespace bertha

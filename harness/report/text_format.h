@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels/base/figures.h"
 
@@ -29,6 +30,13 @@ std::string ms_text(double ms);
 
 /// "1.5 KiB", "80.0 GiB"; whole bytes below a KiB.
 std::string bytes_text(int64_t bytes);
+
+/// Rows of cells; the first row names the columns.
+using TextTable = std::vector<std::vector<std::string>>;
+enum class CellAlignment { kLeft, kRight };
+/// A line per row; columns stand below each other, two blanks apart: the first on the left of its
+/// place, the others as asked.
+std::string aligned_text(const TextTable& table, CellAlignment alignment = CellAlignment::kLeft);
 
 /// A date and time of day here: "2026-11-21T19:30:00+0000".
 std::string local_time_text(int64_t time_ms);

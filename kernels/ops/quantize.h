@@ -37,7 +37,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 /// Exact     of f(x) the same bits on every backend: one product in f32 (exact where scale is a
 ///           power of two), one rounding to nearest even, saturated. amax is an infinity or a NaN
 ///           where f(x) has one, so that saturation hides none; a NaN stands above infinity.
-///           A byte of derivative is one more or less where gelu' has its own rounding.
+///           A byte of derivative differs by at most two where gelu' is computed in f16.
 /// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
 ///           16-byte aligned. Without both outputs only amax is written, and scale and saturated
 ///           may have no data. column_sums only of x * derivative.

@@ -5,7 +5,6 @@ usage: launch_scripts_test.py SOURCE_DIR
 
 import itertools
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -16,8 +15,7 @@ import tempfile
 import time
 import unittest
 
-ROOT = pathlib.Path(sys.argv[1]).resolve()
-LAUNCH = ROOT / "launch"
+from launch_case import LAUNCH, ROOT, LaunchCase
 
 
 def shell_scripts():
@@ -27,42 +25,7 @@ def shell_scripts():
                 yield file
 
 
-class LaunchScripts(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.bin = self.folder / "bin"
-        self.bin.mkdir()
-        self.config = self.folder / "a config.yaml"
-        self.config.write_text("")
-        # The first line that a stand-in prints is its name and arguments, one between each pair of <>.
-        self.bertha = self.stand_in("bertha")
-
-    def stand_in(self, name, body="", code=0):
-        """A program on PATH that prints its arguments."""
-        file = self.bin / name
-        file.write_text(f"#!/bin/bash\n{body}\nprintf '{name}'; printf ' <%s>' \"$@\"; echo\nexit {code}\n")
-        file.chmod(0o755)
-        return str(file)
-
-    def launch(self, script, *arguments, **environment):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI"))}
-        clean.update(environment, PATH=f"{self.bin}:{os.environ['PATH']}")
-        clean.setdefault("BERTHA", self.bertha)
-        clean.setdefault("DOCTOR", "0")
-        return subprocess.Popen(
-            ["bash", str(LAUNCH / script), *map(str, arguments)],
-            env=clean, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )
-
-    def start(self, script, *arguments, **environment):
-        """Runs a script to its end: exit code and output."""
-        run = self.launch(script, *arguments, **environment)
-        output = run.communicate(timeout=60)[0].decode()
-        return run.returncode, output
-
+class LaunchScripts(LaunchCase):
     def test_an_nvcc_that_is_too_old_is_none(self):
         command = ["bash", "-c", f". '{LAUNCH}/common.sh'; nvcc_serves"]
         path = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
@@ -487,44 +450,6 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         self.stand_in("numactl")
         (self.folder / "sys").mkdir()
         self.assertEqual(self.start("bind_rank.sh", "echo", "x", BERTHA_SYS=str(self.folder / "sys")), (0, "x\n"))
-
-    def install(self, release, installed, *arguments):
-        file = self.folder / "os-release"
-        file.write_text(release)
-        self.stand_in("dpkg-query", 'for p in "${@:3}"; do echo "$p %s"; done; exit 0' % installed)
-        self.stand_in("apt-get", "echo apt-get ran; exit 100")
-        self.stand_in("sudo", "exit 100")
-        self.stand_in("sleep")
-        for tool in ("cmake", "ninja", "g++", "make", "pkg-config", "git", "ccache", "python3", "mpirun",
-                     "ssh", "shellcheck"):
-            self.stand_in(tool)
-        return self.start("install_deps.sh", *arguments, BERTHA_OS_RELEASE=str(file))
-
-    def test_nothing_is_installed_when_everything_is_there(self):
-        code, output = self.install("ID=debian\nVERSION_ID=12\n", "installed")
-        self.assertEqual((code, output), (0, "install_deps: all packages are installed\n"))
-
-    def test_dry_run_says_what_is_missing_and_runs_nothing(self):
-        code, output = self.install("ID=ubuntu\nVERSION_ID=24.04\n", "not-installed", "--dry-run")
-        self.assertEqual(code, 0, output)
-        self.assertIn("libhdf5-dev", output)
-        self.assertNotIn("apt-get ran", output)
-
-    def test_other_systems_are_refused_with_a_sentence(self):
-        for release in ("ID=fedora\nVERSION_ID=40\n", "ID=ubuntu\nVERSION_ID=22.04\nID_LIKE=debian\n",
-                        "ID=debian\nVERSION_ID=11\n", ""):
-            code, output = self.install(release, "installed")
-            self.assertEqual(code, 5, output)
-            self.assertIn("Debian 12 or Ubuntu 24.04", output)
-
-    def test_a_derivative_is_taken_for_its_parent(self):
-        code, output = self.install('ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID=22\n', "installed")
-        self.assertEqual(code, 0, output)
-
-    def test_failing_package_lists_end_with_a_sentence(self):
-        code, output = self.install("ID=debian\nVERSION_ID=12\n", "not-installed")
-        self.assertEqual(code, 5, output)
-        self.assertIn("apt-get update failed twice", output)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "kernels/ops/linear_quantize.h"
 #include "tests/cuda/gelu_gemms.h"
+#include "tests/support/fp8_case.h"
 
 namespace bertha::testing {
 namespace {
@@ -182,15 +183,13 @@ void expect_transposed(const Result& result, const Shape& shape) {
 }
 
 double value_of(DType format, uint8_t code) {
-  const float value = format == DType::kE4M3 ? to_float(Fp8E4M3{code}) : to_float(Fp8E5M2{code});
-  return static_cast<double>(value) / static_cast<double>(kScale);
+  return fp8_value(format, code) / static_cast<double>(kScale);
 }
 
 /// A unit in the last place of an fp8 number of that size: two results both round.
 double unit(DType format, double value) {
-  const bool e4m3 = format == DType::kE4M3;
-  const double smallest = std::ldexp(1.0, e4m3 ? -9 : -16) / static_cast<double>(kScale);
-  return std::max(std::ldexp(std::abs(value), e4m3 ? -3 : -2), smallest);
+  const auto scale = static_cast<double>(kScale);
+  return 2 * fp8_half_unit(format, value * scale) / scale;
 }
 
 double derivative_of(uint8_t byte) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/fp8.h"
 #include "kernels/base/half.h"
 #include "kernels/ops/quantize.h"
 #include "tests/cuda/gpu.h"
+#include "tests/support/fp8_case.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
@@ -100,15 +100,11 @@ double function_error(const GeluCase& c, double x, double want) {
 }
 
 double value_of(DType format, uint8_t code) {
-  const float value = format == DType::kE4M3 ? to_float(Fp8E4M3{code}) : to_float(Fp8E5M2{code});
-  return static_cast<double>(value) / static_cast<double>(kScale);
+  return fp8_value(format, code) / static_cast<double>(kScale);
 }
 
-/// Half a unit in the last place of an fp8 number of that size: 3 or 2 bits behind the point.
 double half_unit(DType format, double value) {
-  const bool e4m3 = format == DType::kE4M3;
-  const double smallest = std::ldexp(1.0, e4m3 ? -10 : -17) / static_cast<double>(kScale);
-  return std::max(std::ldexp(std::abs(value), e4m3 ? -4 : -3), smallest);
+  return fp8_half_unit(format, value * static_cast<double>(kScale)) / static_cast<double>(kScale);
 }
 
 void expect_function(const TestBackend& backend, const GeluCase& c) {

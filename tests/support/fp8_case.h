@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/fp8.h"
 #include "tests/support/host_tensor.h"
 
 namespace bertha {
@@ -19,6 +21,18 @@ inline HostTensor<float> fp8_values(int64_t rows, int64_t columns, uint32_t seed
     if (i % 3 == 1) values[i] = std::ldexp(values[i], static_cast<int>(i % 40) - 24);
   }
   return values;
+}
+
+/// A byte of that format as a number.
+inline double fp8_value(DType format, uint8_t code) {
+  return static_cast<double>(format == DType::kE4M3 ? to_float(Fp8E4M3{code})
+                                                    : to_float(Fp8E5M2{code}));
+}
+
+/// Half a unit in the last place of a number of that size: 3 or 2 bits behind the point.
+inline double fp8_half_unit(DType format, double value) {
+  const bool e4m3 = format == DType::kE4M3;
+  return std::max(std::ldexp(std::abs(value), e4m3 ? -4 : -3), std::ldexp(1.0, e4m3 ? -10 : -17));
 }
 
 }  // namespace bertha

@@ -80,12 +80,12 @@ class Fp8Rounding {
   __device__ __forceinline__ uint32_t count_beyond(const Vec<T, kVecSize>& values) const {
     uint32_t count = 0;
     if constexpr (kIsPair) {
-      Pair ones = as_pair(0);
+      Pair counts = as_pair(0);
 #pragma unroll
       for (const uint32_t word : values.word) {
-        ones = __hadd2(ones, __hgt2(__habs2(as_pair(word)), as_pair(limit_)));
+        counts = __hadd2(counts, __hgt2(__habs2(as_pair(word)), as_pair(limit_)));
       }
-      count = static_cast<uint32_t>(__low2float(ones) + __high2float(ones));
+      count = static_cast<uint32_t>(__low2float(counts) + __high2float(counts));
     } else {
 #pragma unroll
       for (const T& value : values.elem) count += fabsf(value) > __uint_as_float(limit_) ? 1 : 0;
