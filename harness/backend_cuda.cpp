@@ -63,6 +63,10 @@ std::string describe_cuda_attention(const CudaConfig& config, const AttentionCal
   return attention_kernels(cuda_options(config), call);
 }
 
+bool can_record_cuda_passes(const CudaConfig& config, const AttentionCall& call) {
+  return config.graphs == "auto" && launches_ignore_lengths(cuda_options(config), call);
+}
+
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model) {
   return gelu_gemms(*backend.device, cuda_options(config), model);

@@ -230,11 +230,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   const Device& device = *all.front().backend.device;
   choose_io(config, device);
   report.device = device.description();
-  const std::vector<BenchBatch> batches = bench_batches(config,
-                                                        {.lengths_path = options.lengths,
-                                                         .tokens = options.tokens,
-                                                         .multiple = device.token_multiple()},
-                                                        world);
+  const std::vector<BenchBatch> batches = bench_batches(
+      config, {.lengths_path = options.lengths, .tokens = options.tokens}, device, world);
   const std::vector<OpCase> cases =
       chosen_cases(make_op_cases(setting.model, batches), options.operations);
   if (!options.tune.empty()) {

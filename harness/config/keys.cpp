@@ -205,6 +205,8 @@ std::vector<Key> make_keys() {
        "Tune each GEMM that cuda.gemm_plans lacks at its first use, and add it to the file: about three seconds each."},
       {"cuda.gemm_sm_count", at<&U::gemm_sm_count>, Unit::kNone, {0, 1024}, {},
        "SMs that GEMMs are planned for when communication occupies the others; 0 = all."},
+      {"cuda.graphs", at<&U::graphs>, Unit::kNone, {}, {"auto", "off"},
+       "auto: forward and backward of a size of batch that has occurred before are launched as CUDA graphs, with the same results; not with grouped attention, log.profile_steps or times by operation. off: every kernel is launched by the host."},
       {"cuda.fp8_fast_wgrad", at<&U::fp8_fast_wgrad>, Unit::kNone, {}, {},
        "The sums of fp8 weight gradients keep 14 bits below the largest product, of which curves showed nothing; false: sums in f32, BERT-large steps 2 % slower."},
       {"cuda.exchange", at<&U::exchange>, Unit::kNone, {}, {"auto", "nccl", "copies"},

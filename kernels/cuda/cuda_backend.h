@@ -69,6 +69,10 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call);
 
+/// Whether the same launches serve batches of the same sizes, whatever the lengths of their
+/// sequences, so that a graph of them can be launched again. Errors as attention_kernels.
+bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call);
+
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
 /// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.

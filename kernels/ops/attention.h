@@ -18,7 +18,8 @@ namespace bertha {
 /// Writes    overwrites out and lse, and of mask the keys that a row's sequence has; out rows
 ///           [cu_seqlens[B], T) become zero.
 /// Needs     S % 32 == 0; the groups cover all sequences in order; empty sequences are allowed. A
-///           sequence with NaN or infinities may spoil its neighbours; rows after the last do not.
+///           sequence with NaN or infinities may spoil its neighbours, and so may rows after the
+///           last: they have no influence where they hold numbers up to 2^15.
 /// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
 struct AttentionFwd {
   static constexpr const char* kName = "attention_fwd";

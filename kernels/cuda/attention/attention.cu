@@ -87,12 +87,6 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   return sorted;
 }
 
-int64_t live_tokens(std::span<const SequenceGroup> groups) {
-  int64_t tokens = 0;
-  for (const SequenceGroup& group : groups) tokens += group.num_tokens;
-  return tokens;
-}
-
 /// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
 template <class Args>
 AttentionKernels kernels_for(const CudaContext& context, const Args& args, bool is_aligned) {
@@ -168,7 +162,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                                       .dtype = args.qkv.dtype,
                                       .sm_count = context.sm_count,
                                       .counter = context.arrivals.get()},
-                                     params, live_tokens(args.groups));
+                                     params);
   }
   const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
@@ -204,9 +198,8 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   // stops with "illegal instruction".
   const bool aligned_mask = params.dropout.random == nullptr || is_aligned({args.mask.data});
   const AttentionKernels kernels = kernels_for(context, args, aligned && aligned_mask);
-  const int64_t live = live_tokens(args.groups);
-  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
-    const int64_t seqs = args.cu_seqlens.extent(0) - 1;
+  const int64_t seqs = args.cu_seqlens.extent(0) - 1;
+  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && seqs > 0) {
     params.batch.seqs = static_cast<int>(seqs);
     const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMostSummedSeqs;
     if (sums_in_kernel) {
@@ -217,7 +210,7 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
                                 .dtype = args.qkv.dtype,
                                 .sm_count = context.sm_count,
                                 .counter = context.arrivals.get()},
-                               params, live);
+                               params);
     if (!sums_in_kernel) return sum_gradient(context, args);
     return finish_gradient_sums(context, args, params.column_sums, seqs);
   }

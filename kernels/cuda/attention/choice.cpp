@@ -60,4 +60,9 @@ std::string attention_kernels(const CudaOptions& options, const AttentionCall& c
   return text(choose_attention(options.attention, call));
 }
 
+bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call) {
+  const AttentionKernels kernels = choose_attention(options.attention, call);
+  return kernels.forward == Variant::kPersistent && kernels.backward == Variant::kPersistent;
+}
+
 }  // namespace bertha

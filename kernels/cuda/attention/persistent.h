@@ -14,10 +14,9 @@ struct PersistentLaunch {
 
 /// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
 /// out at multiples of 16 bytes. Zeroes padding rows too. `params.batch` covers all sequences:
-/// first_seq is 0; longest and tiles_per_head are not used. live_tokens: of all sequences. Error
-/// (kInternal) when there is dropout and its mask has 2^32 words or more.
-void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params,
-                               int64_t live_tokens);
+/// first_seq is 0; longest and tiles_per_head are not used. Error(kInternal) when there is dropout
+/// and its mask has 2^32 words or more.
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& params);
 
 /// Rows of column sums that backward stores for each sequence, and for how many sequences at most
 /// they are asked for: they take 24 KiB each with 16 heads.
@@ -26,10 +25,9 @@ inline constexpr int64_t kMostSummedSeqs = 512;
 
 /// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
 /// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the
-/// padding rows of dqkv. `params.batch` as in forward; params.delta is not used. live_tokens: of
-/// all sequences, at least 1. params.column_sums, unless null, gets for each sequence rows whose
-/// sum are the column sums of its rows of dqkv as they are stored.
-void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
-                                int64_t live_tokens);
+/// padding rows of dqkv. `params.batch` as in forward, of at least one sequence; params.delta is not
+/// used. params.column_sums, unless null, gets for each sequence rows whose sum are the column sums
+/// of its rows of dqkv as they are stored.
+void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params);
 
 }  // namespace bertha

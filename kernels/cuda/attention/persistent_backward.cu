@@ -112,24 +112,21 @@ void launch(const PersistentLaunch& on, const Arguments& arguments) {
 }  // namespace
 }  // namespace backward
 
-void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
-                                int64_t live_tokens) {
+void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params) {
   using namespace backward;
   const AttentionBatch& batch = params.batch;
   const int64_t width = int64_t{batch.heads} * kHeadSize;
-  // Rows past the last sequence are outside the maps: TMA fills in zeros.
   Arguments arguments{
-      .qkv = matrix_tensor_map(on.dtype, params.qkv, live_tokens, 3 * width, kTileRows),
-      .dout = matrix_tensor_map(on.dtype, params.dout, live_tokens, width, kTileRows),
+      .qkv = matrix_tensor_map(on.dtype, params.qkv, batch.tokens, 3 * width, kTileRows),
+      .dout = matrix_tensor_map(on.dtype, params.dout, batch.tokens, width, kTileRows),
       .mask = {},
       .params = params,
       .counter = on.counter,
-      .live_tokens = live_tokens,
       .log2_keep = std::log2(params.dropout.keep)};
   const bool has_dropout = params.dropout.random != nullptr;
   if (has_dropout) {
     arguments.mask = words_tensor_map(
-        params.mask, live_tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
+        params.mask, batch.tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
   }
   dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;

@@ -93,9 +93,8 @@ struct Arguments {
   CUtensorMap dout;
   CUtensorMap mask;  // without dropout: nothing
   AttentionBwdParams params;
-  uint32_t* counter;    // of work_list.cuh
-  int64_t live_tokens;  // of all sequences
-  float log2_keep;      // of 1 - the probability of dropout
+  uint32_t* counter;  // of work_list.cuh
+  float log2_keep;    // of 1 - the probability of dropout
 
   __device__ __forceinline__ int items() const { return params.batch.seqs * params.batch.heads; }
 };

@@ -187,12 +187,13 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
   }
 }
 
-/// Zeroes rows [live_tokens, T) of dqkv.
+/// Zeroes the rows of dqkv past the last sequence.
 __device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
   const AttentionBatch& batch = args.params.batch;
   const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
   uint4* chunks = static_cast<uint4*>(args.params.dqkv);
-  for (int64_t i = args.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
+  const int64_t live = batch.cu_seqlens[batch.seqs];
+  for (int64_t i = live * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
        i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
     chunks[i] = uint4{};
   }

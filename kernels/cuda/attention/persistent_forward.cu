@@ -356,18 +356,16 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
 }  // namespace
 }  // namespace forward
 
-void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call,
-                               int64_t live_tokens) {
+void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call) {
   using namespace forward;
   const AttentionBatch& batch = call.batch;
   BERTHA_CHECK(call.dropout.random == nullptr ||
                    batch.tokens * batch.heads * batch.mask_words < int64_t{1} << 32,
                "the mask of ", batch.tokens, " tokens, ", batch.heads, " heads and ",
                batch.mask_words, " words has no 32-bit index");
-  // Rows past the last sequence are outside the map, so TMA fills in zeros: their P is 0, but 0
-  // times what is stored there might be NaN. Values of the next sequence are loaded, so NaN or
-  // infinity in it may spread to this one: such a batch has no loss and no update anyway.
-  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
+  // The last tile of a sequence has values of the next one, or of padding rows. Their P is 0, but
+  // NaN or infinity in them may spread: such a batch has no loss and no update anyway.
+  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, batch.tokens,
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
   const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
                                                 int64_t{batch.heads} * kHeadSize, kWarpRows);
