@@ -10,6 +10,13 @@ constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared m
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
+// Sequences of more tokens have several parts; a batch is split up to so many tokens of a head for
+// each SM. One sequence of 512 is then as much as an SM's share of the batch, and in backward its
+// chain of 32 pairs of tiles is longer than the share, whose sequences are shorter.
+constexpr int64_t kForwardPartTokens = 192;
+constexpr int64_t kBackwardPartTokens = 128;
+constexpr int64_t kSplitTokensOfSm = 512;
+
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string unsupported(const AttentionCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
@@ -35,6 +42,7 @@ std::string unsupported_backward(const AttentionCall& call) {
 }
 
 const char* word(Variant chosen) {
+  if (chosen == Variant::kSplit) return "split";
   return chosen == Variant::kPersistent ? "persistent" : "grouped";
 }
 
@@ -43,12 +51,28 @@ const char* word(Variant chosen) {
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (asked == Variant::kGrouped) return {};
   const std::string why = unsupported_backward(call);
-  if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
-  if (asked == Variant::kPersistent) {
-    fail(ExitCode::kUsage, "cuda.attention is persistent, but these kernels do not support ", why,
-         "; set cuda.attention to auto or grouped.");
+  if (asked != Variant::kAuto) {
+    if (why.empty()) return {.forward = asked, .backward = asked};
+    fail(ExitCode::kUsage, "cuda.attention is ", word(asked), ", but these kernels do not support ",
+         why, "; set cuda.attention to auto or grouped.");
   }
+  if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};
+}
+
+AttentionKernels for_batch(const AttentionKernels& chosen, Variant asked, int64_t max_seq_tokens,
+                           const AttentionBatchSize& size) {
+  AttentionKernels taken = chosen;
+  if (asked != Variant::kAuto || size.tokens * size.heads > kSplitTokensOfSm * size.sm_count) {
+    return taken;
+  }
+  if (chosen.forward == Variant::kPersistent && max_seq_tokens > kForwardPartTokens) {
+    taken.forward = Variant::kSplit;
+  }
+  if (chosen.backward == Variant::kPersistent && max_seq_tokens > kBackwardPartTokens) {
+    taken.backward = Variant::kSplit;
+  }
+  return taken;
 }
 
 std::string text(const AttentionKernels& kernels) {
