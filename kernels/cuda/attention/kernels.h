@@ -23,8 +23,9 @@ struct AttentionBatch {
   int seqs = 0;            // in the group
   int longest = 0;         // tokens of its longest sequence
   int tiles_per_head = 0;  // set by the launcher: thread blocks along a sequence
-  int parts = 1;           // likewise, persistent kernels: items of the longest sequence and a head
-  int tiles_of_part = 8;   // tiles of 64 rows that an item has
+  // Of the persistent kernels, set by the launcher:
+  int part_bits = 0;      // 2^part_bits items at most for each sequence and head
+  int tiles_of_part = 8;  // tiles of 64 rows that an item has at most
 };
 
 struct AttentionDropout {

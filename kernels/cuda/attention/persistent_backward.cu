@@ -108,7 +108,7 @@ void launch(const PersistentLaunch& on, const Arguments& arguments) {
   const auto kernel = persistent_backward_kernel<T, kDropout, kSplit>;
   allow_shared_bytes(kernel, sizeof(SharedStorage));
   const AttentionBatch& batch = arguments.params.batch;
-  const int64_t items = int64_t{batch.seqs} * batch.parts * batch.heads;
+  const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
   launch_dependent(on.stream, kernel,
                    {blocks_for(items, 1, on.sm_count), kThreads, sizeof(SharedStorage)}, arguments);
 }

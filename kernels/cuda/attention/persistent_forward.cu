@@ -352,7 +352,7 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
   constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
   const AttentionBatch& batch = params.call.batch;
-  const int64_t items = int64_t{batch.seqs} * batch.parts * batch.heads;
+  const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
   const unsigned blocks = blocks_for(std::max(items, int64_t{1}), 1, on.sm_count);
   launch_dependent(on.stream, persistent_forward<T, kDropout>, {blocks, kThreads, kBytes}, params,
                    map, out_map);

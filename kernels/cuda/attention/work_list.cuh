@@ -42,17 +42,17 @@ struct alignas(16) AttentionItem {
 
 /// The sorted list of a block, in shared memory.
 struct WorkList {
-  uint16_t parts[kSortedParts];  // sequence * batch.parts + part, of those that have tiles
+  uint16_t parts[kSortedParts];  // (sequence << part_bits) + part, of those that have tiles
   int count;                     // of the parts in the list
 
   __device__ __forceinline__ static bool is_sorted(const AttentionBatch& batch) {
-    return batch.seqs * batch.parts <= kSortedParts;
+    return batch.seqs << batch.part_bits <= kSortedParts;
   }
 
   /// All threads of the block call this, and synchronise behind it. `sizes`: 2 kSortedParts bytes
   /// of shared memory, then free again.
   __device__ __forceinline__ void sort(const AttentionBatch& batch, uint16_t* sizes) {
-    if (threadIdx.x == 0) count = is_sorted(batch) ? 0 : batch.seqs * batch.parts;
+    if (threadIdx.x == 0) count = is_sorted(batch) ? 0 : batch.seqs << batch.part_bits;
     if (!is_sorted(batch)) return;
     // The upper byte orders sequences, the lower one is the number of their parts.
     const int threads = static_cast<int>(blockDim.x);
@@ -73,8 +73,9 @@ struct WorkList {
         all += of_other;
         before += size > own || (size == own && other < seq) ? of_other : 0;
       }
+#pragma unroll 1
       for (int part = 0; part < (own & 0xFF); ++part) {
-        parts[before + part] = static_cast<uint16_t>(seq * batch.parts + part);
+        parts[before + part] = static_cast<uint16_t>((seq << batch.part_bits) + part);
       }
       if (seq == 0) count = all;
     }
@@ -88,8 +89,8 @@ struct WorkList {
   __device__ __forceinline__ AttentionItem item(const AttentionBatch& batch, int index) const {
     const int place = index / batch.heads;
     const int part = is_sorted(batch) ? parts[place] : place;
-    const int seq = part / batch.parts;
-    const int first_tile = (part - seq * batch.parts) * batch.tiles_of_part;
+    const int seq = part >> batch.part_bits;
+    const int first_tile = (part - (seq << batch.part_bits)) * batch.tiles_of_part;
     const int begin = batch.cu_seqlens[seq];
     const int length = batch.cu_seqlens[seq + 1] - begin;
     const int tiles = (length + kTileRows - 1) / kTileRows;
@@ -107,7 +108,8 @@ inline void split_items(AttentionBatch& batch, int tiles_of_part) {
   constexpr int kWordsOfTile = kTileRows / 32;
   const int tiles = (batch.mask_words + kWordsOfTile - 1) / kWordsOfTile;
   batch.tiles_of_part = tiles_of_part;
-  batch.parts = (tiles + tiles_of_part - 1) / tiles_of_part;
+  batch.part_bits = 0;
+  while (tiles_of_part << batch.part_bits < tiles) ++batch.part_bits;
 }
 
 /// The item after one that a block has just taken, of `count`; the first of block i is item i.
