@@ -10,12 +10,21 @@ constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared m
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
-// Sequences of more tokens have several parts; a batch is split up to so many tokens of a head for
-// each SM. One sequence of 512 is then as much as an SM's share of the batch, and in backward its
-// chain of 32 pairs of tiles is longer than the share, whose sequences are shorter.
-constexpr int64_t kForwardPartTokens = 192;
-constexpr int64_t kBackwardPartTokens = 128;
-constexpr int64_t kSplitTokensOfSm = 512;
+/// When to split: sequences of more tokens than a part have several; and a batch has at most so
+/// many tokens of a head for each SM. With more, other items fill the time that the longest
+/// sequence takes; backward then pays for its parts of dQ, 4 bytes an element and part, written and
+/// read.
+struct SplitRule {
+  int64_t part_tokens;
+  int64_t most_tokens_of_sm;
+
+  bool takes(int64_t max_seq_tokens, const AttentionBatchSize& size) const {
+    return max_seq_tokens > part_tokens &&
+           size.tokens * size.heads <= most_tokens_of_sm * size.sm_count;
+  }
+};
+constexpr SplitRule kSplitForward{.part_tokens = 192, .most_tokens_of_sm = 512};
+constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 384};
 
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string unsupported(const AttentionCall& call) {
@@ -63,13 +72,11 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
 AttentionKernels for_batch(const AttentionKernels& chosen, Variant asked, int64_t max_seq_tokens,
                            const AttentionBatchSize& size) {
   AttentionKernels taken = chosen;
-  if (asked != Variant::kAuto || size.tokens * size.heads > kSplitTokensOfSm * size.sm_count) {
-    return taken;
-  }
-  if (chosen.forward == Variant::kPersistent && max_seq_tokens > kForwardPartTokens) {
+  if (asked != Variant::kAuto) return taken;
+  if (chosen.forward == Variant::kPersistent && kSplitForward.takes(max_seq_tokens, size)) {
     taken.forward = Variant::kSplit;
   }
-  if (chosen.backward == Variant::kPersistent && max_seq_tokens > kBackwardPartTokens) {
+  if (chosen.backward == Variant::kPersistent && kSplitBackward.takes(max_seq_tokens, size)) {
     taken.backward = Variant::kSplit;
   }
   return taken;
