@@ -17,6 +17,7 @@ CudaOptions cuda_options(const CudaConfig& config) {
                                                                       : EmbeddingGradient::kSorted,
           .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
                        : config.attention == "persistent" ? AttentionVariant::kPersistent
+                       : config.attention == "split"      ? AttentionVariant::kSplit
                                                           : AttentionVariant::kAuto,
           .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
                         : config.gelu_gemms == "library" ? GeluGemms::kLibrary

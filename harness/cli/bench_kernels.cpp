@@ -104,7 +104,7 @@ struct Setting {
 
 bool is_attention(const OpCase& op) { return op.operation.starts_with("attention_"); }
 
-/// Under cuda.attention: auto, both kinds of attention kernels; the first runs what is not
+/// Under cuda.attention: auto, all kinds of attention kernels; the first runs what is not
 /// attention, too. A kind that does not apply to the model is noted.
 std::vector<Contender> contenders(const Setting& setting, bool has_attention, World& world,
                                   std::vector<std::string>& notes) {
@@ -114,16 +114,18 @@ std::vector<Contender> contenders(const Setting& setting, bool has_attention, Wo
   std::vector<Contender> all;
   all.push_back(setting.contender(compares ? "grouped" : asked, world));
   if (!compares) return all;
-  try {
-    all.push_back(setting.contender("persistent", world));
-  } catch (const Error& error) {
-    if (error.code != ExitCode::kUsage) throw;
-    notes.push_back(concat("persistent is not measured: ", error.what()));
+  for (const char* kind : {"persistent", "split"}) {
+    try {
+      all.push_back(setting.contender(kind, world));
+    } catch (const Error& error) {
+      if (error.code != ExitCode::kUsage) throw;
+      notes.push_back(concat(kind, " is not measured: ", error.what()));
+    }
   }
   return all;
 }
 
-/// Both kinds of attention kernels take turns, so that the clock of a warm device is the same.
+/// The kinds of attention kernels take turns, so that the clock of a warm device is the same.
 std::vector<OpResult> measure(const std::vector<OpCase>& cases, std::vector<Contender>& contenders,
                               int64_t launches) {
   std::vector<OpResult> rows;

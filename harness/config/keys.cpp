@@ -193,8 +193,8 @@ std::vector<Key> make_keys() {
       {"log.profile_steps", at<&L::profile_steps>, Unit::kNone, {}, {},
        "Steps A:B, counted from 1, that an attached GPU profiler records; empty = none."},
 
-      {"cuda.attention", at<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent"},
-       "Attention kernels: grouped = a launch per length bucket, on side streams; persistent = one launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere); auto = the faster supported one, as measured."},
+      {"cuda.attention", at<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent", "split"},
+       "Attention kernels: grouped = a launch per length bucket, on side streams; persistent = one launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere); split = the same with parts of sequences, for few tokens; auto = the faster supported one, as measured."},
       {"cuda.gelu_gemms", at<&U::gelu_gemms>, Unit::kNone, {}, {"auto", "own", "library"},
        "Kernels of GEMMs with a GELU: own = Bertha's (bf16 or fp16, model.gelu tanh, model.hidden and model.feed_forward in multiples of 256; refused elsewhere); library = cuBLASLt's; auto = own where supported, from the number of rows at which they were measured to be faster."},
       {"cuda.embedding_gradient", at<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},

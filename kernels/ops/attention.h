@@ -56,7 +56,7 @@ struct AttentionBwd {
 };
 
 /// What decides which kernels can serve a call. Nothing of one batch is in it: a run has the same
-/// kernels, and so the same roundings, in every step and after it was resumed.
+/// kernels in every step and after it was resumed, and the same roundings at the same T.
 struct AttentionCall {
   DType io;
   int64_t head_size;         // D
