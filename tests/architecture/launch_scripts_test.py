@@ -235,11 +235,30 @@ class LaunchScripts(LaunchCase):
         self.assertIn(f"<bench> <step> <--config> <{self.config}> <--warmup> <24> <--steps> <1>", output)
         self.assertIn("<--profile-steps> <21:25>", output)
 
+    def test_profiling_writes_a_report_of_each_rank(self):
+        self.stand_in("nsys")
+        self.stand_in("mpirun")
+        _, output = self.start("profile_nsys.sh", "--steps", "3:7", "--ranks", 2, self.config)
+        self.assertRegex(output.splitlines()[-1], "^mpirun .*<-n> <2> <.*/bind_rank.sh> <nsys> <profile>"
+                         r".* <--output=bertha_steps_3_7_%h_%q\{OMPI_COMM_WORLD_RANK\}> "
+                         f"<{self.bertha}> <train> <--config> <{self.config}>")
+        self.stand_in("srun", 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi')
+        (self.bin / "nsys").unlink()  # the job's nodes have it
+        _, output = self.start("run_slurm.sub", "--profile", "--steps", "3:7", "--bench", self.config,
+                               SLURM_JOB_ID="7")
+        self.assertRegex(output.splitlines()[-1], "^srun <--mpi=pmix> .*/bind_rank.sh> <nsys> <profile> "
+                         r".*<--output=bertha_steps_3_7_%h_%q\{SLURM_PROCID\}> "
+                         f"<{self.bertha}> <bench> <step> <--config> <{self.config}>")
+        code, output = self.start("profile_nsys.sh", "--ranks", 2, self.config, SLURM_JOB_ID="7")
+        self.assertEqual(code, 2, output)
+        self.assertIn("whose tasks determine the ranks", output)
+
     def test_profiling_wants_a_range_of_steps_and_nsys(self):
         for steps in ("7", "7:3", "0:3", "a:b", ""):
             code, output = self.start("profile_nsys.sh", "--steps", steps, self.config)
             self.assertEqual(code, 2, output)
             self.assertIn("--steps takes", output)
+        self.assertEqual(self.start("profile_nsys.sh", "--ranks", "0", self.config)[0], 2)
         for tool in ("bash", "dirname", "basename", "realpath", "cat"):
             (self.bin / tool).symlink_to(shutil.which(tool))
         clean = {"PATH": str(self.bin), "BERTHA": self.bertha}
