@@ -19,7 +19,7 @@ from launch_case import LAUNCH, ROOT, LaunchCase
 
 
 def shell_scripts():
-    for folder in ("launch", "tests", ".ci"):
+    for folder in ("launch", "launch/container", "tests", ".ci"):
         for file in sorted((ROOT / folder).glob("*")):
             if file.is_file() and file.read_bytes()[:2] == b"#!" and b"sh" in file.read_bytes()[:30]:
                 yield file
@@ -332,6 +332,13 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             program = program or "bertha"
             self.assertRegex(output, f"bind_rank.sh> <{program}> <train> ")
             self.assertRegex(output, f"<--mpi=none> .*<--container-image=image.sqsh> .* <{program}> <log> <check> ")
+
+    def test_both_kinds_of_image_begin_with_the_same_two(self):
+        images = [re.findall(pattern, (LAUNCH / "container" / name).read_text(), re.M)
+                  for name, pattern in (("Dockerfile", r"^FROM (\S+)"), ("bertha.def", r"^From: (\S+)"))]
+        self.assertEqual(*images)
+        versions = {re.sub("-(devel|runtime)-", "-", image) for image in images[0]}
+        self.assertEqual((len(images[0]), len(versions)), (2, 1))
 
     def timed(self, *words, **variables):
         """run_and_time.sh with stand-ins: exit code, output, and the arguments of each training."""
