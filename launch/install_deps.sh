@@ -74,7 +74,7 @@ else
     protobuf-compiler:protoc)
   libraries=(openmpi-devel hdf5-devel yaml-cpp-devel openblas-devel cli11-devel spdlog-devel fmt-devel
     json-devel utf8proc-devel hwloc-devel gtest-devel gmock-devel xxhash-devel openssl-devel
-    isa-l-devel leveldb-devel protobuf-devel)
+    isa-l-devel leveldb-devel protobuf-devel protobuf-lite-devel)
   slurm_tools=(slurm-slurmctld:/usr/sbin/slurmctld slurm-slurmd:/usr/sbin/slurmd
     munge:/usr/sbin/munged slurm:sbatch)
   installed=(rpm -q --qf '%{NAME} installed\n')

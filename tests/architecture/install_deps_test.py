@@ -38,11 +38,11 @@ class InstallDeps(LaunchCase):
         self.assertNotIn("apt-get ran", output)
         for release in ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n',
                         'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="9.6"\n'):
-            code, output = self.install(release, "not installed", "--dry-run", "--slurm")
+            code, output = self.install(release, "not installed", "--dry-run")
             self.assertEqual(code, 0, output)
             _, epel, crb, packages = output.splitlines()
             self.assertEqual([epel, crb], ["  dnf install --assumeyes epel-release", "  crb enable"])
-            self.assertRegex(packages, "^  dnf install --assumeyes .* slurm-slurmd .* hdf5-devel ")
+            self.assertRegex(packages, "^  dnf install --assumeyes .* hdf5-devel ")
             self.assertNotIn("g++", packages)  # a tool whose command is there
             self.assertNotIn("dnf ran", output)
 
@@ -56,7 +56,7 @@ class InstallDeps(LaunchCase):
             stems = {re.sub("^lib|-?(dev|devel)$|[-_+0-9]", "", word) for word in words}
             names[release] = {stem.removeprefix("nlohmann") for stem in stems}
         debian, rhel = names.values()
-        tools = {"openmpi", "openmpibin", "protobufcompiler", "pythonvenv", "wordnetbase"}
+        tools = {"openmpi", "openmpibin", "protobufcompiler", "protobuflite", "pythonvenv", "wordnetbase"}
         self.assertEqual({"openssl" if name == "ssl" else name for name in debian - tools}, rhel - tools)
 
     def test_other_systems_are_refused_with_a_sentence(self):
