@@ -34,6 +34,7 @@ Config small_run(const char* precision) {
   config.train.accumulation_steps = 2;
   config.train.max_steps = kSteps;
   config.train.precision = precision;
+  if (config.train.precision == "fp16") config.optimizer.loss_scale = "dynamic";
   config.optimizer.base_learning_rate = 1e-3;
   config.optimizer.bucket_mib = 0.5;  // several, so that passes have several pieces
   config.eval.batch_seqs = 8;
@@ -103,8 +104,8 @@ TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
   const Outcome one_by_one = trained(config, "off");
   const Outcome as_graphs = trained(config, "auto");
   EXPECT_EQ(one_by_one.graphs, 0u);
-  // Of two micro-batches in each of five steps, forward and backward.
-  EXPECT_GE(as_graphs.graphs, 2u * 2u * kBatches);
+  // Sizes of some batches coincide. Of each there are forward, and backward that writes or adds.
+  EXPECT_GE(as_graphs.graphs, 2u * kBatches);
   EXPECT_EQ(as_graphs.losses, one_by_one.losses);
   EXPECT_EQ(as_graphs.weights, one_by_one.weights);
 }

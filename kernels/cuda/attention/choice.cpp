@@ -24,7 +24,7 @@ struct SplitRule {
   }
 };
 constexpr SplitRule kSplitForward{.part_tokens = 192, .most_tokens_of_sm = 512};
-constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 384};
+constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 320};
 
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string unsupported(const AttentionCall& call) {
