@@ -1,4 +1,4 @@
-#include "harness/cli/plan_model.h"
+#include "harness/plan/cost_plan.h"
 
 #include <array>
 #include <charconv>
@@ -29,12 +29,6 @@ constexpr int64_t kGpuTokenMultiple = 256;
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 
-/// Whether GPUs exchange by copies where all ranks are on one machine.
-bool may_copy(const PlanRequest& request) {
-  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
-         request.config.cuda.exchange != "nccl";
-}
-
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
                                    const BatchRows& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
@@ -57,7 +51,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
-  if (may_copy(request)) {
+  if (exchanges_by_copies(request)) {
     memory.push_back({"gradients that arrive", CopyOptions{}.staging_bytes});
   }
   if (request.on_gpu) {
@@ -97,6 +91,11 @@ int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
 
 }  // namespace
 
+bool exchanges_by_copies(const PlanRequest& request) {
+  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
+         request.config.cuda.exchange != "nccl";
+}
+
 CostPlan make_cost_plan(const PlanRequest& request) {
   const Config& config = request.config;
   const Dims dims = make_dims(config.model);
@@ -125,7 +124,8 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   };
   const int64_t global = request.config.train.global_batch_seqs;
   MemoryFit fit;
-  int64_t too_many = (global + request.ranks - 1) / request.ranks + 1;
+  int64_t too_many = 1;
+  while (fits(too_many)) too_many *= 2;
   while (too_many - fit.seqs_per_micro_batch > 1) {
     const int64_t middle = (fit.seqs_per_micro_batch + too_many) / 2;
     (fits(middle) ? fit.seqs_per_micro_batch : too_many) = middle;

@@ -1,0 +1,146 @@
+#include "harness/plan/exchange_time.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "harness/plan/compute_time.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+// GPUs of one node, 8 H200s or fewer: NCCL's reduce-scatters and all-gathers of 32 to 704 MiB take
+// the latency and 262 (2 GPUs) to 340 GB/s (8), a copy runs at 300.
+constexpr double kNodeBytesPerSecond = 300e9;
+constexpr double kNodeLatencyMs = 0.03;
+
+// A collective over a network begins with so much, and a hop of a tree takes as long as two of a
+// ring: NCCL's own tuning model has 14, 4.0 and 8.5 us for its protocol LL128.
+constexpr double kNetworkStartMs = 0.014;
+constexpr double kTreeHops = 2;
+
+// Steps of 2 and 4 GPUs with NCCL took so much longer than with copies (kernels/measured/step.md):
+// its kernels hold SMs.
+constexpr double kNcclSlowdownMs = 1.75;
+constexpr double kBytesOfThatStep = 672e6;
+
+/// -1 where it is not one.
+double number_of(std::string_view text) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && rest == text.data() + text.size() ? value : -1;
+}
+
+double hops_of_tree(int64_t nodes) { return std::ceil(std::log2(static_cast<double>(nodes))); }
+
+double across_nodes_ms(const Cluster& cluster, double bytes) {
+  const int64_t nodes = cluster.nodes();
+  if (nodes == 1) return 0;
+  const auto hops = static_cast<double>(nodes - 1);
+  const double hop_ms = 1e-3 * cluster.network.latency_us;
+  const double transfer_ms =
+      1e3 * bytes * hops / static_cast<double>(nodes) / cluster.network.bytes_per_second;
+  const double ring = hops * hop_ms + transfer_ms;
+  const double tree = hops_of_tree(nodes) * kTreeHops * hop_ms + 2 * transfer_ms;
+  return kNetworkStartMs + std::min(ring, tree);
+}
+
+/// Part of the memory traffic and the SM time of an exchange that overlaps compute.
+double slowdown_ms(const ExchangeRequest& request, const ExchangeTime& time, double bytes) {
+  const auto gpus = static_cast<double>(request.cluster.gpus_of_a_node());
+  // Both ways a GPU reads what it sends and writes what arrives; the sum reads all and writes its
+  // part.
+  const double moved = bytes * (4 * (gpus - 1) / gpus + 1 + 1 / gpus);
+  double all = 1e3 * moved / kMemoryBytesPerSecond;
+  if (!request.cluster.copies) all += kNcclSlowdownMs * bytes / kBytesOfThatStep;
+  const double hidden = time.hidden_sums_ms + time.hidden_gathers_ms;
+  return all * hidden / (time.sums_ms + time.gathers_ms);
+}
+
+}  // namespace
+
+const std::vector<Network>& known_networks() {
+  // 92 % of the line rate, as good networks reach; no figure of Bertha's own stands behind them.
+  static const std::vector<Network> networks{
+      {.name = "ib-ndr400x8", .bytes_per_second = 46e9, .latency_us = 4},   // a 400 Gb/s port each
+      {.name = "ib-hdr200x8", .bytes_per_second = 23e9, .latency_us = 4},   // a 200 Gb/s port each
+      {.name = "ib-ndr400x1", .bytes_per_second = 5.8e9, .latency_us = 4},  // one port for 8 GPUs
+      {.name = "eth-100x1", .bytes_per_second = 1.4e9, .latency_us = 25},   // TCP, one for 8 GPUs
+  };
+  return networks;
+}
+
+Network parse_network(const std::string& text) {
+  std::string names;
+  for (const Network& network : known_networks()) {
+    if (network.name == text) return network;
+    names += network.name + ", ";
+  }
+  const size_t colon = std::min(text.find(':'), text.size());
+  const double rate = number_of(std::string_view(text).substr(0, colon));
+  const double latency =
+      colon < text.size() ? number_of(std::string_view(text).substr(colon + 1)) : 4;
+  if (!(rate > 0) || rate > 1e6 || !(latency >= 0) || latency > 1e6) {
+    fail(ExitCode::kUsage, "--network: found \"", text, "\", want ", names,
+         "or GB/s per GPU and the latency of a hop in us, such as 46:4");
+  }
+  return {.name = text, .bytes_per_second = 1e9 * rate, .latency_us = latency};
+}
+
+double collective_ms(const Cluster& cluster, double bytes) {
+  const auto gpus = static_cast<double>(cluster.gpus_of_a_node());
+  const double in_node =
+      gpus > 1 ? kNodeLatencyMs + 1e3 * bytes * (gpus - 1) / gpus / kNodeBytesPerSecond : 0;
+  return in_node + across_nodes_ms(cluster, bytes / gpus);
+}
+
+double small_sum_ms(const Cluster& cluster) {
+  const double in_node = cluster.gpus_of_a_node() > 1 ? kNodeLatencyMs : 0;
+  if (cluster.nodes() == 1) return in_node;
+  const double hop_ms = 1e-3 * cluster.network.latency_us;  // up the tree and down again
+  return in_node + kNetworkStartMs + 2 * hops_of_tree(cluster.nodes()) * kTreeHops * hop_ms;
+}
+
+ExchangeTime exchange_time(const ExchangeRequest& request) {
+  ExchangeTime time;
+  if (request.cluster.ranks == 1) return time;
+  const std::vector<Bucket>& buckets = request.shards->buckets;
+  // Backward finishes the first part, which holds the word table, last of all, at its very end.
+  const auto late = static_cast<double>(request.table->part_begins[1]);
+  const auto all = static_cast<double>(request.shards->flat_elements);
+  const auto bytes_of = [&](const Bucket& bucket) {
+    return static_cast<double>(bucket.elements * request.bytes_per_element);
+  };
+  double now = 0;  // since the start of backward
+  for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+    const double left = std::max(0.0, (static_cast<double>(bucket->begin) - late) / (all - late));
+    const double done = request.sums_wait_for_backward ? 1 : 1 - left;
+    const double ms = collective_ms(request.cluster, bytes_of(*bucket));
+    now = std::max(now, request.backward_ms * done) + ms;
+    time.sums_ms += ms;
+  }
+  const double exposed_sums = std::max(0.0, now - request.backward_ms);
+  time.hidden_sums_ms = std::max(0.0, time.sums_ms - exposed_sums);
+
+  double applied = 0;  // since the start of the first LambApply
+  double gathered = 0;
+  double forward = request.apply_ms;
+  for (const Bucket& bucket : buckets) {
+    const double share = static_cast<double>(bucket.elements) / all;
+    const double ms = collective_ms(request.cluster, bytes_of(bucket));
+    applied += request.apply_ms * share;
+    gathered = std::max(gathered, applied) + ms;
+    time.gathers_ms += ms;
+    forward = std::max(forward, gathered);
+    if (static_cast<double>(bucket.begin) < late) continue;  // the word table is only looked up
+    forward += request.forward_ms * static_cast<double>(bucket.elements) / (all - late);
+  }
+  const double exposed_gathers = forward - request.apply_ms - request.forward_ms;
+  time.hidden_gathers_ms = std::max(0.0, time.gathers_ms - std::max(0.0, exposed_gathers));
+  time.slowdown_ms =
+      slowdown_ms(request, time, all * static_cast<double>(request.bytes_per_element));
+  return time;
+}
+
+}  // namespace bertha
