@@ -6,11 +6,11 @@
 
 #include "data/files/new_file.h"
 #include "data/format/manifest.h"
-#include "data/format/shard_names.h"
-#include "harness/checkpoint/weight_source.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/missing_inputs.h"
 #include "harness/cli/options.h"
+#include "harness/comm/copy_collectives.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "harness/model/encoder_gemms.h"
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 struct PlanOptions {
   int64_t ranks = 1;
-  int64_t gpus_per_node = 8;
+  int64_t ranks_per_node = 8;
   std::string gpu_memory;
   std::string network;
   std::string json;
@@ -63,70 +63,6 @@ DataFacts data_facts(const DataConfig& data) {
     facts.source = "full sequences";
   }
   return facts;
-}
-
-/// A sentence for each input that a run would lack.
-struct MissingInputs {
-  std::vector<std::string> unset;  // keys without a path
-  std::vector<std::string> wrong;  // paths that do not exist, or are something else
-};
-
-struct Input {
-  const char* key;
-  const std::string& path;
-  const char* what_to_do;
-  bool is_file = false;
-};
-
-std::string found_wrong(const Input& input) {
-  if (!fs::exists(input.path)) {
-    return concat(input.key, ": ", input.path, " does not exist; ", input.what_to_do);
-  }
-  if (input.is_file && fs::is_directory(input.path)) {
-    return concat(input.key, ": ", input.path, " is a folder, want a file; ", input.what_to_do);
-  }
-  return "";
-}
-
-/// What a training run of this configuration would not find, one sentence each with what to do.
-MissingInputs missing_inputs(const Config& config) {
-  const DataConfig& data = config.data;
-  const Input inputs[] = {
-      {"data.train", data.train, "make shards with `bertha data prepare` and name their folder"},
-      {"data.eval", data.eval, "make shards with `bertha data prepare` and name their folder"},
-      {"data.vocab", data.vocab,
-       "make one with `bertha data vocab` or name the published vocab.txt", true},
-  };
-  MissingInputs found;
-  std::vector<std::string>& missing = found.wrong;
-  for (const Input& input : inputs) {
-    if (input.path.empty()) {
-      found.unset.push_back(concat(input.key, " is not set; ", input.what_to_do));
-    } else if (const std::string wrong = found_wrong(input); !wrong.empty()) {
-      missing.push_back(wrong);
-    }
-  }
-  const auto look_into = [&missing](const char* key, const auto& look) {
-    try {
-      look();
-    } catch (const Error& error) {
-      missing.push_back(concat(key, ": ", error.what()));
-    }
-  };
-  for (const Input& input : {inputs[0], inputs[1]}) {
-    if (input.path.empty() || !fs::exists(input.path)) continue;
-    look_into(input.key, [&] { list_shards(input.path); });
-  }
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  if (!checkpoint.init.empty()) {
-    look_into("checkpoint.init", [&] { locate_weights(checkpoint.init); });
-  }
-  const bool named = checkpoint.resume != "auto" && checkpoint.resume != "never";
-  if (named && !fs::exists(checkpoint.resume)) {
-    missing.push_back(concat("checkpoint.resume: ", checkpoint.resume,
-                             " does not exist; name a checkpoint, or write auto or never"));
-  }
-  return found;
 }
 
 void print_row(const std::string& name, const std::string& value) {
@@ -233,7 +169,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   SpeedRequest speed{
       .config = request.config,
       .precision = request.fp8 ? GemmPrecision::kFp8 : GemmPrecision::k16Bit,
-      .cluster = {.ranks = request.ranks, .gpus_per_node = options.gpus_per_node, .network = {}},
+      .cluster = {.ranks = request.ranks, .ranks_per_node = options.ranks_per_node, .network = {}},
       .lengths = data.lengths};
   if (!options.network.empty()) speed.cluster.network = parse_network(options.network);
   if (!request.on_gpu || request.io == DType::kF32) {
@@ -242,10 +178,11 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   }
   if (speed.cluster.nodes() > 1 && options.network.empty()) {
     reason = concat("not predicted: --network has to name what connects ", speed.cluster.nodes(),
-                    " nodes of ", options.gpus_per_node, " GPUs");
+                    " nodes of ", options.ranks_per_node, " GPUs");
     return std::nullopt;
   }
-  speed.cluster.copies = exchanges_by_copies(request) && speed.cluster.nodes() == 1;
+  speed.cluster.copies =
+      request.config.cuda.exchange != "nccl" && speed.cluster.shards() <= kMostCopyRanks;
   if (const auto manifest = manifest_of(request.config.data.eval)) {
     speed.eval_seqs = manifest->num_samples();
   }
@@ -318,8 +255,8 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   add_text(plan, "--network", options->network, "NAME",
            "What connects nodes: " + networks +
                "or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU");
-  add_count(plan, "--gpus-per-node", options->gpus_per_node,
-            "GPUs of a node, all connected by NVLink (default {})", 1, 1024);
+  add_count(plan, "--ranks-per-node", options->ranks_per_node,
+            "Ranks on each node, with GPUs that are all connected by NVLink (default {})", 1, 1024);
   add_text(plan, "--json", options->json, "FILE", "File for the same figures as JSON");
   set_action(plan, chosen,
              [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });

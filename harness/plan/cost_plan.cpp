@@ -29,6 +29,12 @@ constexpr int64_t kGpuTokenMultiple = 256;
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 
+/// Whether GPUs exchange by copies where all ranks are on one machine.
+bool may_copy(const PlanRequest& request) {
+  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
+         request.config.cuda.exchange != "nccl";
+}
+
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
                                    const BatchRows& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
@@ -51,7 +57,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
-  if (exchanges_by_copies(request)) {
+  if (may_copy(request)) {
     memory.push_back({"gradients that arrive", CopyOptions{}.staging_bytes});
   }
   if (request.on_gpu) {
@@ -90,11 +96,6 @@ int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
 }
 
 }  // namespace
-
-bool exchanges_by_copies(const PlanRequest& request) {
-  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
-         request.config.cuda.exchange != "nccl";
-}
 
 CostPlan make_cost_plan(const PlanRequest& request) {
   const Config& config = request.config;

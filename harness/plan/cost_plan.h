@@ -41,9 +41,6 @@ struct CostPlan {
 /// Errors    Error(kUsage) for impossible shapes.
 CostPlan make_cost_plan(const PlanRequest& request);
 
-/// Whether GPUs exchange by copies where all ranks are on one machine.
-bool exchanges_by_copies(const PlanRequest& request);
-
 /// How the step of a request would fit into so much memory.
 struct MemoryFit {
   int64_t seqs_per_micro_batch = 0;  // the most that fit, in training and evaluation; 0 = not one

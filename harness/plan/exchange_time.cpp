@@ -15,10 +15,12 @@ namespace {
 constexpr double kNodeBytesPerSecond = 300e9;
 constexpr double kNodeLatencyMs = 0.03;
 
-// A collective over a network begins with so much, and a hop of a tree takes as long as two of a
-// ring: NCCL's own tuning model has 14, 4.0 and 8.5 us for its protocol LL128.
+// NCCL's own tuning model, protocol LL128: 14 us for a start, 4.0 for a hop of a ring (a network's
+// latency, which can be given), 8.5 for one of a tree, which in messages of some 10 MB has 0.6 of
+// the bandwidth.
 constexpr double kNetworkStartMs = 0.014;
 constexpr double kTreeHops = 2;
+constexpr double kTreeBandwidth = 0.6;
 
 // Steps of 2 and 4 GPUs with NCCL took so much longer than with copies (kernels/measured/step.md):
 // its kernels hold SMs.
@@ -34,26 +36,16 @@ double number_of(std::string_view text) {
 
 double hops_of_tree(int64_t nodes) { return std::ceil(std::log2(static_cast<double>(nodes))); }
 
-double across_nodes_ms(const Cluster& cluster, double bytes) {
-  const int64_t nodes = cluster.nodes();
-  if (nodes == 1) return 0;
-  const auto hops = static_cast<double>(nodes - 1);
-  const double hop_ms = 1e-3 * cluster.network.latency_us;
-  const double transfer_ms =
-      1e3 * bytes * hops / static_cast<double>(nodes) / cluster.network.bytes_per_second;
-  const double ring = hops * hop_ms + transfer_ms;
-  const double tree = hops_of_tree(nodes) * kTreeHops * hop_ms + 2 * transfer_ms;
-  return kNetworkStartMs + std::min(ring, tree);
-}
-
 /// Part of the memory traffic and the SM time of an exchange that overlaps compute.
 double slowdown_ms(const ExchangeRequest& request, const ExchangeTime& time, double bytes) {
-  const auto gpus = static_cast<double>(request.cluster.gpus_of_a_node());
+  const Cluster& cluster = request.cluster;
+  const auto gpus = static_cast<double>(cluster.shards());
   // Both ways a GPU reads what it sends and writes what arrives; the sum reads all and writes its
   // part.
   const double moved = bytes * (4 * (gpus - 1) / gpus + 1 + 1 / gpus);
-  double all = 1e3 * moved / kMemoryBytesPerSecond;
-  if (!request.cluster.copies) all += kNcclSlowdownMs * bytes / kBytesOfThatStep;
+  const double by_nccl = (cluster.copies ? 0 : bytes) + (cluster.nodes() > 1 ? bytes / gpus : 0);
+  const double all =
+      1e3 * moved / kMemoryBytesPerSecond + kNcclSlowdownMs * by_nccl / kBytesOfThatStep;
   const double hidden = time.hidden_sums_ms + time.hidden_gathers_ms;
   return all * hidden / (time.sums_ms + time.gathers_ms);
 }
@@ -88,18 +80,26 @@ Network parse_network(const std::string& text) {
   return {.name = text, .bytes_per_second = 1e9 * rate, .latency_us = latency};
 }
 
-double collective_ms(const Cluster& cluster, double bytes) {
-  const auto gpus = static_cast<double>(cluster.gpus_of_a_node());
-  const double in_node =
-      gpus > 1 ? kNodeLatencyMs + 1e3 * bytes * (gpus - 1) / gpus / kNodeBytesPerSecond : 0;
-  return in_node + across_nodes_ms(cluster, bytes / gpus);
+double in_node_ms(const Cluster& cluster, double bytes) {
+  const auto gpus = static_cast<double>(cluster.shards());
+  if (gpus == 1) return 0;
+  return kNodeLatencyMs + 1e3 * bytes * (gpus - 1) / gpus / kNodeBytesPerSecond;
+}
+
+double between_nodes_ms(const Cluster& cluster, double bytes) {
+  const int64_t nodes = cluster.nodes();
+  if (nodes == 1) return 0;
+  const auto hops = static_cast<double>(nodes - 1);
+  const double hop_ms = 1e-3 * cluster.network.latency_us;
+  const double transfer_ms =  // there and back
+      2e3 * bytes * hops / static_cast<double>(nodes) / cluster.network.bytes_per_second;
+  const double ring = 2 * hops * hop_ms + transfer_ms;
+  const double tree = 2 * hops_of_tree(nodes) * kTreeHops * hop_ms + transfer_ms / kTreeBandwidth;
+  return kNetworkStartMs + std::min(ring, tree);
 }
 
 double small_sum_ms(const Cluster& cluster) {
-  const double in_node = cluster.gpus_of_a_node() > 1 ? kNodeLatencyMs : 0;
-  if (cluster.nodes() == 1) return in_node;
-  const double hop_ms = 1e-3 * cluster.network.latency_us;  // up the tree and down again
-  return in_node + kNetworkStartMs + 2 * hops_of_tree(cluster.nodes()) * kTreeHops * hop_ms;
+  return in_node_ms(cluster, 0) + between_nodes_ms(cluster, 0);
 }
 
 ExchangeTime exchange_time(const ExchangeRequest& request) {
@@ -109,18 +109,22 @@ ExchangeTime exchange_time(const ExchangeRequest& request) {
   // Backward finishes the first part, which holds the word table, last of all, at its very end.
   const auto late = static_cast<double>(request.table->part_begins[1]);
   const auto all = static_cast<double>(request.shards->flat_elements);
+  const auto shards = static_cast<double>(request.cluster.shards());
   const auto bytes_of = [&](const Bucket& bucket) {
     return static_cast<double>(bucket.elements * request.bytes_per_element);
   };
-  double now = 0;  // since the start of backward
+  double in_node = 0;  // since the start of backward: the end of what was done so far
+  double between = 0;
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
     const double left = std::max(0.0, (static_cast<double>(bucket->begin) - late) / (all - late));
     const double done = request.sums_wait_for_backward ? 1 : 1 - left;
-    const double ms = collective_ms(request.cluster, bytes_of(*bucket));
-    now = std::max(now, request.backward_ms * done) + ms;
-    time.sums_ms += ms;
+    const double first_ms = in_node_ms(request.cluster, bytes_of(*bucket));
+    const double second_ms = between_nodes_ms(request.cluster, bytes_of(*bucket) / shards);
+    in_node = std::max(in_node, request.backward_ms * done) + first_ms;
+    between = std::max(between, in_node) + second_ms;
+    time.sums_ms += first_ms + second_ms;
   }
-  const double exposed_sums = std::max(0.0, now - request.backward_ms);
+  const double exposed_sums = std::max(0.0, between - request.backward_ms);
   time.hidden_sums_ms = std::max(0.0, time.sums_ms - exposed_sums);
 
   double applied = 0;  // since the start of the first LambApply
@@ -128,7 +132,7 @@ ExchangeTime exchange_time(const ExchangeRequest& request) {
   double forward = request.apply_ms;
   for (const Bucket& bucket : buckets) {
     const double share = static_cast<double>(bucket.elements) / all;
-    const double ms = collective_ms(request.cluster, bytes_of(bucket));
+    const double ms = in_node_ms(request.cluster, bytes_of(bucket));
     applied += request.apply_ms * share;
     gathered = std::max(gathered, applied) + ms;
     time.gathers_ms += ms;

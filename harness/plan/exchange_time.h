@@ -22,29 +22,32 @@ Network parse_network(const std::string& text);
 const std::vector<Network>& known_networks();
 
 /// The GPUs of a job: all those of a node reach each other by NVLink, and each has a part of the
-/// network of its own.
+/// network of its own. Each node holds the whole optimizer state, a shard on each of its GPUs.
 struct Cluster {
   int64_t ranks = 1;
-  int64_t gpus_per_node = 8;
+  int64_t ranks_per_node = 8;
   Network network = {};  // read where there are several nodes
   bool copies = true;    // within a node, instead of NCCL
 
-  int64_t nodes() const { return (ranks + gpus_per_node - 1) / gpus_per_node; }
-  int64_t gpus_of_a_node() const { return ranks < gpus_per_node ? ranks : gpus_per_node; }
+  int64_t nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+  int64_t shards() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
 };
 
-/// Milliseconds of a reduce-scatter or an all-gather of so many bytes (of the full buffer): within
-/// each node first or last, and across nodes of the part of each GPU only, all GPUs at once. Across
-/// nodes the faster of a ring, whose latency grows with the nodes, and of a tree with half of the
-/// bandwidth, whose latency grows with their logarithm (NCCL has one from 2.23 on).
-double collective_ms(const Cluster& cluster, double bytes);
+/// Milliseconds of a reduce-scatter or an all-gather within a node, of so many bytes (of the full
+/// buffer).
+double in_node_ms(const Cluster& cluster, double bytes);
+
+/// Milliseconds of an all-reduce between nodes of so many bytes of each GPU of a node, all of them
+/// at once: the faster of a ring, whose latency grows with the nodes, and of a tree with less
+/// bandwidth, whose latency grows with their logarithm.
+double between_nodes_ms(const Cluster& cluster, double bytes);
 
 /// Milliseconds of a sum of a few numbers over all ranks.
 double small_sum_ms(const Cluster& cluster);
 
 /// A step's exchange of gradients and weights.
 struct ExchangeTime {
-  double sums_ms = 0;            // of gradients, reduce-scatters
+  double sums_ms = 0;            // of gradients, in and between nodes
   double hidden_sums_ms = 0;     // before the end of backward
   double gathers_ms = 0;         // of weights
   double hidden_gathers_ms = 0;  // while LAMB and forward of the next step go on
@@ -62,8 +65,9 @@ struct ExchangeRequest {
   bool sums_wait_for_backward = false;  // the clip before the reduction sees the whole gradient
 };
 
-/// Follows the buckets: sums of a bucket begin when backward has finished it, forward waits for the
-/// weights it is about to use. All of them pass through one stream, one after the other.
+/// Follows the buckets: the sum of one begins when backward has finished it, inside the node first;
+/// forward waits for the weights it is about to use, which come from GPUs of the node. Each of the
+/// two levels takes one bucket after the other.
 ExchangeTime exchange_time(const ExchangeRequest& request);
 
 }  // namespace bertha

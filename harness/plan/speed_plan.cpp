@@ -107,9 +107,9 @@ StepTime predict_step(const SpeedRequest& request, const Dims& dims, const Param
   const auto micro_batches = static_cast<double>(config.train.accumulation_steps);
   const double mean_ms = pass_ms(dims, batch, request.precision);
   const double most_ms = pass_ms(dims, batch_of(tokens.most_rows, means), request.precision);
-  const double lamb = lamb_ms(static_cast<double>(table.elements) / cluster.ranks);
+  const double lamb = lamb_ms(static_cast<double>(table.elements) / cluster.shards());
   const ShardPlan shards = make_shard_plan(
-      table, {.ranks = static_cast<int>(cluster.ranks),
+      table, {.ranks = static_cast<int>(cluster.shards()),
               .bucket_elements = bucket_elements(config.optimizer.bucket_mib, kIo)});
   const ExchangeTime exchange =
       exchange_time({.cluster = cluster,
@@ -182,9 +182,9 @@ RunTime predict_run(const SpeedRequest& request, const StepTime& step, double ev
 
 void check_cluster(const SpeedRequest& request) {
   const Cluster& cluster = request.cluster;
-  if (cluster.nodes() > 1 && cluster.ranks % cluster.gpus_per_node != 0) {
+  if (cluster.nodes() > 1 && cluster.ranks % cluster.ranks_per_node != 0) {
     fail(ExitCode::kUsage, "--ranks: found ", cluster.ranks, ", want whole nodes of ",
-         cluster.gpus_per_node, " GPUs; --gpus-per-node says how many a node has");
+         cluster.ranks_per_node, " GPUs; --ranks-per-node says how many a node has");
   }
 }
 

@@ -29,35 +29,34 @@ TEST(Collectives, OfANodeTakeWhatNcclTook) {
   constexpr double kTolerance = 0.15;
   const auto near = [&](int64_t gpus, double mib, double ms) {
     const Cluster node{.ranks = gpus, .network = {}};
-    EXPECT_NEAR(collective_ms(node, mib * kMiB), ms, kTolerance * ms) << gpus << " " << mib;
+    EXPECT_NEAR(in_node_ms(node, mib * kMiB), ms, kTolerance * ms) << gpus << " " << mib;
   };
   near(8, 672, 1.84);
   near(8, 168, 0.49);
   near(8, 32, 0.12);
   near(2, 704, 1.35);
-  EXPECT_EQ(collective_ms({.ranks = 1, .network = {}}, 1e9), 0);
+  EXPECT_EQ(in_node_ms({.ranks = 1, .network = {}}, 1e9), 0);
 }
 
-TEST(Collectives, TakeLongerAcrossMoreNodesButNotByARingOfThousands) {
-  for (const double mib : {1.0, 100.0, 672.0}) {
+TEST(Collectives, TakeLongerBetweenMoreNodesButNotByARingOfThousands) {
+  for (const double mib : {0.0, 1.0, 12.5, 84.0}) {
     for (int64_t nodes = 1; nodes < 600; ++nodes) {
-      EXPECT_LE(collective_ms(cluster(nodes), mib * kMiB),
-                collective_ms(cluster(nodes + 1), mib * kMiB) + 1e-9)
+      EXPECT_LE(between_nodes_ms(cluster(nodes), mib * kMiB),
+                between_nodes_ms(cluster(nodes + 1), mib * kMiB))
           << nodes;
-      EXPECT_LE(small_sum_ms(cluster(nodes)), small_sum_ms(cluster(nodes + 1)));
     }
   }
-  EXPECT_LT(collective_ms(cluster(434), 100 * kMiB), 433 * 0.004);
-  // Each GPU sends its eighth alone: 672 MiB at 46 GB/s would take 15 ms.
-  EXPECT_LT(collective_ms(cluster(8), 672 * kMiB), 5);
-  EXPECT_GT(collective_ms(cluster(8, "ib-ndr400x1"), 672 * kMiB), 12);
+  EXPECT_LT(between_nodes_ms(cluster(434), 12.5 * kMiB), 2 * 433 * 0.004);
+  EXPECT_EQ(between_nodes_ms(cluster(1), 1e9), 0);
+  // Each GPU of 64 nodes sends and takes its eighth of 672 MiB once: 168 MiB at 46 GB/s.
+  EXPECT_NEAR(between_nodes_ms(cluster(64), 84 * kMiB), 3.83, 0.15 * 3.83);
 }
 
 class Exchange : public testing::Test {
  protected:
   ExchangeTime of(const Cluster& gpus, double backward_ms, bool waits = false) {
     const ShardPlan shards = make_shard_plan(
-        table_, {.ranks = static_cast<int>(gpus.ranks), .bucket_elements = 52'428'800});
+        table_, {.ranks = static_cast<int>(gpus.shards()), .bucket_elements = 52'428'800});
     return exchange_time({.cluster = gpus,
                           .table = &table_,
                           .shards = &shards,
@@ -87,8 +86,15 @@ TEST_F(Exchange, IsExposedBehindAShortPassAndAClipBeforeIt) {
   EXPECT_EQ(longer.sums_ms, shorter.sums_ms);
   EXPECT_LT(shorter.hidden_sums_ms, longer.hidden_sums_ms);
   EXPECT_LT(shorter.hidden_gathers_ms, longer.hidden_gathers_ms);
-  EXPECT_NEAR(of(cluster(64), 60, true).hidden_sums_ms, 0, 1e-9);
+  EXPECT_NEAR(of(cluster(1), 60, true).hidden_sums_ms, 0, 1e-9);
+  EXPECT_LT(of(cluster(64), 60, true).hidden_sums_ms, 0.5 * longer.hidden_sums_ms);
   EXPECT_EQ(of(cluster(64), 60, true).hidden_gathers_ms, longer.hidden_gathers_ms);
+}
+
+TEST_F(Exchange, SumsOfABucketGoBetweenNodesWhileTheNextIsInsideTheNode) {
+  const ExchangeTime time = of(cluster(8), 60, true);
+  EXPECT_LT(time.sums_ms - time.hidden_sums_ms, 0.9 * time.sums_ms);
+  EXPECT_EQ(time.gathers_ms, of(cluster(1), 60).gathers_ms) << "weights come from the node";
 }
 
 TEST_F(Exchange, IsNothingForOneRank) {
