@@ -17,19 +17,6 @@ double pass_16_bit(const Dims& dims, double tokens) {
 }
 double pass_fp8(double tokens) { return pass_ms(kLarge, batch(tokens), GemmPrecision::kFp8); }
 
-TEST(ComputeTime, IsThatOfTheMeasuredStepsOfOneGpu) {
-  // kernels/measured/scale.md. Far above the difference between means here and there, far below
-  // what a machine or a change of the kernels makes.
-  constexpr double kTolerance = 0.002;
-  constexpr double kLamb = 3.28;
-  EXPECT_NEAR(lamb_ms(336'232'258), kLamb, 0.01);
-  for (const auto& [tokens, ms] :
-       {std::pair{1024, 11.0}, {2048, 13.5}, {4096, 19.0}, {8192, 33.6}, {24576, 89.8}}) {
-    EXPECT_NEAR(pass_16_bit(kLarge, tokens) + kLamb, ms, kTolerance * ms) << tokens;
-  }
-  EXPECT_NEAR(pass_fp8(24576) + kLamb, 66.9, kTolerance * 66.9);
-}
-
 TEST(ComputeTime, RisesWithTokensLengthsAndLayers) {
   for (double tokens = 64; tokens < 1e6; tokens *= 1.1) {
     EXPECT_LT(pass_16_bit(kLarge, tokens), pass_16_bit(kLarge, 1.1 * tokens)) << tokens;

@@ -60,6 +60,27 @@ TEST(TokenBalance, IsAsEvenAsTrainingMakesIt) {
   EXPECT_GT(few.most_tokens, 1.05 * few.mean_tokens) << "four sequences even out badly";
 }
 
+// BERT-large on one H200: tokens, milliseconds (kernels/measured/scale.md).
+constexpr std::pair<int64_t, double> kMeasured16BitSteps[] = {
+    {1024, 11.0}, {2048, 13.5}, {4096, 19.0}, {8192, 33.6}, {24576, 89.8}};
+constexpr double kMeasuredFp8Step = 66.9;  // of 24,576 tokens
+
+TEST(SpeedPlan, StepsOfOneGpuAreThoseMeasured) {
+  // They are what the model is made of: only rounding of its constants is between.
+  constexpr double kTolerance = 0.002;
+  for (const auto& [tokens, ms] : kMeasured16BitSteps) {
+    const double step_ms = predict_speed(bench_request(1, tokens)).step.step_ms;
+    EXPECT_NEAR(step_ms, ms, kTolerance * ms) << tokens;
+  }
+  SpeedRequest fp8 = bench_request(1, 24576);
+  fp8.precision = GemmPrecision::kFp8;
+  const double fp8_ms = predict_speed(fp8).step.step_ms;
+  EXPECT_NEAR(fp8_ms, kMeasuredFp8Step, kTolerance * kMeasuredFp8Step);
+  // Joules per step by the GPU's counter (kernels/measured/fp8.md), on another machine.
+  EXPECT_NEAR(1e-3 * fp8_ms * kWattsAtPowerLimit, 48, 0.05 * 48);
+  EXPECT_NEAR(1e-3 * 89.8 * kWattsAtPowerLimit, 61, 0.05 * 61);
+}
+
 // Steps that were measured (kernels/measured/step.md): 2 GPUs of the machine whose steps are the
 // model's; 4 GPUs of one where a single GPU took 87.5 ms instead of 89.8. GPUs of one kind differ
 // by as much as this tolerance.
@@ -90,12 +111,11 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [tokens, ms] :
-       {std::pair{1024, 11.0}, {2048, 13.5}, {4096, 19.0}, {8192, 33.6}, {24576, 89.8}}) {
+  for (const auto& [tokens, ms] : kMeasured16BitSteps) {
     all.push_back({.what = "measured", .request = bench_request(1, tokens), .seen_ms = ms});
   }
   const SpeedRequest one = bench_request(1, 24576);
-  all.push_back({.what = "measured", .request = one, .fp8 = true, .seen_ms = 66.9});
+  all.push_back({.what = "measured", .request = one, .fp8 = true, .seen_ms = kMeasuredFp8Step});
   all.push_back({.what = "measured", .request = bench_request(2, 24576), .seen_ms = 90.2});
   all.push_back({.what = "measured", .request = bench_request(4, 24576), .seen_ms = 88.6});
   all.push_back({.what = "NVIDIA v4.0, H200",
