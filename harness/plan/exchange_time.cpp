@@ -36,10 +36,73 @@ double number_of(std::string_view text) {
 
 double hops_of_tree(int64_t nodes) { return std::ceil(std::log2(static_cast<double>(nodes))); }
 
-/// Part of the memory traffic and the SM time of an exchange that overlaps compute.
-double slowdown_ms(const ExchangeRequest& request, const ExchangeTime& time, double bytes) {
+/// What a bucket takes on each of the two levels.
+struct LevelTimes {
+  double in_node_ms = 0;
+  double network_ms = 0;
+};
+
+/// Of the sum of a bucket or of its gathering. Shards on other nodes are summed by a reduce-scatter
+/// and come back by a gather, each half of the all-reduce that shards within a node take.
+LevelTimes times_of(const ExchangeRequest& request, const Bucket& bucket, bool is_sum) {
   const Cluster& cluster = request.cluster;
-  const auto gpus = static_cast<double>(cluster.shards());
+  const auto gpus = static_cast<double>(cluster.gpus_of_node());
+  const auto bytes = static_cast<double>(bucket.elements * request.bytes_per_element);
+  const bool are_apart = cluster.shards() > cluster.gpus_of_node();
+  const double share = are_apart ? 0.5 : is_sum ? 1 : 0;
+  return {.in_node_ms = in_node_ms(cluster, bytes),
+          .network_ms = share * between_nodes_ms(cluster, bytes / gpus)};
+}
+
+/// The part of the flat buffer that backward finishes last, at its very end: it holds the word table.
+double late_elements(const ExchangeRequest& request) {
+  return static_cast<double>(request.table->part_begins[1]);
+}
+
+void add_sums(const ExchangeRequest& request, ExchangeTime& time) {
+  const std::vector<Bucket>& buckets = request.shards->buckets;
+  const double late = late_elements(request);
+  const double others = static_cast<double>(request.shards->flat_elements) - late;
+  double in_node = 0;  // since the start of backward: the end of what was done so far
+  double between = 0;
+  for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+    const double left = std::max(0.0, static_cast<double>(bucket->begin) - late) / others;
+    const double done = request.sums_wait_for_backward ? 1 : 1 - left;
+    const LevelTimes sum = times_of(request, *bucket, true);
+    in_node = std::max(in_node, request.backward_ms * done) + sum.in_node_ms;
+    between = std::max(between, in_node) + sum.network_ms;
+    time.sums_ms += sum.in_node_ms + sum.network_ms;
+  }
+  const double exposed = std::max(0.0, between - request.backward_ms);
+  time.hidden_sums_ms = std::max(0.0, time.sums_ms - exposed);
+}
+
+void add_gathers(const ExchangeRequest& request, ExchangeTime& time) {
+  const double late = late_elements(request);
+  const auto all = static_cast<double>(request.shards->flat_elements);
+  double applied = 0;  // since the start of the first LambApply
+  double gathered = 0;
+  double forward = request.apply_ms;
+  for (const Bucket& bucket : request.shards->buckets) {
+    const auto elements = static_cast<double>(bucket.elements);
+    const LevelTimes gather = times_of(request, bucket, false);
+    const double ms = gather.in_node_ms + gather.network_ms;
+    applied += request.apply_ms * elements / all;
+    gathered = std::max(gathered, applied) + ms;
+    time.gathers_ms += ms;
+    forward = std::max(forward, gathered);
+    if (static_cast<double>(bucket.begin) < late) continue;  // the word table is only looked up
+    forward += request.forward_ms * elements / (all - late);
+  }
+  const double exposed = std::max(0.0, forward - request.apply_ms - request.forward_ms);
+  time.hidden_gathers_ms = std::max(0.0, time.gathers_ms - exposed);
+}
+
+/// Part of the memory traffic and the SM time of an exchange that overlaps compute.
+double slowdown_ms(const ExchangeRequest& request, const ExchangeTime& time) {
+  const Cluster& cluster = request.cluster;
+  const auto gpus = static_cast<double>(cluster.gpus_of_node());
+  const auto bytes = static_cast<double>(request.shards->flat_elements * request.bytes_per_element);
   // Both ways a GPU reads what it sends and writes what arrives; the sum reads all and writes its
   // part.
   const double moved = bytes * (4 * (gpus - 1) / gpus + 1 + 1 / gpus);
@@ -81,7 +144,7 @@ Network parse_network(const std::string& text) {
 }
 
 double in_node_ms(const Cluster& cluster, double bytes) {
-  const auto gpus = static_cast<double>(cluster.shards());
+  const auto gpus = static_cast<double>(cluster.gpus_of_node());
   if (gpus == 1) return 0;
   return kNodeLatencyMs + 1e3 * bytes * (gpus - 1) / gpus / kNodeBytesPerSecond;
 }
@@ -105,45 +168,9 @@ double small_sum_ms(const Cluster& cluster) {
 ExchangeTime exchange_time(const ExchangeRequest& request) {
   ExchangeTime time;
   if (request.cluster.ranks == 1) return time;
-  const std::vector<Bucket>& buckets = request.shards->buckets;
-  // Backward finishes the first part, which holds the word table, last of all, at its very end.
-  const auto late = static_cast<double>(request.table->part_begins[1]);
-  const auto all = static_cast<double>(request.shards->flat_elements);
-  const auto shards = static_cast<double>(request.cluster.shards());
-  const auto bytes_of = [&](const Bucket& bucket) {
-    return static_cast<double>(bucket.elements * request.bytes_per_element);
-  };
-  double in_node = 0;  // since the start of backward: the end of what was done so far
-  double between = 0;
-  for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
-    const double left = std::max(0.0, (static_cast<double>(bucket->begin) - late) / (all - late));
-    const double done = request.sums_wait_for_backward ? 1 : 1 - left;
-    const double first_ms = in_node_ms(request.cluster, bytes_of(*bucket));
-    const double second_ms = between_nodes_ms(request.cluster, bytes_of(*bucket) / shards);
-    in_node = std::max(in_node, request.backward_ms * done) + first_ms;
-    between = std::max(between, in_node) + second_ms;
-    time.sums_ms += first_ms + second_ms;
-  }
-  const double exposed_sums = std::max(0.0, between - request.backward_ms);
-  time.hidden_sums_ms = std::max(0.0, time.sums_ms - exposed_sums);
-
-  double applied = 0;  // since the start of the first LambApply
-  double gathered = 0;
-  double forward = request.apply_ms;
-  for (const Bucket& bucket : buckets) {
-    const double share = static_cast<double>(bucket.elements) / all;
-    const double ms = in_node_ms(request.cluster, bytes_of(bucket));
-    applied += request.apply_ms * share;
-    gathered = std::max(gathered, applied) + ms;
-    time.gathers_ms += ms;
-    forward = std::max(forward, gathered);
-    if (static_cast<double>(bucket.begin) < late) continue;  // the word table is only looked up
-    forward += request.forward_ms * static_cast<double>(bucket.elements) / (all - late);
-  }
-  const double exposed_gathers = forward - request.apply_ms - request.forward_ms;
-  time.hidden_gathers_ms = std::max(0.0, time.gathers_ms - std::max(0.0, exposed_gathers));
-  time.slowdown_ms =
-      slowdown_ms(request, time, all * static_cast<double>(request.bytes_per_element));
+  add_sums(request, time);
+  add_gathers(request, time);
+  time.slowdown_ms = slowdown_ms(request, time);
   return time;
 }
 

@@ -22,7 +22,8 @@ Network parse_network(const std::string& text);
 const std::vector<Network>& known_networks();
 
 /// The GPUs of a job: all those of a node reach each other by NVLink, and each has a part of the
-/// network of its own. Each node holds the whole optimizer state, a shard on each of its GPUs.
+/// network of its own. Each node holds the whole optimizer state, a shard on each of its GPUs;
+/// nodes of one GPU share it as GPUs of one node do.
 struct Cluster {
   int64_t ranks = 1;
   int64_t ranks_per_node = 8;
@@ -30,7 +31,8 @@ struct Cluster {
   bool copies = true;    // within a node, instead of NCCL
 
   int64_t nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
-  int64_t shards() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
+  int64_t gpus_of_node() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
+  int64_t shards() const { return ranks_per_node == 1 ? ranks : gpus_of_node(); }
 };
 
 /// Milliseconds of a reduce-scatter or an all-gather within a node, of so many bytes (of the full
@@ -66,8 +68,8 @@ struct ExchangeRequest {
 };
 
 /// Follows the buckets: the sum of one begins when backward has finished it, inside the node first;
-/// forward waits for the weights it is about to use, which come from GPUs of the node. Each of the
-/// two levels takes one bucket after the other.
+/// forward waits for the weights it is about to use, which come from where the shards are. Each of
+/// the two levels takes one bucket after the other.
 ExchangeTime exchange_time(const ExchangeRequest& request);
 
 }  // namespace bertha

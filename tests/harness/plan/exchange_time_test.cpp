@@ -97,6 +97,14 @@ TEST_F(Exchange, SumsOfABucketGoBetweenNodesWhileTheNextIsInsideTheNode) {
   EXPECT_EQ(time.gathers_ms, of(cluster(1), 60).gathers_ms) << "weights come from the node";
 }
 
+TEST_F(Exchange, OfNodesOfOneGpuIsAllOnTheNetwork) {
+  const Cluster apart{.ranks = 8, .ranks_per_node = 1, .network = parse_network("46")};
+  EXPECT_EQ(apart.shards(), 8);
+  const ExchangeTime time = of(apart, 60);
+  EXPECT_DOUBLE_EQ(time.sums_ms, time.gathers_ms);
+  EXPECT_NEAR(time.sums_ms, 2.0 * 336e6 * 7 / 8 / 46e6, 0.1 * time.sums_ms);
+}
+
 TEST_F(Exchange, IsNothingForOneRank) {
   const ExchangeTime time = of({.ranks = 1, .network = {}}, 60);
   EXPECT_EQ(time.sums_ms + time.gathers_ms + time.slowdown_ms, 0);
