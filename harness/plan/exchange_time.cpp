@@ -54,7 +54,7 @@ LevelTimes times_of(const ExchangeRequest& request, const Bucket& bucket, bool i
           .network_ms = share * between_nodes_ms(cluster, bytes / gpus)};
 }
 
-/// The part of the flat buffer that backward finishes last, at its very end: it holds the word table.
+/// The part of the flat buffer that backward finishes last of all: it holds the word table.
 double late_elements(const ExchangeRequest& request) {
   return static_cast<double>(request.table->part_begins[1]);
 }
