@@ -182,7 +182,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
     return std::nullopt;
   }
   speed.cluster.copies =
-      request.config.cuda.exchange != "nccl" && speed.cluster.shards() <= kMostCopyRanks;
+      request.config.cuda.exchange != "nccl" && speed.cluster.gpus_of_node() <= kMostCopyRanks;
   if (const auto manifest = manifest_of(request.config.data.eval)) {
     speed.eval_seqs = manifest->num_samples();
   }

@@ -169,7 +169,7 @@ RunTime predict_run(const SpeedRequest& request, const StepTime& step, double ev
   if (is_benchmark && reference && reference->mean_samples <= plan.last_samples) {
     run.to_target = true;
     run.samples = std::llround(reference->mean_samples);
-    run.steps = run.samples / train.global_batch_seqs + 1;
+    run.steps = (run.samples - 1) / train.global_batch_seqs + 1;
     run.evals = std::ranges::count_if(
         plan.evals, [&](const PlannedEval& eval) { return eval.samples <= run.samples; });
   }
