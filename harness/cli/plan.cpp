@@ -24,9 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kGpusPerNode = 8;  // of most machines with NVLink
+
 struct PlanOptions {
   int64_t ranks = 1;
-  int64_t ranks_per_node = 8;
+  int64_t ranks_per_node = 0;  // 0 = not given
   std::string gpu_memory;
   std::string network;
   std::string json;
@@ -169,7 +171,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   SpeedRequest speed{
       .config = request.config,
       .precision = request.fp8 ? GemmPrecision::kFp8 : GemmPrecision::k16Bit,
-      .cluster = {.ranks = request.ranks, .ranks_per_node = options.ranks_per_node, .network = {}},
+      .cluster = {.ranks = request.ranks, .ranks_per_node = request.ranks_per_node, .network = {}},
       .lengths = data.lengths};
   if (!options.network.empty()) speed.cluster.network = parse_network(options.network);
   if (!request.on_gpu || request.io == DType::kF32) {
@@ -178,7 +180,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   }
   if (speed.cluster.nodes() > 1 && options.network.empty()) {
     reason = concat("not predicted: --network has to name what connects ", speed.cluster.nodes(),
-                    " nodes of ", options.ranks_per_node, " GPUs");
+                    " nodes of ", request.ranks_per_node, " GPUs");
     return std::nullopt;
   }
   speed.cluster.copies =
@@ -198,6 +200,8 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   check_config(request.config, static_cast<int>(options.ranks));
   const TrainConfig& train = request.config.train;
   request.on_gpu = train.backend != "cpu" || !limit.empty() || !options.network.empty();
+  request.ranks_per_node = options.ranks_per_node;
+  if (request.on_gpu && request.ranks_per_node == 0) request.ranks_per_node = kGpusPerNode;
   request.io = planned_io(train, request.on_gpu);
   request.fp8 = has_fp8_gemms(train);
   const DataFacts data = data_facts(request.config.data);
@@ -256,7 +260,9 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
            "What connects nodes: " + networks +
                "or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU");
   add_count(plan, "--ranks-per-node", options->ranks_per_node,
-            "Ranks on each node, with GPUs that are all connected by NVLink (default {})", 1, 1024);
+            concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
+                   kGpusPerNode, ", without GPUs all on one)"),
+            1, 1 << 20);
   add_text(plan, "--json", options->json, "FILE", "File for the same figures as JSON");
   set_action(plan, chosen,
              [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });
