@@ -22,17 +22,21 @@ Network parse_network(const std::string& text);
 const std::vector<Network>& known_networks();
 
 /// The GPUs of a job: all those of a node reach each other by NVLink, and each has a part of the
-/// network of its own. Each node holds the whole optimizer state, a shard on each of its GPUs;
-/// nodes of one GPU share it as GPUs of one node do.
+/// network of its own.
 struct Cluster {
   int64_t ranks = 1;
   int64_t ranks_per_node = 8;
   Network network = {};  // read where there are several nodes
   bool copies = true;    // within a node, instead of NCCL
+  // The optimizer's state: a shard on each GPU of a node, or, as nodes of one GPU always have it, a
+  // shard on each of all GPUs.
+  bool state_in_each_node = true;
 
   int64_t nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
   int64_t gpus_of_node() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
-  int64_t shards() const { return ranks_per_node == 1 ? ranks : gpus_of_node(); }
+  int64_t shards() const {
+    return state_in_each_node && ranks_per_node > 1 ? gpus_of_node() : ranks;
+  }
 };
 
 /// Milliseconds of a reduce-scatter or an all-gather within a node, of so many bytes (of the full

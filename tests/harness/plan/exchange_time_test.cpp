@@ -105,6 +105,18 @@ TEST_F(Exchange, OfNodesOfOneGpuIsAllOnTheNetwork) {
   EXPECT_NEAR(time.sums_ms, 2.0 * 336e6 * 7 / 8 / 46e6, 0.1 * time.sums_ms);
 }
 
+TEST_F(Exchange, OfShardsOnAllGpusGathersBetweenNodesWhatItNoLongerSums) {
+  const Cluster each = cluster(8);
+  Cluster all = each;
+  all.state_in_each_node = false;
+  EXPECT_EQ(each.shards(), 8);
+  EXPECT_EQ(all.shards(), 64);
+  const ExchangeTime time = of(all, 60);
+  EXPECT_DOUBLE_EQ(time.sums_ms, time.gathers_ms);
+  const ExchangeTime of_each = of(each, 60);
+  EXPECT_NEAR(time.sums_ms + time.gathers_ms, of_each.sums_ms + of_each.gathers_ms, 0.01);
+}
+
 TEST_F(Exchange, IsNothingForOneRank) {
   const ExchangeTime time = of({.ranks = 1, .network = {}}, 60);
   EXPECT_EQ(time.sums_ms + time.gathers_ms + time.slowdown_ms, 0);
