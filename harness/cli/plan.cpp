@@ -2,17 +2,19 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
+#include "data/files/new_file.h"
 #include "data/format/manifest.h"
-#include "data/format/shard_names.h"
-#include "harness/checkpoint/weight_source.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/missing_inputs.h"
 #include "harness/cli/options.h"
-#include "harness/cli/plan_model.h"
+#include "harness/comm/copy_collectives.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "harness/model/encoder_gemms.h"
+#include "harness/plan/plan_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
@@ -22,97 +24,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kGpusPerNode = 8;  // of most machines with NVLink
+
 struct PlanOptions {
   int64_t ranks = 1;
+  int64_t ranks_per_node = 0;  // 0 = not given
   std::string gpu_memory;
+  std::string network;
+  std::string json;
 };
 
-/// Takes the mean lengths from manifest.json of data.train; nothing is known without one. Returns
-/// the number of samples, 0 where it is not known. Reads no shard.
-int64_t read_data_means(PlanRequest& request) {
-  const std::string& folder = request.config.data.train;
+/// The training samples, as far as they are known without reading a shard.
+struct DataFacts {
+  int64_t num_samples = 0;  // 0 = not known
+  LengthHistogram lengths;
+  std::string source;  // of the lengths
+};
+
+/// Nothing where there is none, or no sample.
+std::optional<Manifest> manifest_of(const std::string& folder) {
   const fs::path path = fs::path(folder) / kManifestName;
-  if (folder.empty() || !fs::exists(path)) return 0;
-  const Manifest manifest = read_manifest(path.string());
-  double samples = 0;
-  double tokens = 0;
-  double squared = 0;
-  for (size_t length = 0; length < manifest.token_length_histogram.size(); ++length) {
-    const auto count = static_cast<double>(manifest.token_length_histogram[length]);
-    const auto long_as = static_cast<double>(length);
-    samples += count;
-    tokens += count * long_as;
-    squared += count * long_as * long_as;
-  }
-  if (samples > 0) {
-    request.mean_seq_tokens = tokens / samples;
-    request.mean_squared_tokens = squared / samples;
-  }
-  return manifest.num_samples();
+  if (folder.empty() || !fs::exists(path)) return std::nullopt;
+  Manifest manifest = read_manifest(path.string());
+  if (manifest.num_samples() == 0) return std::nullopt;
+  return manifest;
 }
 
-/// A sentence for each input that a run would lack.
-struct MissingInputs {
-  std::vector<std::string> unset;  // keys without a path
-  std::vector<std::string> wrong;  // paths that do not exist, or are something else
-};
-
-struct Input {
-  const char* key;
-  const std::string& path;
-  const char* what_to_do;
-  bool is_file = false;
-};
-
-std::string found_wrong(const Input& input) {
-  if (!fs::exists(input.path)) {
-    return concat(input.key, ": ", input.path, " does not exist; ", input.what_to_do);
+/// By manifest.json of data.train. Without one lengths are those of the benchmark's samples, if
+/// sequences are as long as those may be, and else all at full length.
+DataFacts data_facts(const DataConfig& data) {
+  if (const std::optional<Manifest> manifest = manifest_of(data.train)) {
+    return {.num_samples = manifest->num_samples(),
+            .lengths = manifest->token_length_histogram,
+            .source = "data.train"};
   }
-  if (input.is_file && fs::is_directory(input.path)) {
-    return concat(input.key, ": ", input.path, " is a folder, want a file; ", input.what_to_do);
+  DataFacts facts{.lengths = published_lengths(), .source = "the benchmark's samples"};
+  if (std::ssize(facts.lengths) - 1 != data.max_seq_tokens) {
+    facts.lengths.assign(static_cast<size_t>(data.max_seq_tokens) + 1, 0);
+    facts.lengths.back() = 1;
+    facts.source = "full sequences";
   }
-  return "";
-}
-
-/// What a training run of this configuration would not find, one sentence each with what to do.
-MissingInputs missing_inputs(const Config& config) {
-  const DataConfig& data = config.data;
-  const Input inputs[] = {
-      {"data.train", data.train, "make shards with `bertha data prepare` and name their folder"},
-      {"data.eval", data.eval, "make shards with `bertha data prepare` and name their folder"},
-      {"data.vocab", data.vocab,
-       "make one with `bertha data vocab` or name the published vocab.txt", true},
-  };
-  MissingInputs found;
-  std::vector<std::string>& missing = found.wrong;
-  for (const Input& input : inputs) {
-    if (input.path.empty()) {
-      found.unset.push_back(concat(input.key, " is not set; ", input.what_to_do));
-    } else if (const std::string wrong = found_wrong(input); !wrong.empty()) {
-      missing.push_back(wrong);
-    }
-  }
-  const auto look_into = [&missing](const char* key, const auto& look) {
-    try {
-      look();
-    } catch (const Error& error) {
-      missing.push_back(concat(key, ": ", error.what()));
-    }
-  };
-  for (const Input& input : {inputs[0], inputs[1]}) {
-    if (input.path.empty() || !fs::exists(input.path)) continue;
-    look_into(input.key, [&] { list_shards(input.path); });
-  }
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  if (!checkpoint.init.empty()) {
-    look_into("checkpoint.init", [&] { locate_weights(checkpoint.init); });
-  }
-  const bool named = checkpoint.resume != "auto" && checkpoint.resume != "never";
-  if (named && !fs::exists(checkpoint.resume)) {
-    missing.push_back(concat("checkpoint.resume: ", checkpoint.resume,
-                             " does not exist; name a checkpoint, or write auto or never"));
-  }
-  return found;
+  return facts;
 }
 
 void print_row(const std::string& name, const std::string& value) {
@@ -130,8 +82,7 @@ void print_model(const PlanRequest& request, const CostPlan& plan) {
   print_row("parameters", grouped_text(plan.parameters));
 }
 
-std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
-  const MemoryFit fit = fit_into(request, most_bytes);
+std::string what_would_fit(const PlanRequest& request, const MemoryFit& fit) {
   const int64_t seqs = fit.seqs_per_micro_batch;
   if (seqs == 0) {
     return "does not fit, not even with one sequence per micro-batch; take more ranks or a smaller "
@@ -150,41 +101,42 @@ std::string what_would_fit(const PlanRequest& request, int64_t most_bytes) {
   return text + advice;
 }
 
-/// Whether it fits into `limit`; true without one.
-bool print_memory(const PlanRequest& request, const CostPlan& plan, const std::string& limit,
-                  int64_t limit_bytes) {
+void print_memory(const PlanRequest& request, const PlanFacts& facts, const std::string& limit) {
+  const CostPlan& plan = facts.cost;
   std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
             << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
   if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
-  if (limit.empty()) return true;
-  const double part = static_cast<double>(plan.memory_bytes) / static_cast<double>(limit_bytes);
-  print_row("of " + limit, concat(fixed_text(100 * part, 1),
-                                  "%: ", part > 1 ? what_would_fit(request, limit_bytes) : "fits"));
-  return part <= 1;
+  if (!facts.fit) return;
+  const double part =
+      static_cast<double>(plan.memory_bytes) / static_cast<double>(facts.memory_limit_bytes);
+  print_row("of " + limit,
+            concat(fixed_text(100 * part, 1), "%: ",
+                   facts.fits() ? concat("fits; up to ", facts.fit->seqs_per_micro_batch,
+                                         " sequence(s) per micro-batch would")
+                                : what_would_fit(request, *facts.fit)));
 }
 
-void print_work(const PlanRequest& request, const CostPlan& plan, int64_t num_samples) {
+void print_work(const PlanRequest& request, const CostPlan& plan, const DataFacts& data) {
   const TrainConfig& train = request.config.train;
   std::cout << "\nwork\n";
   print_row("steps", concat(grouped_text(plan.run.last_step), " of ", train.global_batch_seqs,
                             " sequences on ", request.ranks, " rank(s), ", train.accumulation_steps,
                             " micro-batch(es) per step"));
   print_row("samples", grouped_text(plan.run.last_samples));
-  if (num_samples > 0) {
+  if (data.num_samples > 0) {
     const auto epochs =
-        static_cast<double>(plan.run.last_samples) / static_cast<double>(num_samples);
+        static_cast<double>(plan.run.last_samples) / static_cast<double>(data.num_samples);
     print_row("epochs",
-              concat(fixed_text(epochs, 2), " of ", grouped_text(num_samples), " sequences"));
-    print_row("mean length", concat(fixed_text(request.mean_seq_tokens, 1), " tokens"));
+              concat(fixed_text(epochs, 2), " of ", grouped_text(data.num_samples), " sequences"));
   } else {
     print_row("epochs", "unknown: data.train has no manifest.json yet");
   }
-  const std::string lengths =
-      request.mean_seq_tokens > 0 ? "at the mean length of data.train" : "at full length";
-  print_row("FLOPs per sequence", concat(scaled_text(static_cast<double>(plan.flops_per_seq)), " (",
-                                         lengths, "; 2 per multiply-add, backward twice forward)"));
+  print_row("mean length",
+            concat(fixed_text(request.mean_seq_tokens, 1), " tokens: ", data.source));
+  print_row("FLOPs per sequence", concat(scaled_text(static_cast<double>(plan.flops_per_seq)),
+                                         " (2 per multiply-add, backward twice forward)"));
   print_row("FLOPs of the run", exponent_text(plan.flops_per_run));
 }
 
@@ -213,27 +165,70 @@ void print_schedule(const Config& config, const RunPlan& run) {
   }
 }
 
+/// Nothing, and why, where no measured steps resemble those of the run.
+std::optional<SpeedRequest> speed_request(const PlanRequest& request, const PlanOptions& options,
+                                          const DataFacts& data, std::string& reason) {
+  SpeedRequest speed{
+      .config = request.config,
+      .precision = request.fp8 ? GemmPrecision::kFp8 : GemmPrecision::k16Bit,
+      .cluster = {.ranks = request.ranks, .ranks_per_node = request.ranks_per_node, .network = {}},
+      .lengths = data.lengths};
+  if (!options.network.empty()) speed.cluster.network = parse_network(options.network);
+  if (!request.on_gpu || request.io == DType::kF32) {
+    reason = "not predicted: only steps of 16 bits and fp8 on H200s have been measured";
+    return std::nullopt;
+  }
+  if (speed.cluster.nodes() > 1 && options.network.empty()) {
+    reason = concat("not predicted: --network has to name what connects ", speed.cluster.nodes(),
+                    " nodes of ", request.ranks_per_node, " GPUs");
+    return std::nullopt;
+  }
+  speed.cluster.copies =
+      request.config.cuda.exchange != "nccl" && speed.cluster.gpus_of_node() <= kMostCopyRanks;
+  if (const auto manifest = manifest_of(request.config.data.eval)) {
+    speed.eval_seqs = manifest->num_samples();
+  }
+  const int64_t most = request.config.eval.max_samples;
+  if (most > 0) speed.eval_seqs = std::min(speed.eval_seqs, most);
+  return speed;
+}
+
 int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   const std::string& limit = options.gpu_memory;
-  const int64_t limit_bytes = limit.empty() ? 0 : parse_bytes(limit);
+  PlanFacts facts{.memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
   check_config(request.config, static_cast<int>(options.ranks));
-  const bool on_gpu = request.config.train.backend == "cuda" || !limit.empty();
-  request.io = planned_io(request.config.train, on_gpu);
-  request.fp8 = has_fp8_gemms(request.config.train);
-  request.on_gpu = on_gpu;
-  const int64_t num_samples = read_data_means(request);
-  const CostPlan plan = make_cost_plan(request);
-  print_model(request, plan);
-  const bool fits = print_memory(request, plan, limit, limit_bytes);
-  print_work(request, plan, num_samples);
-  print_schedule(request.config, plan.run);
+  const TrainConfig& train = request.config.train;
+  request.on_gpu = train.backend != "cpu" || !limit.empty() || !options.network.empty();
+  request.ranks_per_node = options.ranks_per_node;
+  if (request.on_gpu && request.ranks_per_node == 0) request.ranks_per_node = kGpusPerNode;
+  request.io = planned_io(train, request.on_gpu);
+  request.fp8 = has_fp8_gemms(train);
+  const DataFacts data = data_facts(request.config.data);
+  const LengthMeans means = means_of(data.lengths, request.config.data.max_seq_tokens);
+  request.mean_seq_tokens = means.tokens;
+  request.mean_squared_tokens = means.squared_tokens;
+  request.mean_masked_per_seq = kMaskedShare * means.tokens;
+  facts.cost = make_cost_plan(request);
+  if (!limit.empty()) facts.fit = fit_into(request, facts.memory_limit_bytes);
+  std::string reason;
+  const std::optional<SpeedRequest> speed = speed_request(request, options, data, reason);
+  if (speed) facts.speed = predict_speed(*speed);
   const MissingInputs missing = missing_inputs(request.config);
+  for (const auto* sentences : {&missing.unset, &missing.wrong}) {
+    facts.missing.insert(facts.missing.end(), sentences->begin(), sentences->end());
+  }
+
+  print_model(request, facts.cost);
+  print_memory(request, facts, limit);
+  print_work(request, facts.cost, data);
+  print_schedule(request.config, facts.cost.run);
+  std::cout << (speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
   std::cout << "\nmissing\n";
-  if (missing.unset.empty() && missing.wrong.empty()) std::cout << "  nothing\n";
-  for (const std::string& sentence : missing.unset) std::cout << "  " << sentence << '\n';
-  for (const std::string& sentence : missing.wrong) std::cout << "  " << sentence << '\n';
-  if (!fits) return static_cast<int>(ExitCode::kMemory);
+  if (facts.missing.empty()) std::cout << "  nothing\n";
+  for (const std::string& sentence : facts.missing) std::cout << "  " << sentence << '\n';
+  if (!options.json.empty()) write_new_file(options.json, plan_json(facts));
+  if (!facts.fits()) return static_cast<int>(ExitCode::kMemory);
   return static_cast<int>(missing.wrong.empty() ? ExitCode::kSuccess : ExitCode::kData);
 }
 
@@ -244,19 +239,31 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "plan",
        .description =
-           "Prints what a run would take: memory, FLOPs, steps, evaluations, and what is "
-           "missing. Needs no GPU and no data. Exits with 6 when the run does not fit into "
-           "--gpu-memory, and with 4 when a path that the configuration names cannot "
-           "serve.",
+           "Prints what a run would take: memory, FLOPs, steps, evaluations, time and energy, "
+           "what bounds the time, and what is missing. Plans for H200s unless train.backend is "
+           "cpu; needs no GPU and no data. Exits with 6 when the run does not fit into "
+           "--gpu-memory, and with 4 when a path that the configuration names cannot serve.",
        .examples = {"bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                     "bertha plan --config configs/mlperf_closed_8gpu_768.yaml --ranks 8 "
                     "--gpu-memory 141GB",
+                    "bertha plan --config configs/mlperf_closed_3472gpu_13888.yaml --ranks 3472 "
+                    "--network ib-ndr400x8",
                     "bertha plan --config configs/quickstart.yaml --ranks 2 --max-steps 500"}});
   add_config_options(plan, ShortOptions::kTraining);
   const auto options = std::make_shared<PlanOptions>();
   add_count(plan, "--ranks", options->ranks, "Ranks of the run (default 1)", 1, 1 << 20);
   add_text(plan, "--gpu-memory", options->gpu_memory, "SIZE",
            "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
+  std::string networks;
+  for (const Network& network : known_networks()) networks += network.name + ", ";
+  add_text(plan, "--network", options->network, "NAME",
+           "What connects nodes: " + networks +
+               "or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU");
+  add_count(plan, "--ranks-per-node", options->ranks_per_node,
+            concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
+                   kGpusPerNode, ", without GPUs all on one)"),
+            1, 1 << 20);
+  add_text(plan, "--json", options->json, "FILE", "File for the same figures as JSON");
   set_action(plan, chosen,
              [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });
 }

@@ -98,13 +98,13 @@ std::string of_batch(Variant asked, const AttentionCall& call, int64_t tokens, i
 
 TEST(AttentionChoice, AutoSplitsBatchesOfFewTokensWhoseSequencesHaveParts) {
   EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 0), "split");
-  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132 / 16), "split");
-  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132 / 16 + 1),
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 320 * 132 / 16), "split");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 320 * 132 / 16 + 1),
             "split forward, persistent backward");
   EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 512 * 132 / 16),
             "split forward, persistent backward");
   EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 512 * 132 / 16 + 1), "persistent");
-  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132, 1), "split");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 320 * 132, 1), "split");
   EXPECT_EQ(of_batch(Variant::kAuto, dropout_of(128), 1024), "persistent");
   AttentionCall half = kBertLarge;
   half.max_seq_tokens = 192;

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "harness/config/keys.h"
@@ -287,7 +289,37 @@ TEST(CommandLine, PlanSaysWhatWouldFit) {
               testing::ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));
   EXPECT_THAT(plan({"--gpu-memory", "1GB"}), HasSubstr("not even with one sequence"));
   EXPECT_THAT(plan({"--gpu-memory", "80GB"}), HasSubstr("CUDA context, libraries"));
-  EXPECT_THAT(plan({}), Not(HasSubstr("CUDA context, libraries")));
+  EXPECT_THAT(plan({"--gpu-memory", "10TB"}), HasSubstr("%: fits; up to "));
+  EXPECT_THAT(plan({}), HasSubstr("CUDA context, libraries"));
+  EXPECT_THAT(plan({"--backend", "cpu"}), Not(HasSubstr("CUDA context, libraries")));
+}
+
+TEST(CommandLine, PlanPredictsTheTimeOfStepsThatResembleMeasuredOnes) {
+  const TempFolder folder;
+  const std::string json = folder.path("plan.json");
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "--global-batch", "448"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_bertha_program(words);
+  };
+  const std::string one = plan({"--ranks", "1", "--grad-accum", "4", "--json", json}).out;
+  EXPECT_THAT(
+      one, testing::ContainsRegex("bounded by +[0-9]+ % forward and backward \\(GEMMs at the GPU"));
+  EXPECT_THAT(one, testing::ContainsRegex("to the target +[0-9hms]+: 2,414,421 samples"));
+  EXPECT_THAT(one, testing::ContainsRegex("energy of the GPUs +at most [0-9.]+ MJ"));
+  EXPECT_GT(nlohmann::json::parse(std::ifstream(json)).at("time").at("step_ms").get<double>(), 0);
+  EXPECT_THAT(plan({"--ranks", "64"}).out,
+              HasSubstr("--network has to name what connects 8 nodes"));
+  EXPECT_THAT(plan({"--ranks", "64", "--network", "ib-ndr400x8"}).out,
+              HasSubstr("64 H200 in 8 nodes on ib-ndr400x8"));
+  EXPECT_THAT(plan({"--ranks", "1", "--backend", "cpu"}).out,
+              HasSubstr("not predicted: only steps"));
+  const Ran unknown = plan({"--ranks", "64", "--network", "ib"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--network: found \"ib\", want ib-ndr400x8, "));
+  const Ran part = plan({"--ranks", "28", "--network", "46"});
+  EXPECT_EQ(part.code, 2);
+  EXPECT_THAT(part.err, HasSubstr("--ranks: found 28, want whole nodes of 8 GPUs"));
 }
 
 // How often `part` stands in `text`.

@@ -1,4 +1,4 @@
-#include "harness/cli/plan_model.h"
+#include "harness/plan/cost_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/cli/plan_model.h"
+#include "harness/plan/cost_plan.h"
 
 #include <array>
 #include <charconv>
@@ -125,7 +125,8 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   };
   const int64_t global = request.config.train.global_batch_seqs;
   MemoryFit fit;
-  int64_t too_many = (global + request.ranks - 1) / request.ranks + 1;
+  int64_t too_many = 1;
+  while (fits(too_many)) too_many *= 2;
   while (too_many - fit.seqs_per_micro_batch > 1) {
     const int64_t middle = (fit.seqs_per_micro_batch + too_many) / 2;
     (fits(middle) ? fit.seqs_per_micro_batch : too_many) = middle;

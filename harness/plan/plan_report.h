@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/plan/cost_plan.h"
+#include "harness/plan/speed_plan.h"
+
+namespace bertha {
+
+/// All that `bertha plan` finds.
+struct PlanFacts {
+  CostPlan cost = {};
+  int64_t memory_limit_bytes = 0;  // 0 = none
+  std::optional<MemoryFit> fit = {};
+  std::optional<SpeedPlan> speed = {};
+  std::vector<std::string> missing = {};  // a sentence for each input
+
+  bool fits() const { return memory_limit_bytes == 0 || cost.memory_bytes <= memory_limit_bytes; }
+};
+
+/// Lines of the step's parts, its bound, the time to the target and the energy.
+std::string speed_text(const SpeedPlan& plan, const SpeedRequest& request);
+
+/// One object, with a line for each figure.
+std::string plan_json(const PlanFacts& facts);
+
+}  // namespace bertha

@@ -1,0 +1,78 @@
+#include "harness/plan/token_balance.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace bertha {
+
+LengthHistogram published_lengths() {
+  struct UpTo {
+    int64_t tokens;
+    int64_t seqs;  // of 10,000, at most so long
+  };
+  constexpr std::array<UpTo, 17> kShares{{{32, 359},
+                                          {64, 1759},
+                                          {96, 2897},
+                                          {128, 3694},
+                                          {160, 4317},
+                                          {192, 4834},
+                                          {224, 5276},
+                                          {256, 5663},
+                                          {288, 6003},
+                                          {320, 6308},
+                                          {352, 6584},
+                                          {384, 6836},
+                                          {416, 7067},
+                                          {448, 7280},
+                                          {480, 7477},
+                                          {511, 7657},
+                                          {512, 10000}}};
+  constexpr int64_t kShortest = 5;
+  constexpr int64_t kCountsPerSeq = 100'000;  // so that a bin divides over its lengths
+  LengthHistogram histogram(513, 0);
+  int64_t first = kShortest;
+  int64_t before = 0;
+  for (const UpTo& bin : kShares) {
+    const int64_t counts = kCountsPerSeq * (bin.seqs - before) / (bin.tokens - first + 1);
+    std::fill(histogram.begin() + first, histogram.begin() + bin.tokens + 1, counts);
+    first = bin.tokens + 1;
+    before = bin.seqs;
+  }
+  return histogram;
+}
+
+LengthMeans means_of(const LengthHistogram& lengths, int64_t max_seq_tokens) {
+  LengthMeans means;
+  double seqs = 0;
+  for (size_t length = 0; length < lengths.size(); ++length) {
+    const auto count = static_cast<double>(lengths[length]);
+    const auto tokens = std::min(static_cast<double>(length), static_cast<double>(max_seq_tokens));
+    seqs += count;
+    means.tokens += count * tokens;
+    means.squared_tokens += count * tokens * tokens;
+  }
+  if (seqs > 0) {
+    means.tokens /= seqs;
+    means.squared_tokens /= seqs;
+  }
+  return means;
+}
+
+TokenBalance balance_of(const SyntheticSteps& steps, int64_t row_multiple) {
+  constexpr int64_t kSteps = 8;
+  const auto micro_batches = static_cast<double>(steps.micro_batches_per_step);
+  const auto multiple = static_cast<double>(row_multiple);
+  TokenBalance balance;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const SyntheticPlan plan = plan_synthetic_step(steps, step);
+    const double most = static_cast<double>(plan.most_tokens_per_rank) / micro_batches;
+    balance.mean_tokens +=
+        static_cast<double>(plan.num_tokens_global) / (steps.num_ranks * micro_batches) / kSteps;
+    balance.most_tokens += most / kSteps;
+    balance.most_rows += std::ceil(most / multiple) * multiple / kSteps;
+  }
+  return balance;
+}
+
+}  // namespace bertha
