@@ -52,11 +52,9 @@ Value checked(Value value, const Parts&... parts) {
   return value;
 }
 
-#define BERTHA_HDF5_CHECK(call, ...) checked((call), __VA_ARGS__)
-
 template <class... Parts>
 Hdf5Id own(hid_t id, Hdf5Id::Close close, const Parts&... parts) {
-  return Hdf5Id(BERTHA_HDF5_CHECK(id, parts...), close);
+  return Hdf5Id(checked(id, parts...), close);
 }
 
 }  // namespace bertha

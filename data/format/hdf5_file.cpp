@@ -19,11 +19,11 @@ namespace {
 /// Opens files without locking them.
 Hdf5Id access_properties() {
   Hdf5Id properties = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "cannot set up HDF5 file access");
-  BERTHA_HDF5_CHECK(H5Pset_file_locking(properties.get(), false, true),
-                    "cannot switch HDF5 file locking off");
+  checked(H5Pset_file_locking(properties.get(), false, true),
+          "cannot switch HDF5 file locking off");
   // Closing the file closes whatever is still open inside of it.
-  BERTHA_HDF5_CHECK(H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG),
-                    "cannot set up HDF5 file access");
+  checked(H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG),
+          "cannot set up HDF5 file access");
   return properties;
 }
 
@@ -85,16 +85,16 @@ herr_t image_unshare(void*) { return 0; }
 Hdf5Id memory_access_properties(FileImage& image) {
   Hdf5Id properties = access_properties();
   constexpr size_t kExactGrowth = 1;  // FileImage grows in larger steps by itself
-  BERTHA_HDF5_CHECK(H5Pset_fapl_core(properties.get(), kExactGrowth, false),
-                    "cannot set up an HDF5 file in memory");
+  checked(H5Pset_fapl_core(properties.get(), kExactGrowth, false),
+          "cannot set up an HDF5 file in memory");
   H5FD_file_image_callbacks_t callbacks{image_allocate, image_copy,    image_resize, image_free,
                                         image_share,    image_unshare, &image};
-  BERTHA_HDF5_CHECK(H5Pset_file_image_callbacks(properties.get(), &callbacks),
-                    "cannot set up an HDF5 file in memory");
+  checked(H5Pset_file_image_callbacks(properties.get(), &callbacks),
+          "cannot set up an HDF5 file in memory");
   // The format of HDF5 1.10: its structures carry checksums, and the library does not survive
   // every wrong bit in those of older formats.
-  BERTHA_HDF5_CHECK(H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110),
-                    "cannot choose the HDF5 1.10 file format");
+  checked(H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110),
+          "cannot choose the HDF5 1.10 file format");
   return properties;
 }
 
@@ -172,9 +172,8 @@ Hdf5Dataset Hdf5Input::describe(const std::string& name) const {
     info.element = element_of(type.get());
   }
   std::array<hsize_t, H5S_MAX_RANK> extents{};
-  const int rank =
-      BERTHA_HDF5_CHECK(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), path_,
-                        ": dataset ", name, " has no extents");
+  const int rank = checked(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), path_,
+                           ": dataset ", name, " has no extents");
   info.extents.assign(extents.begin(), extents.begin() + rank);
   return info;
 }
@@ -194,14 +193,13 @@ void Hdf5Input::read_native(const std::string& name, int64_t first_row, int64_t 
   const std::array<hsize_t, 2> count{static_cast<hsize_t>(num_rows), extents[1]};
   BERTHA_CHECK(count[0] * (rank == 2 ? count[1] : 1) == static_cast<hsize_t>(num_values), path_,
                ": dataset ", name, ": ", num_values, " values for ", num_rows, " rows");
-  BERTHA_HDF5_CHECK(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                        count.data(), nullptr),
-                    path_, ": dataset ", name, " has no rows ", first_row, "..");
+  checked(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
+                              nullptr),
+          path_, ": dataset ", name, " has no rows ", first_row, "..");
   const Hdf5Id memory =
       own(H5Screate_simple(rank, count.data(), nullptr), H5Sclose, "cannot make HDF5 extents");
-  BERTHA_HDF5_CHECK(
-      H5Dread(dataset.get(), memory_type, memory.get(), space.get(), H5P_DEFAULT, values), path_,
-      ": cannot read dataset ", name, " from row ", first_row, ", the file is damaged");
+  checked(H5Dread(dataset.get(), memory_type, memory.get(), space.get(), H5P_DEFAULT, values),
+          path_, ": cannot read dataset ", name, " from row ", first_row, ", the file is damaged");
 }
 
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
@@ -262,8 +260,8 @@ Hdf5Output::Hdf5Output(const std::string& path)
   // No times in the root group either: the same samples give the same bytes.
   const Hdf5Id creation =
       own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, path, ": cannot set up the creation of the file");
-  BERTHA_HDF5_CHECK(H5Pset_obj_track_times(creation.get(), false), path,
-                    ": cannot leave times out of the file");
+  checked(H5Pset_obj_track_times(creation.get(), false), path,
+          ": cannot leave times out of the file");
   file_ = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, path,
               ": cannot create the file in memory");
 }
@@ -280,10 +278,10 @@ void Hdf5Output::create(const std::string& name, Hdf5Element element, Hdf5Rows r
                            ": cannot make extents for dataset ", name);
   const Hdf5Id properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path_,
                                 ": cannot make properties for dataset ", name);
-  BERTHA_HDF5_CHECK(H5Pset_chunk(properties.get(), rank, chunk.data()), path_,
-                    ": cannot set chunks of dataset ", name);
-  BERTHA_HDF5_CHECK(H5Pset_obj_track_times(properties.get(), false), path_,
-                    ": cannot switch time stamps off for dataset ", name);
+  checked(H5Pset_chunk(properties.get(), rank, chunk.data()), path_,
+          ": cannot set chunks of dataset ", name);
+  checked(H5Pset_obj_track_times(properties.get(), false), path_,
+          ": cannot switch time stamps off for dataset ", name);
   const Hdf5Id list_type = rows == Hdf5Rows::kRagged ? ragged_type(element) : Hdf5Id();
   const hid_t type = rows == Hdf5Rows::kRagged ? list_type.get() : stored_type(element);
   Growing dataset;
@@ -305,20 +303,18 @@ void Hdf5Output::write_rows(const std::string& name, int64_t num_rows, Hdf5Eleme
   const std::array<hsize_t, 2> extents{static_cast<hsize_t>(dataset.num_rows + num_rows), columns};
   const std::array<hsize_t, 2> start{static_cast<hsize_t>(dataset.num_rows), 0};
   const std::array<hsize_t, 2> count{static_cast<hsize_t>(num_rows), columns};
-  BERTHA_HDF5_CHECK(H5Dset_extent(dataset.id.get(), extents.data()), path_,
-                    ": cannot write dataset ", name);
+  checked(H5Dset_extent(dataset.id.get(), extents.data()), path_, ": cannot write dataset ", name);
   const Hdf5Id space =
       own(H5Dget_space(dataset.id.get()), H5Sclose, path_, ": dataset ", name, " has no extents");
-  BERTHA_HDF5_CHECK(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                        count.data(), nullptr),
-                    path_, ": cannot write dataset ", name);
+  checked(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
+                              nullptr),
+          path_, ": cannot write dataset ", name);
   const Hdf5Id memory =
       own(H5Screate_simple(rank, count.data(), nullptr), H5Sclose, "cannot make HDF5 extents");
   const Hdf5Id list_type = dataset.rows == Hdf5Rows::kRagged ? ragged_type(element) : Hdf5Id();
   const hid_t type = dataset.rows == Hdf5Rows::kRagged ? list_type.get() : stored_type(element);
-  BERTHA_HDF5_CHECK(
-      H5Dwrite(dataset.id.get(), type, memory.get(), space.get(), H5P_DEFAULT, values), path_,
-      ": cannot write dataset ", name);
+  checked(H5Dwrite(dataset.id.get(), type, memory.get(), space.get(), H5P_DEFAULT, values), path_,
+          ": cannot write dataset ", name);
   dataset.num_rows += num_rows;
 }
 

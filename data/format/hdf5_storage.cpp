@@ -80,9 +80,9 @@ int64_t ratio_of_filters(hid_t creation, int64_t chunk_bytes, const std::string&
     unsigned flags = 0;
     size_t num_values = 0;
     const H5Z_filter_t filter =
-        BERTHA_HDF5_CHECK(H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_values,
-                                         nullptr, name.size() - 1, name.data(), nullptr),
-                          where, " has a filter that cannot be read");
+        checked(H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_values, nullptr,
+                               name.size() - 1, name.data(), nullptr),
+                where, " has a filter that cannot be read");
     const int64_t ratio = most_ratio(filter, chunk_bytes);
     most = std::max(most, ratio);
     if (ratio > 0 && H5Zfilter_avail(filter) > 0) continue;
@@ -99,8 +99,8 @@ int64_t ratio_of_filters(hid_t creation, int64_t chunk_bytes, const std::string&
 std::vector<hsize_t> extents_of(hid_t dataset, const std::string& where) {
   const Hdf5Id space = own(H5Dget_space(dataset), H5Sclose, where, " has no extents");
   std::vector<hsize_t> extents(H5S_MAX_RANK);
-  const int rank = BERTHA_HDF5_CHECK(
-      H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), where, " has no extents");
+  const int rank = checked(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), where,
+                           " has no extents");
   extents.resize(static_cast<size_t>(rank));
   return extents;
 }
@@ -128,12 +128,12 @@ int64_t bytes_of(hid_t dataset, const std::vector<hsize_t>& extents, const std::
 void prepare_library() {
   static const bool prepared = [] {
     const H5Z_class2_t lzf{H5Z_CLASS_T_VERS, kLzf, 0, 1, "lzf", nullptr, nullptr, decode_lzf};
-    BERTHA_HDF5_CHECK(H5Zregister(&lzf), "cannot give the HDF5 library a filter");
+    checked(H5Zregister(&lzf), "cannot give the HDF5 library a filter");
     const Hdf5Id list = own(H5Tvlen_create(H5T_STD_I8LE), H5Tclose, "cannot make an HDF5 type");
     const Hdf5Id descriptor = descriptor_type();
-    BERTHA_HDF5_CHECK(H5Tregister(H5T_PERS_SOFT, "bertha: list to descriptor", list.get(),
-                                  descriptor.get(), keep_descriptor),
-                      "cannot give the HDF5 library a conversion");
+    checked(H5Tregister(H5T_PERS_SOFT, "bertha: list to descriptor", list.get(), descriptor.get(),
+                        keep_descriptor),
+            "cannot give the HDF5 library a conversion");
     return true;
   }();
   static_cast<void>(prepared);
@@ -152,7 +152,7 @@ void expect_chunks_of(int64_t dataset, const std::string& where) {
 
 void refuse_link(int64_t file, const std::string& name, const std::string& where) {
   H5L_info_t link{};
-  BERTHA_HDF5_CHECK(H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT), where, " is not there");
+  checked(H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT), where, " is not there");
   if (link.type == H5L_TYPE_HARD) return;
   fail(ExitCode::kData, where,
        " is a soft or external link, which is not followed; want the dataset itself, write the "
@@ -194,8 +194,8 @@ void check_storage(int64_t dataset, int64_t file_bytes, const std::string& where
   hsize_t found_chunks = 0;
   if (layout == H5D_CHUNKED) {
     const Hdf5Id space = own(H5Dget_space(dataset), H5Sclose, where, " has no extents");
-    BERTHA_HDF5_CHECK(H5Dget_num_chunks(dataset, space.get(), &found_chunks), where,
-                      ": cannot count its chunks");
+    checked(H5Dget_num_chunks(dataset, space.get(), &found_chunks), where,
+            ": cannot count its chunks");
   }
   if (stored_bytes == 0 || (layout == H5D_CHUNKED && times(1, found_chunks) < num_chunks)) {
     fail(ExitCode::kData, where, ": ", stored_bytes == 0 ? "its" : "some of its",

@@ -7,10 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "data/format/sample.h"
 #include "data/pipeline/collate.h"
 #include "data/pipeline/exchange.h"
-#include "data/random/draws.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -107,36 +105,6 @@ int16_t masked_as(int16_t word, Draws& draws, int64_t vocab_size) {
   return tenth == 8 ? draw_word(draws, vocab_size) : word;
 }
 
-void append_sample(const SyntheticSteps& steps, const SyntheticPlan& plan,
-                   const SyntheticSequence& sequence, SampleSet& set) {
-  Draws draws(steps.seed + static_cast<uint64_t>(plan.step), sequence.slot, kTokenSite);
-  const int64_t length = sequence.tokens;
-  const int64_t first_sep = length / 2;
-  std::vector<int16_t> tokens, positions, labels;
-  std::vector<int8_t> segments;
-  for (int64_t t = 0; t < length; ++t) {
-    tokens.push_back(draw_word(draws, steps.vocab_size));
-    segments.push_back(t > first_sep ? 1 : 0);
-  }
-  tokens.front() = kCls;
-  if (length > kShortestTokens) tokens[static_cast<size_t>(first_sep)] = kSep;
-  tokens.back() = kSep;
-  const int64_t num_masked = masked_tokens_of(steps, length);
-  for (int64_t m = 0; m < num_masked; ++m) {  // evenly spread between [CLS] and the last [SEP]
-    const int64_t position = 1 + m * (length - 2) / num_masked;
-    int16_t& token = tokens[static_cast<size_t>(position)];
-    positions.push_back(static_cast<int16_t>(position));
-    labels.push_back(token);
-    token = masked_as(token, draws, steps.vocab_size);
-  }
-  set.append({.id = sequence.slot,
-              .token_ids = tokens,
-              .segment_ids = segments,
-              .masked_positions = positions,
-              .masked_ids = labels,
-              .next_sentence_label = static_cast<int8_t>(draws.below(2))});
-}
-
 }  // namespace
 
 LengthHistogram parse_length_histogram(const std::string& text, const std::string& source) {
@@ -207,6 +175,35 @@ SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step) {
   return plan;
 }
 
+void append_synthetic_sample(const SyntheticSteps& steps, const SyntheticSequence& sequence,
+                             Draws& draws, SampleSet& set) {
+  const int64_t length = sequence.tokens;
+  const int64_t first_sep = length / 2;
+  std::vector<int16_t> tokens, positions, labels;
+  std::vector<int8_t> segments;
+  for (int64_t t = 0; t < length; ++t) {
+    tokens.push_back(draw_word(draws, steps.vocab_size));
+    segments.push_back(t > first_sep ? 1 : 0);
+  }
+  tokens.front() = kCls;
+  if (length > kShortestTokens) tokens[static_cast<size_t>(first_sep)] = kSep;
+  tokens.back() = kSep;
+  const int64_t num_masked = masked_tokens_of(steps, length);
+  for (int64_t m = 0; m < num_masked; ++m) {  // evenly spread between [CLS] and the last [SEP]
+    const int64_t position = 1 + m * (length - 2) / num_masked;
+    int16_t& token = tokens[static_cast<size_t>(position)];
+    positions.push_back(static_cast<int16_t>(position));
+    labels.push_back(token);
+    token = masked_as(token, draws, steps.vocab_size);
+  }
+  set.append({.id = sequence.slot,
+              .token_ids = tokens,
+              .segment_ids = segments,
+              .masked_positions = positions,
+              .masked_ids = labels,
+              .next_sentence_label = static_cast<int8_t>(draws.below(2))});
+}
+
 StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank,
                                const HostAllocator& allocate) {
   StepBatch batch{.step = plan.step,
@@ -219,7 +216,8 @@ StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan&
   for (size_t bin = static_cast<size_t>(rank); bin < plan.bins.size(); bin += stride) {
     SampleSet set;
     for (const SyntheticSequence& sequence : plan.bins[bin]) {
-      append_sample(steps, plan, sequence, set);
+      Draws draws(steps.seed + static_cast<uint64_t>(plan.step), sequence.slot, kTokenSite);
+      append_synthetic_sample(steps, sequence, draws, set);
     }
     std::vector<SampleView> views;
     for (int64_t i = 0; i < set.size(); ++i) views.push_back(set[i]);

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "data/format/sample.h"
 #include "data/pipeline/batch.h"
 #include "data/pipeline/pipeline.h"
+#include "data/random/draws.h"
 
 namespace bertha {
 
@@ -61,8 +63,13 @@ int64_t masked_tokens_of(const SyntheticSteps& steps, int64_t tokens);
 ///           that no sequence fits in.
 SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step);
 
-/// The batch of one rank: word ids by a Zipf law, 15 % of them masked as the published generator
-/// does: of these 80 % are [MASK], 10 % another id, 10 % unchanged.
+/// Appends a sample: word ids by a Zipf law, 15 % of them masked as the published generator does,
+/// of these 80 % as [MASK], 10 % as another id, 10 % unchanged. Of `steps` it takes
+/// max_masked_per_seq and vocab_size.
+void append_synthetic_sample(const SyntheticSteps& steps, const SyntheticSequence& sequence,
+                             Draws& draws, SampleSet& set);
+
+/// The batch of one rank.
 ///
 /// Random    a pure function of the arguments, allocation aside.
 StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
@@ -21,8 +22,11 @@ void close_document(Documents& documents) {
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path)
-    : path_(path), file_(path, std::ios::binary), line_(kMostLineBytes + 1, '\0') {
+LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes)
+    : path_(path),
+      file_(path, std::ios::binary),
+      line_(kMostLineBytes + 1, '\0'),
+      on_bytes_(std::move(on_bytes)) {
   if (!file_) {
     fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
          "; give the path of a readable text file");
@@ -33,13 +37,22 @@ LineReader::LineReader(const std::string& path)
   }
 }
 
+void LineReader::tell(int64_t least_bytes) {
+  if (!on_bytes_ || bytes_read_ - bytes_told_ < least_bytes) return;
+  on_bytes_(bytes_read_ - std::exchange(bytes_told_, bytes_read_));
+}
+
 std::optional<std::string_view> LineReader::next() {
   file_.getline(line_.data(), std::ssize(line_));  // fails where the line does not fit
   if (file_.bad()) {
     fail(ExitCode::kData, path_, ": cannot read beyond byte ", bytes_read_, ": ",
          std::strerror(errno));
   }
-  if (file_.gcount() == 0) return std::nullopt;
+  if (file_.gcount() == 0) {
+    tell(0);
+    return std::nullopt;
+  }
+  tell(kReportBytes);
   bytes_read_ += file_.gcount();
   ++line_number_;
   if (file_.fail()) {
@@ -60,8 +73,7 @@ std::optional<std::string_view> LineReader::next() {
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes) {
   Documents documents;
-  LineReader lines(path);
-  int64_t reported_bytes = 0;
+  LineReader lines(path, on_bytes);
   while (const std::optional<std::string_view> raw = lines.next()) {
     const std::string_view line = strip(*raw);
     if (line.empty()) close_document(documents);
@@ -69,13 +81,8 @@ Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
     if (documents.num_tokens() > documents.sentence_offsets.back()) {
       documents.sentence_offsets.push_back(documents.num_tokens());
     }
-    if (lines.bytes_read() - reported_bytes >= kReportBytes) {
-      on_bytes(lines.bytes_read() - reported_bytes);
-      reported_bytes = lines.bytes_read();
-    }
   }
   close_document(documents);
-  on_bytes(lines.bytes_read() - reported_bytes);
   if (documents.size() == 0) {
     fail(ExitCode::kData, path, ": holds no document in its ", lines.bytes_read(),
          " bytes, want sentences, one per line, with a blank line between documents");

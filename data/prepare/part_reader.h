@@ -22,7 +22,8 @@ inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 ///           UTF-8, a line of more than kMostLineBytes.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path);
+  /// `on_bytes` hears now and then, and at the end, how many bytes were read since it last heard.
+  explicit LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes = {});
 
   /// The next line, valid until the following call; nothing after the last.
   std::optional<std::string_view> next();
@@ -31,11 +32,15 @@ class LineReader {
   int64_t bytes_read() const { return bytes_read_; }
 
  private:
+  void tell(int64_t least_bytes);
+
   std::string path_;
   std::ifstream file_;
   std::string line_;  // and room for the longest
+  std::function<void(int64_t bytes)> on_bytes_;
   int64_t line_number_ = 0;
   int64_t bytes_read_ = 0;
+  int64_t bytes_told_ = 0;
 };
 
 /// Tokenized documents in flat arrays. Sentence s owns the tokens [sentence_offsets[s],
@@ -51,8 +56,7 @@ struct Documents {
   int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()); }
 };
 
-/// One sentence per line, documents separated by blank lines. `on_bytes` hears now and then how
-/// many bytes were read since it last heard.
+/// One sentence per line, documents separated by blank lines. `on_bytes`: as LineReader's.
 ///
 /// Errors    those of LineReader; Error(kData) when the file holds no document.
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,

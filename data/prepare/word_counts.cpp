@@ -14,8 +14,6 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kReportBytes = int64_t{1} << 20;
-
 using Counts = std::unordered_map<std::string, int64_t, StringHash, std::equal_to<>>;
 
 void add(Counts& counts, std::string_view text, int64_t count) {
@@ -30,21 +28,15 @@ void add(Counts& counts, std::string_view text, int64_t count) {
 Counts count_words_of(const std::string& path, const std::function<void(int64_t)>& on_bytes) {
   Counts words;
   Counts chunks;  // text that needs Unicode: split once for all its occurrences
-  LineReader lines(path);
-  int64_t reported_bytes = 0;
+  LineReader lines(path, on_bytes);
   while (const auto line = lines.next()) {
     split_words(
         strip(*line), [&](std::string_view word) { add(words, word, 1); },
         [&](std::string_view chunk) { add(chunks, chunk, 1); });
-    if (lines.bytes_read() - reported_bytes >= kReportBytes) {
-      on_bytes(lines.bytes_read() - reported_bytes);
-      reported_bytes = lines.bytes_read();
-    }
   }
   for (const auto& [chunk, count] : chunks) {
     for (const std::string& word : basic_tokens(chunk)) add(words, word, count);
   }
-  on_bytes(lines.bytes_read() - reported_bytes);
   return words;
 }
 

@@ -250,16 +250,16 @@ std::vector<OpCase> make_channel_cases(int64_t images) {
     int64_t channels;
     int64_t side;
   };
-  constexpr Layer kInsightFace[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
-  constexpr Layer kResNet[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
+  // Of an InsightFace network, and of ResNet-50.
+  constexpr Layer kLayers[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
   constexpr Layer kResNetSums[] = {{256, 56}, {512, 28}, {1024, 14}, {2048, 7}};
   std::vector<OpCase> cases;
   for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
     const auto of = [&](const Layer& layer) -> Images {
       return {images, layer.channels, layer.side, layout};
     };
-    for (const Layer& layer : kInsightFace) add_prelu(of(layer), cases);
-    for (const Layer& layer : kResNet) add_batch_norm_relu(of(layer), false, cases);
+    for (const Layer& layer : kLayers) add_prelu(of(layer), cases);
+    for (const Layer& layer : kLayers) add_batch_norm_relu(of(layer), false, cases);
     for (const Layer& layer : kResNetSums) add_batch_norm_relu(of(layer), true, cases);
   }
   return cases;

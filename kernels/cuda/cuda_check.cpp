@@ -1,5 +1,7 @@
 #include "kernels/cuda/cuda_check.h"
 
+#include "kernels/cuda/gemm/cublaslt_calls.h"
+
 namespace bertha {
 namespace {
 

@@ -36,16 +36,12 @@ class ScratchMemory {
 /// between kernels: the last arrival wraps it around (atomicInc).
 class ArrivalCounter {
  public:
-  explicit ArrivalCounter(cudaStream_t stream);
-  ~ArrivalCounter();
-  ArrivalCounter(const ArrivalCounter&) = delete;
-  ArrivalCounter& operator=(const ArrivalCounter&) = delete;
+  explicit ArrivalCounter(CudaDevice& device) : count_(device.allocate(sizeof(uint32_t))) {}
 
-  uint32_t* get() const { return count_; }
+  uint32_t* get() const { return static_cast<uint32_t*>(count_.data()); }
 
  private:
-  cudaStream_t stream_;
-  uint32_t* count_ = nullptr;
+  Buffer count_;
 };
 
 /// 64-bit flag-packed values by which blocks of a kernel exchange numbers
@@ -53,18 +49,18 @@ class ArrivalCounter {
 /// zero between kernels of the stream: the last reader of a value resets it.
 class InterBlockExchange {
  public:
-  InterBlockExchange(cudaStream_t stream, int sm_count);
-  ~InterBlockExchange();
-  InterBlockExchange(const InterBlockExchange&) = delete;
-  InterBlockExchange& operator=(const InterBlockExchange&) = delete;
+  explicit InterBlockExchange(CudaDevice& device)
+      : words_(device.allocate(device.sm_count() * kExchangeWords * int64_t{sizeof(uint64_t)})),
+        readers_(device.allocate(device.sm_count() * int64_t{sizeof(uint32_t)})) {}
 
-  uint64_t* words() const { return words_; }      // kExchangeWords per SM
-  uint32_t* readers() const { return readers_; }  // one per SM
+  /// kExchangeWords per SM.
+  uint64_t* words() const { return static_cast<uint64_t*>(words_.data()); }
+  /// One per SM.
+  uint32_t* readers() const { return static_cast<uint32_t*>(readers_.data()); }
 
  private:
-  cudaStream_t stream_;
-  uint64_t* words_ = nullptr;
-  uint32_t* readers_ = nullptr;
+  Buffer words_;
+  Buffer readers_;
 };
 
 /// What every operation of one Ops object shares.

@@ -25,6 +25,25 @@ constexpr int kClipBlocksPerSm = 8;
 
 const LambState* state_of(const View& state) { return static_cast<const LambState*>(state.data); }
 
+/// work(std::integral_constant<int, N>, at) for the thread's share of a chunk: N elements from `at`
+/// on, kVec of them or, at the ends and where `vec` is 1, one.
+template <int kUnroll, class Work>
+__device__ __forceinline__ void for_elements(const LambChunk& chunk, int vec, const Work& work) {
+  constexpr std::integral_constant<int, 1> kOne;
+  const int64_t end = chunk.begin + chunk.elements;
+  if (vec == 1) {
+    for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) work(kOne, i);
+    return;
+  }
+  const FlatRange range(chunk.begin, end, kVec);
+#pragma unroll kUnroll
+  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
+    work(std::integral_constant<int, kVec>{}, i);
+  }
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < range.rest()) work(kOne, range.rest_element(thread));
+}
+
 // --- LambPrepare, ClipLocal ---
 
 __global__ void prepare_kernel(LambState* state, const double* gradient_sum_of_squares,
@@ -119,21 +138,9 @@ __device__ __forceinline__ void advance(const MomentsJob<T>& job, const LambCoef
 template <class T>
 __device__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chunk) {
   const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
-  const int64_t end = chunk.begin + chunk.elements;
   NormSums sums;
-  if (job.vec == 1) {
-    for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
-      advance<1>(job, c, i, sums);
-    }
-    return sums;
-  }
-  const FlatRange range(chunk.begin, end, kVec);
-#pragma unroll 2
-  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
-    advance<kVec>(job, c, i, sums);
-  }
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < range.rest()) advance<1>(job, c, range.rest_element(thread), sums);
+  for_elements<2>(chunk, job.vec,
+                  [&](auto vec, int64_t at) { advance<decltype(vec)::value>(job, c, at, sums); });
   return sums;
 }
 
@@ -199,20 +206,9 @@ __device__ __forceinline__ void apply(const ApplyJob<T>& job, float step_size, i
 
 template <bool kSkip, class T>
 __device__ void apply_chunk(const ApplyJob<T>& job, const LambChunk& chunk, float step_size) {
-  const int64_t end = chunk.begin + chunk.elements;
-  if (job.vec == 1) {
-    for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
-      apply<1, kSkip>(job, step_size, i);
-    }
-    return;
-  }
-  const FlatRange range(chunk.begin, end, kVec);
-#pragma unroll 4
-  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
-    apply<kVec, kSkip>(job, step_size, i);
-  }
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < range.rest()) apply<1, kSkip>(job, step_size, range.rest_element(thread));
+  for_elements<4>(chunk, job.vec, [&](auto vec, int64_t at) {
+    apply<decltype(vec)::value, kSkip>(job, step_size, at);
+  });
 }
 
 template <class T>

@@ -30,44 +30,19 @@ int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
 }
 
 /// Adds up the block's teams and stores partial[blockIdx.x][quantity][columns]. All threads of the
-/// block call it, at its end; sums[q][i] belongs to column thread * 8 + i.
-template <class Shape, int kQuantities>
-__device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
-                                                 const float (&sums)[kQuantities][kVecSize],
-                                                 float* partial) {
-  float* const to = partial + static_cast<int64_t>(blockIdx.x) * kQuantities * team.columns;
-  if constexpr (Shape::kTeams > 1) {
-    constexpr int kColumns = Shape::kWarps * kWarpColumns;
-    __shared__ alignas(16) float teams[Shape::kTeams][kColumns];
-#pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      __syncthreads();
-      store_vec(&teams[team.team][team.thread * kVecSize], to_vec<float>(sums[q]));
-      __syncthreads();
-      for (int column = static_cast<int>(threadIdx.x); column < kColumns;
-           column += Shape::kMostThreads) {
-        float total = teams[0][column];
-#pragma unroll
-        for (int other = 1; other < Shape::kTeams; ++other) total += teams[other][column];
-        to[q * kColumns + column] = total;
-      }
-    }
-  } else if (team.inside) {
-#pragma unroll
-    for (int q = 0; q < kQuantities; ++q) {
-      store_vec(to + q * team.columns + team.thread * kVecSize, to_vec<float>(sums[q]));
-    }
-  }
-}
-
-/// The same, of all quantities at once: `shared` is room for kTeams * kQuantities * columns that no
-/// other thread uses any more once all are here.
+/// block call it, at its end; sums[q][i] belongs to column thread * 8 + i. `shared` is room for
+/// kTeams * kQuantities * columns that no other thread uses any more once all are here.
 template <class Shape, int kQuantities>
 __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
                                                  const float (&sums)[kQuantities][kVecSize],
                                                  float* partial, float* shared) {
   if constexpr (Shape::kTeams == 1) {
-    store_block_sums(team, sums, partial);
+    if (!team.inside) return;
+    float* const to = partial + static_cast<int64_t>(blockIdx.x) * kQuantities * team.columns;
+#pragma unroll
+    for (int q = 0; q < kQuantities; ++q) {
+      store_vec(to + q * team.columns + team.thread * kVecSize, to_vec<float>(sums[q]));
+    }
   } else {
     constexpr int kColumns = Shape::kWarps * kWarpColumns;
     constexpr int kVecs = kQuantities * kColumns / 4;  // of a team

@@ -238,7 +238,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
       }
     }
   }
-  store_block_sums(team, sums, p.partial);
+  // In the memory of the rows, of which no more are in flight.
+  store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
 }
 
 TokenIds token_ids(const View& words, const View& positions, const View& segments) {

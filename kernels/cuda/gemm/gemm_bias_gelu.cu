@@ -24,39 +24,16 @@
 //           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
 //           kernels/measured/gemm.md.
 
-#include <algorithm>
-
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/gemm/gelu_choice.h"
+#include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/tensor_core/cluster.cuh"
-#include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
-#include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 
 namespace bertha {
 namespace gemm_bias_gelu {
 namespace {
 
-constexpr int kTileRows = kGemmBiasGeluTile.rows;
-constexpr int kHalfRows = kTileRows / 2;  // of a consumer
-constexpr int kTileColumns = kGemmBiasGeluTile.columns;
-constexpr int kInnerBlock = kGemmBiasGeluTile.inner_block;
-constexpr int kStages = 4;
-constexpr int kXBytes = kTileRows * kInnerBlock * 2;
-constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
-
-constexpr int kThreads = 3 * kWarpgroupThreads;
-// A block has the registers of its launch, 168 for each of its threads.
-constexpr int kConsumerRegisters = 240;
-constexpr int kProducerRegisters = 24;
-
-/// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
-constexpr int kParts = 4;
-constexpr int kPartBytes = kWeightBytes / kParts;
+using namespace gemm_gelu;
 
 /// What a thread has of a tile: 2 rows, of each 8 fragments of 8 columns.
 constexpr int kFragments = 16;
@@ -78,36 +55,8 @@ struct Params {
   int64_t rows;
   int64_t columns;
   int inner_blocks;
-  int row_tiles;  // a multiple of the cluster; those past the last row are empty
+  int row_tiles;
 };
-
-// kCluster: blocks with the same columns and so the same weights, 1 or 2.
-
-/// The producer: loads the operands of all tiles. One thread.
-template <int kCluster>
-__device__ __forceinline__ void produce(const Params& params, const CUtensorMap& x,
-                                        const CUtensorMap& weight, SharedStorage& shared) {
-  constexpr int kOwnParts = kParts / kCluster;
-  constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
-  const int first_part = cluster_rank() * kOwnParts;
-  const int first_group = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
-  PipelineState<kStages> stage;
-  for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
-       tile += static_cast<int>(gridDim.x)) {
-    for (int k = 0; k < params.inner_blocks; ++k) {
-      const uint32_t full = at(shared.full[stage.index]);
-      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
-      mbarrier_arrive_expect_tx(full, kXBytes + kWeightBytes);
-      tma_load_2d(at(shared.x[stage.index]), x, k * kInnerBlock, tile * kTileRows, full);
-#pragma unroll
-      for (int part = first_part; part < first_part + kOwnParts; ++part) {
-        tma_load_row_pairs_multicast(at(shared.weight[stage.index][part * kPartBytes]), weight,
-                                     k * kInnerBlock, 2 * part, first_group, full, kAllRanks);
-      }
-      stage.advance();
-    }
-  }
-}
 
 /// A thread's fragments of a finished tile: 2 m of its row, 2 m + 1 of the row 8 further down, both
 /// of columns 32 m to 32 m + 7.
@@ -162,41 +111,22 @@ __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* b
 template <class T, int kCluster>
 __device__ __forceinline__ void consume(const Params& params, int half, int warp, int lane,
                                         SharedStorage& shared) {
-  const auto release = [&](int stage) {
-    if (warp == 0 && lane < kCluster) mbarrier_arrive_remote(at(shared.empty[stage]), lane);
-  };
   const int own_row = half * kHalfRows + warp * 16 + lane / 4;
   const int own_column = lane % 4 * kFragmentColumns;
-  PipelineState<kStages> stage;
+  HalfTileGemm<T, T, kCluster, SharedStorage> gemm{shared, half, warp, lane};
   float sum[128];
   Epilogue<T> epilogue{};
   epilogue.columns = params.columns;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
-    int in_flight = 0;  // stage that wgmma may still read
-    int k = 0;
-    const auto gemm_until = [&](int end) {
-#pragma unroll 1
-      for (; k < end; ++k) {
-        mbarrier_wait(at(shared.full[stage.index]), stage.parity);
-        const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
-        const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
-        const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
-        wgmma_64x256_block<T>(sum, x, weight, k);
-        if (k > 0) release(in_flight);
-        in_flight = stage.index;
-        stage.advance();
-      }
-    };
+    gemm.begin_tile();
 #pragma unroll
     for (int fragment = 0; fragment < kFragments; ++fragment) {
-      gemm_until(1 + params.inner_blocks * fragment / kFragments);
+      gemm.run_until(1 + params.inner_blocks * fragment / kFragments, sum);
       epilogue.store(fragment);
     }
-    gemm_until(params.inner_blocks);
-    wgmma_wait<0>();
-    hold_registers(sum);
-    release(in_flight);
+    gemm.run_until(params.inner_blocks, sum);
+    gemm.finish_tile(sum);
 
     add_bias<T>(sum, shared.bias + own_column, epilogue.z);
     const int64_t row = static_cast<int64_t>(tile) * kTileRows + own_row;
@@ -223,41 +153,28 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     prefetch_tensor_map(x);
     prefetch_tensor_map(weight);
-    for (int stage = 0; stage < kStages; ++stage) {
-      mbarrier_init(at(shared.full[stage]), 1);
-      mbarrier_init(at(shared.empty[stage]), 2 * kCluster);
-    }
+    init_stages<kCluster>(shared);
     fence_mbarrier_init();
   }
   wait_for_kernel_before();
-  if (threadIdx.x < kTileColumns) {
-    const T* bias = static_cast<const T*>(params.bias);
-    shared.bias[threadIdx.x] = to_float(bias[blockIdx.y * kTileColumns + threadIdx.x]);
-  }
+  load_bias<T>(params.bias, shared);
   __syncthreads();
   cluster_barrier();  // mbarriers are initialized before the other block's loads and arrivals
 
   if (warp < kWarpgroupThreads / kWarpThreads) {
     warpgroup_reg_dealloc<kProducerRegisters>();
-    if (warp == 0 && lane == 0) produce<kCluster>(params, x, weight, shared);
+    if (warp == 0 && lane == 0) {
+      produce<T, kCluster>(params, weight, shared,
+                           [&](uint32_t to, int column, int tile, uint32_t full) {
+                             tma_load_2d(to, x, column, tile * kTileRows, full);
+                           });
+    }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
     consume<T, kCluster>(params, warp / 4 - 1, warp % 4, lane, shared);
   }
   __syncwarp();
   cluster_barrier();  // its arrivals need the shared memory of this block
-}
-
-template <class T, int kCluster>
-void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap& weight,
-            int row_blocks, Params params) {
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
-  allow_shared_bytes(gemm_bias_gelu_kernel<T, kCluster>, kBytes);
-  params.row_tiles = (params.row_tiles + kCluster - 1) / kCluster * kCluster;
-  const dim3 blocks(static_cast<unsigned>(std::min(row_blocks, params.row_tiles)),
-                    static_cast<unsigned>(params.columns / kTileColumns));
-  launch_dependent(context.stream, gemm_bias_gelu_kernel<T, kCluster>,
-                   {blocks, kThreads, kBytes, kCluster}, x, weight, params);
 }
 
 }  // namespace
@@ -273,23 +190,19 @@ void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args) {
   const CUtensorMap x = matrix_tensor_map(dtype, args.x.data, rows, inputs, kTileRows);
   const CUtensorMap weight =
       row_pairs_tensor_map(dtype, args.weight.data, outputs, inputs, kTileColumns / 8);
+  const RowGrid grid = row_grid(context, kGemmBiasGeluTile, rows, outputs);
   const Params params{.bias = args.bias.data,
                       .z = args.pre_activation.data,
                       .y = args.y.data,
                       .rows = rows,
                       .columns = outputs,
-                      .inner_blocks = static_cast<int>(inputs / kInnerBlock),
-                      .row_tiles = row_tiles(kGemmBiasGeluTile, rows)};
-  // Clusters of two in an odd number of blocks would leave SMs idle.
-  const int row_blocks = blocks_per_column_tile(
-      kGemmBiasGeluTile, outputs, planned_sm_count(context.options, context.sm_count));
+                      .inner_blocks = static_cast<int>(inputs * size_bytes(dtype) / kInnerBytes),
+                      .row_tiles = grid.row_tiles};
   dispatch_16bit(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if (row_blocks % 2 == 0) {
-      launch<T, 2>(context, x, weight, row_blocks, params);
-    } else {
-      launch<T, 1>(context, x, weight, row_blocks, params);
-    }
+    const auto kernel =
+        grid.cluster == 2 ? &gemm_bias_gelu_kernel<T, 2> : &gemm_bias_gelu_kernel<T, 1>;
+    launch_row_grid<SharedStorage>(context, kernel, grid, outputs, x, weight, params);
   });
 }
 

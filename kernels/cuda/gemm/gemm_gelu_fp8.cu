@@ -19,18 +19,12 @@
 // Figure    T = 24,576, K = 1,024, N = 4,096, in a step on an H200 at its power limit: 222 us
 //           forward and 257 backward; the library takes 150 to 156 for as large GEMMs.
 
-#include <algorithm>
-
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/fp8.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/gemm/gelu_choice.h"
+#include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/tensor_core/cluster.cuh"
-#include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
-#include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 
 namespace bertha {
 namespace gemm_gelu_fp8 {
@@ -38,24 +32,10 @@ namespace {
 
 using gemm_bias_gelu::unpacked;
 
-constexpr int kTileRows = kGemmGeluFp8Tile.rows;
-constexpr int kHalfRows = kTileRows / 2;  // of a consumer
-constexpr int kTileColumns = kGemmGeluFp8Tile.columns;
-constexpr int kInnerBlock = kGemmGeluFp8Tile.inner_block;
-constexpr int kStages = 4;
-constexpr int kXBytes = kTileRows * kInnerBlock;
-constexpr int kWeightBytes = kTileColumns * kInnerBlock;
+using namespace gemm_gelu;
 
-constexpr int kThreads = 3 * kWarpgroupThreads;
 constexpr int kConsumerThreads = 2 * kWarpgroupThreads;
 constexpr int kConsumerWarps = kConsumerThreads / kWarpThreads;
-// A block has the registers of its launch, 168 for each of its threads.
-constexpr int kConsumerRegisters = 240;
-constexpr int kProducerRegisters = 24;
-
-/// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
-constexpr int kParts = 4;
-constexpr int kPartBytes = kWeightBytes / kParts;
 
 /// What a thread has of a tile: 8 fragments of 2 rows and 8 columns, 32 columns apart.
 constexpr int kFragments = 8;
@@ -86,7 +66,7 @@ struct Params {
   int64_t rows = 0;             // a multiple of 16
   int64_t columns = 0;
   int inner_blocks = 0;
-  int row_tiles = 0;  // a multiple of the cluster; those past the last row are empty
+  int row_tiles = 0;
 };
 
 /// Calls work(tile, parity) for the tiles of this block; parity alternates and begins with 0.
@@ -99,34 +79,6 @@ __device__ __forceinline__ void for_each_tile(const Params& params, const Work& 
     work(tile, parity);
     parity ^= 1;
   }
-}
-
-// kCluster: blocks with the same columns and so the same weights, 1 or 2.
-
-/// The producer: loads the operands of all tiles. One thread.
-template <int kCluster>
-__device__ __forceinline__ void produce(const Params& params, const CUtensorMap& x,
-                                        const CUtensorMap& weight, SharedStorage& shared) {
-  constexpr int kOwnParts = kParts / kCluster;
-  constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
-  const int first_part = cluster_rank() * kOwnParts;
-  const int first_group = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
-  PipelineState<kStages> stage;
-  for_each_tile(params, [&](int tile, uint32_t) {
-    for (int k = 0; k < params.inner_blocks; ++k) {
-      const uint32_t full = at(shared.full[stage.index]);
-      mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
-      mbarrier_arrive_expect_tx(full, kXBytes + kWeightBytes);
-      tma_load_even_odd_rows(at(shared.x[stage.index]), x, k * kInnerBlock, tile * (kTileRows / 16),
-                             full);
-#pragma unroll
-      for (int part = first_part; part < first_part + kOwnParts; ++part) {
-        tma_load_row_pairs_multicast(at(shared.weight[stage.index][part * kPartBytes]), weight,
-                                     k * kInnerBlock, 2 * part, first_group, full, kAllRanks);
-      }
-      stage.advance();
-    }
-  });
 }
 
 /// Stores the transposed results of a half. One thread.
@@ -165,15 +117,12 @@ struct Consumer {
   uint8_t* q_out = nullptr;
   int live_rows = 0;
   bool is_inside = false;
-  PipelineState<kStages> stage = {};
+  HalfTileGemm<X, __nv_fp8_e4m3, kCluster, SharedStorage> gemm{shared, half, warp, lane};
   Fp8Rounding<Kept, kFormat> rounding{*params.sink.scale};
   float column_sums[kFragments] = {};  // of column 32 m + 8 (lane % 4) + lane / 4
   uint32_t last_parity = 0;            // of the tile in `kept`
 
   __device__ __forceinline__ int own_column() const { return lane % 4 * kVecSize; }
-  __device__ __forceinline__ void release(int of) const {
-    if (warp == 0 && lane < kCluster) mbarrier_arrive_remote(at(shared.empty[of]), lane);
-  }
 
   /// The sum of a column over the warp's 16 rows. All additions but the last are of pairs, rounded
   /// to T.
@@ -261,24 +210,10 @@ struct Consumer {
       // Past the last row accumulators are zero, and so is their product with another row's.
       const uint8_t* derivative_in =
           params.derivative + min(row, params.rows - kRows) * params.columns + column;
-      int in_flight = 0;  // stage that wgmma may still read
-      int k = 0;
-      const auto gemm_until = [&](int end) {
-#pragma unroll 1
-        for (; k < end; ++k) {
-          mbarrier_wait(at(shared.full[stage.index]), stage.parity);
-          const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
-          const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
-          const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
-          wgmma_64x256_block<X, __nv_fp8_e4m3>(sum, x, weight, k);
-          if (k > 0) release(in_flight);
-          in_flight = stage.index;
-          stage.advance();
-        }
-      };
+      gemm.begin_tile();
 #pragma unroll
       for (int m = 0; m < kFragments; ++m) {
-        gemm_until(1 + params.inner_blocks * m / kFragments);
+        gemm.run_until(1 + params.inner_blocks * m / kFragments, sum);
         if (!is_first) finish(m, kept[m], parity ^ 1);
         if constexpr (kIsGradient) {
 #pragma unroll
@@ -290,11 +225,9 @@ struct Consumer {
           if (m > 0) derive(m - 1);
         }
       }
-      gemm_until(params.inner_blocks);
+      gemm.run_until(params.inner_blocks, sum);
       if constexpr (kIsGradient) derive(kFragments - 1);
-      wgmma_wait<0>();
-      hold_registers(sum);
-      release(in_flight);
+      gemm.finish_tile(sum);
       keep(sum, scale, kept);
       derivative_out = params.derivative + row * params.columns + column;
       q_out = params.sink.q + row * params.columns + column;
@@ -375,10 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpThreads, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      mbarrier_init(at(shared.full[i]), 1);
-      mbarrier_init(at(shared.empty[i]), 2 * kCluster);
-    }
+    init_stages<kCluster>(shared);
     for (int half = 0; half < 2; ++half) {
       mbarrier_init(at(shared.transposed_full[half]), kConsumerWarps / 2);
       mbarrier_init(at(shared.transposed_empty[half]), 1);
@@ -386,10 +316,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     fence_mbarrier_init();
   }
   wait_for_kernel_before();
-  if (params.bias != nullptr && threadIdx.x < kTileColumns) {
-    const T* bias = static_cast<const T*>(params.bias);
-    shared.bias[threadIdx.x] = to_float(bias[blockIdx.y * kTileColumns + threadIdx.x]);
-  }
+  if (params.bias != nullptr) load_bias<T>(params.bias, shared);
   __syncthreads();
   cluster_barrier();  // mbarriers are initialized before the other block's loads and arrivals
 
@@ -397,7 +324,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     warpgroup_reg_dealloc<kProducerRegisters>();
     if (lane == 0) {
       if (warp == 0) {
-        produce<kCluster>(params, x, weight, shared);
+        produce<X, kCluster>(params, weight, shared,
+                             [&](uint32_t to, int column, int tile, uint32_t full) {
+                               tma_load_even_odd_rows(to, x, column, tile * (kTileRows / 16), full);
+                             });
       } else if (warp > 1) {
         store_transposed(params, transposed, warp - 2, shared);
       }
@@ -408,17 +338,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncwarp();
   cluster_barrier();  // its arrivals need the shared memory of this block
-}
-
-template <class T, class X, int kCluster>
-void launch(const CudaContext& context, const CUtensorMap& x, const CUtensorMap& weight,
-            const CUtensorMap& transposed, int row_blocks, const Params& params) {
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
-  allow_shared_bytes(gemm_gelu_fp8_kernel<T, X, kCluster>, kBytes);
-  const dim3 blocks(static_cast<unsigned>(row_blocks),
-                    static_cast<unsigned>(params.columns / kTileColumns));
-  launch_dependent(context.stream, gemm_gelu_fp8_kernel<T, X, kCluster>,
-                   {blocks, kThreads, kBytes, kCluster}, x, weight, transposed, params);
 }
 
 /// x [T, K], weight [N, K]; the rest of `params` is that of the direction. X: of x.
@@ -435,32 +354,30 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
   const CUtensorMap transposed_map = transposed_fragments_tensor_map(
       x.dtype, params.has_transposed ? result.transposed.data : result.q.data, columns, rows,
       kFragments);
-  // Clusters of two in an odd number of blocks would leave SMs idle.
-  const int most_blocks = blocks_per_column_tile(
-      kGemmGeluFp8Tile, columns, planned_sm_count(context.options, context.sm_count));
-  const int cluster = most_blocks % 2 == 0 ? 2 : 1;
+  const RowGrid grid = row_grid(context, kGemmGeluFp8Tile, rows, columns);
   params.rows = rows;
   params.columns = columns;
-  params.inner_blocks = static_cast<int>(inner / kInnerBlock);
-  params.row_tiles = (row_tiles(kGemmGeluFp8Tile, rows) + cluster - 1) / cluster * cluster;
+  params.inner_blocks = static_cast<int>(inner / kInnerBytes);
+  params.row_tiles = grid.row_tiles;
   params.sink = sink_of({.q = result.q,
                          .scale = result.scale,
                          .amax = result.amax,
                          .saturated = result.saturated,
                          .live_rows = result.live_rows});
-  const int row_blocks = std::min(most_blocks, params.row_tiles);
   if (result.activation == Activation::kNone) {
     params.partial =
-        static_cast<float*>(context.scratch.take(column_sum_bytes(row_blocks, columns, 1)));
+        static_cast<float*>(context.scratch.take(column_sum_bytes(grid.row_blocks, columns, 1)));
   }
   dispatch_16bit(result.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    (cluster == 2 ? launch<T, X, 2> : launch<T, X, 1>)(context, x_map, weight_map, transposed_map,
-                                                       row_blocks, params);
+    const auto kernel =
+        grid.cluster == 2 ? &gemm_gelu_fp8_kernel<T, X, 2> : &gemm_gelu_fp8_kernel<T, X, 1>;
+    launch_row_grid<SharedStorage>(context, kernel, grid, columns, x_map, weight_map,
+                                   transposed_map, params);
     if (!result.column_sums.has_data()) return;
     const ColumnSumTarget<T> target{elements<T>(result.column_sums),
                                     result.accumulate_sums == Accumulate::kYes};
-    finish_column_sums<T, 1>(context, params.partial, row_blocks, columns, {{target}});
+    finish_column_sums<T, 1>(context, params.partial, grid.row_blocks, columns, {{target}});
   });
 }
 

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <cublasLt.h>
-
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gemm/gemm_key.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 

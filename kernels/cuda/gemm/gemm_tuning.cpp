@@ -44,18 +44,6 @@ constexpr float4 kInverseScales[] = {{4.0f, 0.0f, 0.0f, 0.0f}, {0.125f, 0.0f, 0.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int kMaxSets = 16;
 
-class TimingEvent {
- public:
-  TimingEvent() { BERTHA_CUDA_CHECK(cudaEventCreate(&event_)); }
-  ~TimingEvent() { cudaEventDestroy(event_); }
-  TimingEvent(const TimingEvent&) = delete;
-  TimingEvent& operator=(const TimingEvent&) = delete;
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 /// Several sets of operands with random values.
 class TuningOperands {
  public:
@@ -173,7 +161,12 @@ double median(std::vector<double> values) {
 class AlgorithmSearch {
  public:
   AlgorithmSearch(GemmPlans& plans, GemmPlan& plan, CudaDevice& device, cudaStream_t stream)
-      : plans_(plans), plan_(plan), stream_(stream), operands_(device, stream, plan) {}
+      : plans_(plans),
+        plan_(plan),
+        stream_(stream),
+        operands_(device, stream, plan),
+        begin_(device.make_event()),
+        end_(device.make_event()) {}
 
   /// Those among the choices that are new and compute the GEMM.
   std::vector<Candidate> correct_among(std::span<const cublasLtMatmulAlgo_t> choices) {
@@ -239,13 +232,11 @@ class AlgorithmSearch {
   /// Of a launch.
   double time_us(const Candidate& candidate, int launches) {
     plan_.algorithm = candidate.algorithm;
-    BERTHA_CUDA_CHECK(cudaEventRecord(begin_.get(), stream_));
+    BERTHA_CUDA_CHECK(cudaEventRecord(native(*begin_), stream_));
     for (int i = 0; i < launches; ++i) plans_.run(plan_, operands_.operands(i));
-    BERTHA_CUDA_CHECK(cudaEventRecord(end_.get(), stream_));
-    BERTHA_CUDA_CHECK(cudaEventSynchronize(end_.get()));
-    float ms = 0.0f;
-    BERTHA_CUDA_CHECK(cudaEventElapsedTime(&ms, begin_.get(), end_.get()));
-    return static_cast<double>(ms) * 1000.0 / launches;
+    BERTHA_CUDA_CHECK(cudaEventRecord(native(*end_), stream_));
+    end_->wait_on_host();
+    return end_->ms_since(*begin_) * 1000.0 / launches;
   }
 
   static int launches_in(double us, const Candidate& candidate) {
@@ -260,8 +251,8 @@ class AlgorithmSearch {
   GemmPlan& plan_;
   cudaStream_t stream_;
   TuningOperands operands_;
-  TimingEvent begin_;
-  TimingEvent end_;
+  std::unique_ptr<Event> begin_;
+  std::unique_ptr<Event> end_;
   std::set<GemmAlgorithm> seen_;
   std::vector<Candidate> candidates_;
   int tried_ = 0;

@@ -114,9 +114,23 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
                                         quantize.transposed.data, quantize.derivative.data})});
 }
 
-GemmKey with_epilogue(GemmKey key, GemmEpilogue epilogue) {
-  key.epilogue = epilogue;
+/// The key of the GEMM with these operands.
+GemmKey with_operands(GemmKey key, const GemmOperands& operands) {
+  key.matrix_alignment = alignment_of({operands.a, operands.b, operands.d, operands.aux});
+  key.bias_alignment = alignment_of({operands.bias});
   return key;
+}
+
+/// Runs the GEMM with its epilogue, where the library has that.
+bool run_with_epilogue(GemmPlans& plans, const GemmKey& key, const GemmOperands& operands) {
+  const GemmPlan* plan = plans.find(with_operands(key, operands));
+  if (plan != nullptr) plans.run(*plan, operands);
+  return plan != nullptr;
+}
+
+void run_plain(GemmPlans& plans, GemmKey key, const GemmOperands& operands) {
+  key.epilogue = GemmEpilogue::kNone;
+  plans.run(require(plans, with_operands(key, operands)), operands);
 }
 
 }  // namespace
@@ -174,9 +188,6 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
              {"pre_activation", args.pre_activation},
              {"x_inverse_scale", args.x_inverse_scale},
              {"weight_inverse_scale", args.weight_inverse_scale}});
-  key.matrix_alignment =
-      alignment_of({args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
-  key.bias_alignment = alignment_of({args.bias.data});
   GemmOperands operands{.a = args.weight.data,
                         .b = args.x.data,
                         .d = args.y.data,
@@ -184,23 +195,15 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
                         .aux = args.pre_activation.data,
                         .a_inverse_scale = args.weight_inverse_scale.data,
                         .b_inverse_scale = args.x_inverse_scale.data};
-  if (key.epilogue == GemmEpilogue::kGeluBias) {
-    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
-      plans.run(*plan, operands);
-      return;
-    }
-    key.epilogue = GemmEpilogue::kBias;
-  }
+  if (key.epilogue == GemmEpilogue::kGeluBias && run_with_epilogue(plans, key, operands)) return;
 
   const View& z = keeps_pre_activation(args.activation) ? args.pre_activation : args.y;
   operands.d = z.data;
-  const GemmPlan* with_bias = key.epilogue == GemmEpilogue::kBias ? plans.find(key) : nullptr;
-  if (with_bias != nullptr) {
-    plans.run(*with_bias, operands);
-  } else {
-    plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
-  }
-  const View bias_left = with_bias != nullptr ? View() : args.bias;
+  if (key.epilogue == GemmEpilogue::kGeluBias) key.epilogue = GemmEpilogue::kBias;
+  const bool has_added_bias =
+      key.epilogue == GemmEpilogue::kBias && run_with_epilogue(plans, key, operands);
+  if (!has_added_bias) run_plain(plans, key, operands);
+  const View bias_left = has_added_bias ? View() : args.bias;
   if (bias_left.has_data() || args.activation != Activation::kNone) {
     add_bias_and_activate(context, z, bias_left, args.y, args.activation);
   }
@@ -210,16 +213,16 @@ namespace {
 
 void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.kind = GemmKind::kDataGradient,
-                          .dtype = args.dx.dtype,
-                          .a_dtype = args.weight.dtype,
-                          .b_dtype = args.dy.dtype,
-                          .rows = args.dy.extent(0),
-                          .inputs = args.dx.extent(1),
-                          .outputs = args.dy.extent(1),
-                          .activation = args.activation,
-                          .accumulate = args.accumulate},
-                         context.options.gemm_sm_count);
+  const GemmKey key = gemm_key({.kind = GemmKind::kDataGradient,
+                                .dtype = args.dx.dtype,
+                                .a_dtype = args.weight.dtype,
+                                .b_dtype = args.dy.dtype,
+                                .rows = args.dy.extent(0),
+                                .inputs = args.dx.extent(1),
+                                .outputs = args.dy.extent(1),
+                                .activation = args.activation,
+                                .accumulate = args.accumulate},
+                               context.options.gemm_sm_count);
   check_fp8(LinearBwdData::kName, key,
             {{"dy", args.dy},
              {"weight", args.weight},
@@ -227,21 +230,14 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
              {"saved", args.saved},
              {"dy_inverse_scale", args.dy_inverse_scale},
              {"weight_inverse_scale", args.weight_inverse_scale}});
-  key.matrix_alignment =
-      alignment_of({args.dy.data, args.weight.data, args.dx.data, args.saved.data});
   const GemmOperands operands{.a = args.weight.data,
                               .b = args.dy.data,
                               .d = args.dx.data,
                               .aux = args.saved.data,
                               .a_inverse_scale = args.weight_inverse_scale.data,
                               .b_inverse_scale = args.dy_inverse_scale.data};
-  if (key.epilogue == GemmEpilogue::kDgelu) {
-    if (const GemmPlan* plan = plans.find(key); plan != nullptr) {
-      plans.run(*plan, operands);
-      return;
-    }
-  }
-  plans.run(require(plans, with_epilogue(key, GemmEpilogue::kNone)), operands);
+  if (key.epilogue == GemmEpilogue::kDgelu && run_with_epilogue(plans, key, operands)) return;
+  run_plain(plans, key, operands);
   if (args.activation != Activation::kNone) {
     multiply_by_derivative(
         context,
@@ -280,28 +276,28 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
     return;
   }
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.kind = GemmKind::kWeightGradient,
-                          .dtype = args.dweight.dtype,
-                          .a_dtype = args.x.dtype,
-                          .b_dtype = args.dy.dtype,
-                          .rows = rows,
-                          .inputs = args.dweight.extent(1),
-                          .outputs = args.dweight.extent(0),
-                          .accumulate = args.accumulate,
-                          .fast_accumulate = context.options.fp8_fast_wgrad},
-                         context.options.gemm_sm_count);
+  const GemmKey key = gemm_key({.kind = GemmKind::kWeightGradient,
+                                .dtype = args.dweight.dtype,
+                                .a_dtype = args.x.dtype,
+                                .b_dtype = args.dy.dtype,
+                                .rows = rows,
+                                .inputs = args.dweight.extent(1),
+                                .outputs = args.dweight.extent(0),
+                                .accumulate = args.accumulate,
+                                .fast_accumulate = context.options.fp8_fast_wgrad},
+                               context.options.gemm_sm_count);
   check_fp8(LinearBwdWeight::kName, key,
             {{"dy", args.dy},
              {"x", args.x},
              {"dweight", args.dweight},
              {"dy_inverse_scale", args.dy_inverse_scale},
              {"x_inverse_scale", args.x_inverse_scale}});
-  key.matrix_alignment = alignment_of({args.dy.data, args.x.data, args.dweight.data});
-  plans.run(require(plans, key), {.a = args.x.data,
-                                  .b = args.dy.data,
-                                  .d = args.dweight.data,
-                                  .a_inverse_scale = args.x_inverse_scale.data,
-                                  .b_inverse_scale = args.dy_inverse_scale.data});
+  run_plain(plans, key,
+            {.a = args.x.data,
+             .b = args.dy.data,
+             .d = args.dweight.data,
+             .a_inverse_scale = args.x_inverse_scale.data,
+             .b_inverse_scale = args.dy_inverse_scale.data});
   if (args.dbias.has_data()) sum_columns(context, args.dy, args.accumulate, args.dbias);
 }
 

@@ -188,22 +188,17 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
   dispatch_io(z.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     dispatch_activation(activation, [&](auto activation_tag) {
-      constexpr Activation kActivation = decltype(activation_tag)::kValue;
-      constexpr int kWide = kVec16<T>;
       T* from = elements<T>(z);
       T* to = elements<T>(y);
       const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
-      if (columns % kWide == 0 && is_aligned({from, to, added})) {
-        const int64_t vecs = z.elements() / kWide;
-        bias_activation_kernel<T, kWide, kActivation>
+      const bool is_wide = columns % kVec16<T> == 0 && is_aligned({from, to, added});
+      dispatch_vec<T>(is_wide, [&](auto vec) {
+        constexpr int N = decltype(vec)::value;
+        const int64_t vecs = z.elements() / N;
+        bias_activation_kernel<T, N, decltype(activation_tag)::kValue>
             <<<resident_blocks(context, vecs), kThreads, 0, context.stream>>>(from, added, to, vecs,
                                                                               columns);
-      } else {
-        const int64_t vecs = z.elements();
-        bias_activation_kernel<T, 1, kActivation>
-            <<<resident_blocks(context, vecs), kThreads, 0, context.stream>>>(from, added, to, vecs,
-                                                                              columns);
-      }
+      });
     });
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
@@ -213,22 +208,17 @@ void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     dispatch_activation(args.activation, [&](auto activation_tag) {
-      constexpr Activation kActivation = decltype(activation_tag)::kValue;
-      constexpr int kWide = kVec16<T>;
       const T* dy = elements<T>(args.dy);
       const T* saved = elements<T>(args.saved);
       T* dx = elements<T>(args.dx);
       const int64_t count = args.dy.elements();
-      const bool wide = count % kWide == 0 && is_aligned({dy, saved, dx});
-      const int64_t vecs = wide ? count / kWide : count;
-      const unsigned blocks = resident_blocks(context, vecs);
-      if (wide) {
-        derivative_kernel<T, kWide, kActivation>
-            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, vecs);
-      } else {
-        derivative_kernel<T, 1, kActivation>
-            <<<blocks, kThreads, 0, context.stream>>>(dy, saved, dx, vecs);
-      }
+      const bool is_wide = count % kVec16<T> == 0 && is_aligned({dy, saved, dx});
+      dispatch_vec<T>(is_wide, [&](auto vec) {
+        constexpr int N = decltype(vec)::value;
+        derivative_kernel<T, N, decltype(activation_tag)::kValue>
+            <<<resident_blocks(context, count / N), kThreads, 0, context.stream>>>(dy, saved, dx,
+                                                                                   count / N);
+      });
     });
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
@@ -238,12 +228,10 @@ void sum_columns(CudaContext& context, const View& values, Accumulate accumulate
                  const View& target) {
   dispatch_io(values.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    constexpr int kWide = kVec16<T>;
-    if (values.extent(1) % kWide == 0 && is_aligned({values.data})) {
-      launch_column_sums<T, kWide>(context, values, accumulate, target);
-    } else {
-      launch_column_sums<T, 1>(context, values, accumulate, target);
-    }
+    const bool is_wide = values.extent(1) % kVec16<T> == 0 && is_aligned({values.data});
+    dispatch_vec<T>(is_wide, [&](auto vec) {
+      launch_column_sums<T, decltype(vec)::value>(context, values, accumulate, target);
+    });
   });
 }
 

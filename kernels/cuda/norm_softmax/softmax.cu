@@ -95,6 +95,7 @@ struct ResultStore {
   uint32_t* mask;  // [rows, words]
   DeviceDropout dropout;
 
+  __device__ bool drops() const { return dropout.active(); }
   __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
     const int64_t group = row * words + word;
     const uint32_t bits =
@@ -105,7 +106,7 @@ struct ResultStore {
   template <int N>
   __device__ void write(int64_t at, const Compute<T> (&values)[N], uint32_t bits) const {
     store_compute(y + at, values);
-    if (!dropout.active()) return;
+    if (!drops()) return;
     Compute<T> kept[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -119,24 +120,12 @@ struct ResultStore {
 // --- generic rows --------------------------------------------------------------------------------
 
 template <class T, SoftmaxKind kKind>
-struct GenericSoftmax {
+struct GenericSoftmax : ScoresLoad<T>, ResultStore<T> {
   using Element = T;
   static constexpr int kInputs = 1;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   static constexpr bool kDrops = !kIsLog;
   const T* inputs[kInputs];
-  ScoresLoad<T> load;
-  ResultStore<T> store;
-
-  template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
-                         Compute<T> (&v)[1][N]) const {
-    load.values(raw, row, column, v);
-  }
-  __device__ bool drops() const { return store.dropout.active(); }
-  __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
-    return store.draw(row, word, words);
-  }
 
   template <class Row>
   __device__ void run(Row& row) const {
@@ -177,26 +166,19 @@ struct GenericSoftmax {
           y[i] = (Row::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - shift)) * rest;
         }
       }
-      store.write(row.row() * row.columns() + column, y, bits);
+      this->write(row.row() * row.columns() + column, y, bits);
     });
   }
 };
 
 template <class T, SoftmaxKind kKind>
-struct GenericSoftmaxGradient {
+struct GenericSoftmaxGradient : GradientLoad<T> {
   using Element = T;
   static constexpr int kInputs = 2;  // dy, y
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   const T* inputs[kInputs];
-  GradientLoad<T> load;
   T* dx;
   Compute<T> scale;
-
-  template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[2], int64_t row, int64_t column,
-                         Compute<T> (&v)[2][N]) const {
-    load.values(raw, row, column, v);
-  }
 
   template <class Row>
   __device__ void run(Row& row) const {
@@ -329,7 +311,7 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
         const PlainSoftmax<T, kind()> plain{{x}, elements<T>(args.y)};
         if (is_plain && run_plain(context, plain, rows, columns, bits)) return;
       }
-      const GenericSoftmax<T, kind()> generic{{x}, scores_load<T>(args), result_store<T>(args)};
+      const GenericSoftmax<T, kind()> generic{scores_load<T>(args), result_store<T>(args), {x}};
       launch_rows(context, generic, rows, columns, bits);
     });
   });
@@ -358,7 +340,7 @@ void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
           .words = softmax_mask_columns(columns) / 32,
           .keep_factor = Compute<T>(device_dropout(args.dropout).keep_factor)};
       const GenericSoftmaxGradient<T, kind()> generic{
-          {dy, y}, load, dx, static_cast<Compute<T>>(args.scale)};
+          load, {dy, y}, dx, static_cast<Compute<T>>(args.scale)};
       launch_rows(context, generic, rows, columns, bits);
     });
   });

@@ -3,6 +3,7 @@
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/ops/softmax.h"
 
 namespace bertha {
@@ -10,16 +11,9 @@ namespace bertha {
 // Softmax and log-softmax of plain 16-bit rows, on warp_per_row.cuh, block_per_row.cuh and
 // tma_row.cuh, and the arithmetic of all softmax rows.
 
-/// 2^x of the hardware, and 0 below 2^-126: four instructions less than a result that may be
-/// smaller, which is 0 in f16 and nothing beside a row's largest element in bf16.
-__device__ __forceinline__ float hardware_exp2(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
-/// e^x. f32 takes the exact library function; for 16-bit results the hardware's 2^x is exact
-/// enough.
+/// e^x. f32 takes the exact library function. For 16-bit results the hardware's 2^x is exact
+/// enough; it is 0 below 2^-126, which is 0 in f16 and nothing beside a row's largest element in
+/// bf16, and saves the four instructions of a smaller result.
 template <class T>
 __device__ __forceinline__ Compute<T> softmax_exp(Compute<T> x) {
   if constexpr (std::is_same_v<T, double>) {
@@ -27,7 +21,7 @@ __device__ __forceinline__ Compute<T> softmax_exp(Compute<T> x) {
   } else if constexpr (std::is_same_v<T, float>) {
     return expf(x);
   } else {
-    return hardware_exp2(x * kLog2E);
+    return exp2_approximate(x * kLog2E);
   }
 }
 
@@ -162,7 +156,7 @@ struct PlainSoftmax {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           const float difference = v[0][i] - row_shift;
-          y[i] = kIsLog ? difference - less : hardware_exp2(fmaf(difference, kLog2E, -less));
+          y[i] = kIsLog ? difference - less : exp2_approximate(fmaf(difference, kLog2E, -less));
         }
         row.store(p, y);
       });
