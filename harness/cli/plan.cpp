@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 struct PlanOptions {
   int64_t ranks = 1;
+  int64_t ranks_per_node = 0;
   std::string gpu_memory;
 };
 
@@ -216,7 +217,9 @@ void print_schedule(const Config& config, const RunPlan& run) {
 int run_plan_command(const CLI::App& command, const PlanOptions& options) {
   const std::string& limit = options.gpu_memory;
   const int64_t limit_bytes = limit.empty() ? 0 : parse_bytes(limit);
-  PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
+  PlanRequest request{.config = load_from_options(command).config,
+                      .ranks = options.ranks,
+                      .ranks_per_node = options.ranks_per_node};
   check_config(request.config, static_cast<int>(options.ranks));
   const bool on_gpu = request.config.train.backend == "cuda" || !limit.empty();
   request.io = planned_io(request.config.train, on_gpu);
@@ -255,6 +258,8 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   add_config_options(plan, ShortOptions::kTraining);
   const auto options = std::make_shared<PlanOptions>();
   add_count(plan, "--ranks", options->ranks, "Ranks of the run (default 1)", 1, 1 << 20);
+  add_count(plan, "--ranks-per-node", options->ranks_per_node,
+            "Ranks on each node (default: all on one)", 1, 1 << 20);
   add_text(plan, "--gpu-memory", options->gpu_memory, "SIZE",
            "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
   set_action(plan, chosen,

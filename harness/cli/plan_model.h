@@ -14,6 +14,7 @@ namespace bertha {
 struct PlanRequest {
   Config config;
   int64_t ranks = 1;
+  int64_t ranks_per_node = 0;      // 0 = all on one node
   DType io = DType::kF32;          // of weights, gradients and activations
   bool fp8 = false;                // with fp8 GEMMs
   bool on_gpu = false;             // counts what a GPU needs beside the tensors

@@ -201,7 +201,7 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
     fail(ExitCode::kEnvironment, "cuda.exchange is copies, but ", trouble,
          "; auto takes NCCL there");
   }
-  if (world.rank() == 0) {
+  if (options.log && world.rank() == 0) {
     log_line(LogLevel::kInfo,
              trouble.empty() ? "gradients and weights are exchanged by copies from GPU to GPU"
                              : concat("gradients and weights are exchanged by NCCL: ", trouble));

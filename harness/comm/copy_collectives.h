@@ -18,6 +18,7 @@ struct CopyOptions {
   Use use = Use::kWherePossible;
   /// Where slices of the other ranks arrive, on each GPU: what is larger comes in several rounds.
   int64_t staging_bytes = int64_t{128} << 20;
+  bool log = true;  // what is used, on the first rank
 };
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines

@@ -157,6 +157,8 @@ std::vector<Key> make_keys() {
        "Steps without overflow after which the loss scale doubles."},
       {"optimizer.bucket_mib", at<&O::bucket_mib>, Unit::kNone, {.low = 0, .high = 1e6, .low_open = true}, {},
        "Bucket size in MiB: gradients are reduced over ranks as soon as backward has finished a bucket, and weights are gathered by the bucket."},
+      {"optimizer.shard_group", at<&O::shard_group>, Unit::kNone, {}, {"auto", "node", "world"},
+       "Ranks that divide the optimizer's state and work: those of each node, or all. auto = node where there are several nodes of several ranks, equally many on each."},
 
       {"eval.every_samples", at<&E::every_samples>, Unit::kSeqs, kFromZero, {},
        "Training sequences between evaluations; 0 = the benchmark's rule from train.global_batch_seqs."},

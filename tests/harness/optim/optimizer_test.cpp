@@ -158,8 +158,8 @@ TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreN
       spec.config.clip = clip;
       spec.config.bucket_mib = 0.01;
       const std::vector<Bucket> all =
-          make_shard_plan(spec.table, {.rank = inner.rank(),
-                                       .ranks = 2,
+          make_shard_plan(spec.table, {.shard = inner.rank(),
+                                       .shards = 2,
                                        .bucket_elements = bucket_elements(0.01, DType::kF32)})
               .buckets;
       ASSERT_GT(all.size(), 5u);
