@@ -21,6 +21,8 @@ Stages, in order; each can be chosen alone and makes what it needs:
   lost_rank    a killed rank takes the others along within a minute (at least two devices)
   ranks        the same global batches on 1, 2, 4, 8 devices, as many as there are
   ranks_checkpoint  a checkpoint of all devices continued on 2 devices and on the CPU
+  nodes        the devices as two machines for NCCL: both groups of ranks against one machine, and
+               a checkpoint of one group continued by the other and without
 
 With --backend cpu the "device" is the CPU backend in fp32 and "devices" are ranks (--devices).
 Ends with a table (also OUTPUT/summary.json) and exit code 1 when a stage failed. Every command's
@@ -48,7 +50,7 @@ SOURCE = PEERS.parents[1]
 LIMITS = {"build": 1800, "tests": 1800, "kernels": 1200, "curves": 900, "torch": 900,
           "resume": 600, "to_cpu": 600, "fp8": 900, "too_large": 300, "no_gpu": 120, "not_finite": 120,
           "lost_rank": 180, "ranks": 1200,
-          "ranks_checkpoint": 900}
+          "ranks_checkpoint": 900, "nodes": 900}
 LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
 
 
@@ -114,8 +116,20 @@ class Evidence:
         return log.read_text(errors="replace")
 
     def bertha(self, name, words, ranks=0, **more):
-        launcher = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", ranks]
-        return self.command(name, [*(launcher if ranks else []), self.program, *words], **more)
+        """On ranks, or with a list on pretended machines of so many ranks and devices each."""
+        launcher = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none"]
+        if not isinstance(ranks, list):
+            line = [*launcher, "-n", ranks] if ranks else []
+            return self.command(name, [*line, self.program, *words], **more)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        devices = visible.split(",") if visible else [str(i) for i in range(self.devices)]
+        line = launcher
+        for node, count in enumerate(ranks):
+            own, devices = devices[:count], devices[count:]
+            line += [":"] * (node > 0) + [
+                "-n", count, "-x", f"NCCL_HOSTID=pretended{node}", "-x", "NCCL_SOCKET_IFNAME=lo",
+                "-x", f"CUDA_VISIBLE_DEVICES={','.join(own)}", self.program, *words]
+        return self.command(name, line, **more)
 
     # --- what stages share ---
 
@@ -412,11 +426,33 @@ log: {{plots: false, tensorboard: false}}
         return f"of {most}: " + self.compare("ranks_checkpoint", run, on_two, on_cpu,
                                              "--from-step", self.middle + 1)
 
+    def nodes(self):
+        """Between the two, NCCL sends through sockets: slow, and the way that several machines take."""
+        half = self.devices // 2
+        one_machine = self.train("one_machine", self.device("fp32"), 2 * half)
+        runs, seen = [one_machine], []
+        for group in ("node", "world"):
+            options = [*self.device("fp32"), "--set", f"optimizer.shard_group={group}"]
+            run, middle = self.half_way(f"two_nodes_{group}", options, [half, half])
+            runs.append(f"{run}:fp32")
+            other = "world" if group == "node" else "node"
+            options[-1] = f"optimizer.shard_group={other}"
+            runs.append(f"{self.go_on(f'{group}_by_{other}', middle, options, [half, half])}:fp32")
+            alone = self.go_on(f"{group}_on_one", middle, self.device("fp32"))
+            runs.append(f"{alone}:fp32")
+            seen.append(len(list(middle.glob("optimizer-*"))))
+        if seen[0] != half:
+            raise Failed(f"a node of {half} ranks saved {seen[0]} shards, want one for each rank")
+        return (f"2 nodes of {half}, {seen[0]} and {seen[1]} shards: " +
+                self.compare("nodes", *runs[:2], runs[4]) + "; resumed: " +
+                self.compare("nodes_resumed", one_machine, *runs[2:4], *runs[5:],
+                             "--from-step", self.middle + 1))
+
     # --- all of it ---
 
     def why_not(self, stage):
         """Why a stage is not for this machine."""
-        if stage in ("lost_rank", "ranks", "ranks_checkpoint") and self.devices < 2:
+        if stage in ("lost_rank", "ranks", "ranks_checkpoint", "nodes") and self.devices < 2:
             return "needs two devices"
         if stage == "build" and self.arguments.bertha:
             return "--bertha names the program"

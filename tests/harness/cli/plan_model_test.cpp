@@ -127,6 +127,23 @@ TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
   EXPECT_EQ(arriving(2, false, "auto"), -1);
 }
 
+TEST(CostPlan, NodesHoldTheirOwnCopiesOfTheOptimizerStateOrAShareOfIt) {
+  const auto plan = [](int64_t ranks, int64_t ranks_per_node, const std::string& group) {
+    Config config = shape("base");
+    config.optimizer.shard_group = group;
+    return make_cost_plan(
+        {.config = config, .ranks = ranks, .ranks_per_node = ranks_per_node, .on_gpu = true});
+  };
+  const auto state = [](const CostPlan& cost) { return bytes_of(cost, "optimizer shard"); };
+  const CostPlan one_node = plan(8, 0, "auto");
+  EXPECT_EQ(state(plan(32, 8, "auto")), state(one_node));
+  EXPECT_EQ(state(plan(8, 8, "node")), state(one_node));
+  EXPECT_LT(state(plan(32, 8, "world")), state(one_node) / 3);
+  EXPECT_EQ(state(plan(12, 8, "auto")), state(plan(12, 0, "auto"))) << "nodes of 8 and 4";
+  EXPECT_EQ(bytes_of(plan(32, 8, "world"), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(plan(12, 8, "auto"), "gradients that arrive"), -1) << "between all nodes";
+}
+
 TEST(CostPlan, TellsHowManySequencesWouldFit) {
   Config config = shape("large");
   config.train.global_batch_seqs = 256;
