@@ -1,9 +1,17 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/base/view.h"
 #include "kernels/device.h"
 
 namespace bertha {
+
+/// One of several reduce-scatters.
+struct ScatterSum {
+  View full;   // [P]
+  View shard;  // [P/S]
+};
 
 /// The interface between ranks: sums, maxima and gathers of views, one after the other on streams
 /// of their own. To order with compute: record an Event there and `wait_for` it here, and the
@@ -42,6 +50,18 @@ class Collectives {
   /// shard [P/S] = the rank's part of the sum over ranks of full [P]; they may overlap in place.
   /// Where ranks form groups, full is scratch afterwards.
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;
+
+  // Sums with a factor of each rank that is known later than the views, which are sent before it.
+  // The rest is for collectives that have returned true to the first call.
+  /// All ranks call it for as many bytes: of the views that are sent before their sums.
+  virtual bool prepare_scaled_sums(Device&, int64_t /*bytes*/) { return false; }
+  /// `full` stays as it is until its sum, which is the next one.
+  virtual void send_ahead(const View& /*full*/) {}
+  /// reduce_scatter_sum of each full view times this rank's factor, f32 [1].
+  virtual void reduce_scatter_scaled(std::span<const ScatterSum> /*sums*/, const View& /*factor*/) {
+    BERTHA_CHECK(false, "these collectives have no scaled sums");
+  }
+
   /// full [P] = all shards [P/S] in their order; they may overlap in place.
   virtual void all_gather(const View& shard, const View& full) = 0;
   virtual void all_reduce_sum(const View& values) = 0;

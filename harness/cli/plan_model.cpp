@@ -76,7 +76,11 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
   if (may_copy(request)) {
-    memory.push_back({"gradients that arrive", CopyOptions{}.staging_bytes});
+    const OptimizerConfig& optimizer = request.config.optimizer;
+    const bool sends_ahead = optimizer.clip == "before" && optimizer.max_gradient_norm > 0;
+    memory.push_back(
+        {"gradients that arrive",
+         CopyOptions{}.staging_bytes + (sends_ahead ? shards.flat_elements * io_bytes : 0)});
   }
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});

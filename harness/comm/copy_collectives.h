@@ -23,7 +23,8 @@ struct CopyOptions {
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines
 /// make them, so that the model's kernels keep every SM: a reduce-scatter sends each rank its
-/// slices, and a kernel only sums what has arrived; an all-gather is copies alone. The rest goes to
+/// slices, and a kernel only sums what has arrived, times the factors of the ranks where sums are
+/// scaled; an all-gather is copies alone. The rest goes to
 /// `others`, whose stream they share. Making and destroying them are collective calls; destroy them
 /// before `device`.
 ///

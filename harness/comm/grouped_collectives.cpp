@@ -1,6 +1,7 @@
 #include "harness/comm/grouped_collectives.h"
 
 #include <utility>
+#include <vector>
 
 #include "harness/comm/shard_check.h"
 #include "kernels/base/log.h"
@@ -58,18 +59,38 @@ class GroupedCollectives final : public Collectives {
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
     check_shard(*this, full, shard);
-    const View of_node = is_copied_ ? shard : share_of_node(full);
+    const View of_node = part_of_node(full, shard);
     node_->reduce_scatter_sum(full, of_node);
     follow(*node_, *peers_);
-    is_copied_ ? peers_->all_reduce_sum(shard) : peers_->reduce_scatter_sum(of_node, shard);
+    sum_between_nodes(of_node, shard);
+    ends_in_node_ = false;
+  }
+
+  bool prepare_scaled_sums(Device& device, int64_t bytes) override {
+    return node_->prepare_scaled_sums(device, bytes);
+  }
+  void send_ahead(const View& full) override {
+    node_->send_ahead(full);
+    ends_in_node_ = true;
+  }
+  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
+    std::vector<ScatterSum> of_node;
+    for (const ScatterSum& sum : sums) {
+      check_shard(*this, sum.full, sum.shard);
+      of_node.push_back({sum.full, part_of_node(sum.full, sum.shard)});
+    }
+    node_->reduce_scatter_scaled(of_node, factor);
+    follow(*node_, *peers_);
+    for (size_t i = 0; i < sums.size(); ++i) sum_between_nodes(of_node[i].shard, sums[i].shard);
     ends_in_node_ = false;
   }
 
   void all_gather(const View& shard, const View& full) override {
     check_shard(*this, full, shard);
-    if (!is_copied_) peers_->all_gather(shard, share_of_node(full));
+    const View of_node = part_of_node(full, shard);
+    if (!is_copied_) peers_->all_gather(shard, of_node);
     follow(*peers_, *node_);
-    node_->all_gather(is_copied_ ? shard : share_of_node(full), full);
+    node_->all_gather(of_node, full);
     ends_in_node_ = true;
   }
 
@@ -89,8 +110,14 @@ class GroupedCollectives final : public Collectives {
     later.wait_for(*event_);
   }
 
-  /// What the ranks in this place of each node hold together, where it lies in the full view.
-  View share_of_node(const View& full) const {
+  void sum_between_nodes(const View& of_node, const View& shard) {
+    is_copied_ ? peers_->all_reduce_sum(shard) : peers_->reduce_scatter_sum(of_node, shard);
+  }
+
+  /// The part of this rank where only its node is summed or gathered: a copied shard, or what the
+  /// ranks in this place of each node hold together, where it lies in the full view.
+  View part_of_node(const View& full, const View& shard) const {
+    if (is_copied_) return shard;
     const int64_t elements = full.elements() / node_->size();
     return full.rows(node_->rank() * elements, elements);
   }

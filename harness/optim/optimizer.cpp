@@ -49,11 +49,13 @@ struct Optimizer::Impl {
   }
   View norms() const { return View(norms_buffer.data(), DType::kF64, {plan.norm_rows, 2}); }
   View sum_of_squares() const { return View(sum_buffer.data(), DType::kF64, {1}); }
+  View clip_factor() const { return View(factor_buffer.data(), DType::kF32, {1}); }
 
   void clear_moments_and_state();
   bool clips_before() const { return settings.clip == ClipPoint::kBeforeReduction; }
   void add_squares(int64_t from_element);
-  void clip_bucket(const Bucket& bucket);
+  void find_clip_factor();
+  void reduce_scaled_buckets();
   void reduce_buckets(int64_t from_element);
   void sum_over_shards(const View& values);
   void all_reduce_max(const View& values);
@@ -81,12 +83,14 @@ struct Optimizer::Impl {
   Buffer gradient_shard_buffer;  // io [N]  where there are several shards
   Buffer norms_buffer;           // f64 [X, 2]
   Buffer sum_buffer;             // f64 [1]
+  Buffer factor_buffer;          // f32 [1]
   Buffer state_buffer;           // u8 [sizeof(LambState)]
   std::vector<std::vector<LambSegment>>
       bucket_segments;  // by slice, where there are several shards
   std::unique_ptr<Event> computed;
   std::unique_ptr<Event> communicated;
   std::vector<std::unique_ptr<Event>> gathered;  // the weights of each bucket
+  bool sums_are_scaled = false;                  // by the clip, in the sum itself
   size_t unreduced_buckets;                      // the first ones: not summed in this step yet
   size_t unsquared_buckets;                      // the first ones: not in the local norm yet
   size_t awaited_buckets;                        // the first ones: no wait for their weights left
@@ -120,7 +124,11 @@ Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
   }
   norms_buffer = device.allocate(plan.norm_rows * 2 * size_bytes(DType::kF64));
   sum_buffer = device.allocate(size_bytes(DType::kF64));
+  factor_buffer = device.allocate(size_bytes(DType::kF32));
   state_buffer = device.allocate(sizeof(LambState));
+  if (clips_before()) {
+    sums_are_scaled = parts.collectives->prepare_scaled_sums(device, gradients_buffer.bytes());
+  }
   computed = device.make_event();
   communicated = device.make_event();
   for (size_t i = 0; i < plan.buckets.size(); ++i) gathered.push_back(device.make_event());
@@ -135,11 +143,17 @@ void Optimizer::Impl::clear_moments_and_state() {
   parts.stream->wait_on_host();
 }
 
-/// Of this rank's own gradient, as backward finishes it; in one order, so in the same bits.
+/// Of this rank's own gradient, as backward finishes it; in one order, so in the same bits. What
+/// can be sent before the clip is known is sent.
 void Optimizer::Impl::add_squares(int64_t from_element) {
   while (unsquared_buckets > 0 && plan.buckets[unsquared_buckets - 1].begin >= from_element) {
     const bool is_first = unsquared_buckets == plan.buckets.size();
-    parts.ops->run(SumOfSquares{.values = bucket_of(gradients(), plan.buckets[--unsquared_buckets]),
+    const View bucket = bucket_of(gradients(), plan.buckets[--unsquared_buckets]);
+    if (sums_are_scaled) {
+      order(*parts.stream, *parts.collectives, *computed);
+      parts.collectives->send_ahead(bucket);
+    }
+    parts.ops->run(SumOfSquares{.values = bucket,
                                 .result = sum_of_squares(),
                                 .accumulate = is_first ? Accumulate::kNo : Accumulate::kYes});
   }
@@ -148,12 +162,22 @@ void Optimizer::Impl::add_squares(int64_t from_element) {
 // The model forms the mean over all ranks, so a rank holds its part g_r / W of it, and the
 // reduction is a plain sum. Published codes clip the mean g_r of each rank to max before they
 // average over W ranks; for the part that is a limit of max / W.
-void Optimizer::Impl::clip_bucket(const Bucket& bucket) {
+void Optimizer::Impl::find_clip_factor() {
   parts.ops->run(
-      ClipLocal{.gradient = bucket_of(gradients(), bucket),
-                .gradient_sum_of_squares = sum_of_squares(),
-                .state = state(),
-                .max_gradient_norm = settings.max_gradient_norm / parts.collectives->size()});
+      ClipFactor{.gradient_sum_of_squares = sum_of_squares(),
+                 .state = state(),
+                 .factor = clip_factor(),
+                 .max_gradient_norm = settings.max_gradient_norm / parts.collectives->size()});
+}
+
+void Optimizer::Impl::reduce_scaled_buckets() {
+  std::vector<ScatterSum> sums;
+  for (size_t i = plan.buckets.size(); i > 0; --i) {
+    const Bucket& bucket = plan.buckets[i - 1];
+    sums.push_back({bucket_of(gradients(), bucket), slice_of(gradient_shard(), bucket)});
+  }
+  order(*parts.stream, *parts.collectives, *computed);
+  parts.collectives->reduce_scatter_scaled(sums, clip_factor());
 }
 
 /// What this rank has found of its shard becomes the sum over all shards, in the same bits on every
@@ -175,10 +199,12 @@ void Optimizer::Impl::all_reduce_max(const View& values) {
 void Optimizer::Impl::reduce_buckets(int64_t from_element) {
   while (unreduced_buckets > 0 && plan.buckets[unreduced_buckets - 1].begin >= from_element) {
     const Bucket& bucket = plan.buckets[--unreduced_buckets];
-    if (clips_before()) clip_bucket(bucket);
+    const View gradient = bucket_of(gradients(), bucket);
+    if (clips_before()) {
+      parts.ops->run(ClipLocal{.gradient = gradient, .factor = clip_factor()});
+    }
     order(*parts.stream, *parts.collectives, *computed);
-    parts.collectives->reduce_scatter_sum(bucket_of(gradients(), bucket),
-                                          slice_of(gradient_shard(), bucket));
+    parts.collectives->reduce_scatter_sum(gradient, slice_of(gradient_shard(), bucket));
   }
 }
 
@@ -319,8 +345,11 @@ void Optimizer::gradients_final(int64_t from_element) {
 }
 
 void Optimizer::reduce_gradients() {
-  if (impl_->clips_before()) impl_->add_squares(0);
-  impl_->reduce_buckets(0);
+  if (impl_->clips_before()) {
+    impl_->add_squares(0);
+    impl_->find_clip_factor();
+  }
+  impl_->sums_are_scaled ? impl_->reduce_scaled_buckets() : impl_->reduce_buckets(0);
   impl_->unreduced_buckets = impl_->unsquared_buckets = impl_->plan.buckets.size();
   order(*impl_->parts.collectives, *impl_->parts.stream, *impl_->communicated);
   impl_->parts.ops->run(

@@ -52,7 +52,7 @@ class Optimizer {
 
   /// Gradients from this element to the end are complete in the order of the compute stream: the
   /// sums of the buckets there begin; with a clip before them, which has to see the whole gradient
-  /// first, only the sums of squares. Not needed.
+  /// first, their squares are added up, and copies send them ahead. Not needed.
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
   /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites

@@ -50,6 +50,11 @@ class LoggedLevel final : public Collectives {
   void all_gather(const View&, const View& full) override { add("gather", full); }
   void all_reduce_sum(const View& values) override { add("sum", values); }
   void all_reduce_max(const View& values) override { add("max", values); }
+  bool prepare_scaled_sums(Device&, int64_t) override { return name_ == "node"; }
+  void send_ahead(const View& full) override { add("ahead", full); }
+  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View&) override {
+    for (const ScatterSum& sum : sums) add("scaled", sum.full);
+  }
 
  private:
   void add(const char* call, const View& view) {
@@ -134,6 +139,25 @@ TEST(GroupedOrder, CopiesOfAShardAreSummedBetweenNodesAndGatheredInsideThem) {
                           "node after peers", "node gather 8",                  //
                           "node after peers", "node gather 8",                  //
                           "node after peers", "node ends"));
+}
+
+TEST(GroupedOrder, WhatIsSentAheadIsScaledInsideTheNode) {
+  Log log;
+  const std::unique_ptr<Collectives> grouped = make_logged(Grouping::kTwoLevels, log);
+  std::vector<float> values(16);
+  const View all(values.data(), DType::kF32, {16});
+  const ScatterSum sums[] = {{all.rows(8, 8), all.rows(14, 2)}, {all.rows(0, 8), all.rows(6, 2)}};
+  EventDevice device;
+  EXPECT_TRUE(grouped->prepare_scaled_sums(device, 64));
+  for (const ScatterSum& sum : sums) grouped->send_ahead(sum.full);
+  float factor = 1;
+  grouped->reduce_scatter_scaled(sums, View(&factor, DType::kF32, {1}));
+  LoggedEvent end;
+  grouped->record(end);
+  EXPECT_EQ(end.recorded, "peers");
+  EXPECT_THAT(log, ElementsAre("node ahead 8", "node ahead 8", "node scaled 8", "node scaled 8",
+                               "peers after node", "peers scatter 4", "peers scatter 4",
+                               "peers after node"));
 }
 
 // What stream() is given comes after a sum over all ranks, and that after all calls before it.

@@ -127,6 +127,20 @@ TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
   EXPECT_EQ(arriving(2, false, "auto"), -1);
 }
 
+TEST(CostPlan, AClipBeforeTheReductionTakesRoomForWholeGradients) {
+  const auto arriving = [](const std::string& clip, double max_norm) {
+    Config config = shape("base");
+    config.optimizer.clip = clip;
+    config.optimizer.max_gradient_norm = max_norm;
+    return make_cost_plan({.config = config, .ranks = 4, .on_gpu = true});
+  };
+  const CostPlan before = arriving("before", 1);
+  EXPECT_EQ(bytes_of(before, "gradients that arrive"),
+            (int64_t{128} << 20) + bytes_of(before, "gradients"));
+  EXPECT_EQ(bytes_of(arriving("before", 0), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(arriving("after", 1), "gradients that arrive"), int64_t{128} << 20);
+}
+
 TEST(CostPlan, NodesHoldTheirOwnCopiesOfTheOptimizerStateOrAShareOfIt) {
   const auto plan = [](int64_t ranks, int64_t ranks_per_node, const std::string& group) {
     Config config = shape("base");
