@@ -74,19 +74,18 @@ struct Optimizer::Impl {
   OptimizerConfig config;
   ShardPlan plan;
   int64_t table_elements;
-  Buffer weights_buffer;         // io [P]
-  Buffer gradients_buffer;       // io [P]
-  Buffer master_buffer;          // f32 [N]
-  Buffer m_buffer;               // f32 [N]
-  Buffer v_buffer;               // f32 [N]
-  Buffer update_buffer;          // f32 [N]
-  Buffer gradient_shard_buffer;  // io [N]  where there are several shards
-  Buffer norms_buffer;           // f64 [X, 2]
-  Buffer sum_buffer;             // f64 [1]
-  Buffer factor_buffer;          // f32 [1]
-  Buffer state_buffer;           // u8 [sizeof(LambState)]
-  std::vector<std::vector<LambSegment>>
-      bucket_segments;  // by slice, where there are several shards
+  Buffer weights_buffer;                                  // io [P]
+  Buffer gradients_buffer;                                // io [P]
+  Buffer master_buffer;                                   // f32 [N]
+  Buffer m_buffer;                                        // f32 [N]
+  Buffer v_buffer;                                        // f32 [N]
+  Buffer update_buffer;                                   // f32 [N]
+  Buffer gradient_shard_buffer;                           // io [N]  where there are several shards
+  Buffer norms_buffer;                                    // f64 [X, 2]
+  Buffer sum_buffer;                                      // f64 [1]
+  Buffer factor_buffer;                                   // f32 [1]
+  Buffer state_buffer;                                    // u8 [sizeof(LambState)]
+  std::vector<std::vector<LambSegment>> bucket_segments;  // by slice of several shards
   std::unique_ptr<Event> computed;
   std::unique_ptr<Event> communicated;
   std::vector<std::unique_ptr<Event>> gathered;  // the weights of each bucket

@@ -21,8 +21,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   lost_rank    a killed rank takes the others along within a minute (at least two devices)
   ranks        the same global batches on 1, 2, 4, 8 devices, as many as there are
   ranks_checkpoint  a checkpoint of all devices continued on 2 devices and on the CPU
-  nodes        the devices as two machines for NCCL: both groups of ranks against one machine, and
-               a checkpoint of one group continued by the other and without
+  nodes        the devices as two machines, in both groups of ranks, and their checkpoints continued
 
 With --backend cpu the "device" is the CPU backend in fp32 and "devices" are ranks (--devices).
 Ends with a table (also OUTPUT/summary.json) and exit code 1 when a stage failed. Every command's
@@ -42,15 +41,14 @@ import sys
 import threading
 import time
 
-from logged_command import environment_without, start_logged
+from logged_command import environment_without, launcher, start_logged, visible_gpus
 
 PEERS = pathlib.Path(__file__).resolve().parent
 SOURCE = PEERS.parents[1]
 # Seconds; a stage that takes longer has failed. --limit STAGE=SECONDS changes one.
 LIMITS = {"build": 1800, "tests": 1800, "kernels": 1200, "curves": 900, "torch": 900,
           "resume": 600, "to_cpu": 600, "fp8": 900, "too_large": 300, "no_gpu": 120, "not_finite": 120,
-          "lost_rank": 180, "ranks": 1200,
-          "ranks_checkpoint": 900, "nodes": 900}
+          "lost_rank": 180, "ranks": 1200, "ranks_checkpoint": 900, "nodes": 900}
 LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
 
 
@@ -73,22 +71,11 @@ class Evidence:
         self.logs = self.output / "logs"
         self.steps = arguments.steps
         self.middle = self.steps // 2
-        self.devices = arguments.devices or (self.count_gpus() if self.on_gpu else 2)
+        self.devices = arguments.devices or (len(visible_gpus()) if self.on_gpu else 2)
         self.deadline = 0.0
         self.number = 0
         self.last_code = 0
         self.done = {}  # runs and data of this call, by name
-
-    @staticmethod
-    def count_gpus():
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            return len([word for word in visible.split(",") if word.strip()])
-        try:
-            listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False)
-        except OSError:
-            return 0
-        return len(re.findall(rb"^GPU \d+:", listed.stdout, re.M))
 
     def precisions(self):
         return ("fp32", "bf16", "fp16") if self.on_gpu else ("fp32",)
@@ -116,20 +103,7 @@ class Evidence:
         return log.read_text(errors="replace")
 
     def bertha(self, name, words, ranks=0, **more):
-        """On ranks, or with a list on pretended machines of so many ranks and devices each."""
-        launcher = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none"]
-        if not isinstance(ranks, list):
-            line = [*launcher, "-n", ranks] if ranks else []
-            return self.command(name, [*line, self.program, *words], **more)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        devices = visible.split(",") if visible else [str(i) for i in range(self.devices)]
-        line = launcher
-        for node, count in enumerate(ranks):
-            own, devices = devices[:count], devices[count:]
-            line += [":"] * (node > 0) + [
-                "-n", count, "-x", f"NCCL_HOSTID=pretended{node}", "-x", "NCCL_SOCKET_IFNAME=lo",
-                "-x", f"CUDA_VISIBLE_DEVICES={','.join(own)}", self.program, *words]
-        return self.command(name, line, **more)
+        return self.command(name, launcher(ranks, [self.program, *words]), **more)
 
     # --- what stages share ---
 
@@ -428,25 +402,17 @@ log: {{plots: false, tensorboard: false}}
 
     def nodes(self):
         """Between the two, NCCL sends through sockets: slow, and the way that several machines take."""
-        half = self.devices // 2
-        one_machine = self.train("one_machine", self.device("fp32"), 2 * half)
-        runs, seen = [one_machine], []
-        for group in ("node", "world"):
+        halves, runs, resumed = [self.devices // 2] * 2, [], []
+        whole = self.train("one_machine", self.device("fp32"), sum(halves))
+        for group, other in (("node", "world"), ("world", "node")):
             options = [*self.device("fp32"), "--set", f"optimizer.shard_group={group}"]
-            run, middle = self.half_way(f"two_nodes_{group}", options, [half, half])
-            runs.append(f"{run}:fp32")
-            other = "world" if group == "node" else "node"
+            run, middle = self.half_way(f"two_nodes_{group}", options, halves)
             options[-1] = f"optimizer.shard_group={other}"
-            runs.append(f"{self.go_on(f'{group}_by_{other}', middle, options, [half, half])}:fp32")
-            alone = self.go_on(f"{group}_on_one", middle, self.device("fp32"))
-            runs.append(f"{alone}:fp32")
-            seen.append(len(list(middle.glob("optimizer-*"))))
-        if seen[0] != half:
-            raise Failed(f"a node of {half} ranks saved {seen[0]} shards, want one for each rank")
-        return (f"2 nodes of {half}, {seen[0]} and {seen[1]} shards: " +
-                self.compare("nodes", *runs[:2], runs[4]) + "; resumed: " +
-                self.compare("nodes_resumed", one_machine, *runs[2:4], *runs[5:],
-                             "--from-step", self.middle + 1))
+            runs.append(f"{run}:fp32")
+            resumed += [f"{self.go_on(f'{group}_by_{other}', middle, options, halves)}:fp32",
+                        f"{self.go_on(f'{group}_on_one', middle, self.device('fp32'))}:fp32"]
+        return (f"nodes of {halves} ranks: {self.compare('nodes', whole, *runs)}; resumed: " +
+                self.compare("resumed", whole, *resumed, "--from-step", self.middle + 1))
 
     # --- all of it ---
 
