@@ -82,16 +82,19 @@ BackendChoice choose_backend(const TrainConfig& config, World& world) {
   return choose_gpu(world, visible);
 }
 
-Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
-                     World& world) {
+Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads, World& world,
+                     Grouping grouping) {
   if (choice.kind == BackendChoice::Kind::kCuda) {
-    return make_cuda_backend(choice.gpu_ordinal, cuda, world);
+    return make_cuda_backend(choice.gpu_ordinal, cuda, world, grouping);
   }
   Backend backend;
   backend.device = make_cpu_device(threads);
   backend.stream = backend.device->make_stream();
   backend.ops = make_cpu_ops(*backend.device, *backend.stream);
-  backend.collectives = world.make_host_collectives(*backend.device);
+  backend.collectives = make_grouped_collectives(
+      grouping, world, *backend.device, [&backend](Level, World& ranks, Stream*) {
+        return ranks.make_host_collectives(*backend.device);  // each call ends before it returns
+      });
   return backend;
 }
 

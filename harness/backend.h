@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/comm/grouped_collectives.h"
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
 #include "kernels/collectives.h"
@@ -41,8 +42,8 @@ BackendChoice choose_backend(const TrainConfig& config, World& world);
 
 /// The backend that was chosen, with that many compute threads on the CPU. All ranks call it.
 /// Error(kEnvironment) with a sentence when it cannot be had.
-Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads,
-                     World& world);
+Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads, World& world,
+                     Grouping grouping = Grouping::kFlat);
 
 /// The attention kernels that a model takes, for logs: "grouped"; "" on the CPU, which has one
 /// kind. Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the

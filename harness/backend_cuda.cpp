@@ -28,16 +28,16 @@ CudaOptions cuda_options(const CudaConfig& config) {
           .fp8_fast_wgrad = config.fp8_fast_wgrad};
 }
 
-std::unique_ptr<Collectives> make_collectives(const CudaConfig& config, Device& device,
-                                              World& world) {
-  if (world.size() == 1) return make_solo_collectives(device);
-  auto nccl =
-      make_nccl_collectives(world, device, {.max_ctas = static_cast<int>(config.nccl_max_ctas)});
-  if (config.exchange == "nccl") return nccl;
+std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device, Level level,
+                                        World& ranks, Stream* stream, bool log) {
+  if (ranks.size() == 1) return make_solo_collectives(device);
+  auto nccl = make_nccl_collectives(
+      ranks, device, {.max_ctas = static_cast<int>(config.nccl_max_ctas), .stream = stream});
+  if (level == Level::kBetweenNodes || config.exchange == "nccl") return nccl;
   const bool always = config.exchange == "copies";
   return make_copy_collectives(
-      world, device, std::move(nccl),
-      {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible});
+      ranks, device, std::move(nccl),
+      {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible, .log = log});
 }
 
 }  // namespace
@@ -51,12 +51,16 @@ std::vector<std::string> visible_gpus() {
   return bus_ids;
 }
 
-Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world) {
+Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
+                          Grouping grouping) {
   Backend backend;
   backend.device = make_cuda_device(gpu_ordinal);
   backend.stream = backend.device->make_stream();
   backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(config));
-  backend.collectives = make_collectives(config, *backend.device, world);
+  backend.collectives = make_grouped_collectives(
+      grouping, world, *backend.device, [&](Level level, World& ranks, Stream* stream) {
+        return make_level(config, *backend.device, level, ranks, stream, world.rank() == 0);
+      });
   return backend;
 }
 

@@ -14,9 +14,10 @@ bool has_cuda_backend();
 /// Bus ids of the GPUs that this process sees, by ordinal; none without a CUDA backend or a driver.
 std::vector<std::string> visible_gpus();
 
-/// NCCL between the ranks, when there is more than one.
+/// NCCL or copies between the ranks, when there is more than one.
 /// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL.
-Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world);
+Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
+                          Grouping grouping);
 
 /// As describe_attention, on a GPU.
 std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call);

@@ -6,7 +6,7 @@ bool has_cuda_backend() { return false; }
 
 std::vector<std::string> visible_gpus() { return {}; }
 
-Backend make_cuda_backend(int, const CudaConfig&, World&) {
+Backend make_cuda_backend(int, const CudaConfig&, World&, Grouping) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 

@@ -1,14 +1,23 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/base/view.h"
 #include "kernels/device.h"
 
 namespace bertha {
 
-/// The interface between ranks: sums, maxima and gathers of views, in the order of its own stream.
-/// To order with compute: record an Event there and `stream().wait_for` it here, and the reverse.
+/// One of several reduce-scatters.
+struct ScatterSum {
+  View full;   // [P]
+  View shard;  // [P/S]
+};
+
+/// The interface between ranks: sums, maxima and gathers of views, one after the other on streams
+/// of their own. To order with compute: record an Event there and `wait_for` it here, and the
+/// reverse.
 ///
-/// Letters   W = ranks, P = elements of the full view, P % W == 0.
+/// Letters   W = ranks, S = shards, P = elements of the full view, P % S == 0.
 /// Dtypes    f64, f32, f16, bf16, i64; maxima are of i32.
 /// Exact     with W == 1 each is a copy; sums on the CPU are deterministic for a fixed W.
 /// Errors    Error(kEnvironment) that names the call; a dead peer ends the job.
@@ -18,7 +27,19 @@ class Collectives {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Into how many shards a full view is divided, and this rank's: one for each rank, in rank
+  /// order, unless ranks form groups. Ranks may have copies of a shard: the first of them counts it
+  /// in sums over shards, and saves it.
+  virtual int shard_count() const { return size(); }  // S
+  virtual int shard() const { return rank(); }
+  virtual bool is_first_of_shard() const { return true; }
+
+  /// That of all-reduces: what is enqueued on it follows them.
   virtual Stream& stream() = 0;
+  /// Later calls begin after the event.
+  virtual void wait_for(const Event& event) { stream().wait_for(event); }
+  /// The event comes after all calls so far.
+  virtual void record(Event& event) { stream().record(event); }
   /// Memory of `device`, zeroed, that all_gather fills fastest. Every rank calls it for as many
   /// bytes, and gathers to the same place of it. Destroy it before the collectives.
   virtual Buffer allocate_shared(Device& device, int64_t bytes) { return device.allocate(bytes); }
@@ -26,9 +47,22 @@ class Collectives {
   /// thread may call it.
   virtual void check() {}
 
-  /// shard [P/W] = the rank's part of the sum over ranks of full [P]; they may overlap in place.
+  /// shard [P/S] = the rank's part of the sum over ranks of full [P]; they may overlap in place.
+  /// Where ranks form groups, full is scratch afterwards.
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;
-  /// full [P] = the shards [P/W] of all ranks in rank order; they may overlap in place.
+
+  // Sums with a factor of each rank that is known later than the views, which are sent before it.
+  // The rest is for collectives that have returned true to the first call.
+  /// All ranks call it for as many bytes: of the views that are sent before their sums.
+  virtual bool prepare_scaled_sums(Device&, int64_t /*bytes*/) { return false; }
+  /// `full` stays as it is until its sum, which is the next one.
+  virtual void send_ahead(const View& /*full*/) {}
+  /// reduce_scatter_sum of each full view times this rank's factor, f32 [1].
+  virtual void reduce_scatter_scaled(std::span<const ScatterSum> /*sums*/, const View& /*factor*/) {
+    BERTHA_CHECK(false, "these collectives have no scaled sums");
+  }
+
+  /// full [P] = all shards [P/S] in their order; they may overlap in place.
   virtual void all_gather(const View& shard, const View& full) = 0;
   virtual void all_reduce_sum(const View& values) = 0;
   virtual void all_reduce_max(const View& values) = 0;

@@ -20,8 +20,8 @@ namespace bertha {
 using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
-    GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipLocal, LambPrepare, LambMoments,
-    LambApply, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize, LinearBwdDataQuantize,
-    UpdateScales, GradientScale>;
+    GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipFactor, ClipLocal, LambPrepare,
+    LambMoments, LambApply, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize,
+    LinearBwdDataQuantize, UpdateScales, GradientScale>;
 
 }  // namespace bertha

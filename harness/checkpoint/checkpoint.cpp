@@ -60,7 +60,9 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
     });
     std::string own_line;  // each rank hashes what it has written
     on_all_ranks(world, [&] {
-      own_line = done_line(write_optimizer_file(partial, parts));
+      if (parts.optimizer->is_first_of_shard()) {
+        own_line = done_line(write_optimizer_file(partial, parts));
+      }
       if (is_first_rank) write_common_files(partial, state, parts);
     });
     const std::vector<std::string> lines = gather_texts(world, own_line);

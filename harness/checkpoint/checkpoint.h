@@ -59,8 +59,8 @@ struct CheckpointParts {
 };
 
 /// Writes <folder>/step_%08d/ with model.safetensors, config.json, vocab.txt (Hugging Face names
-/// and layout), optimizer-%05d-of-%05d.safetensors (one per rank), state.json, and DONE as the last
-/// file; built under a temporary name, synced, renamed. Then removes all but the newest `keep`
+/// and layout), optimizer-%05d-of-%05d.safetensors (one per shard), state.json, and DONE as the
+/// last file; built under a temporary name, synced, renamed. Then removes all but the newest `keep`
 /// complete ones. All ranks call it. Returns the path.
 ///
 /// Errors    on all ranks, and earlier checkpoints stay: Error(kData) (full disk, no permission),

@@ -171,6 +171,7 @@ void seal_folder(const std::string& partial, const std::string& path,
                  const std::vector<std::string>& known_lines) {
   std::map<std::string, std::string> line_of;
   for (const std::string& line : known_lines) {
+    if (line.empty()) continue;  // of a rank that has written nothing
     const size_t name = line.rfind(' ') + 1;
     line_of[line.substr(name, line.size() - 1 - name)] = line;
   }

@@ -119,11 +119,11 @@ ShardFile open_shard(const std::string& folder, const std::string& name, int64_t
   return shard;
 }
 
-/// The files in the order in which this rank opens them: first the one that lies where it does
-/// among the ranks, which holds all that it wants where as many ranks have saved.
-std::vector<std::string> names_from_own(const std::string& folder, const World& world) {
+/// The files in the order in which this rank opens them: first the one that lies where its shard
+/// does among the shards, which holds all that it wants where as many shards were saved.
+std::vector<std::string> names_from_own(const std::string& folder, const Optimizer& optimizer) {
   std::vector<std::string> names = optimizer_file_names(folder);
-  const auto own = std::ssize(names) * world.rank() / world.size();
+  const auto own = std::ssize(names) * optimizer.shard() / optimizer.shard_count();
   std::rotate(names.begin(), names.begin() + own, names.end());
   return names;
 }
@@ -198,8 +198,8 @@ std::vector<std::string> optimizer_file_names(const std::string& folder) {
 std::string write_optimizer_file(const std::string& folder, const CheckpointParts& parts) {
   const Optimizer& optimizer = *parts.optimizer;
   char name[64];
-  std::snprintf(name, sizeof(name), "optimizer-%05d-of-%05d.safetensors", parts.world->rank(),
-                parts.world->size());
+  std::snprintf(name, sizeof(name), "optimizer-%05d-of-%05d.safetensors", optimizer.shard(),
+                optimizer.shard_count());
   const std::string path = folder + "/" + name;
   std::vector<SafeTensorsWriter::Entry> entries;
   for (const char* tensor : kTensors) {
@@ -230,7 +230,7 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
   int64_t elements_wanted = 0;
   for (const ShardRange& range : mine) elements_wanted += range.elements;
   int64_t elements_read = 0;
-  for (const std::string& name : names_from_own(folder, *parts.world)) {
+  for (const std::string& name : names_from_own(folder, optimizer)) {
     if (elements_read >= elements_wanted) break;
     const ShardFile file = open_shard(folder, name, parts.table->elements);
     for (const Overlap& overlap : overlaps(file.ranges, mine)) {

@@ -7,21 +7,21 @@
 
 namespace bertha {
 
-/// optimizer-%05d-of-%05d.safetensors: a rank's shard of the flat buffer as three tensors "master",
+/// optimizer-%05d-of-%05d.safetensors: a shard of the flat buffer as three tensors "master",
 /// "m", "v" [N], with table_elements and ranges in the metadata: "0-384 1152-1536" are the elements
-/// of the flat buffer that follow each other in the tensors, ends excluded. Ranges, not ranks and
-/// buckets, identify the content, so that any number of ranks with buckets of any size can read
-/// them. Files with first_element instead hold one range that begins there.
+/// of the flat buffer that follow each other in the tensors, ends excluded. Ranges, not shards and
+/// buckets, identify the content, so that any number of shards with buckets of any size can be
+/// filled from them. Files with first_element instead hold one range that begins there.
 ///
 /// Errors    Error(kNumeric) naming the parameter that is not finite; Error(kData) (full disk).
 /// Returns   the file's path.
 std::string write_optimizer_file(const std::string& folder, const CheckpointParts& parts);
 
-/// Names of the optimizer files in the folder, in order of their ranks.
+/// Names of the optimizer files in the folder, in order of their shards.
 std::vector<std::string> optimizer_file_names(const std::string& folder);
 
 /// Fills master, m and v of this rank from whichever files hold its ranges. Opens no more once it
-/// has all: its own alone where as many ranks have saved with buckets of the same size.
+/// has all: its own alone where as many shards were saved with buckets of the same size.
 ///
 /// Needs     files that have been compared with DONE; hashes are not looked at here.
 /// Errors    Error(kData): files missing, not ours, of a parameter table of another size, or with

@@ -185,6 +185,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   }
   speed.cluster.copies =
       request.config.cuda.exchange != "nccl" && speed.cluster.gpus_of_node() <= kMostCopyRanks;
+  speed.cluster.state_in_each_node = request.config.optimizer.shard_group != "world";
   if (const auto manifest = manifest_of(request.config.data.eval)) {
     speed.eval_seqs = manifest->num_samples();
   }

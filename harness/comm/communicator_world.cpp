@@ -1,8 +1,11 @@
 #include "harness/comm/communicator_world.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <string_view>
 
 #include "harness/comm/mpi_check.h"
 #include "harness/comm/mpi_collectives.h"
@@ -13,6 +16,29 @@ namespace bertha {
 namespace {
 
 constexpr size_t kMostMessageBytes = size_t{1} << 30;  // MPI counts are int
+
+/// Some ranks of another world.
+class PartWorld final : public CommunicatorWorld {
+ public:
+  PartWorld(const Communicator& parent, const PartCommunicator& part)
+      : ranks_(part.get(), parent.board()), node_(NodeCommunicator(ranks_).get()) {}
+  int node_rank() const override { return node_.rank(); }
+  int node_size() const override { return node_.size(); }
+  RankBoard& board() override {
+    return ranks_.board() == nullptr ? World::board() : *ranks_.board();
+  }
+
+ private:
+  const Communicator& communicator() const override { return ranks_; }
+
+  Communicator ranks_;
+  Communicator node_;
+};
+
+/// As MPI wants a color: not negative.
+int color_of(const char* text) {
+  return static_cast<int>(std::hash<std::string_view>{}(text)&INT_MAX);
+}
 
 }  // namespace
 
@@ -58,13 +84,30 @@ void CommunicatorWorld::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
-NodeCommunicator::NodeCommunicator(const Communicator& parent) {
-  BERTHA_MPI_CHECK(MPI_Comm_split_type(parent.get(), MPI_COMM_TYPE_SHARED, parent.rank(),
-                                       MPI_INFO_NULL, &comm_));
+std::unique_ptr<World> CommunicatorWorld::make_node_world() {
+  return std::make_unique<PartWorld>(communicator(), NodeCommunicator(communicator()));
 }
 
-NodeCommunicator::~NodeCommunicator() {
+std::unique_ptr<World> CommunicatorWorld::make_peer_world() {
+  return std::make_unique<PartWorld>(communicator(),
+                                     PartCommunicator(communicator().get(), node_rank()));
+}
+
+PartCommunicator::PartCommunicator(MPI_Comm parent, int color) {
+  BERTHA_MPI_CHECK(MPI_Comm_split(parent, color, 0, &comm_));
+}
+
+PartCommunicator::~PartCommunicator() {
   if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+}
+
+NodeCommunicator::NodeCommunicator(const Communicator& parent) {
+  MPI_Comm kernel = MPI_COMM_NULL;
+  BERTHA_MPI_CHECK(MPI_Comm_split_type(parent.get(), MPI_COMM_TYPE_SHARED, parent.rank(),
+                                       MPI_INFO_NULL, &kernel));
+  const char* const host_id = std::getenv("NCCL_HOSTID");
+  BERTHA_MPI_CHECK(MPI_Comm_split(kernel, color_of(host_id == nullptr ? "" : host_id), 0, &comm_));
+  BERTHA_MPI_CHECK(MPI_Comm_free(&kernel));
 }
 
 }  // namespace bertha

@@ -21,6 +21,8 @@ class CommunicatorWorld : public World {
   int agree_max(int value) override;
   void broadcast_bytes(std::span<std::byte> bytes, int root) override;
   void barrier() override;
+  std::unique_ptr<World> make_node_world() override;
+  std::unique_ptr<World> make_peer_world() override;
   /// Of the whole job, whichever ranks this world has.
   [[noreturn]] void abort(int exit_code) override;
 
@@ -28,17 +30,26 @@ class CommunicatorWorld : public World {
   virtual const Communicator& communicator() const = 0;
 };
 
-/// The ranks of `parent` under one kernel. Made and destroyed by all ranks together.
-class NodeCommunicator {
+/// Some of a communicator's ranks, in its order. Made and destroyed by all ranks together.
+class PartCommunicator {
  public:
-  explicit NodeCommunicator(const Communicator& parent);
-  NodeCommunicator(const NodeCommunicator&) = delete;
-  NodeCommunicator& operator=(const NodeCommunicator&) = delete;
-  ~NodeCommunicator();
+  /// Those with the same color.
+  PartCommunicator(MPI_Comm parent, int color);
+  PartCommunicator(const PartCommunicator&) = delete;
+  PartCommunicator& operator=(const PartCommunicator&) = delete;
+  ~PartCommunicator();
   MPI_Comm get() const { return comm_; }
 
- private:
+ protected:
+  PartCommunicator() = default;
   MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// Those under one kernel that NCCL, too, takes for one node: NCCL_HOSTID in the environment tells
+/// nodes apart that are one machine.
+class NodeCommunicator final : public PartCommunicator {
+ public:
+  explicit NodeCommunicator(const Communicator& parent);
 };
 
 }  // namespace bertha

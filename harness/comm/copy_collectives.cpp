@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,30 +82,53 @@ class CopyCollectives final : public Collectives {
   void check() override { others_->check(); }
 
   Buffer allocate_shared(Device& device, int64_t bytes) override {
-    auto memory = std::make_unique<PeerMemory>(device, bytes);
-    const std::string trouble = open_on_all_ranks(world_, *memory);
-    if (!trouble.empty()) fail(ExitCode::kEnvironment, trouble);
-    shared_.push_back(std::move(memory));
-    return Buffer(shared_.back()->data(), bytes, [](void*) {});
+    return Buffer(share(device, bytes).data(), bytes, [](void*) {});
   }
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
     check_shard(*this, full, shard);
     if (!adds_up(full, shard)) return others_->reduce_scatter_sum(full, shard);
-    const int64_t most = slot_bytes_ / size_bytes(shard.dtype);
-    for (int64_t begin = 0; begin < shard.elements(); begin += most) {
-      const int64_t count = std::min(most, shard.elements() - begin);
-      const auto part_of = [&](int r) { return full.rows(r * shard.elements() + begin, count); };
-      to_every_peer([&](int peer) {
-        const View part = part_of(peer);
-        send(part, staging_->of_rank(peer) + rank() * slot_bytes_);
-      });
-      std::vector<const void*> parts;
-      for (int r = 0; r < size(); ++r) {
-        parts.push_back(r == rank() ? part_of(r).data : staging_->data() + r * slot_bytes_);
+    sum_in_rounds(full, shard, nullptr);
+  }
+
+  bool prepare_scaled_sums(Device& device, int64_t bytes) override {
+    ahead_ = &share(device, bytes);
+    ahead_slot_bytes_ = bytes / size();
+    factors_ = &share(device, size() * size_bytes(DType::kF32));
+    return true;
+  }
+
+  // What does not fit or lies askew is sent when it is summed; every rank decides alike.
+  void send_ahead(const View& full) override {
+    const int64_t count = full.elements() / size();
+    const int64_t bytes = count * size_bytes(full.dtype);
+    if (bytes % kAlignmentBytes != 0 || sent_bytes_ + bytes > ahead_slot_bytes_) return;
+    to_every_peer([&](int peer) {
+      send(full.rows(peer * count, count),
+           ahead_->of_rank(peer) + rank() * ahead_slot_bytes_ + sent_bytes_);
+    });
+    place_ahead_[full.data] = sent_bytes_;
+    sent_bytes_ += bytes;
+  }
+
+  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
+    const int64_t own_place = rank() * factor.bytes();
+    send(factor, factors_->data() + own_place);
+    to_every_peer([&](int peer) { send(factor, factors_->of_rank(peer) + own_place); });
+    const auto* factors = reinterpret_cast<const float*>(factors_->data());
+    for (const auto& [full, shard] : sums) {
+      check_shard(*this, full, shard);
+      BERTHA_CHECK(adds_up(full, shard), "full ", full.shape_text(), " cannot be summed by copies");
+      const auto place = place_ahead_.find(full.data);
+      if (place == place_ahead_.end()) {
+        sum_in_rounds(full, shard, factors);
+      } else {
+        sum_received(full.rows(rank() * shard.elements(), shard.elements()),
+                     ahead_->data() + place->second, ahead_slot_bytes_, shard, factors);
       }
-      sum_parts(stream(), parts, shard.rows(begin, count));
     }
+    place_ahead_.clear();
+    sent_bytes_ = 0;
   }
 
   void all_gather(const View& shard, const View& full) override {
@@ -121,6 +145,38 @@ class CopyCollectives final : public Collectives {
   void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
 
  private:
+  PeerMemory& share(Device& device, int64_t bytes) {
+    auto memory = std::make_unique<PeerMemory>(device, bytes);
+    const std::string trouble = open_on_all_ranks(world_, *memory);
+    if (!trouble.empty()) fail(ExitCode::kEnvironment, trouble);
+    shared_.push_back(std::move(memory));
+    return *shared_.back();
+  }
+
+  void sum_in_rounds(const View& full, const View& shard, const float* factors) {
+    const int64_t most = slot_bytes_ / size_bytes(shard.dtype);
+    for (int64_t begin = 0; begin < shard.elements(); begin += most) {
+      const int64_t count = std::min(most, shard.elements() - begin);
+      const auto part_of = [&](int r) { return full.rows(r * shard.elements() + begin, count); };
+      to_every_peer([&](int peer) {
+        const View part = part_of(peer);
+        send(part, staging_->of_rank(peer) + rank() * slot_bytes_);
+      });
+      sum_received(part_of(rank()), staging_->data(), slot_bytes_, shard.rows(begin, count),
+                   factors);
+    }
+  }
+
+  /// What has come from rank r lies at `received` + r * `slot_bytes`.
+  void sum_received(const View& own, const char* received, int64_t slot_bytes, const View& sum,
+                    const float* factors) {
+    std::vector<const void*> parts;
+    for (int r = 0; r < size(); ++r) {
+      parts.push_back(r == rank() ? own.data : received + r * slot_bytes);
+    }
+    sum_parts(stream(), parts, sum, factors);
+  }
+
   /// Blocks: the host, until the copies of this rank are done. False where they cannot be.
   bool has_sent_all() {
     try {
@@ -171,6 +227,11 @@ class CopyCollectives final : public Collectives {
   PeerFlags flags_;
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<PeerMemory>> shared_;
+  PeerMemory* ahead_ = nullptr;    // [W, ahead_slot_bytes_]: of each rank, before it is summed
+  PeerMemory* factors_ = nullptr;  // f32 [W]
+  int64_t ahead_slot_bytes_ = 0;
+  int64_t sent_bytes_ = 0;                      // of each slot
+  std::map<const void*, int64_t> place_ahead_;  // of full views, in a slot
   uint32_t round_ = 0;
 };
 
@@ -201,7 +262,7 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
     fail(ExitCode::kEnvironment, "cuda.exchange is copies, but ", trouble,
          "; auto takes NCCL there");
   }
-  if (world.rank() == 0) {
+  if (options.log && world.rank() == 0) {
     log_line(LogLevel::kInfo,
              trouble.empty() ? "gradients and weights are exchanged by copies from GPU to GPU"
                              : concat("gradients and weights are exchanged by NCCL: ", trouble));

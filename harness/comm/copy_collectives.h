@@ -18,11 +18,13 @@ struct CopyOptions {
   Use use = Use::kWherePossible;
   /// Where slices of the other ranks arrive, on each GPU: what is larger comes in several rounds.
   int64_t staging_bytes = int64_t{128} << 20;
+  bool log = true;  // what is used, on the first rank
 };
 
 /// Collectives of the GPUs of one machine whose large ones are copies from GPU to GPU. Copy engines
 /// make them, so that the model's kernels keep every SM: a reduce-scatter sends each rank its
-/// slices, and a kernel only sums what has arrived; an all-gather is copies alone. The rest goes to
+/// slices, and a kernel only sums what has arrived, times the factors of the ranks where sums are
+/// scaled; an all-gather is copies alone. The rest goes to
 /// `others`, whose stream they share. Making and destroying them are collective calls; destroy them
 /// before `device`.
 ///

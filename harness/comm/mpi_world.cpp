@@ -12,7 +12,6 @@
 #include "harness/comm/communicator_world.h"
 #include "harness/comm/launcher.h"
 #include "harness/comm/mpi_check.h"
-#include "harness/comm/node_world.h"
 #include "harness/comm/start_limit.h"
 #include "harness/comm/status_exchange.h"
 #include "harness/comm/world.h"
@@ -115,19 +114,6 @@ class NodeMemory {
   std::span<RankBoard::Slot> slots_;
 };
 
-/// The ranks of this node only.
-class NodeWorld final : public CommunicatorWorld {
- public:
-  NodeWorld() : node_(NodeCommunicator(Communicator(MPI_COMM_WORLD)).get()) {}
-  int node_rank() const override { return rank(); }
-  int node_size() const override { return size(); }
-
- private:
-  const Communicator& communicator() const override { return node_; }
-
-  Communicator node_;
-};
-
 class MpiWorld final : public CommunicatorWorld {
  public:
   MpiWorld()
@@ -159,8 +145,6 @@ class MpiWorld final : public CommunicatorWorld {
 };
 
 }  // namespace
-
-std::unique_ptr<World> make_node_world() { return std::make_unique<NodeWorld>(); }
 
 std::string World::broadcast(const std::string& text, int root) {
   size_t length = text.size();

@@ -49,7 +49,10 @@ ncclUniqueId shared_id(World& world) {
 class NcclCollectives final : public Collectives {
  public:
   NcclCollectives(World& world, Device& device, const NcclOptions& options)
-      : rank_(world.rank()), size_(world.size()), stream_(make_urgent_stream(device)) {
+      : rank_(world.rank()),
+        size_(world.size()),
+        own_stream_(options.stream == nullptr ? make_urgent_stream(device) : nullptr),
+        stream_(options.stream == nullptr ? *own_stream_ : *options.stream) {
     // No field of ncclConfig_t turns multicast off. The library reads this when it is first used.
     setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
     const ncclUniqueId id = shared_id(world);
@@ -71,7 +74,7 @@ class NcclCollectives final : public Collectives {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Stream& stream() override { return *stream_; }
+  Stream& stream() override { return stream_; }
 
   void check() override {
     const ncclResult_t status = background_status();
@@ -83,7 +86,7 @@ class NcclCollectives final : public Collectives {
     if (shard.elements() == 0) return;
     check();
     BERTHA_NCCL_CHECK(ncclReduceScatter(full.data, shard.data, elements_of(shard),
-                                        number_type(full), ncclSum, comm_, native(*stream_)));
+                                        number_type(full), ncclSum, comm_, native(stream_)));
   }
 
   void all_gather(const View& shard, const View& full) override {
@@ -91,7 +94,7 @@ class NcclCollectives final : public Collectives {
     if (shard.elements() == 0) return;
     check();
     BERTHA_NCCL_CHECK(
-        ncclAllGather(shard.data, full.data, bytes_of(shard), ncclUint8, comm_, native(*stream_)));
+        ncclAllGather(shard.data, full.data, bytes_of(shard), ncclUint8, comm_, native(stream_)));
   }
 
   void all_reduce_sum(const View& values) override {
@@ -108,7 +111,7 @@ class NcclCollectives final : public Collectives {
     if (values.elements() == 0) return;
     check();
     BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, operation,
-                                    comm_, native(*stream_)));
+                                    comm_, native(stream_)));
   }
 
   ncclResult_t background_status() const {
@@ -119,7 +122,8 @@ class NcclCollectives final : public Collectives {
 
   int rank_;
   int size_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> own_stream_;
+  Stream& stream_;
   ncclComm_t comm_ = nullptr;
 };
 

@@ -13,6 +13,7 @@ struct NcclOptions {
   /// Two H200s, NCCL 2.28, reduce-scatter / all-gather of 704 MiB bf16 in ms:
   /// 0: 1.41 / 1.30, 8: 2.68 / 2.40, 4: 5.11 / 4.68.
   int max_ctas = 0;
+  Stream* stream = nullptr;  // theirs, which outlives them; null = an urgent one of their own
 };
 
 /// Collectives on GPU memory over NCCL, one rank per GPU, on an urgent stream of their own. Each

@@ -9,12 +9,12 @@ bool overlap(const View& a, const View& b) {
 }
 
 void check_shard(const Collectives& collectives, const View& full, const View& shard) {
-  const int rank = collectives.rank();
-  const int size = collectives.size();
-  BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == size * shard.elements(), "full ",
-               full.shape_text(), ", shard ", shard.shape_text(), ", ", size, " ranks");
-  const char* own_slot = static_cast<const char*>(full.data) + rank * shard.bytes();
-  BERTHA_CHECK(shard.data == own_slot || !overlap(full, shard), "the shard of rank ", rank,
+  const int index = collectives.shard();
+  const int count = collectives.shard_count();
+  BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == count * shard.elements(), "full ",
+               full.shape_text(), ", shard ", shard.shape_text(), ", ", count, " of them");
+  const char* own_slot = static_cast<const char*>(full.data) + index * shard.bytes();
+  BERTHA_CHECK(shard.data == own_slot || !overlap(full, shard), "shard ", index,
                " overlaps the full view beside its own slot");
 }
 

@@ -40,6 +40,11 @@ class World {
   std::string broadcast(const std::string& text, int root);
   virtual void barrier() = 0;
 
+  // Parts of this world, in its order, on its board. All ranks make and end them together, while
+  // this one lives.
+  virtual std::unique_ptr<World> make_node_world() = 0;  // the ranks of this node
+  virtual std::unique_ptr<World> make_peer_world() = 0;  // one of each node: equal in node_rank()
+
   /// True for the first caller among the ranks of this node: the one that reports a failure which
   /// several ranks have at the same time.
   virtual bool claim_failure() { return true; }

@@ -12,7 +12,7 @@ namespace {
 
 /// Keys, and sections with their dot, that do not change what a model learns. The contents of the
 /// shards are compared with those of the checkpoint elsewhere, whatever their path.
-constexpr std::array<std::string_view, 25> kNotLearnedBy{
+constexpr std::array<std::string_view, 26> kNotLearnedBy{
     "data.train",
     "data.eval",
     "data.vocab",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 25> kNotLearnedBy{
     "train.backend",
     "train.threads_per_rank",
     "optimizer.bucket_mib",
+    "optimizer.shard_group",
     "eval.",
     "checkpoint.resume",
     "checkpoint.every_steps",

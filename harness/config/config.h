@@ -80,6 +80,8 @@ struct OptimizerConfig {
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
   double bucket_mib = 100;  // of gradients or weights exchanged in one call
+  std::string shard_group =
+      "auto";  // of ranks that divide the optimizer's state: auto | node | world
 };
 
 struct EvalConfig {

@@ -157,6 +157,8 @@ std::vector<Key> make_keys() {
        "Steps without overflow after which the loss scale doubles."},
       {"optimizer.bucket_mib", at<&O::bucket_mib>, Unit::kNone, {.low = 0, .high = 1e6, .low_open = true}, {},
        "Bucket size in MiB: gradients are reduced over ranks as soon as backward has finished a bucket, and weights are gathered by the bucket."},
+      {"optimizer.shard_group", at<&O::shard_group>, Unit::kNone, {}, {"auto", "node", "world"},
+       "Ranks that divide the optimizer's state and work: those of each node, or all. auto = node where there are several nodes of several ranks, equally many on each."},
 
       {"eval.every_samples", at<&E::every_samples>, Unit::kSeqs, kFromZero, {},
        "Training sequences between evaluations; 0 = the benchmark's rule from train.global_batch_seqs."},
@@ -210,7 +212,7 @@ std::vector<Key> make_keys() {
       {"cuda.fp8_fast_wgrad", at<&U::fp8_fast_wgrad>, Unit::kNone, {}, {},
        "The sums of fp8 weight gradients keep 14 bits below the largest product, of which curves showed nothing; false: sums in f32, BERT-large steps 2 % slower."},
       {"cuda.exchange", at<&U::exchange>, Unit::kNone, {}, {"auto", "nccl", "copies"},
-       "How gradients and weights are exchanged between GPUs: by NCCL; by GPU-to-GPU copies, which leave all SMs to the model (at most 8 ranks of one machine with peer access; refused elsewhere); auto = copies where possible."},
+       "How gradients and weights are exchanged between GPUs: by NCCL; by GPU-to-GPU copies inside each machine, which leave all SMs to the model (at most 8 ranks there, with peer access; refused elsewhere); auto = copies where possible."},
       {"cuda.nccl_max_ctas", at<&U::nccl_max_ctas>, Unit::kNone, {0, 64}, {},
        "SMs that a collective may occupy; 0 = NCCL's choice."},
 

@@ -11,7 +11,6 @@
 #include "harness/backend_cuda.h"
 #include "harness/comm/binding.h"
 #include "harness/comm/gather_texts.h"
-#include "harness/comm/node_world.h"
 #include "harness/comm/rank_name.h"
 #include "harness/config/build_info.h"
 #include "harness/doctor/neighbors.h"
@@ -178,7 +177,7 @@ RankFacts measure_rank(const MeasureOptions& options, World& world) {
                   .gpu_bus_id = choice.gpu_bus_id};
   facts.shm_free_bytes = free_in_shm();
   facts.open_files = most_open_files();
-  const std::unique_ptr<World> node = make_node_world();
+  const std::unique_ptr<World> node = world.make_node_world();
   Backend host = make_backend({}, {}, cores, world);
   measure_host(host, cores, world, facts);
   if (choice.kind == Kind::kCuda) {

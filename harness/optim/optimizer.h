@@ -25,8 +25,8 @@ namespace bertha {
 /// ratio is that of the f32 master, as Baidu has it (NVIDIA measures the f16 copy). A weight decay
 /// of zero does not switch the trust ratio off, as in the reference.
 ///
-/// Letters   P = flat elements padded for the ranks, N = P / ranks.
-/// Exact     bit for bit repeatable at one number of ranks, where the collectives are.
+/// Letters   P = flat elements padded for the shards, N = P / shards.
+/// Exact     bit for bit repeatable at one number of ranks and shards, where the collectives are.
 /// Errors    Error(kUsage) naming the key of the optimizer section that cannot be used.
 class Optimizer {
  public:
@@ -53,8 +53,8 @@ class Optimizer {
   void set_weights(const float* flat);
 
   /// Gradients from this element to the end are complete in the order of the compute stream: the
-  /// sums of the buckets there begin. Not needed, and without effect where a clip before the
-  /// reduction has to see the whole gradient first.
+  /// sums of the buckets there begin; with a clip before them, which has to see the whole gradient
+  /// first, their squares are added up, and copies send them ahead. Not needed.
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
   /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites
@@ -68,7 +68,11 @@ class Optimizer {
   /// Each value becomes the largest of all ranks, in the order of the compute stream. i32.
   void max_over_ranks(const View& values);
 
-  // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges().
+  // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges(). Several
+  // ranks may have the same; see Collectives.
+  int shard() const;
+  int shard_count() const;
+  bool is_first_of_shard() const;
   const std::vector<ShardRange>& shard_ranges() const;
   int64_t shard_elements() const;  // N
   View master() const;             // f32 [N]

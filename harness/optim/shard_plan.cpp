@@ -25,18 +25,18 @@ std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, in
   return buckets;
 }
 
-/// Slices that touch, as those of a single rank do, are one range: a tensor is cut only where
-/// another rank owns what follows.
-std::vector<ShardRange> own_ranges(const std::vector<Bucket>& buckets, int rank, int ranks) {
+/// Slices that touch, as those of a single shard do, are one range: a tensor is cut only where
+/// another shard has what follows.
+std::vector<ShardRange> own_ranges(const std::vector<Bucket>& buckets, int shard, int shards) {
   std::vector<ShardRange> ranges;
   for (const Bucket& bucket : buckets) {
-    const int64_t slice_elements = bucket.elements / ranks;
-    const int64_t flat_begin = bucket.begin + rank * slice_elements;
+    const int64_t slice_elements = bucket.elements / shards;
+    const int64_t flat_begin = bucket.begin + shard * slice_elements;
     if (!ranges.empty() && ranges.back().flat_begin + ranges.back().elements == flat_begin) {
       ranges.back().elements += slice_elements;
     } else {
       ranges.push_back({.flat_begin = flat_begin,
-                        .shard_begin = bucket.begin / ranks,
+                        .shard_begin = bucket.begin / shards,
                         .elements = slice_elements});
     }
   }
@@ -62,17 +62,17 @@ int64_t bucket_elements(double bucket_mib, DType io) {
 }
 
 ShardPlan make_shard_plan(const ParamTable& table, const ShardPlanRequest& request) {
-  const int rank = request.rank;
-  const int ranks = request.ranks;
-  BERTHA_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "rank ", rank, " of ", ranks);
-  const int64_t unit = kLineElements * ranks;
+  const int shard = request.shard;
+  const int shards = request.shards;
+  BERTHA_CHECK(shards >= 1 && shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
+  const int64_t unit = kLineElements * shards;
   const int64_t late_elements = table.part_begins.size() > 1 ? table.part_begins[1] : 0;
   ShardPlan plan;
   plan.flat_elements = round_up(table.elements, unit);
-  plan.shard_elements = plan.flat_elements / ranks;
+  plan.shard_elements = plan.flat_elements / shards;
   plan.buckets = cut_buckets(plan.flat_elements, round_up(late_elements, unit),
                              std::max(request.bucket_elements / unit * unit, unit));
-  plan.ranges = own_ranges(plan.buckets, rank, ranks);
+  plan.ranges = own_ranges(plan.buckets, shard, shards);
   for (const ParamInfo& param : table.params) {
     BERTHA_CHECK(param.elements % param.norm_parts == 0, param.name, " has ", param.elements,
                  " elements, not divisible into ", param.norm_parts, " parts");

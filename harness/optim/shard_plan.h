@@ -9,10 +9,10 @@
 namespace bertha {
 
 /// A range of the flat buffer that one collective call exchanges: it has one equal slice for
-/// each rank, in rank order.
+/// each shard, in their order.
 struct Bucket {
   int64_t begin = 0;     // elements, in the flat buffer
-  int64_t elements = 0;  // multiple of 128 per rank
+  int64_t elements = 0;  // multiple of 128 per shard
 };
 
 /// A range of the flat buffer that a shard holds, and its place there.
@@ -22,26 +22,26 @@ struct ShardRange {
   int64_t elements = 0;
 };
 
-/// Which elements of the flat buffer a rank updates, and the tensors they belong to. Pure: every
-/// rank computes its own plan from the table, and the plans of all ranks tile the buffer.
+/// Which elements of the flat buffer belong to a shard, and to which tensors. Pure: every rank
+/// computes its own plan from the table, and the plans of all shards tile the buffer.
 ///
-/// The shard of a rank is its slices of all buckets, one after the other; that of a single rank is
-/// the flat buffer itself. Backward finishes gradients from the end of the buffer to its start, and
+/// A shard is its slices of all buckets, one after the other; a single one is the flat buffer
+/// itself. Backward finishes gradients from the end of the buffer to its start, and
 /// those of the first part of the table all at once, last of all: no bucket but perhaps a line or
 /// two of it reaches beyond that part's end, so that the last sum to begin is a short one.
 struct ShardPlan {
-  int64_t flat_elements = 0;          // P: the table padded to whole lines of every rank
-  int64_t shard_elements = 0;         // N = P / ranks
+  int64_t flat_elements = 0;          // P: the table padded to whole lines of every shard
+  int64_t shard_elements = 0;         // N = P / shards
   int64_t norm_rows = 0;              // X: one for each norm part of each tensor, in table order
   std::vector<Bucket> buckets;        // tile the flat buffer, ascending
-  std::vector<ShardRange> ranges;     // of this rank, ascending in both, none touches the next
+  std::vector<ShardRange> ranges;     // of this shard, ascending in both, none touches the next
   std::vector<LambSegment> segments;  // ascending; gaps and padding belong to none
 };
 
 struct ShardPlanRequest {
-  int rank = 0;
-  int ranks = 1;
-  int64_t bucket_elements = 0;  // of the largest bucket; at least a line of every rank is taken
+  int shard = 0;
+  int shards = 1;
+  int64_t bucket_elements = 0;  // of the largest bucket; at least a line of every shard is taken
 };
 
 /// Elements of `io` in optimizer.bucket_mib.

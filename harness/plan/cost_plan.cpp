@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/comm/copy_collectives.h"
+#include "harness/comm/grouped_collectives.h"
 #include "harness/model/bert.h"
 #include "harness/model/device_batch.h"
 #include "harness/model/flops.h"
@@ -29,9 +30,25 @@ constexpr int64_t kGpuTokenMultiple = 256;
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 
-/// Whether GPUs exchange by copies where all ranks are on one machine.
+NodeSizes nodes_of(const PlanRequest& request) {
+  const auto ranks = static_cast<int>(request.ranks);
+  const int on_node = request.ranks_per_node == 0
+                          ? ranks
+                          : std::min(ranks, static_cast<int>(request.ranks_per_node));
+  return {.ranks = ranks,
+          .smallest = ranks % on_node == 0 ? on_node : ranks % on_node,
+          .largest = on_node};
+}
+
+Grouping grouping_of(const PlanRequest& request) {
+  return plan_grouping(request.config.optimizer.shard_group, nodes_of(request));
+}
+
+/// Whether the GPUs of a node exchange by copies.
 bool may_copy(const PlanRequest& request) {
-  return request.on_gpu && request.ranks > 1 && request.ranks <= kMostCopyRanks &&
+  const NodeSizes nodes = nodes_of(request);
+  const bool are_apart = nodes.ranks > nodes.largest && grouping_of(request) == Grouping::kFlat;
+  return request.on_gpu && nodes.largest > 1 && nodes.largest <= kMostCopyRanks && !are_apart &&
          request.config.cuda.exchange != "nccl";
 }
 
@@ -39,9 +56,10 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
                                    const BatchRows& capacity) {
   const int64_t io_bytes = size_bytes(request.io);
   const double bucket_mib = request.config.optimizer.bucket_mib;
-  const ShardPlan shards =
-      make_shard_plan(table, {.ranks = static_cast<int>(request.ranks),
-                              .bucket_elements = bucket_elements(bucket_mib, request.io)});
+  const NodeSizes nodes = nodes_of(request);
+  const int num_shards = grouping_of(request) == Grouping::kNode ? nodes.largest : nodes.ranks;
+  const ShardPlan shards = make_shard_plan(
+      table, {.shards = num_shards, .bucket_elements = bucket_elements(bucket_mib, request.io)});
   const int64_t multiple = request.on_gpu ? kGpuTokenMultiple : kCpuTokenMultiple;
   const BatchRows rows{.tokens = round_up(capacity.tokens, multiple),
                        .seqs = capacity.seqs,
@@ -54,11 +72,15 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"activations and batches",
        activation_bytes_for(request.config.model, rows, request.io, request.fp8)},
   };
-  if (request.ranks > 1) {  // a single rank has the flat buffers as its shard
+  if (num_shards > 1) {  // a single one is the flat buffers
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
   if (may_copy(request)) {
-    memory.push_back({"gradients that arrive", CopyOptions{}.staging_bytes});
+    const OptimizerConfig& optimizer = request.config.optimizer;
+    const bool sends_ahead = optimizer.clip == "before" && optimizer.max_gradient_norm > 0;
+    memory.push_back(
+        {"gradients that arrive",
+         CopyOptions{}.staging_bytes + (sends_ahead ? shards.flat_elements * io_bytes : 0)});
   }
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});

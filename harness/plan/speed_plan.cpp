@@ -109,7 +109,7 @@ StepTime predict_step(const SpeedRequest& request, const Dims& dims, const Param
   const double most_ms = pass_ms(dims, batch_of(tokens.most_rows, means), request.precision);
   const double lamb = lamb_ms(static_cast<double>(table.elements) / cluster.shards());
   const ShardPlan shards = make_shard_plan(
-      table, {.ranks = static_cast<int>(cluster.shards()),
+      table, {.shards = static_cast<int>(cluster.shards()),
               .bucket_elements = bucket_elements(config.optimizer.bucket_mib, kIo)});
   const ExchangeTime exchange =
       exchange_time({.cluster = cluster,

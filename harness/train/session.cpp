@@ -36,7 +36,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       choice(choose_backend(run_config.train, run_world)),
       cores(take_core_share(run_world, choice.gpu_bus_id)),
       backend(make_backend(choice, run_config.cuda, compute_threads(run_config.train, cores),
-                           run_world)),
+                           run_world,
+                           choose_grouping(run_config.optimizer.shard_group, run_world))),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       attention(

@@ -68,6 +68,7 @@ OperationTime cost_of(const CrossEntropy& a) {
   return moves(a, {a.logits, a.write_gradient ? a.logits : View()});
 }
 OperationTime cost_of(const SumOfSquares& a) { return moves(a, {a.values}); }
+OperationTime cost_of(const ClipFactor& a) { return moves(a, {}); }
 OperationTime cost_of(const ClipLocal& a) { return moves(a, {a.gradient, a.gradient}); }
 OperationTime cost_of(const LambMoments& a) {
   return moves(a, {a.gradient, a.weight, a.m, a.m, a.v, a.v, a.update});

@@ -88,16 +88,19 @@ void run_cpu(WorkerPool&, const LambPrepare& args) {
 }
 
 template <>
+void run_cpu(WorkerPool&, const ClipFactor& args) {
+  *args.factor.as<float>() = local_clip_factor(
+      state_of(args.state), *args.gradient_sum_of_squares.as<double>(), args.max_gradient_norm);
+}
+
+template <>
 void run_cpu(WorkerPool& pool, const ClipLocal& args) {
   require_f32("clip_local", "gradient", args.gradient);
-  const double sum = *args.gradient_sum_of_squares.as<double>();
-  if (!is_finite_sum_of_squares(sum)) return;
-  const double norm = std::sqrt(sum) / static_cast<double>(state_of(args.state).loss_scale);
-  const float coefficient = static_cast<float>(clip_coefficient(norm, args.max_gradient_norm));
-  if (coefficient == 1.0f) return;
+  const float factor = *args.factor.as<float>();
+  if (factor == 1.0f) return;
   float* gradient = args.gradient.as<float>();
   pool.for_range(args.gradient.elements(), kBlockElements, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) gradient[i] *= coefficient;
+    for (int64_t i = begin; i < end; ++i) gradient[i] *= factor;
   });
 }
 

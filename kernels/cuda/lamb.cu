@@ -44,7 +44,7 @@ __device__ __forceinline__ void for_elements(const LambChunk& chunk, int vec, co
   if (thread < range.rest()) work(kOne, range.rest_element(thread));
 }
 
-// --- LambPrepare, ClipLocal ---
+// --- LambPrepare, ClipFactor, ClipLocal ---
 
 __global__ void prepare_kernel(LambState* state, const double* gradient_sum_of_squares,
                                LambPrepareRules rules) {
@@ -53,22 +53,16 @@ __global__ void prepare_kernel(LambState* state, const double* gradient_sum_of_s
   *state = next;
 }
 
-/// 1 where the gradient is to stay as it is.
-__device__ float local_clip_coefficient(const LambState& state, double sum, double max_norm) {
-  if (!is_finite_sum_of_squares(sum)) return 1.0f;
-  const double norm = std::sqrt(sum) / static_cast<double>(state.loss_scale);
-  return static_cast<float>(clip_coefficient(norm, max_norm));
+__global__ void clip_factor_kernel(float* factor, const LambState* state, const double* sum,
+                                   double max_norm) {
+  *factor = local_clip_factor(*state, *sum, max_norm);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    clip_kernel(T* gradient, int64_t count, const LambState* state, const double* sum,
-                double max_norm) {
-  __shared__ float shared_coefficient;
-  if (threadIdx.x == 0) shared_coefficient = local_clip_coefficient(*state, *sum, max_norm);
-  __syncthreads();
-  const float coefficient = shared_coefficient;
-  if (coefficient == 1.0f) return;
+    clip_kernel(T* gradient, int64_t count, const float* factor_of_rank) {
+  const float factor = *factor_of_rank;
+  if (factor == 1.0f) return;
 
   constexpr int N = kVec16<T>;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -80,12 +74,12 @@ __global__ void __launch_bounds__(kThreads)
     float values[N];
     load_floats(aligned + i, values);
 #pragma unroll
-    for (int e = 0; e < N; ++e) values[e] *= coefficient;
+    for (int e = 0; e < N; ++e) values[e] *= factor;
     store_floats(aligned + i, values);
   }
   if (thread < range.rest()) {
     T& value = aligned[range.rest_element(static_cast<int>(thread))];
-    value = from_float<T>(to_float(value) * coefficient);
+    value = from_float<T>(to_float(value) * factor);
   }
 }
 
@@ -249,6 +243,14 @@ void run_cuda(CudaContext& context, const LambPrepare& args) {
 }
 
 template <>
+void run_cuda(CudaContext& context, const ClipFactor& args) {
+  clip_factor_kernel<<<1, 1, 0, context.stream>>>(args.factor.as<float>(), state_of(args.state),
+                                                  args.gradient_sum_of_squares.as<double>(),
+                                                  args.max_gradient_norm);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
+
+template <>
 void run_cuda(CudaContext& context, const ClipLocal& args) {
   const int64_t count = args.gradient.elements();
   if (count == 0) return;
@@ -256,9 +258,8 @@ void run_cuda(CudaContext& context, const ClipLocal& args) {
     using T = typename decltype(tag)::Type;
     const unsigned blocks =
         blocks_for(count, kThreads * kVec16<T>, int64_t{context.sm_count} * kClipBlocksPerSm);
-    clip_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
-        elements<T>(args.gradient), count, state_of(args.state),
-        args.gradient_sum_of_squares.as<double>(), args.max_gradient_norm);
+    clip_kernel<T><<<blocks, kThreads, 0, context.stream>>>(elements<T>(args.gradient), count,
+                                                            args.factor.as<float>());
   });
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }

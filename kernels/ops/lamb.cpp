@@ -57,13 +57,19 @@ void validate(const LambPrepare& args) {
   check.at_least("loss_scale.growth_interval_steps", args.loss_scale.growth_interval_steps, 1);
 }
 
+void validate(const ClipFactor& args) {
+  const ArgumentCheck check(ClipFactor::kName);
+  check.view("gradient_sum_of_squares", args.gradient_sum_of_squares, DType::kF64, {1});
+  check_state(check, args.state);
+  check.view("factor", args.factor, DType::kF32, {1});
+  check_not_negative(check, "max_gradient_norm", args.max_gradient_norm);
+}
+
 void validate(const ClipLocal& args) {
   const ArgumentCheck check(ClipLocal::kName);
   check.io("gradient", args.gradient);
   check.view("gradient", args.gradient, args.gradient.dtype, {args.gradient.elements()});
-  check.view("gradient_sum_of_squares", args.gradient_sum_of_squares, DType::kF64, {1});
-  check_state(check, args.state);
-  check_not_negative(check, "max_gradient_norm", args.max_gradient_norm);
+  check.view("factor", args.factor, DType::kF32, {1});
 }
 
 void validate(const LambMoments& args) {

@@ -64,15 +64,21 @@ struct LambPrepare {
   double max_gradient_norm = 1.0;
 };
 
-/// Multiplies a rank's own gradient by min(1, max / (norm / S + 1e-6)) before the reduction;
-/// a norm that is not finite leaves it as it is, so that infinities reach every rank.
-/// Writes    gradient in place.
-struct ClipLocal {
-  static constexpr const char* kName = "clip_local";
-  View gradient;                 // io  [P]
+/// What a rank multiplies its own gradient with before the reduction: min(1, max / (norm / S +
+/// 1e-6)); 1 where the norm is not finite, so that infinities reach every rank.
+struct ClipFactor {
+  static constexpr const char* kName = "clip_factor";
   View gradient_sum_of_squares;  // f64 [1]  of this rank's scaled gradient
   View state;                    // u8  [sizeof(LambState)]
+  View factor;                   // f32 [1]  out
   double max_gradient_norm = 1.0;
+};
+
+/// Multiplies a gradient, or a part of one, with the factor, in place.
+struct ClipLocal {
+  static constexpr const char* kName = "clip_local";
+  View gradient;  // io  [P]
+  View factor;    // f32 [1]
 };
 
 /// A contiguous piece of one tensor inside a shard. A tensor may have several, with pieces of other
@@ -128,6 +134,7 @@ struct LambApply {
 };
 
 void validate(const LambPrepare& args);
+void validate(const ClipFactor& args);
 void validate(const ClipLocal& args);
 void validate(const LambMoments& args);
 void validate(const LambApply& args);

@@ -39,6 +39,14 @@ BERTHA_HOST_DEVICE inline bool is_finite_sum_of_squares(double sum) {
   return sum >= 0.0 && sum <= DBL_MAX;
 }
 
+/// What ClipFactor gives: 1 where the gradient is to stay as it is.
+BERTHA_HOST_DEVICE inline float local_clip_factor(const LambState& state, double sum_of_squares,
+                                                  double max_norm) {
+  if (!is_finite_sum_of_squares(sum_of_squares)) return 1.0f;
+  const double norm = std::sqrt(sum_of_squares) / static_cast<double>(state.loss_scale);
+  return static_cast<float>(clip_coefficient(norm, max_norm));
+}
+
 /// Host-independent part of LambPrepare: what one thread of a device evaluates.
 struct LambPrepareRules {
   LrSchedule schedule;

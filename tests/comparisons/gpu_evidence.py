@@ -21,6 +21,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   lost_rank    a killed rank takes the others along within a minute (at least two devices)
   ranks        the same global batches on 1, 2, 4, 8 devices, as many as there are
   ranks_checkpoint  a checkpoint of all devices continued on 2 devices and on the CPU
+  nodes        the devices as two machines, in both groups of ranks, and their checkpoints continued
 
 With --backend cpu the "device" is the CPU backend in fp32 and "devices" are ranks (--devices).
 Ends with a table (also OUTPUT/summary.json) and exit code 1 when a stage failed. Every command's
@@ -40,15 +41,14 @@ import sys
 import threading
 import time
 
-from logged_command import environment_without, start_logged
+from logged_command import environment_without, launcher, start_logged, visible_gpus
 
 PEERS = pathlib.Path(__file__).resolve().parent
 SOURCE = PEERS.parents[1]
 # Seconds; a stage that takes longer has failed. --limit STAGE=SECONDS changes one.
 LIMITS = {"build": 1800, "tests": 1800, "kernels": 1200, "curves": 900, "torch": 900,
           "resume": 600, "to_cpu": 600, "fp8": 900, "too_large": 300, "no_gpu": 120, "not_finite": 120,
-          "lost_rank": 180, "ranks": 1200,
-          "ranks_checkpoint": 900}
+          "lost_rank": 180, "ranks": 1200, "ranks_checkpoint": 900, "nodes": 900}
 LAUNCHERS = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
 
 
@@ -71,22 +71,11 @@ class Evidence:
         self.logs = self.output / "logs"
         self.steps = arguments.steps
         self.middle = self.steps // 2
-        self.devices = arguments.devices or (self.count_gpus() if self.on_gpu else 2)
+        self.devices = arguments.devices or (len(visible_gpus()) if self.on_gpu else 2)
         self.deadline = 0.0
         self.number = 0
         self.last_code = 0
         self.done = {}  # runs and data of this call, by name
-
-    @staticmethod
-    def count_gpus():
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            return len([word for word in visible.split(",") if word.strip()])
-        try:
-            listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False)
-        except OSError:
-            return 0
-        return len(re.findall(rb"^GPU \d+:", listed.stdout, re.M))
 
     def precisions(self):
         return ("fp32", "bf16", "fp16") if self.on_gpu else ("fp32",)
@@ -114,8 +103,7 @@ class Evidence:
         return log.read_text(errors="replace")
 
     def bertha(self, name, words, ranks=0, **more):
-        launcher = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", ranks]
-        return self.command(name, [*(launcher if ranks else []), self.program, *words], **more)
+        return self.command(name, launcher(ranks, [self.program, *words]), **more)
 
     # --- what stages share ---
 
@@ -412,11 +400,25 @@ log: {{plots: false, tensorboard: false}}
         return f"of {most}: " + self.compare("ranks_checkpoint", run, on_two, on_cpu,
                                              "--from-step", self.middle + 1)
 
+    def nodes(self):
+        """Between the two, NCCL sends through sockets: slow, and the way that several machines take."""
+        halves, runs, resumed = [self.devices // 2] * 2, [], []
+        whole = self.train("one_machine", self.device("fp32"), sum(halves))
+        for group, other in (("node", "world"), ("world", "node")):
+            options = [*self.device("fp32"), "--set", f"optimizer.shard_group={group}"]
+            run, middle = self.half_way(f"two_nodes_{group}", options, halves)
+            options[-1] = f"optimizer.shard_group={other}"
+            runs.append(f"{run}:fp32")
+            resumed += [f"{self.go_on(f'{group}_by_{other}', middle, options, halves)}:fp32",
+                        f"{self.go_on(f'{group}_on_one', middle, self.device('fp32'))}:fp32"]
+        return (f"nodes of {halves} ranks: {self.compare('nodes', whole, *runs)}; resumed: " +
+                self.compare("resumed", whole, *resumed, "--from-step", self.middle + 1))
+
     # --- all of it ---
 
     def why_not(self, stage):
         """Why a stage is not for this machine."""
-        if stage in ("lost_rank", "ranks", "ranks_checkpoint") and self.devices < 2:
+        if stage in ("lost_rank", "ranks", "ranks_checkpoint", "nodes") and self.devices < 2:
             return "needs two devices"
         if stage == "build" and self.arguments.bertha:
             return "--bertha names the program"

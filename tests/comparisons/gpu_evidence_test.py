@@ -57,7 +57,7 @@ class GpuEvidence(unittest.TestCase):
         return path
 
     def test_a_sound_program_passes(self):
-        stages = "resume,no_gpu,to_cpu,not_finite,lost_rank"
+        stages = "resume,no_gpu,to_cpu,not_finite,lost_rank,nodes"
         code, text, results = self.collect(stages)
         self.assertEqual(code, 0, text)
         self.assertEqual(results, {stage: "passed" for stage in stages.split(",")})

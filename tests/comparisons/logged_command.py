@@ -1,6 +1,7 @@
 """Commands that scripts beside this one start: their output goes to a file, and nothing of a launcher
 around the script reaches them."""
 import os
+import re
 import shutil
 import subprocess
 
@@ -21,3 +22,33 @@ def start_logged(words, log, folder, environment):
         out.flush()
         return subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                 stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def visible_gpus():
+    """As CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [word for word in visible.split(",") if word.strip()]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False)
+    except OSError:
+        return []
+    return re.findall(r"^GPU (\d+):", listed.stdout.decode(), re.M)
+
+
+def launcher(ranks, words):
+    """A program's words on that many ranks; 0: without a launcher. A list: on pretended machines of so
+    many ranks each, with the next of the visible GPUs for each rank."""
+    if ranks == 0:
+        return words
+    line = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none"]
+    if not isinstance(ranks, list):
+        return [*line, "-n", ranks, *words]
+    gpus = visible_gpus()
+    for node, count in enumerate(ranks):
+        own, gpus = gpus[:count], gpus[count:]
+        variables = {"NCCL_HOSTID": f"pretended{node}", "NCCL_SOCKET_IFNAME": "lo",
+                     "CUDA_VISIBLE_DEVICES": ",".join(own)}
+        line += [":"] * (node > 0) + ["-n", count]
+        line += [word for item in variables.items() for word in ("-x", "=".join(item))] + words
+    return line

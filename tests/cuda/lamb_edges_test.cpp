@@ -75,6 +75,16 @@ TEST(CudaLamb, TheTrustRatioNeedsDecayAndBothNorms) {
   }
 }
 
+/// Clips a gradient by the operations of a backend.
+void clip(Ops& ops, const View& gradient, const View& sum, const View& state, const View& factor,
+          double limit) {
+  ops.run(ClipFactor{.gradient_sum_of_squares = sum,
+                     .state = state,
+                     .factor = factor,
+                     .max_gradient_norm = limit});
+  ops.run(ClipLocal{.gradient = gradient, .factor = factor});
+}
+
 TEST(CudaClipLocal, RoundsOnceAndStartsAtAnyElement) {
   for (const DType io : kIoTypes) {
     for (const int64_t count : {0, 1, 7, 33, 511, 100'003}) {
@@ -87,14 +97,12 @@ TEST(CudaClipLocal, RoundsOnceAndStartsAtAnyElement) {
           shard.sum = 2500.0;
           shard.state.loss_scale = 10.0f;  // the norm is 5
           const GpuShard on_gpu(shard, io, pad);
-          gpu().ops->run(ClipLocal{.gradient = on_gpu.gradient(),
-                                   .gradient_sum_of_squares = on_gpu.sum(),
-                                   .state = on_gpu.state(),
-                                   .max_gradient_norm = limit});
-          cpu().ops->run(ClipLocal{.gradient = Shard::of(shard.gradient),
-                                   .gradient_sum_of_squares = shard.sum_view(),
-                                   .state = shard.state_view(),
-                                   .max_gradient_norm = limit});
+          const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
+          clip(*gpu().ops, on_gpu.gradient(), on_gpu.sum(), on_gpu.state(), factor.view(), limit);
+          float on_cpu = 0.0f;
+          clip(*cpu().ops, Shard::of(shard.gradient), shard.sum_view(), shard.state_view(),
+               View(&on_cpu, DType::kF32, {1}), limit);
+          EXPECT_EQ(factor.floats()[0], on_cpu);
           EXPECT_EQ(on_gpu.read_gradient(), rounded_to(io, tensor_of(shard.gradient)).values)
               << name(io) << " " << count << " " << pad << " " << limit;
         }
@@ -109,9 +117,9 @@ TEST(CudaClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
   shard.gradient = {kInfinity, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
   const GpuShard on_gpu(shard, DType::kF32);
-  gpu().ops->run(ClipLocal{.gradient = on_gpu.gradient(),
-                           .gradient_sum_of_squares = on_gpu.sum(),
-                           .state = on_gpu.state()});
+  const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
+  clip(*gpu().ops, on_gpu.gradient(), on_gpu.sum(), on_gpu.state(), factor.view(), 1.0);
+  EXPECT_EQ(factor.floats()[0], 1.0f);
   EXPECT_EQ(on_gpu.read_gradient(), (std::vector<float>{kInfinity, 40.0f}));
 }
 

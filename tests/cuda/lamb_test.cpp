@@ -19,7 +19,8 @@ enum class Clip { kAfter, kBefore };
 
 /// One update by the operations of a backend, on a shard of its memory.
 template <class AnyShard>
-void run_step(Ops& ops, const AnyShard& shard, const View& gradient, Clip clip) {
+void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View& clip_factor,
+              Clip clip) {
   constexpr double kMaxNorm = 3.0;
   LambPrepare prepare = shard.prepare_args();
   prepare.schedule = {.base = 0.02, .warmup_steps = 2, .total_steps = 9};
@@ -34,10 +35,11 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, Clip clip) 
   moments.weight_decay = 0.05;
   if (clip == Clip::kBefore) {
     ops.run(SumOfSquares{.values = gradient, .result = prepare.gradient_sum_of_squares});
-    ops.run(ClipLocal{.gradient = gradient,
-                      .gradient_sum_of_squares = prepare.gradient_sum_of_squares,
-                      .state = prepare.state,
-                      .max_gradient_norm = kMaxNorm});
+    ops.run(ClipFactor{.gradient_sum_of_squares = prepare.gradient_sum_of_squares,
+                       .state = prepare.state,
+                       .factor = clip_factor,
+                       .max_gradient_norm = kMaxNorm});
+    ops.run(ClipLocal{.gradient = gradient, .factor = clip_factor});
   }
   ops.run(SumOfSquares{.values = gradient, .result = prepare.gradient_sum_of_squares});
   ops.run(prepare);
@@ -55,12 +57,15 @@ struct CpuShard {
 };
 
 void step_cpu(Shard& shard, Clip clip) {
-  run_step(*cpu().ops, CpuShard(shard), Shard::of(shard.gradient), clip);
+  float factor = 0.0f;
+  run_step(*cpu().ops, CpuShard(shard), Shard::of(shard.gradient), View(&factor, DType::kF32, {1}),
+           clip);
 }
 
 void step_gpu(GpuShard& on_gpu, const std::vector<float>& gradient, Clip clip) {
   on_gpu.set_gradient(gradient);
-  run_step(*gpu().ops, on_gpu, on_gpu.gradient(), clip);
+  const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
+  run_step(*gpu().ops, on_gpu, on_gpu.gradient(), factor.view(), clip);
 }
 
 /// 5 between the segments, so that a stray write shows.

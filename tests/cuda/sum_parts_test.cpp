@@ -42,6 +42,28 @@ TEST(CudaSumParts, IsTheSumRoundedOnce) {
   }
 }
 
+// Powers of two, so that products are exact.
+TEST(CudaSumParts, MultipliesEachPartWithItsFactor) {
+  for (const DType dtype : kIoTypes) {
+    for (const int64_t count : {1, 8, 2'051}) {
+      std::deque<DeviceTensor> tensors;
+      HostTensor<float> factors({kMostSumParts});
+      HostTensor<float> want({count});
+      for (int part = 0; part < kMostSumParts; ++part) {
+        factors[part] = std::ldexp(1.0f, 2 - part);
+        const HostTensor<float> values =
+            rounded_to(dtype, random_tensor({count}, static_cast<uint64_t>(part) + 1));
+        tensors.emplace_back(gpu(), dtype, values);
+        for (int64_t i = 0; i < count; ++i) want[i] += factors[part] * values[i];
+      }
+      const DeviceTensor on_gpu(gpu(), DType::kF32, factors);
+      const DeviceTensor sum(gpu(), dtype, HostTensor<float>({count}, 99.0f));
+      sum_parts(*gpu().stream, pointers(tensors), sum.view(), on_gpu.view().as<float>());
+      EXPECT_EQ(sum.floats().values, rounded_to(dtype, want).values) << name(dtype) << " " << count;
+    }
+  }
+}
+
 TEST(CudaSumParts, KeepsInfinitiesAndOverflowsToThem) {
   HostTensor<float> large({8}, 60'000.0f);
   large[3] = -large[3];

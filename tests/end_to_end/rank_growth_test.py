@@ -8,7 +8,7 @@ import math
 import pathlib
 import sys
 
-from support import EndToEnd, command, main, run
+from support import EndToEnd, command, main, messages, monitoring, run
 
 COUNT_FILES = sys.argv[5]
 RANKS = (2, 4, 8, 16)
@@ -127,18 +127,13 @@ class RankGrowth(EndToEnd):
     def measure(self, ranks, folder, steps, **changes):
         output = self.new_folder("counts")
         output.mkdir()
-        words = command(["train", *self.data.config(
-            log__run_dir=folder, train__max_steps=steps, eval__every_samples=10**9,
-            train__global_batch_seqs=SEQS_PER_RANK * ranks, optimizer__schedule_steps=MORE_STEPS,
-            data__window_shards=SHARDS, **changes)], ranks)
-        monitoring = {"osc": "^monitoring", "pml_monitoring_enable": 2,
-                      "pml_monitoring_enable_output": 3,
-                      "pml_monitoring_filename": output / "messages"}
-        options = [str(word) for item in monitoring.items() for word in ("--mca", *item)]
         variables = {"LD_PRELOAD": COUNT_FILES, "COUNT_BELOW": self.scratch,
                      "COUNT_OUTPUT": output}
-        options += [word for item in variables.items() for word in ("-x", "=".join(map(str, item)))]
-        done = run(words[:1] + options + words[1:])
+        options = [word for item in variables.items() for word in ("-x", "=".join(map(str, item)))]
+        done = run(command(["train", *self.data.config(
+            log__run_dir=folder, train__max_steps=steps, eval__every_samples=10**9,
+            train__global_batch_seqs=SEQS_PER_RANK * ranks, optimizer__schedule_steps=MORE_STEPS,
+            data__window_shards=SHARDS, **changes)], ranks, options), monitoring(output))
         self.assertEqual(done.code, 0, done)
         folders = {"run folder": folder, "first weights": self.first, "counts": output,
                    "training shards": self.data.train, "evaluation shards": self.data.eval}
@@ -151,12 +146,10 @@ class RankGrowth(EndToEnd):
             subject = subject_of(pathlib.Path(path), folders)
             for what, number in zip(("opens", "bytes", "lookups"), numbers):
                 counts[subject, what] += int(number)
-        for line in (output / f"messages.{rank}.prof").read_text().splitlines():
-            kind, *fields = line.split("\t")
-            if kind in ("E", "I"):  # between two ranks; inside MPI's own collectives
-                subject = "gradient messages" if kind == "E" else "host messages"
-                counts[subject, "bytes"] += int(fields[2].split()[0])
-                counts[subject, "count"] += int(fields[3].split()[0])
+        for message in messages(output, rank):
+            subject = "gradient messages" if message.is_own else "host messages"
+            counts[subject, "bytes"] += message.bytes
+            counts[subject, "count"] += message.count
         return counts
 
     def check(self, phase):

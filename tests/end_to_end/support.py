@@ -67,11 +67,19 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out}\n{self.err}"
 
 
-def command(arguments, ranks):
+def command(arguments, ranks, launcher=()):
+    """Words that start the program: alone, on ranks, or with ranks as a list on pretended nodes of so
+    many ranks each."""
     words = [BERTHA] + [str(a) for a in arguments]
     if ranks == 0:
         return words
-    return [MPIEXEC, "--oversubscribe", "-q", "-n", str(ranks)] + words
+    line = [MPIEXEC, "--oversubscribe", "-q"]
+    if not isinstance(ranks, list):
+        return [*line, "-n", str(ranks), *launcher, *words]
+    for node, ranks_there in enumerate(ranks):
+        line += [":"] * (node > 0) + ["-n", str(ranks_there), "-x", f"NCCL_HOSTID=pretended{node}"]
+        line += [*launcher, *words]
+    return line
 
 
 def bertha(*arguments, ranks=0, extra=None, cwd=None, preexec_fn=None):
@@ -162,6 +170,33 @@ class Running:
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
         return Ended(self.process.returncode, *texts, time.monotonic() - self.begin)
+
+
+def monitoring(folder):
+    """The environment in which Open MPI counts messages into files of the folder."""
+    settings = {"osc": "^monitoring", "pml_monitoring_enable": 2, "pml_monitoring_enable_output": 3,
+                "pml_monitoring_filename": folder / "messages"}
+    return {f"OMPI_MCA_{name}": str(value) for name, value in settings.items()}
+
+
+class Messages:
+    """What a rank has sent to another one."""
+
+    def __init__(self, kind, to, size, count):
+        self.is_own = kind == "E"  # else inside MPI's own collectives
+        self.to = int(to)
+        self.bytes = int(size.split()[0])
+        self.count = int(count.split()[0])
+
+
+def messages(folder, rank):
+    """All Messages of a rank that ran with monitoring(folder)."""
+    found = []
+    for line in (folder / f"messages.{rank}.prof").read_text().splitlines():
+        kind, *fields = line.split("\t")
+        if kind in ("E", "I"):
+            found.append(Messages(kind, *fields[1:4]))
+    return found
 
 
 def ancestors(pid):

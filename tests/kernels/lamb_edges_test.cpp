@@ -58,19 +58,30 @@ TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   }
 }
 
+/// A shard's own gradient, clipped to the limit; the factor.
+float clip(Shard& shard, double limit) {
+  float factor = 0.0f;
+  const View factor_view(&factor, DType::kF32, {1});
+  const ClipFactor find{.gradient_sum_of_squares = shard.sum_view(),
+                        .state = shard.state_view(),
+                        .factor = factor_view,
+                        .max_gradient_norm = limit};
+  const ClipLocal scale{.gradient = Shard::of(shard.gradient), .factor = factor_view};
+  validate(find);
+  validate(scale);
+  WorkerPool pool(1);
+  run_cpu(pool, find);
+  run_cpu(pool, scale);
+  return factor;
+}
+
 TEST(ClipLocal, ScalesDownToTheLimitAndNeverUp) {
   for (const auto& [limit, want] : {std::pair{1.0, 0.2f}, std::pair{10.0, 1.0f}}) {
     Shard shard(2, 1);
     shard.gradient = {30.0f, 40.0f};
     shard.sum = 2500.0;
     shard.state.loss_scale = 10.0f;  // the norm is 5
-    const ClipLocal args{.gradient = Shard::of(shard.gradient),
-                         .gradient_sum_of_squares = shard.sum_view(),
-                         .state = shard.state_view(),
-                         .max_gradient_norm = limit};
-    validate(args);
-    WorkerPool pool(1);
-    run_cpu(pool, args);
+    EXPECT_NEAR(clip(shard, limit), want, 1e-6);
     EXPECT_NEAR(shard.gradient[0], 30.0f * want, 1e-6 * 30);  // the published epsilon of the norm
     EXPECT_NEAR(shard.gradient[1], 40.0f * want, 1e-6 * 40);
   }
@@ -80,10 +91,7 @@ TEST(ClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
   Shard shard(2, 1);
   shard.gradient = {kInfinity, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
-  WorkerPool pool(1);
-  run_cpu(pool, ClipLocal{.gradient = Shard::of(shard.gradient),
-                          .gradient_sum_of_squares = shard.sum_view(),
-                          .state = shard.state_view()});
+  EXPECT_EQ(clip(shard, 1.0), 1.0f);
   EXPECT_EQ(shard.gradient, (std::vector<float>{kInfinity, 40.0f}));
 }
 

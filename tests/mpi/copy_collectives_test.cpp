@@ -89,6 +89,8 @@ class ImaginaryWorld final : public World {
   int agree_max(int) override { unused(); }
   void broadcast_bytes(std::span<std::byte>, int) override { unused(); }
   void barrier() override { unused(); }
+  std::unique_ptr<World> make_node_world() override { unused(); }
+  std::unique_ptr<World> make_peer_world() override { unused(); }
   [[noreturn]] void abort(int) override { unused(); }
 
  private:

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "harness/comm/node_world.h"
 #include "harness/comm/world.h"
 #include "tests/support/mpi_main.h"
 
@@ -35,7 +34,7 @@ TEST(MpiWorld, AllRanksOfThisMachineShareANode) {
 }
 
 TEST(MpiWorld, TheNodeIsAWorldOfItsOwn) {
-  const std::unique_ptr<World> node = make_node_world();
+  const std::unique_ptr<World> node = world().make_node_world();
   EXPECT_EQ(node->rank(), world().node_rank());
   EXPECT_EQ(node->size(), world().node_size());
   EXPECT_EQ(node->node_size(), node->size());

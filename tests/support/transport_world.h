@@ -39,6 +39,8 @@ class TransportWorld final : public World {
   }
 
   void barrier() override { agree_max(0); }
+  std::unique_ptr<World> make_node_world() override { return nullptr; }
+  std::unique_ptr<World> make_peer_world() override { return nullptr; }
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 
  private:

@@ -18,10 +18,16 @@ struct SumJob {
   const T* parts[kMostSumParts];
   T* sum;
   int64_t count;
+  const float* factors;  // null: 1
 };
 
 template <class T, int kParts>
 __global__ void __launch_bounds__(kThreads) sum_parts_kernel(SumJob<T> job) {
+  float factors[kParts];
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    factors[part] = job.factors == nullptr ? 1.0f : job.factors[part];
+  }
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVecSize;
   if (first + kVecSize <= job.count) {
     Vec<T, kVecSize> loaded[kParts];
@@ -33,14 +39,14 @@ __global__ void __launch_bounds__(kThreads) sum_parts_kernel(SumJob<T> job) {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-      for (int i = 0; i < kVecSize; ++i) sums[i] += element(loaded[part], i);
+      for (int i = 0; i < kVecSize; ++i) sums[i] += factors[part] * element(loaded[part], i);
     }
     store_vec(job.sum + first, to_vec<T>(sums));
     return;
   }
   for (int64_t i = first; i < job.count; ++i) {
     float sum = 0.0f;
-    for (int part = 0; part < kParts; ++part) sum += to_float(job.parts[part][i]);
+    for (int part = 0; part < kParts; ++part) sum += factors[part] * to_float(job.parts[part][i]);
     job.sum[i] = from_float<T>(sum);
   }
 }
@@ -57,13 +63,15 @@ void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
 
 }  // namespace
 
-void sum_parts(Stream& stream, std::span<const void* const> parts, const View& sum) {
+void sum_parts(Stream& stream, std::span<const void* const> parts, const View& sum,
+               const float* factors) {
   BERTHA_CHECK(!parts.empty() && parts.size() <= kMostSumParts, parts.size(), " parts, want 1 to ",
                kMostSumParts);
   if (sum.elements() == 0) return;
   dispatch_io(sum.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    SumJob<T> job{.parts = {}, .sum = elements<T>(sum), .count = sum.elements()};
+    SumJob<T> job{
+        .parts = {}, .sum = elements<T>(sum), .count = sum.elements(), .factors = factors};
     for (size_t i = 0; i < parts.size(); ++i) job.parts[i] = static_cast<const T*>(parts[i]);
     launch<T>(native(stream), static_cast<int>(parts.size()), job);
   });

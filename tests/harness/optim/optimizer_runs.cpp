@@ -16,17 +16,18 @@ std::vector<float> values_of(const View& view) {
 
 /// The flat buffer from the shards of all ranks.
 std::vector<float> gather(Collectives& collectives, const View& shard, const RunSpec& spec) {
-  std::vector<float> shards(static_cast<size_t>(shard.elements() * collectives.size()));
+  const int count = collectives.shard_count();
+  std::vector<float> shards(static_cast<size_t>(shard.elements() * count));
   collectives.all_gather(shard,
                          View(shards.data(), DType::kF32, {static_cast<int64_t>(shards.size())}));
   std::vector<float> flat(shards.size());
-  for (int rank = 0; rank < collectives.size(); ++rank) {
+  for (int index = 0; index < count; ++index) {
     const ShardPlan plan = make_shard_plan(
-        spec.table, {.rank = rank,
-                     .ranks = collectives.size(),
+        spec.table, {.shard = index,
+                     .shards = count,
                      .bucket_elements = bucket_elements(spec.config.bucket_mib, DType::kF32)});
     for (const ShardRange& range : plan.ranges) {
-      std::copy_n(shards.begin() + rank * shard.elements() + range.shard_begin, range.elements,
+      std::copy_n(shards.begin() + index * shard.elements() + range.shard_begin, range.elements,
                   flat.begin() + range.flat_begin);
     }
   }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <span>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/harness/optim/optimizer_runs.h"
@@ -117,6 +119,71 @@ class LoggedCollectives final : public Collectives {
   Collectives& inner_;
 };
 
+/// Other collectives that take factors, as copies between GPUs do: what is sent ahead must be what
+/// is summed.
+class ScalingCollectives final : public Collectives {
+ public:
+  explicit ScalingCollectives(Collectives& inner) : inner_(inner) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Stream& stream() override { return inner_.stream(); }
+  void reduce_scatter_sum(const View&, const View&) override { FAIL() << "not scaled"; }
+  void all_gather(const View& shard, const View& full) override { inner_.all_gather(shard, full); }
+  void all_reduce_sum(const View& values) override { inner_.all_reduce_sum(values); }
+  void all_reduce_max(const View& values) override { inner_.all_reduce_max(values); }
+
+  bool prepare_scaled_sums(Device&, int64_t bytes) override {
+    prepared_bytes = bytes;
+    return true;
+  }
+  void send_ahead(const View& full) override {
+    EXPECT_TRUE(sent_.emplace(full.data, values_of(full)).second) << "sent twice";
+  }
+  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
+    for (const ScatterSum& sum : sums) {
+      std::vector<float> values = values_of(sum.full);
+      EXPECT_EQ(sent_.at(sum.full.data), values) << "changed since it was sent";
+      for (float& value : values) value *= *factor.as<float>();
+      inner_.reduce_scatter_sum(View(values.data(), DType::kF32, {sum.full.elements()}), sum.shard);
+    }
+    EXPECT_EQ(sent_.size(), sums.size());
+    sent_.clear();
+  }
+
+  int64_t prepared_bytes = 0;
+
+ private:
+  static std::vector<float> values_of(const View& view) {
+    return {view.as<float>(), view.as<float>() + view.elements()};
+  }
+
+  Collectives& inner_;
+  std::map<const void*, std::vector<float>> sent_;
+};
+
+TEST(Optimizer, AClipInsideTheSumGivesTheBitsOfOneBeforeIt) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const double bucket_mib : kBucketsMib) {
+      RunSpec spec = ragged_spec();
+      spec.config.clip = "before";
+      spec.config.bucket_mib = bucket_mib;
+      spec.config.max_gradient_norm = 0.7;
+      const RunResult want = run_on_threads(ranks, spec)[0];
+      for (const auto& final_from : std::vector<std::vector<int64_t>>{{}, {21000, 9000, 1}}) {
+        spec.final_from = final_from;
+        run_ranks(ranks, [&](Device& device, Collectives& inner) {
+          ScalingCollectives collectives(inner);
+          expect_same(run_updates(device, collectives, spec), want,
+                      concat(ranks, " ranks, ", bucket_mib, " MiB"));
+          EXPECT_GE(collectives.prepared_bytes,
+                    spec.table.elements * static_cast<int64_t>(sizeof(float)));
+        });
+      }
+    }
+  }
+}
+
 /// Another stream, with a count of what it waited for.
 class LoggedStream final : public Stream {
  public:
@@ -158,8 +225,8 @@ TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreN
       spec.config.clip = clip;
       spec.config.bucket_mib = 0.01;
       const std::vector<Bucket> all =
-          make_shard_plan(spec.table, {.rank = inner.rank(),
-                                       .ranks = 2,
+          make_shard_plan(spec.table, {.shard = inner.rank(),
+                                       .shards = 2,
                                        .bucket_elements = bucket_elements(0.01, DType::kF32)})
               .buckets;
       ASSERT_GT(all.size(), 5u);

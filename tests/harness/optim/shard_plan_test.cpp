@@ -33,7 +33,7 @@ void for_each_world(const ParamTable& table, const Check& check) {
       std::vector<ShardPlan> plans;
       for (int rank = 0; rank < ranks; ++rank) {
         plans.push_back(
-            make_shard_plan(table, {.rank = rank, .ranks = ranks, .bucket_elements = bucket}));
+            make_shard_plan(table, {.shard = rank, .shards = ranks, .bucket_elements = bucket}));
       }
       check(ranks, bucket, plans);
     }
@@ -139,7 +139,7 @@ TEST(ShardPlan, BertLargeHasSixBucketsThatBackwardPassesAndOneForTheEmbeddings) 
       make_param_table(make_dims(test::load_settings({large}).config.model), DecayRule::kReference);
   const int64_t bucket = bucket_elements(100, DType::kBF16);
   EXPECT_EQ(bucket, 50 << 20);
-  const ShardPlan plan = make_shard_plan(table, {.ranks = 8, .bucket_elements = bucket});
+  const ShardPlan plan = make_shard_plan(table, {.shards = 8, .bucket_elements = bucket});
   ASSERT_EQ(plan.buckets.size(), 7u);
   const ParamInfo& first = table.find("layer.0.attention.qkv.weight");
   EXPECT_GE(plan.buckets[1].begin, first.offset) << "final when the first layer is";
@@ -161,8 +161,8 @@ TEST(ShardPlan, SegmentsCarryTheDecayOfTheirTensor) {
 
 TEST(ShardPlan, MoreRanksThanLinesLeaveTheLastShardsEmpty) {
   const ParamTable table = testing::table_of({{.name = "a", .shape = {129}}});
-  EXPECT_EQ(make_shard_plan(table, {.rank = 1, .ranks = 4}).segments.size(), 1u);
-  EXPECT_TRUE(make_shard_plan(table, {.rank = 3, .ranks = 4}).segments.empty());
+  EXPECT_EQ(make_shard_plan(table, {.shard = 1, .shards = 4}).segments.size(), 1u);
+  EXPECT_TRUE(make_shard_plan(table, {.shard = 3, .shards = 4}).segments.empty());
 }
 
 }  // namespace

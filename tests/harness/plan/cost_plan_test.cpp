@@ -127,6 +127,37 @@ TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
   EXPECT_EQ(arriving(2, false, "auto"), -1);
 }
 
+TEST(CostPlan, AClipBeforeTheReductionTakesRoomForWholeGradients) {
+  const auto arriving = [](const std::string& clip, double max_norm) {
+    Config config = shape("base");
+    config.optimizer.clip = clip;
+    config.optimizer.max_gradient_norm = max_norm;
+    return make_cost_plan({.config = config, .ranks = 4, .on_gpu = true});
+  };
+  const CostPlan before = arriving("before", 1);
+  EXPECT_EQ(bytes_of(before, "gradients that arrive"),
+            (int64_t{128} << 20) + bytes_of(before, "gradients"));
+  EXPECT_EQ(bytes_of(arriving("before", 0), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(arriving("after", 1), "gradients that arrive"), int64_t{128} << 20);
+}
+
+TEST(CostPlan, NodesHoldTheirOwnCopiesOfTheOptimizerStateOrAShareOfIt) {
+  const auto plan = [](int64_t ranks, int64_t ranks_per_node, const std::string& group) {
+    Config config = shape("base");
+    config.optimizer.shard_group = group;
+    return make_cost_plan(
+        {.config = config, .ranks = ranks, .ranks_per_node = ranks_per_node, .on_gpu = true});
+  };
+  const auto state = [](const CostPlan& cost) { return bytes_of(cost, "optimizer shard"); };
+  const CostPlan one_node = plan(8, 0, "auto");
+  EXPECT_EQ(state(plan(32, 8, "auto")), state(one_node));
+  EXPECT_EQ(state(plan(8, 8, "node")), state(one_node));
+  EXPECT_LT(state(plan(32, 8, "world")), state(one_node) / 3);
+  EXPECT_EQ(state(plan(12, 8, "auto")), state(plan(12, 0, "auto"))) << "nodes of 8 and 4";
+  EXPECT_EQ(bytes_of(plan(32, 8, "world"), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(plan(12, 8, "auto"), "gradients that arrive"), -1) << "between all nodes";
+}
+
 TEST(CostPlan, TellsHowManySequencesWouldFit) {
   Config config = shape("large");
   config.train.global_batch_seqs = 256;

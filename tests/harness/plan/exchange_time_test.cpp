@@ -56,7 +56,7 @@ class Exchange : public testing::Test {
  protected:
   ExchangeTime of(const Cluster& gpus, double backward_ms, bool waits = false) {
     const ShardPlan shards = make_shard_plan(
-        table_, {.ranks = static_cast<int>(gpus.shards()), .bucket_elements = 52'428'800});
+        table_, {.shards = static_cast<int>(gpus.shards()), .bucket_elements = 52'428'800});
     return exchange_time({.cluster = gpus,
                           .table = &table_,
                           .shards = &shards,

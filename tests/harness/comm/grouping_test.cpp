@@ -1,0 +1,43 @@
+#include "harness/comm/grouped_collectives.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace bertha::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr NodeSizes kOneNode{.ranks = 8, .smallest = 8, .largest = 8};
+constexpr NodeSizes kFourNodes{.ranks = 32, .smallest = 8, .largest = 8};
+constexpr NodeSizes kRankPerNode{.ranks = 4, .smallest = 1, .largest = 1};
+constexpr NodeSizes kUnequal{.ranks = 12, .smallest = 4, .largest = 8};
+
+TEST(PlanGrouping, FollowsTheNodes) {
+  for (const char* group : {"auto", "node", "world"}) {
+    EXPECT_EQ(plan_grouping(group, kOneNode), Grouping::kFlat) << group;
+  }
+  EXPECT_EQ(plan_grouping("auto", kFourNodes), Grouping::kNode);
+  EXPECT_EQ(plan_grouping("node", kFourNodes), Grouping::kNode);
+  EXPECT_EQ(plan_grouping("world", kFourNodes), Grouping::kTwoLevels);
+  EXPECT_EQ(plan_grouping("auto", kRankPerNode), Grouping::kFlat);
+  EXPECT_EQ(plan_grouping("node", kRankPerNode), Grouping::kNode);
+  EXPECT_EQ(plan_grouping("auto", kUnequal), Grouping::kFlat);
+  EXPECT_EQ(plan_grouping("world", kUnequal), Grouping::kFlat);
+}
+
+TEST(PlanGrouping, RefusesNodesOfUnequalSizeAsGroups) {
+  try {
+    plan_grouping("node", kUnequal);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    EXPECT_THAT(error.what(),
+                HasSubstr("optimizer.shard_group is node, but nodes have 4 to 8 ranks"));
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing
