@@ -100,6 +100,9 @@ void expect_same_state(const LambState& found, const LambState& want) {
   EXPECT_EQ(found.steps_since_growth, want.steps_since_growth);
   EXPECT_EQ(found.loss_scale, want.loss_scale);
   EXPECT_EQ(found.skip, want.skip);
+  EXPECT_EQ(found.spikes, want.spikes);
+  EXPECT_EQ(found.norms_seen, want.norms_seen);
+  EXPECT_FLOAT_EQ(found.usual_log_norm, want.usual_log_norm);
   EXPECT_FLOAT_EQ(found.learning_rate, want.learning_rate);
   EXPECT_FLOAT_EQ(found.gradient_norm, want.gradient_norm);
   EXPECT_FLOAT_EQ(found.gradient_multiplier, want.gradient_multiplier);
