@@ -213,6 +213,7 @@ Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& 
            ModelParts parts)
     : state_(std::make_unique<State>(config, table, capacity, parts)) {
   set_scale_exponents({});
+  reset_stats();
 }
 
 Bert::~Bert() = default;
@@ -241,7 +242,6 @@ void Bert::begin_step() {
   if (s.fresh_gradients.has_data()) s.parts.ops->run(Fill{.values = s.fresh_gradients});
   s.fresh_gradients = View();
   s.accumulate = Accumulate::kNo;
-  reset_stats();
 }
 
 void Bert::reset_stats() {
