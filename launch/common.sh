@@ -178,6 +178,11 @@ run_mpirun() {
   local folder status=0
   command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"
   folder=$(mktemp -d) || stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
+  # To the ranks standard error is a pipe: they fit their lines to COLUMNS.
+  if [[ -t 2 && -z ${COLUMNS:-} ]]; then
+    COLUMNS=$(stty size <&2 2> /dev/null | cut -d' ' -f2) || COLUMNS=""
+    export COLUMNS
+  fi
   set -m
   TMPDIR=$folder mpirun "$@" < /dev/null &
   set +m

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/files/json_file.h"
+#include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
 namespace {
@@ -17,7 +18,8 @@ constexpr int kStateVersion = 2;  // 2: with the position in the data
 // Without most_skips_in_a_row: a process counts its own. A row of skips that a checkpoint lies in
 // goes on counting in skips_in_a_row, and ends the run at its next skip if that reaches the limit.
 // One that was over at the checkpoint had been judged by the limit of its time: a run that goes on
-// with a smaller limit is not ended by it.
+// with a smaller limit is not ended by it. Spikes, which only the log tells of, are counted
+// likewise.
 Json lamb_to_json(const LambState& lamb) {
   return {{"successful_steps", lamb.successful_steps},
           {"skipped_steps", lamb.skipped_steps},
@@ -30,6 +32,8 @@ Json lamb_to_json(const LambState& lamb) {
           {"gradient_multiplier_bits", std::bit_cast<uint32_t>(lamb.gradient_multiplier)},
           {"bias_correction_1", lamb.bias_correction_1},
           {"bias_correction_2", lamb.bias_correction_2},
+          {"usual_log_norm", lamb.usual_log_norm},
+          {"norms_seen", lamb.norms_seen},
           {"skip", lamb.skip}};
 }
 
@@ -48,7 +52,14 @@ float float_of_bits(const JsonField& field) {
   return std::bit_cast<float>(static_cast<uint32_t>(field.integer(0, UINT32_MAX)));
 }
 
-LambState lamb_from_json(const JsonField& field) {
+bool has_norms(const Json& json) {
+  const auto optimizer = json.find("optimizer");
+  return optimizer != json.end() &&
+         (optimizer->contains("norms_seen") || optimizer->contains("usual_log_norm"));
+}
+
+/// knows_norms: checkpoints of before have no mean of the gradient norm, which then begins anew.
+LambState lamb_from_json(const JsonField& field, bool knows_norms) {
   return {.successful_steps = counter(field["successful_steps"]),
           .skipped_steps = counter(field["skipped_steps"]),
           .skips_in_a_row = counter(field["skips_in_a_row"]),
@@ -59,7 +70,11 @@ LambState lamb_from_json(const JsonField& field) {
           .gradient_multiplier = float_of_bits(field["gradient_multiplier_bits"]),
           .bias_correction_1 = single(field["bias_correction_1"]),
           .bias_correction_2 = single(field["bias_correction_2"]),
-          .skip = static_cast<int32_t>(field["skip"].integer(0, 1))};
+          .usual_log_norm = knows_norms ? single(field["usual_log_norm"]) : 0.0f,
+          .skip = static_cast<int32_t>(field["skip"].integer(0, 1)),
+          .norms_seen = knows_norms
+                            ? static_cast<int32_t>(field["norms_seen"].integer(0, kNormsRemembered))
+                            : 0};
 }
 
 }  // namespace
@@ -105,7 +120,7 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                                  .order = data["order"].text(),
                                  .window_shards = counter(data["window_shards"]),
                                  .identity = data["identity"].text()},
-                        .lamb = lamb_from_json(root["optimizer"]),
+                        .lamb = lamb_from_json(root["optimizer"], has_norms(json)),
                         .evals = {},
                         .training_seconds = root["training_seconds"].number()};
     root["evals"].for_each([&](const JsonField& point) {

@@ -27,7 +27,7 @@ int run_loader(LoaderOptions options, CommandContext& context) {
   const std::unique_ptr<Transport> transport = world.make_transport();
   const LoaderBenchResult result = bench_loader(options.bench, *transport);
   if (world.rank() != 0) return 0;
-  std::cout << "loader: " << world.size() << " rank(s), global batch "
+  std::cout << "loader: " << counted_text(world.size(), "rank") << ", global batch "
             << options.bench.pipeline.global_batch_seqs << ", " << result.steps << " steps in "
             << fixed_text(result.elapsed_s, 2) << " s\n"
             << "  sequences/s          " << fixed_text(result.seqs_per_s_global, 0) << '\n'

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
@@ -11,6 +12,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/config/terminal.h"
+#include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -21,6 +23,7 @@ namespace fs = std::filesystem;
 
 struct CheckpointOptions {
   std::string path;
+  std::string json;
   bool tensors = false;
 };
 
@@ -33,8 +36,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 void print_state(const TrainingState& state) {
   std::cout << "step         " << grouped_text(state.step) << "\nsamples      "
             << grouped_text(state.samples_trained) << "\nseed         " << state.seed
-            << "\nskipped      " << state.lamb.skipped_steps << " updates\ntrained for  "
-            << duration_text(state.training_seconds) << '\n';
+            << "\nskipped      " << counted_text(state.lamb.skipped_steps, "update")
+            << "\ntrained for  " << duration_text(state.training_seconds) << '\n';
   for (const EvalPoint& eval : state.evals) {
     std::cout << "evaluation   step " << grouped_text(eval.step) << "  samples "
               << grouped_text(eval.samples) << "  accuracy " << fixed_text(eval.mlm_accuracy, 4)
@@ -42,21 +45,45 @@ void print_state(const TrainingState& state) {
   }
 }
 
-void print_weights(const std::string& path, bool tensors) {
-  const SafeTensorsHeader header = read_safetensors_header(path);
+void print_weights(const SafeTensorsHeader& header, bool tensors) {
   int64_t elements = 0;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : header.tensors) {
     elements += tensor.elements();
     bytes += tensor.end_byte - tensor.begin_byte;
   }
-  std::cout << "weights      " << grouped_text(elements) << " elements in " << header.tensors.size()
-            << " tensors, " << bytes_text(bytes) << '\n';
+  std::cout << "weights      " << grouped_text(elements) << " elements in "
+            << counted_text(std::ssize(header.tensors), "tensor") << ", " << bytes_text(bytes)
+            << '\n';
   if (!tensors) return;
   for (const auto& [name, tensor] : header.tensors) {
     std::cout << "  " << tensor.dtype << ' ' << printable(name) << ' ' << shape_text(tensor.shape)
               << '\n';
   }
+}
+
+ReportJson state_json(const TrainingState& state) {
+  ReportJson evals = ReportJson::array();
+  for (const EvalPoint& eval : state.evals) {
+    evals.push_back({{"step", eval.step},
+                     {"samples", eval.samples},
+                     {"mlm_accuracy", eval.mlm_accuracy},
+                     {"mlm_loss", eval.mlm_loss}});
+  }
+  return {{"step", state.step},
+          {"samples", state.samples_trained},
+          {"seed", state.seed},
+          {"skipped_steps", state.lamb.skipped_steps},
+          {"training_seconds", state.training_seconds},
+          {"evaluations", evals}};
+}
+
+ReportJson weights_json(const SafeTensorsHeader& header) {
+  ReportJson tensors = ReportJson::object();
+  for (const auto& [name, tensor] : header.tensors) {
+    tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -78,14 +105,24 @@ namespace {
 
 int run_show(const CheckpointOptions& options) {
   const std::string path = checkpoint_at(options.path);
-  const fs::path state = fs::path(path) / "state.json";
-  std::cout << path << '\n';
-  if (fs::exists(state)) {
+  const fs::path state_path = fs::path(path) / "state.json";
+  std::optional<TrainingState> state;
+  if (fs::exists(state_path)) {
     verify_folder(path);
-    print_state(training_state_from_json(read_text_file(state.string()), state.string()));
+    state = training_state_from_json(read_text_file(state_path.string()), state_path.string());
   }
-  print_weights((fs::path(path) / "model.safetensors").string(), options.tensors);
-  if (fs::exists(state)) std::cout << "all files have the size and hash that DONE lists\n";
+  const SafeTensorsHeader header =
+      read_safetensors_header((fs::path(path) / "model.safetensors").string());
+  if (prints_text(options.json)) {
+    std::cout << path << '\n';
+    if (state) print_state(*state);
+    print_weights(header, options.tensors);
+    if (state) std::cout << "all files have the size and hash that DONE lists\n";
+  }
+  write_json_report(options.json, "checkpoint show", ExitCode::kSuccess,
+                    {{"path", path},
+                     {"state", state ? state_json(*state) : ReportJson()},
+                     {"tensors", weights_json(header)}});
   return 0;
 }
 
@@ -113,6 +150,7 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
   add_text(show, "path", options->path, "PATH", "Checkpoint, folder of checkpoints, or run folder")
       ->required();
   show.add_flag("--tensors", options->tensors, "List every tensor");
+  add_json(show, options->json);
   set_action(show, chosen, [options](CommandContext&) { return run_show(*options); });
   add_checkpoint_verify(checkpoint, chosen);
   add_checkpoint_convert(checkpoint, chosen);

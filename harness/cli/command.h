@@ -66,6 +66,7 @@ void add_compare_command(CLI::App& program, Chosen& chosen);
 void add_config_command(CLI::App& program, Chosen& chosen);
 void add_log_command(CLI::App& program, Chosen& chosen);
 void add_doctor_command(CLI::App& program, Chosen& chosen);
+void add_watch_command(CLI::App& program, Chosen& chosen);
 void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
 void add_completion_command(CLI::App& program, Chosen& chosen);

@@ -2,10 +2,12 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_diff.h"
 #include "harness/cli/options.h"
+#include "harness/report/json_report.h"
 #include "harness/report/metrics.h"
 #include "harness/report/plots.h"
 #include "harness/report/text_format.h"
@@ -19,31 +21,38 @@ namespace fs = std::filesystem;
 
 struct CompareOptions {
   std::vector<std::string> runs;
+  std::string json;
   std::string chart;
 };
 
-std::string median_speed(const Metrics& run) {
+std::optional<double> median_speed(const Metrics& run) {
   std::vector<double> speeds;
   for (const StepRecord& step : run.steps) speeds.push_back(step.seqs_per_second);
-  if (speeds.empty()) return "no step";
+  if (speeds.empty()) return std::nullopt;
   const auto middle = speeds.begin() + std::ssize(speeds) / 2;
   std::nth_element(speeds.begin(), middle, speeds.end());
-  return scaled_text(*middle);
+  return *middle;
 }
 
 // Training and evaluations from the first step on, without the time between two starts.
-std::string time_to_target(const Metrics& metrics) {
+std::optional<double> seconds_to_target(const Metrics& metrics) {
   const RunIdentity& run = metrics.run;
-  if (run.target_accuracy <= 0) return "no target";
+  if (run.target_accuracy <= 0) return std::nullopt;
   double seconds = 0;
   int64_t samples = run.first_step * run.global_batch_seqs;
   for (const EvalRecord& eval : metrics.evals) {
     seconds += static_cast<double>(eval.samples - samples) / eval.seqs_per_second_since_last;
     seconds += eval.seconds;
     samples = eval.samples;
-    if (eval.mlm_accuracy >= run.target_accuracy) return duration_text(seconds);
+    if (eval.mlm_accuracy >= run.target_accuracy) return seconds;
   }
-  return "missed";
+  return std::nullopt;
+}
+
+std::string time_to_target(const Metrics& metrics) {
+  if (metrics.run.target_accuracy <= 0) return "no target";
+  const auto seconds = seconds_to_target(metrics);
+  return seconds ? duration_text(*seconds) : "missed";
 }
 
 TextTable results(const std::vector<Metrics>& runs) {
@@ -56,7 +65,7 @@ TextTable results(const std::vector<Metrics>& runs) {
     const std::string cells[] = {run.run.model,
                                  grouped_text(run.run.parameters),
                                  grouped_text(samples),
-                                 median_speed(run),
+                                 median_speed(run) ? scaled_text(*median_speed(run)) : "no step",
                                  target > 0 ? fixed_text(target, 4) : "none",
                                  time_to_target(run),
                                  last ? fixed_text(last->mlm_accuracy, 4) : "never evaluated",
@@ -64,6 +73,24 @@ TextTable results(const std::vector<Metrics>& runs) {
     for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(cells[i]);
   }
   return rows;
+}
+
+ReportJson or_null(const std::optional<double>& value) {
+  return value ? ReportJson(*value) : ReportJson();
+}
+
+// What results() says of one run.
+ReportJson result_json(const std::string& folder, const Metrics& run) {
+  const EvalRecord* const last = run.evals.empty() ? nullptr : &run.evals.back();
+  return {{"run_dir", folder},
+          {"model", run.run.model},
+          {"parameters", run.run.parameters},
+          {"samples", run.steps.empty() ? 0 : run.steps.back().samples},
+          {"seqs_per_second", or_null(median_speed(run))},
+          {"target_accuracy", run.run.target_accuracy},
+          {"seconds_to_target", or_null(seconds_to_target(run))},
+          {"mlm_accuracy", last ? ReportJson(last->mlm_accuracy) : ReportJson()},
+          {"mlm_loss", last ? ReportJson(last->mlm_loss) : ReportJson()}};
 }
 
 // Without the folders that all have in common: the legend of a chart is one line.
@@ -91,11 +118,19 @@ int run_compare(const CompareOptions& options) {
   for (const TextTable& part : {results(runs), differing_keys(configs, false)}) {
     table.insert(table.end(), part.begin(), part.end());
   }
-  std::cout << aligned_text(table);
+  if (prints_text(options.json)) std::cout << aligned_text(table);
   if (!options.chart.empty()) {
     plot_accuracies(runs, short_names(options.runs), options.chart);
-    std::cout << "written: " << options.chart << '\n';
+    if (prints_text(options.json)) std::cout << "written: " << options.chart << '\n';
   }
+  ReportJson report{{"runs", ReportJson::array()}, {"differing_keys", ReportJson::object()}};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    report["runs"].push_back(result_json(options.runs[i], runs[i]));
+  }
+  for (const std::vector<std::string>& row : differing_keys(configs, false)) {
+    report["differing_keys"][row.front()] = std::vector(row.begin() + 1, row.end());
+  }
+  write_json_report(options.json, "compare", ExitCode::kSuccess, report);
   return 0;
 }
 
@@ -115,6 +150,7 @@ void add_compare_command(CLI::App& program, Chosen& chosen) {
   add_text(compare, "run", options->runs, "DIR", "Run folders")->required();
   add_text(compare, "-o,--output", options->chart, "FILE",
            "SVG to write, with the accuracy of all runs by samples");
+  add_json(compare, options->json);
   set_action(compare, chosen, [options](CommandContext&) { return run_compare(*options); });
 }
 

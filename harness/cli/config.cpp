@@ -7,6 +7,7 @@
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
+#include "harness/report/json_report.h"
 
 namespace bertha {
 namespace {
@@ -14,7 +15,20 @@ namespace {
 struct ShowOptions {
   bool plain = false;
   bool doc = false;
+  std::string json;
 };
+
+// Numbers and switches as such, with the place that set them.
+ReportJson keys_json(LoadedConfig loaded) {
+  ReportJson keys = ReportJson::object();
+  for (const Key& key : config_keys()) {
+    const Origin& origin = loaded.origins.at(std::string(key.path));
+    ReportJson& entry = keys[std::string(key.path)];
+    std::visit([&](const auto* value) { entry["value"] = *value; }, key.field(loaded.config));
+    entry["origin"] = origin.kind == Origin::Kind::kDefault ? "default" : origin.where;
+  }
+  return {{"keys", keys}};
+}
 
 void add_show(CLI::App& config, Chosen& chosen) {
   CLI::App& show = add_command(
@@ -28,13 +42,17 @@ void add_show(CLI::App& config, Chosen& chosen) {
   const auto options = std::make_shared<ShowOptions>();
   show.add_flag("--plain", options->plain, "Values only, without origins");
   show.add_flag("--doc", options->doc, "The table of all keys, as in configs/README.md");
+  add_json(show, options->json);
   set_action(show, chosen, [&show, options](CommandContext&) {
     if (options->doc) {
       std::cout << key_table_markdown();
       return 0;
     }
     const LoadedConfig loaded = load_from_options(show);
-    std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
+    if (prints_text(options->json)) {
+      std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
+    }
+    write_json_report(options->json, "config show", ExitCode::kSuccess, keys_json(loaded));
     return 0;
   });
 }

@@ -11,10 +11,10 @@
 #include "harness/cli/options.h"
 #include "harness/cli/progress_line.h"
 #include "harness/config/terminal.h"
+#include "harness/report/json_report.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -27,7 +27,56 @@ struct InspectOptions {
   int64_t threads = 0;
   std::string svg_path;
   std::string checksum_list;
+  std::string json;
 };
+
+void print_findings(const std::string& path, const VerifyReport& report) {
+  constexpr size_t kShown = 100;
+  for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
+    std::cout << printable(report.findings[i].text()) << '\n';
+  }
+  if (report.findings.size() > kShown) {
+    std::cout << "... and " << report.findings.size() - kShown << " more\n";
+  }
+  std::cout << path << ": " << counted_text(report.num_shards, "shard") << ", "
+            << counted_text(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
+            << (report.has_manifest ? "" : ", no manifest.json to compare with") << ": "
+            << (report.ok() ? "sound" : counted_text(std::ssize(report.findings), "finding"))
+            << '\n';
+}
+
+ReportJson verify_json(const std::string& path, const VerifyReport& report) {
+  ReportJson findings = ReportJson::array();
+  for (const Finding& finding : report.findings) {
+    findings.push_back({{"shard", finding.shard},
+                        {"row", finding.row},
+                        {"dataset", finding.dataset},
+                        {"what", finding.what}});
+  }
+  return {{"path", path},
+          {"sound", report.ok()},
+          {"has_manifest", report.has_manifest},
+          {"shards", report.num_shards},
+          {"samples", report.num_samples},
+          {"bytes", report.num_bytes},
+          {"findings", findings}};
+}
+
+ReportJson stats_json(const std::string& path, const DataStats& stats, const SampleLimits& limits) {
+  return {{"path", path},
+          {"shards", stats.num_shards},
+          {"samples", stats.num_samples},
+          {"tokens", stats.num_tokens},
+          {"masked_tokens", stats.num_masked},
+          {"mean_tokens", stats.mean_tokens()},
+          {"shortest_tokens", stats.shortest_tokens()},
+          {"longest_tokens", stats.longest_tokens()},
+          {"mean_masked", stats.mean_masked()},
+          {"random_next_fraction", stats.random_next_fraction()},
+          {"max_seq_tokens", limits.max_seq_tokens},
+          {"padding_fraction", stats.padding_fraction(limits.max_seq_tokens)},
+          {"token_length_histogram", stats.token_length_histogram}};
+}
 
 int run_verify(const CLI::App& command, const InspectOptions& options,
                const CommandContext& context) {
@@ -40,29 +89,13 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
   if (limits_given) verify.limits = limits_for(command, options.limits, options.path);
   const VerifyReport report = verify_data(
       options.path, verify, progress_of(progress_lines(context.terminal), "verify", "shards"));
-  constexpr size_t kShown = 100;
-  for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
-    std::cout << printable(report.findings[i].text()) << '\n';
-  }
-  if (report.findings.size() > kShown) {
-    std::cout << "... and " << report.findings.size() - kShown << " more\n";
-  }
-  std::cout << options.path << ": " << counted_text(report.num_shards, "shard") << ", "
-            << counted_text(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
-            << (report.has_manifest ? "" : ", no manifest.json to compare with") << ": "
-            << (report.ok() ? "sound"
-                            : concat(report.findings.size(), " ",
-                                     plural(report.findings.size(), "finding")))
-            << '\n';
-  return static_cast<int>(report.ok() ? ExitCode::kSuccess : ExitCode::kData);
+  const ExitCode code = report.ok() ? ExitCode::kSuccess : ExitCode::kData;
+  if (prints_text(options.json)) print_findings(options.path, report);
+  write_json_report(options.json, "data verify", code, verify_json(options.path, report));
+  return static_cast<int>(code);
 }
 
-int run_stats(const CLI::App& command, const InspectOptions& options,
-              const CommandContext& context) {
-  const SampleLimits limits = limits_for(command, options.limits, options.path);
-  const DataStats stats =
-      stats_of_data(options.path, limits, options.threads,
-                    progress_of(progress_lines(context.terminal), "read", "shards"));
+void print_stats(const DataStats& stats, const SampleLimits& limits, int64_t columns) {
   std::cout << "shards         " << grouped_text(stats.num_shards) << "\nsamples        "
             << grouped_text(stats.num_samples) << "\ntokens         "
             << grouped_text(stats.num_tokens) << ", " << fixed_text(stats.mean_tokens(), 1)
@@ -72,10 +105,21 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
             << fixed_text(100 * stats.random_next_fraction(), 1) << "%\npadding        "
             << fixed_text(100 * stats.padding_fraction(limits.max_seq_tokens), 1) << "% of rows of "
             << limits.max_seq_tokens << " tokens\n\ntokens per sample\n";
-  const int64_t width = std::clamp<int64_t>(context.terminal.columns, 60, 120);
+  const int64_t width = std::clamp<int64_t>(columns, 60, 120);
   for (const std::string& line : histogram_lines(stats.token_length_histogram, width)) {
     std::cout << line << '\n';
   }
+}
+
+int run_stats(const CLI::App& command, const InspectOptions& options,
+              const CommandContext& context) {
+  const SampleLimits limits = limits_for(command, options.limits, options.path);
+  const DataStats stats =
+      stats_of_data(options.path, limits, options.threads,
+                    progress_of(progress_lines(context.terminal), "read", "shards"));
+  if (prints_text(options.json)) print_stats(stats, limits, context.terminal.columns);
+  write_json_report(options.json, "data stats", ExitCode::kSuccess,
+                    stats_json(options.path, stats, limits));
   if (options.svg_path.empty()) return 0;
   write_new_file(options.svg_path,
                  chart_svg({.title = "Tokens per sample: " + options.path,
@@ -83,7 +127,7 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
                             .y_label = "samples",
                             .bars = stats.token_length_histogram,
                             .mark = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
-  std::cout << "\nwritten: " << options.svg_path << '\n';
+  if (prints_text(options.json)) std::cout << "\nwritten: " << options.svg_path << '\n';
   return 0;
 }
 
@@ -91,6 +135,7 @@ void add_path(CLI::App& command, InspectOptions& options) {
   add_text(command, "path", options.path, "PATH", "Folder of shards, or one shard")->required();
   add_count(command, "--threads", options.threads, "Threads; 0 = one per core (default)");
   add_limit_options(command, options.limits);
+  add_json(command, options.json);
 }
 
 }  // namespace

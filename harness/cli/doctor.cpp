@@ -1,7 +1,6 @@
 #include <iostream>
 #include <memory>
 
-#include "data/files/new_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/comm/gather_texts.h"
@@ -22,9 +21,10 @@ struct DoctorOptions {
 
 ExitCode report(const std::vector<RankFacts>& ranks, const std::string& json) {
   const Diagnosis diagnosis = diagnose(ranks);
-  std::cout << diagnosis_text(diagnosis, ranks);
-  if (!json.empty()) write_new_file(json, diagnosis_json(diagnosis, ranks));
-  return diagnosis.is_healthy() ? ExitCode::kSuccess : ExitCode::kEnvironment;
+  const ExitCode code = diagnosis.is_healthy() ? ExitCode::kSuccess : ExitCode::kEnvironment;
+  if (prints_text(json)) std::cout << diagnosis_text(diagnosis, ranks);
+  write_json_report(json, "doctor", code, diagnosis_json(diagnosis, ranks));
+  return code;
 }
 
 int run_doctor(const DoctorOptions& options, CommandContext& context) {
@@ -59,7 +59,7 @@ void add_doctor_command(CLI::App& program, Chosen& chosen) {
            "Device to check; auto = cuda when built in and a GPU is present (default auto)");
   add_text(doctor, "-o,--output-dir", options->measure.output_dir, "DIR",
            "Folder of the job's checkpoints, to be checked for space and speed");
-  add_text(doctor, "--json", options->json, "FILE", "File for verdicts and all figures as JSON");
+  add_json(doctor, options->json);
   set_action(doctor, chosen,
              [options](CommandContext& context) { return run_doctor(*options, context); });
 }

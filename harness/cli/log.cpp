@@ -13,6 +13,7 @@
 #include "harness/mlperf/log_check.h"
 #include "harness/mlperf/published_curves.h"
 #include "harness/mlperf/submission.h"
+#include "harness/report/json_report.h"
 #include "harness/report/metrics.h"
 #include "harness/report/plots.h"
 #include "kernels/base/error.h"
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 
 struct CheckOptions {
   std::vector<std::string> paths;
+  std::string json;
   SubmissionOptions submission;
 };
 
@@ -56,16 +58,46 @@ std::vector<std::string> result_files(const std::string& path) {
 }
 
 // What metrics.jsonl says about the curve, beside a run folder or the result file in one.
-std::string curve_report_of(const std::string& path) {
+std::vector<CurveRemark> curve_remarks_of(const std::string& path) {
   const fs::path given = fs::absolute(path);
   for (const fs::path& folder : {given, given.parent_path().parent_path()}) {
     const fs::path metrics = folder / "metrics.jsonl";
     std::error_code missing;
     if (fs::file_size(metrics, missing) > 0 && !missing) {
-      return curve_report(path, read_metrics(metrics.string()));
+      return examine_curve(read_metrics(metrics.string()));
     }
   }
-  return "";
+  return {};
+}
+
+ReportJson findings_json(const std::string& path, const MlperfCheckResult& result) {
+  ReportJson findings = ReportJson::array();
+  for (const LogFinding& finding : result.findings) {
+    findings.push_back({{"level", finding.level == FindingLevel::kError ? "error" : "warning"},
+                        {"line", finding.line},
+                        {"text", finding.text}});
+  }
+  return {{"path", path},
+          {"passed", result.passed()},
+          {"records", result.records},
+          {"reached_target", result.reached_target},
+          {"findings", findings}};
+}
+
+// One log, or several as a submission.
+ReportJson submission_json(const Submission& submission) {
+  ReportJson files = ReportJson::array();
+  for (const ResultFile& file : submission.files) {
+    ReportJson one = findings_json(file.path, file.check);
+    one["best_accuracy"] = file.best_accuracy;
+    one["samples_to_target"] = file.samples ? ReportJson(*file.samples) : ReportJson();
+    one["minutes"] = file.minutes;
+    files.push_back(one);
+  }
+  return {{"errors", submission.errors},
+          {"score_minutes",
+           submission.score_minutes ? ReportJson(*submission.score_minutes) : ReportJson()},
+          {"logs", files}};
 }
 
 int run_check(const CheckOptions& options) {
@@ -76,17 +108,31 @@ int run_check(const CheckOptions& options) {
   }
   const MlperfCheckOptions& rules = options.submission.rules;
   bool passed = false;
+  std::string text;
+  ReportJson report{{"rule_set", name_of(rules.rule_set)}};
   if (files.size() == 1) {
     const MlperfCheckResult result = check_mlperf_log(files[0], rules);
-    std::cout << check_report(files[0], result, rules.rule_set);
+    text = check_report(files[0], result, rules.rule_set);
+    report["logs"] = ReportJson::array({findings_json(files[0], result)});
     passed = result.passed();
   } else {
     const Submission submission = check_submission(files, options.submission);
-    std::cout << submission_report(submission, rules.rule_set);
+    text = submission_report(submission, rules.rule_set);
+    report.update(submission_json(submission));
     passed = submission.passed();
   }
-  for (const std::string& path : options.paths) std::cout << curve_report_of(path);
-  return static_cast<int>(passed ? ExitCode::kSuccess : ExitCode::kCompliance);
+  report["curve_remarks"] = ReportJson::array();
+  for (const std::string& path : options.paths) {
+    for (const CurveRemark& remark : curve_remarks_of(path)) {
+      text += concat(path, ": curve: ", remark.shape, ": ", remark.text, "\n");
+      report["curve_remarks"].push_back(
+          {{"path", path}, {"shape", remark.shape}, {"text", remark.text}});
+    }
+  }
+  const ExitCode code = passed ? ExitCode::kSuccess : ExitCode::kCompliance;
+  if (prints_text(options.json)) std::cout << text;
+  write_json_report(options.json, "log check", code, report);
+  return static_cast<int>(code);
 }
 
 int run_plot(const PlotOptions& options) {
@@ -119,6 +165,7 @@ void add_check(CLI::App& log, Chosen& chosen) {
       check, "--samples-from", options->submission.samples_from,
       {{"evaluation", SamplesFrom::kEvaluation}, {"train_samples", SamplesFrom::kTrainSamples}},
       "Where the samples to the target stand (default evaluation: its epoch_num)");
+  add_json(check, options->json);
   set_action(check, chosen, [options](CommandContext&) { return run_check(*options); });
 }
 

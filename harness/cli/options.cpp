@@ -42,6 +42,11 @@ CLI::Validator above_zero() {
   return check<double>([](double number) { return number > 0; }, "a number above 0");
 }
 
+void add_json(CLI::App& command, std::string& path) {
+  add_text(command, "--json", path, "FILE",
+           "File for the report as JSON; - prints it instead of the text");
+}
+
 void add_word(CLI::App& command, const std::string& name, std::string& value,
               const std::vector<std::string>& words, const std::string& doc) {
   Choices<std::string> choices;

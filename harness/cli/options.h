@@ -52,6 +52,9 @@ CLI::Option* add_text(CLI::App& command, const std::string& names, Text& value,
   return command.add_option(names, value, doc)->type_name(type);
 }
 
+/// "--json FILE", see write_json_report().
+void add_json(CLI::App& command, std::string& path);
+
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;  // word, what it stands for
 

@@ -101,6 +101,7 @@ CommandLine::CommandLine()
   add_config_command(app_, chosen_);
   add_log_command(app_, chosen_);
   add_compare_command(app_, chosen_);
+  add_watch_command(app_, chosen_);
   add_doctor_command(app_, chosen_);
   add_submit_command(app_, chosen_);
   add_bench_command(app_, chosen_);

@@ -92,6 +92,14 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
+void check_optimizer(const OptimizerConfig& optimizer, std::vector<std::string>& errors) {
+  if (optimizer.gradient_spike == "skip" && optimizer.clip == "before") {
+    errors.push_back(
+        "optimizer.gradient_spike = skip finds no spike with optimizer.clip = before, which limits "
+        "each rank's norm before it is known; write optimizer.clip: after");
+  }
+}
+
 /// A log must not claim "closed" for a run with another optimizer or another loss.
 void check_division(const Config& config, std::vector<std::string>& errors) {
   if (config.mlperf.division != "closed") return;
@@ -99,6 +107,11 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
     errors.push_back(
         "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
         "mlperf.division: open");
+  }
+  if (config.optimizer.gradient_spike == "skip") {
+    errors.push_back(
+        "optimizer.gradient_spike = skip leaves out updates, which the closed division does not; "
+        "write mlperf.division: open");
   }
   if (config.train.nsp_weight != 1) {
     errors.push_back(
@@ -116,6 +129,7 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   check_batch(config.train, world_size, errors);
   check_run(config, errors);
   check_length(config, errors);
+  check_optimizer(config.optimizer, errors);
   check_division(config, errors);
   return errors;
 }

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -29,6 +30,27 @@ Terminal detect_terminal() {
     terminal.columns = size.ws_col;
   }
   return terminal;
+}
+
+int64_t log_columns() {
+  constexpr int64_t kInFiles = 160, kLeast = 80;
+  const bool is_known = isatty(STDERR_FILENO) == 1 || !environment("COLUMNS").empty();
+  return is_known ? std::max(detect_terminal().columns, kLeast) : kInFiles;
+}
+
+OutputSize output_size() {
+  OutputSize size{.is_terminal = isatty(STDOUT_FILENO) == 1};
+  winsize found{};
+  if (size.is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col > 0) {
+    size.columns = found.ws_col;
+    size.rows = found.ws_row;
+  }
+  const int64_t columns = std::atoll(environment("COLUMNS").data());
+  const int64_t rows = std::atoll(environment("LINES").data());
+  // A shell that exports them does so once: the terminal knows better after it was resized.
+  if (columns > 0 && found.ws_col == 0) size.columns = columns;
+  if (rows > 0 && found.ws_row == 0) size.rows = rows;
+  return size;
 }
 
 std::string printable(std::string_view text) {

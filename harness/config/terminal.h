@@ -14,6 +14,18 @@ struct Terminal {
 };
 Terminal detect_terminal();
 
+/// Columns for lines of a log: as COLUMNS or the terminal says now, at least 80; 160 in a file.
+int64_t log_columns();
+
+/// Of the terminal that is standard output, as it is now; elsewhere
+/// COLUMNS and LINES.
+struct OutputSize {
+  bool is_terminal = false;
+  int64_t columns = 80;
+  int64_t rows = 24;
+};
+OutputSize output_size();
+
 /// Untrusted text, made safe for a terminal: control characters except line ends and tabs are
 /// shown as \x1b and the like.
 std::string printable(std::string_view text);

@@ -7,6 +7,7 @@
 #include "harness/doctor/checks.h"
 #include "harness/doctor/figure_text.h"
 #include "harness/report/device_peak.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/figures.h"
 
@@ -140,8 +141,8 @@ class Doctor {
     const RankFacts& first = *node.front();
     const auto ranks = std::ssize(node);
     if (first.gpu.empty() || first.gpus_seen <= ranks) return;
-    remark(concat(first.gpus_seen, " GPUs for ", ranks,
-                  " rank(s), want a rank per GPU; start more ranks, or hide the others with "
+    remark(concat(first.gpus_seen, " GPUs for ", counted_text(ranks, "rank"),
+                  ", want a rank per GPU; start more ranks, or hide the others with "
                   "CUDA_VISIBLE_DEVICES"));
   }
 
@@ -175,9 +176,11 @@ class Doctor {
                     "; restart the node, then reseat the GPU"));
     }
     if (gpu.uncorrected_errors > 0) {
-      refuse(concat(name, ": ", gpu.uncorrected_errors,
-                    " uncorrected memory error(s) (ECC), want 0; reset the GPU (nvidia-smi -r) and "
-                    "have it replaced when they return"));
+      refuse(concat(
+          name, ": ",
+          counted_text(static_cast<int64_t>(gpu.uncorrected_errors), "uncorrected memory error"),
+          " (ECC), want 0; reset the GPU (nvidia-smi -r) and "
+          "have it replaced when they return"));
     }
     for (const ThrottleReason& reason : kThrottleReasons) {
       if ((gpu.throttle_reasons & reason.bit) == 0) continue;

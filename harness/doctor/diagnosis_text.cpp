@@ -70,7 +70,8 @@ std::string job_text(std::span<const RankFacts> ranks) {
 
 std::string next_text(const Diagnosis& diagnosis, size_t ranks) {
   if (diagnosis.is_healthy()) {
-    return concat(diagnosis.nodes.size(), " of ", diagnosis.nodes.size(), " node(s) healthy",
+    return concat(diagnosis.nodes.size(), " of ", counted_text(std::ssize(diagnosis.nodes), "node"),
+                  " healthy",
                   ranks == 1 ? " (one rank: its rates have nothing to be compared with)" : "",
                   "; start the job with the same launcher\n");
   }
@@ -96,8 +97,8 @@ std::string diagnosis_text(const Diagnosis& diagnosis, std::span<const RankFacts
   return text + next_text(diagnosis, ranks.size());
 }
 
-std::string diagnosis_json(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
-  using Json = nlohmann::json;
+ReportJson diagnosis_json(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
+  using Json = ReportJson;
   Json json{{"healthy", diagnosis.is_healthy()},
             {"nodes", Json::array()},
             {"troubles", Json::array()},
@@ -110,8 +111,10 @@ std::string diagnosis_json(const Diagnosis& diagnosis, std::span<const RankFacts
     json["troubles"].push_back(
         {{"host", trouble.host}, {"sentence", trouble.sentence}, {"refuses", trouble.refuses}});
   }
-  for (const RankFacts& facts : ranks) json["ranks"].push_back(parse_json(to_json_text(facts)));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const RankFacts& facts : ranks) {
+    json["ranks"].push_back(Json(parse_json(to_json_text(facts))));
+  }
+  return json;
 }
 
 }  // namespace bertha

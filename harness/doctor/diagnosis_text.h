@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/doctor/diagnosis.h"
+#include "harness/report/json_report.h"
 
 namespace bertha {
 
@@ -11,7 +12,7 @@ namespace bertha {
 /// what to do next.
 std::string diagnosis_text(const Diagnosis& diagnosis, std::span<const RankFacts> ranks);
 
-/// Verdicts, troubles and the facts of every rank, as one JSON object with a newline at its end.
-std::string diagnosis_json(const Diagnosis& diagnosis, std::span<const RankFacts> ranks);
+/// Verdicts, troubles and the facts of every rank.
+ReportJson diagnosis_json(const Diagnosis& diagnosis, std::span<const RankFacts> ranks);
 
 }  // namespace bertha

@@ -255,6 +255,7 @@ Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& 
            ModelParts parts)
     : state_(std::make_unique<State>(config, table, capacity, parts)) {
   set_scale_exponents({});
+  reset_stats();
 }
 
 Bert::~Bert() = default;
@@ -287,7 +288,6 @@ void Bert::begin_step() {
   if (s.fresh_gradients.has_data()) s.parts.ops->run(Fill{.values = s.fresh_gradients});
   s.fresh_gradients = View();
   s.accumulate = Accumulate::kNo;
-  reset_stats();
 }
 
 void Bert::reset_stats() {

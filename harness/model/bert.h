@@ -21,7 +21,7 @@ struct LossMean {
   double nsp_weight = 1.0;  // of the next-sentence loss in the sum of both
 };
 
-/// Sums over the micro-batches since reset, in device memory. One block: one copy reads it all.
+/// Sums over micro-batches since reset_stats(), in device memory: one block, read by one copy.
 struct LossStats {
   double mlm_loss_sum = 0;  // natural log, over masked tokens
   double nsp_loss_sum = 0;  // over sequences
@@ -59,9 +59,10 @@ class Bert {
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
   void set_random(uint64_t seed, uint64_t micro_step);
-  /// Begins a new sum of gradients, which the next backward writes and those after it add to, and
-  /// zeroes the loss statistics. A step without a backward leaves the old gradients.
+  /// Begins a new sum of gradients, which the next backward writes and those after it add to. A
+  /// step without a backward leaves the old gradients.
   void begin_step();
+  /// Zeroes the loss statistics, to which every forward adds.
   void reset_stats();
   /// Enqueues the copies of a batch to the device. Error(kInternal) if it exceeds the capacity.
   void upload(const HostBatch& batch);

@@ -248,7 +248,8 @@ void Optimizer::Impl::prepare() {
                              .loss_scale = settings.loss_scale,
                              .beta_1 = config.beta_1,
                              .beta_2 = config.beta_2,
-                             .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0});
+                             .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0,
+                             .skip_spikes = settings.skip_spikes});
 }
 
 void Optimizer::Impl::advance_moments() {

@@ -1,56 +1,121 @@
 #include "harness/report/console.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
-#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
 
-constexpr size_t kLineColumns = 160;
+constexpr int64_t kTimeColumns = 9;  // "12:34:56 " in front of every line
 
-std::string time_split(const StepRecord& record) {
-  return concat(ms_text(record.step_ms), " ms (data ", ms_text(record.data_wait_ms), " fwd ",
-                ms_text(record.forward_ms), " bwd ", ms_text(record.backward_ms), " comm ",
-                ms_text(record.communication_ms), " opt ", ms_text(record.optimizer_ms), ")");
+/// A part of the line: in few letters, and in words.
+struct Field {
+  int level = 0;  // 0 = always there; others as far as they fit, in this order
+  std::string brief;
+  std::string words;
+};
+
+std::string right(const std::string& text, size_t columns) {
+  return std::string(columns - std::min(text.size(), columns), ' ') + text;
 }
 
-std::string skips(const StepRecord& record) {
-  return record.skipped_steps == 0 ? "" : concat(" skip ", record.skipped_steps);
-}
+/// A number with three digits and a scale: five columns hold it.
+std::string scaled(double value) { return right(scaled_text(value), 5); }
 
-std::string utilization(const StepRecord& record, const RunFacts& facts) {
-  if (facts.peak_flops_per_second <= 0 || record.flops_per_second <= 0) return "";
-  return concat(" MFU ", fixed_text(100 * record.flops_per_second / facts.peak_flops_per_second, 0),
-                "%");
+std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
+                             const std::optional<Estimate>& target) {
+  const std::string last_step = grouped_text(facts.max_steps);
+  const std::string step =
+      concat("step ", right(grouped_text(record.step), last_step.size()), "/", last_step);
+  const std::string eta = right(duration_text(record.eta_seconds), 6);
+  const auto times = [&](const char* forward, const char* backward, const char* exchange,
+                         const char* optimizer) {
+    const auto ms = [](double value) { return right(ms_text(value), 3); };
+    return concat("(data ", ms(record.data_wait_ms), forward, ms(record.forward_ms), backward,
+                  ms(record.backward_ms), exchange, ms(record.communication_ms), optimizer,
+                  ms(record.optimizer_ms), ")");
+  };
+  const std::string loss = " " + right(fixed_text(record.mlm_loss, 3), 6);
+  const std::string accuracy = fixed_text(record.mlm_accuracy, 3);
+  const std::string rate = right(exponent_text(record.learning_rate), 6);
+  const RankSummary& ranks = record.ranks;
+
+  std::vector<Field> fields{
+      {0, step, step},
+      {0, "mlm" + loss, "mlm loss" + loss},
+      {1, "acc " + accuracy, "accuracy " + accuracy},
+      {5, concat("nsp ", fixed_text(record.nsp_loss, 3)),
+       concat("nsp loss ", fixed_text(record.nsp_loss, 3))},
+      {6, "lr " + rate, "learning rate " + rate},
+      {7, "norm " + scaled(record.gradient_norm), "gradient norm " + scaled(record.gradient_norm)}};
+  if (record.skipped_steps > 0) {
+    fields.push_back({3, concat("skip ", record.skipped_steps),
+                      concat("skipped ", grouped_text(record.skipped_steps))});
+  }
+  fields.push_back({8, right(ms_text(record.step_ms), 3) + " ms",
+                    right(ms_text(record.step_ms), 3) + " ms/step"});
+  fields.push_back({11, times(" fwd ", " bwd ", " comm ", " opt "),
+                    times(", forward ", ", backward ", ", exchange ", ", optimizer ")});
+  fields.push_back({2, scaled(record.seqs_per_second) + " seq/s",
+                    scaled(record.seqs_per_second) + " sequences/s"});
+  fields.push_back({9, scaled(record.tokens_per_second) + " tok/s",
+                    scaled(record.tokens_per_second) + " tokens/s"});
+  if (facts.peak_flops_per_second > 0 && record.flops_per_second > 0) {
+    const std::string mfu = concat(
+        "MFU ",
+        right(fixed_text(100 * record.flops_per_second / facts.peak_flops_per_second, 0), 2), "%");
+    fields.push_back({4, mfu, mfu});
+  }
+  if (ranks.power_watts > 0) {
+    fields.push_back({10, scaled(ranks.power_watts) + " W", scaled(ranks.power_watts) + " watts"});
+  }
+  if (ranks.lowest_sm_mhz > 0) {
+    const std::string mhz = right(fixed_text(ranks.lowest_sm_mhz, 0), 4) + " MHz";
+    fields.push_back({12, mhz, mhz});
+    fields.push_back(
+        {13, bytes_text(record.memory_bytes), "memory " + bytes_text(record.memory_bytes)});
+  }
+  if (target) {
+    fields.push_back({0, "target " + estimate_text(*target, "-"),
+                      "target in " + estimate_text(*target, " to ")});
+  }
+  fields.push_back({0, "end " + eta, "end in " + eta});
+  return fields;
 }
 
 }  // namespace
 
-std::string step_line(const StepRecord& record, const RunFacts& facts) {
-  const std::string start = concat(
-      "step ", record.step, "/", facts.max_steps, " smp ",
-      scaled_text(static_cast<double>(record.samples)), " loss ", fixed_text(record.loss, 3),
-      " mlm ", fixed_text(record.mlm_accuracy, 3), " lr ", exponent_text(record.learning_rate),
-      " gn ", scaled_text(record.gradient_norm), skips(record), " | ", time_split(record), " ",
-      scaled_text(record.seqs_per_second), " seq/s");
-  const std::string end = concat(" ETA ", duration_text(record.eta_seconds));
-  // The columns left go to what metrics.jsonl holds anyway.
-  std::string middle;
-  for (const std::string& part :
-       {concat(" ", scaled_text(record.tokens_per_second), " tok/s"), utilization(record, facts)}) {
-    if (start.size() + middle.size() + part.size() + end.size() <= kLineColumns) middle += part;
-  }
-  return start + middle + end;
+std::string step_line(const StepRecord& record, const RunFacts& facts,
+                      const StepLineLayout& layout) {
+  const std::vector<Field> fields = fields_of(record, facts, layout.target_seconds);
+  const auto line_with = [&](int levels, size_t in_words) {
+    std::string line;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (fields[i].level > levels) continue;
+      line += (line.empty() ? "" : "  ") + (i < in_words ? fields[i].words : fields[i].brief);
+    }
+    return line;
+  };
+  const auto fits = [&](const std::string& line) {
+    return std::ssize(line) + kTimeColumns <= layout.columns;
+  };
+  int levels = 0;
+  const int most = std::ranges::max(fields, {}, &Field::level).level;
+  while (levels < most && fits(line_with(levels + 1, 0))) ++levels;
+  size_t in_words = 0;
+  while (in_words < fields.size() && fits(line_with(levels, in_words + 1))) ++in_words;
+  return line_with(levels, in_words);
 }
 
 std::string eval_line(const EvalRecord& record, double target_accuracy) {
   const std::string target =
       target_accuracy > 0 ? concat(" (target ", fixed_text(target_accuracy, 4), ")") : "";
-  return concat("eval step ", record.step, " samples ",
-                scaled_text(static_cast<double>(record.samples)), " mlm accuracy ",
-                fixed_text(record.mlm_accuracy, 4), target, " loss ",
-                fixed_text(record.mlm_loss, 3), " nsp ", fixed_text(record.nsp_accuracy, 3), " | ",
+  return concat("eval  step ", grouped_text(record.step), "  accuracy ",
+                fixed_text(record.mlm_accuracy, 4), target, "  mlm loss ",
+                fixed_text(record.mlm_loss, 3), "  nsp ", fixed_text(record.nsp_accuracy, 3), "  ",
                 fixed_text(record.seconds, 1), " s");
 }
 
@@ -58,20 +123,21 @@ std::string start_line(const Config& config, const RunFacts& facts) {
   const TrainConfig& train = config.train;
   // What a constant answer scores is not known before the data are opened.
   const std::string least = train.target_times_constant > 0 ? "at least " : "";
-  const std::string until = train.target_accuracy > 0 ? concat("to accuracy ", least,
-                                                               fixed_text(train.target_accuracy, 4),
-                                                               " or step ", facts.max_steps)
-                                                      : concat("to step ", facts.max_steps);
+  const std::string until =
+      train.target_accuracy > 0
+          ? concat("to accuracy ", least, fixed_text(train.target_accuracy, 4), " or step ",
+                   grouped_text(facts.max_steps))
+          : concat("to step ", grouped_text(facts.max_steps));
   const std::string kernels = facts.attention.empty() ? ""
                                                       : concat(", attention ", facts.attention,
                                                                ", GELU GEMMs ", facts.gelu_gemms);
   const std::string graphs = facts.graphs ? ", graphs" : "";
   const std::string fp8 = facts.fp8_gemms.empty() ? "" : ", fp8 GEMMs " + facts.fp8_gemms;
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
-                " parameters, on ", facts.device, ", ", facts.world_size, " ",
-                plural(facts.world_size, "rank"), kernels, graphs, fp8, "; ",
-                config.train.global_batch_seqs, " sequences per step, from step ", facts.first_step,
-                " ", until);
+                " parameters, on ", facts.device, ", ", counted_text(facts.world_size, "rank"),
+                kernels, graphs, fp8, "; ",
+                counted_text(config.train.global_batch_seqs, "sequence"), " per step, from step ",
+                grouped_text(facts.first_step), " ", until);
 }
 
 std::string data_line(const TrainConfig& train, const DataFacts& facts) {
@@ -80,8 +146,8 @@ std::string data_line(const TrainConfig& train, const DataFacts& facts) {
           ? concat("; target accuracy ", fixed_text(facts.target_accuracy, 4), ", ",
                    scaled_text(train.target_times_constant), " times the best constant answer")
           : "";
-  return concat(facts.train_samples_per_epoch, " training sequences per epoch, ",
-                facts.eval_samples, " for evaluation", target);
+  return concat(counted_text(facts.train_samples_per_epoch, "training sequence"), " per epoch, ",
+                grouped_text(facts.eval_samples), " for evaluation", target);
 }
 
 }  // namespace bertha

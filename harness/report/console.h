@@ -1,21 +1,32 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "harness/config/config.h"
 #include "harness/report/run_records.h"
+#include "harness/report/target_estimate.h"
 
 namespace bertha {
 
-// The lines of rank 0 for people: one per log step, at most 160 columns, searchable by word.
+// The lines of rank 0 for people: one per log step, its fields below those of the line before, and
+// searchable by word.
 
-/// step 120/3680 smp 46.1k loss 4.212 mlm 0.412 lr 9.1e-4 gn 0.93 | 61 ms (data 0.3 fwd 18
-/// bwd 35 comm 4.0 opt 4.1) 6.27k seq/s 1.91M tok/s MFU 54% ETA 3m31s
-/// Tokens per second and utilization give way when the line would be too long.
-std::string step_line(const StepRecord& record, const RunFacts& facts);
+/// How a step line is laid out.
+struct StepLineLayout {
+  int64_t columns = 160;                     // of the terminal or log; at least 80
+  std::optional<Estimate> target_seconds{};  // none = not known
+};
 
-/// eval step 335 samples 150k mlm accuracy 0.5612 (target 0.7200) loss 2.113 nsp 0.931 | 2.3 s
-/// target_accuracy is that of DataFacts.
+/// step  120/3,680  mlm loss 4.212  accuracy 0.412  6.27k seq/s  end in 3m31s
+/// Losses and accuracy are those of masked tokens since the line before. The more columns, the more
+/// fields, and then the longer their words; metrics.jsonl has all of them.
+std::string step_line(const StepRecord& record, const RunFacts& facts,
+                      const StepLineLayout& layout);
+
+/// eval  step 335  accuracy 0.5612 (target 0.7200)  mlm loss 2.113  nsp accuracy 0.931  2.3 s
+/// target_accuracy is that of DataFacts. At most 80 columns with the time of day before it.
 std::string eval_line(const EvalRecord& record, double target_accuracy);
 
 /// What is trained, on what, until when.

@@ -1,5 +1,6 @@
 #include "harness/report/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <sstream>
@@ -40,6 +41,16 @@ constexpr std::array<Column<StepRecord>, 17> kStepColumns = {{
     {"token_imbalance", &StepRecord::token_imbalance},
 }};
 
+// Runs of before have none of these.
+constexpr std::array<Column<RankSummary>, 6> kRankColumns = {{
+    {"slowest_rank_compute_ms", &RankSummary::slowest_compute_ms},
+    {"other_ranks_compute_ms", &RankSummary::others_compute_ms},
+    {"longest_data_wait_ms", &RankSummary::longest_wait_ms},
+    {"mean_data_wait_ms", &RankSummary::mean_wait_ms},
+    {"power_watts", &RankSummary::power_watts},
+    {"lowest_sm_mhz", &RankSummary::lowest_sm_mhz},
+}};
+
 constexpr std::array<Column<EvalRecord>, 5> kEvalColumns = {{
     {"mlm_accuracy", &EvalRecord::mlm_accuracy},
     {"mlm_loss", &EvalRecord::mlm_loss},
@@ -75,9 +86,41 @@ void append_replacing(const Record& record, std::vector<Record>& records) {
   records.push_back(record);
 }
 
+void add_later_columns(const StepRecord& record, Json& fields) {
+  fields["skipped_steps"] = record.skipped_steps;
+  fields["spikes"] = record.spikes;
+  fields["fp8_saturated"] = record.fp8_saturated;
+  fields["memory_bytes"] = record.memory_bytes;
+  fields["slowest_rank"] = record.ranks.slowest;
+  fields["longest_waiting_rank"] = record.ranks.longest_waiting;
+  for (const auto& column : kRankColumns) fields[column.name] = record.ranks.*column.value;
+}
+
+double number_or_zero(const nlohmann::json& fields, const char* name) {
+  const auto found = fields.find(name);
+  return found == fields.end() || !found->is_number() ? 0.0 : found->get<double>();
+}
+
+void read_later_columns(const nlohmann::json& fields, StepRecord& record) {
+  record.skipped_steps = fields.value("skipped_steps", int64_t{0});
+  record.spikes = fields.value("spikes", int64_t{0});
+  record.fp8_saturated = number_or_zero(fields, "fp8_saturated");
+  record.memory_bytes = fields.value("memory_bytes", int64_t{0});
+  record.ranks.slowest = fields.value("slowest_rank", int64_t{0});
+  record.ranks.longest_waiting = fields.value("longest_waiting_rank", int64_t{0});
+  for (const auto& column : kRankColumns) {
+    record.ranks.*column.value = number_or_zero(fields, column.name);
+  }
+}
+
 void read_run(const nlohmann::json& fields, RunIdentity& run) {
   if (run.parameters == 0) run.first_step = fields.value("first_step", int64_t{0});
   run.target_accuracy = fields.at("target_accuracy").get<double>();
+  run.name = fields.value("name", "");
+  run.device = fields.value("device", "");
+  run.world_size = fields.value("world_size", int64_t{1});
+  run.max_steps = fields.value("max_steps", int64_t{0});
+  run.peak_flops_per_second = number_or_zero(fields, "peak_flops_per_second");
   run.model = fields.value("model", "");
   run.parameters = fields.value("parameters", int64_t{0});
   run.vocab_size = fields.value("vocab_size", int64_t{0});
@@ -87,17 +130,27 @@ void read_run(const nlohmann::json& fields, RunIdentity& run) {
 
 void read_record(const nlohmann::json& fields, Metrics& metrics) {
   const std::string kind = fields.at("kind").get<std::string>();
-  if (kind == "run") read_run(fields, metrics.run);
+  const int64_t time_ms = fields.value("time_ms", int64_t{0});
+  metrics.last_time_ms = std::max(metrics.last_time_ms, time_ms);
+  if (kind == "run") {
+    read_run(fields, metrics.run);
+    metrics.stop.reset();
+  }
   if (kind == "data") {
     metrics.run.constant_answer_accuracy = fields.at("constant_answer_accuracy").get<double>();
     metrics.run.target_accuracy = fields.value("target_accuracy", metrics.run.target_accuracy);
   }
   if (kind == "step") {
     StepRecord record = from_json(fields, kStepColumns);
-    record.fp8_saturated = fields.value("fp8_saturated", 0.0);  // runs of before have none
+    read_later_columns(fields, record);
     append_replacing(record, metrics.steps);
   }
   if (kind == "eval") append_replacing(from_json(fields, kEvalColumns), metrics.evals);
+  if (kind == "event") metrics.events.push_back({time_ms, fields.at("text").get<std::string>()});
+  if (kind == "stop") {
+    metrics.stop = {.status = fields.at("status").get<std::string>()};
+    if (fields.contains("exit_code")) metrics.stop->exit_code = fields["exit_code"].get<int>();
+  }
 }
 
 }  // namespace
@@ -124,6 +177,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"start_weights", config.checkpoint.init},
                 {"global_batch_seqs", config.train.global_batch_seqs},
                 {"max_steps", facts.max_steps},
+                {"peak_flops_per_second", facts.peak_flops_per_second},
                 {"first_step", facts.first_step},
                 {"target_accuracy", config.train.target_accuracy}});
 }
@@ -137,8 +191,7 @@ void MetricsFile::data(const DataFacts& facts) {
 
 void MetricsFile::step(const StepRecord& record) {
   Json fields = to_json(record, kStepColumns);
-  fields["skipped_steps"] = record.skipped_steps;
-  fields["fp8_saturated"] = record.fp8_saturated;
+  add_later_columns(record, fields);
   write("step", fields);
 }
 
@@ -146,12 +199,18 @@ void MetricsFile::eval(const EvalRecord& record) { write("eval", to_json(record,
 
 void MetricsFile::event(const std::string& text) { write("event", {{"text", text}}); }
 
-void MetricsFile::stop(const std::string& status, int64_t samples) {
-  write("stop", {{"status", status}, {"samples", samples}});
+void MetricsFile::stop(const std::string& status, int64_t samples, ExitCode exit_code) {
+  write("stop",
+        {{"status", status}, {"samples", samples}, {"exit_code", static_cast<int>(exit_code)}});
 }
 
 RunIdentity run_identity(const Config& config, const RunFacts& facts) {
-  return {.model = config.model.name,
+  return {.name = config.log.run_name,
+          .device = facts.device,
+          .world_size = facts.world_size,
+          .max_steps = facts.max_steps,
+          .peak_flops_per_second = facts.peak_flops_per_second,
+          .model = config.model.name,
           .parameters = facts.parameters,
           .vocab_size = config.model.vocab_size,
           .global_batch_seqs = config.train.global_batch_seqs,
@@ -160,20 +219,24 @@ RunIdentity run_identity(const Config& config, const RunFacts& facts) {
           .start_weights = config.checkpoint.init};
 }
 
-Metrics read_metrics(const std::string& path) {
+Metrics metrics_of(const std::string& text) {
   Metrics metrics;
-  int64_t records = 0;
-  std::istringstream text(read_text_file(path));
-  for (std::string line; std::getline(text, line);) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     try {
       read_record(parse_json(line), metrics);
-      ++records;
+      ++metrics.records;
     } catch (const Json::exception&) {
       ++metrics.unreadable_lines;
     }
   }
-  if (records == 0) {
+  return metrics;
+}
+
+Metrics read_metrics(const std::string& path) {
+  Metrics metrics = metrics_of(read_text_file(path));
+  if (metrics.records == 0) {
     fail(ExitCode::kData, path, ": no metrics record in ", metrics.unreadable_lines,
          " lines, want one JSON object per line as metrics.jsonl of a run folder has");
   }

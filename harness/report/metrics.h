@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/config/config.h"
 #include "harness/report/files.h"
 #include "harness/report/run_records.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -23,7 +25,8 @@ class MetricsFile {
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
   void event(const std::string& text);
-  void stop(const std::string& status, int64_t samples);
+  /// exit_code: that of the program.
+  void stop(const std::string& status, int64_t samples, ExitCode exit_code);
 
  private:
   void write(const char* kind, const nlohmann::ordered_json& fields);
@@ -34,6 +37,11 @@ class MetricsFile {
 /// What the newest start of a run says about itself. Fields that older files lack keep their
 /// default.
 struct RunIdentity {
+  std::string name = {};  // log.run_name
+  std::string device = {};
+  int64_t world_size = 1;
+  int64_t max_steps = 0;
+  double peak_flops_per_second = 0;  // of all devices; 0 = not known
   std::string model = {};
   int64_t parameters = 0;
   int64_t vocab_size = 0;
@@ -44,17 +52,37 @@ struct RunIdentity {
   double constant_answer_accuracy = 0;  // of the best constant answer on the evaluation set
 };
 
+struct EventRecord {
+  int64_t time_ms = 0;  // since the epoch
+  std::string text = {};
+};
+
+/// How the newest start of a run ended.
+struct StopRecord {
+  std::string status = {};            // "success" or "aborted"
+  std::optional<int> exit_code = {};  // none in files of before
+};
+
 /// What metrics.jsonl says, in step order, without what a resumed run did again.
 struct Metrics {
   RunIdentity run;
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
+  std::vector<EventRecord> events;  // of all starts
+  std::optional<StopRecord> stop;   // none = it goes on, or was killed
+  int64_t last_time_ms = 0;         // of the last record
+  int64_t records = 0;
   int64_t unreadable_lines = 0;  // a killed process may leave one unfinished
 };
 
 /// What a run about to start would write.
 RunIdentity run_identity(const Config& config, const RunFacts& facts);
 
+/// From the lines of a file that may still be written to; a log line tells nothing.
+Metrics metrics_of(const std::string& text);
+
+/// Of a whole file. Lines that are no record are left out, with a warning.
+///
 /// Errors    Error(kData) when the file cannot be read or holds no record.
 Metrics read_metrics(const std::string& path);
 

@@ -37,9 +37,28 @@ std::optional<MarkLine> target_line(const RunIdentity& run) {
 
 }  // namespace
 
+Chart accuracy_chart(const Metrics& metrics) {
+  Chart chart{.title = "Masked-token accuracy",
+              .x_label = "step",
+              .y_label = "accuracy (fraction)",
+              .mark = target_line(metrics.run)};
+  add_series(chart, metrics.steps, "train", &StepRecord::mlm_accuracy);
+  add_series(chart, metrics.evals, "eval", &EvalRecord::mlm_accuracy);
+  return chart;
+}
+
+Chart masked_loss_chart(const Metrics& metrics) {
+  Chart chart{.title = "Masked-token loss", .x_label = "step", .y_label = "loss (nats)"};
+  add_series(chart, metrics.steps, "train", &StepRecord::mlm_loss);
+  add_series(chart, metrics.evals, "eval", &EvalRecord::mlm_loss);
+  return chart;
+}
+
 void plot_metrics(const Metrics& metrics, const std::string& out_dir,
                   const std::optional<ChartBand>& published) {
-  const auto& [run, steps, evals, unreadable_lines] = metrics;
+  const RunIdentity& run = metrics.run;
+  const std::vector<StepRecord>& steps = metrics.steps;
+  const std::vector<EvalRecord>& evals = metrics.evals;
   make_folder(out_dir, "choose a place that can be written");
   const auto write = [&](const char* name, const Chart& chart) {
     write_new_file(out_dir + "/" + name + ".svg", chart_svg(chart));
@@ -52,13 +71,7 @@ void plot_metrics(const Metrics& metrics, const std::string& out_dir,
   add_series(loss, evals, "eval, masked tokens", &EvalRecord::mlm_loss);
   write("loss", loss);
 
-  Chart accuracy{.title = "Masked-token accuracy",
-                 .x_label = "step",
-                 .y_label = "accuracy (fraction)",
-                 .mark = target_line(run)};
-  add_series(accuracy, steps, "train", &StepRecord::mlm_accuracy);
-  add_series(accuracy, evals, "eval", &EvalRecord::mlm_accuracy);
-  write("accuracy", accuracy);
+  write("accuracy", accuracy_chart(metrics));
 
   Chart throughput{
       .title = "Throughput, all ranks", .x_label = "step", .y_label = "sequences per second"};

@@ -9,6 +9,10 @@
 
 namespace bertha {
 
+/// Of training and evaluations, by steps.
+Chart accuracy_chart(const Metrics& metrics);
+Chart masked_loss_chart(const Metrics& metrics);
+
 /// Draws what a run's metrics say: loss.svg, accuracy.svg, throughput.svg and learning_rate.svg in
 /// `out_dir`, which is made when missing; with `published` also accuracy_by_samples.svg, over that
 /// band of other runs' accuracy by samples.

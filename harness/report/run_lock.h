@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace bertha {
@@ -26,5 +27,9 @@ class RunLock {
  private:
   int descriptor_ = -1;
 };
+
+/// Whether a process holds the lock of a run folder now; unknown where the folder has none, it
+/// cannot be read, or its file system has no locks.
+std::optional<bool> is_locked(const std::string& run_dir);
 
 }  // namespace bertha

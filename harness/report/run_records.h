@@ -6,19 +6,33 @@
 
 namespace bertha {
 
-/// What one logged step looked like. Times are wall-clock averages over the steps since the last
-/// record, in milliseconds per step.
+/// The ranks of a record: see rank_times.h. Milliseconds per step.
+struct RankSummary {
+  int64_t slowest = 0;            // the rank with the longest forward + backward
+  double slowest_compute_ms = 0;  // its forward + backward; 0 = not known
+  double others_compute_ms = 0;   // the median of the others; 0 = there are none
+  int64_t longest_waiting = 0;    // the rank that waited longest for data
+  double longest_wait_ms = 0;
+  double mean_wait_ms = 0;
+  double power_watts = 0;    // of all GPUs together; 0 = not known
+  double lowest_sm_mhz = 0;  // likewise
+};
+
+/// What the steps since the last record looked like. Losses and accuracy are means over their
+/// masked tokens and sequences, times wall-clock averages in milliseconds per step; the rest is
+/// that of the last step.
 struct StepRecord {
   int64_t step = 0;
   int64_t samples = 0;
-  double loss = 0;  // masked-token + next-sentence
-  double mlm_loss = 0;
+  double loss = 0;      // masked-token + next-sentence
+  double mlm_loss = 0;  // of masked tokens alone, as evaluations have it
   double nsp_loss = 0;
   double mlm_accuracy = 0;  // of training batches, with dropout
   double learning_rate = 0;
   double gradient_norm = 0;
   double loss_scale = 1;
   int64_t skipped_steps = 0;
+  int64_t spikes = 0;  // steps with a spike of the gradient norm since the start of the process
   double step_ms = 0;
   double data_wait_ms = 0;
   double forward_ms = 0;
@@ -31,6 +45,8 @@ struct StepRecord {
   double eta_seconds = 0;        // to the last step
   double token_imbalance = 1;    // most tokens of a rank / mean
   double fp8_saturated = 0;      // share of the elements rounded to fp8 that were too large for it
+  RankSummary ranks = {};
+  int64_t memory_bytes = 0;  // most in use on the first rank's device so far
 };
 
 struct EvalRecord {

@@ -112,9 +112,9 @@ std::string step_bench_text(const StepBenchReport& report) {
   const std::string kernels = report.attention.empty() ? ""
                                                        : concat(", attention ", report.attention,
                                                                 ", GELU GEMMs ", report.gelu_gemms);
-  std::string text =
-      concat("training step of ", report.model, ", ", report.precision, ", ", report.ranks,
-             " rank(s), ", report.device, kernels, report.graphs ? ", graphs" : "", "\n");
+  std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
+                            counted_text(report.ranks, "rank"), ", ", report.device, kernels,
+                            report.graphs ? ", graphs" : "", "\n");
   if (!report.fp8_gemms.empty()) text += row("fp8 GEMMs", report.fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
                               report.micro_batches, " micro-batch(es) each"));
@@ -137,8 +137,8 @@ std::string step_bench_text(const StepBenchReport& report) {
                 concat(fixed_text(report.joules_global, 1), " J per step, ",
                        fixed_text(watts / static_cast<double>(report.ranks), 0), " W per GPU"));
   }
-  text += row("last step", concat("loss ", fixed_text(report.loss, 3), ", ", report.skipped_updates,
-                                  " update(s) skipped"));
+  text += row("training", concat("mean loss ", fixed_text(report.loss, 3), ", ",
+                                 counted_text(report.skipped_updates, "update"), " skipped"));
   text += phases_text(report);
   if (!report.operations.empty()) text += operations_text(report);
   return text;

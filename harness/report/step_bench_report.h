@@ -45,7 +45,7 @@ struct StepBenchReport {
   int64_t total_memory_bytes = 0;    // of it
   double joules_global = 0;          // of the GPUs, as their driver counts; 0 = unknown
   std::vector<OperationRow> operations = {};  // falling times; empty = not timed
-  // The last step, as a check that what was timed is training.
+  // Of all steps, the warm-up included, as a check that what was timed is training.
   double loss = 0;
   int64_t skipped_updates = 0;
 };

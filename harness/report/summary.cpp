@@ -66,8 +66,8 @@ std::string summary_text(const RunSummary& summary) {
     text += row("baseline",
                 fixed_text(*summary.baseline_accuracy, 4) + "  (always the most frequent token)");
   }
-  text += row("steps", std::to_string(summary.steps));
-  text += row("samples", std::to_string(summary.samples));
+  text += row("steps", grouped_text(summary.steps));
+  text += row("samples", grouped_text(summary.samples));
   text += row("time", duration_text(summary.seconds));
   if (summary.seqs_per_second > 0) {
     text += row("throughput",

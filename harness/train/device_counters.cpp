@@ -1,6 +1,10 @@
 #include "harness/train/device_counters.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "harness/report/text_format.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -11,14 +15,38 @@ bool is_log_due(const TrainingRun& run) {
   return step % train.log_every_steps == 0 || step == train.max_steps || step == run.first_step + 1;
 }
 
+/// The device counts them; the log tells of the last one, and how many there were since.
+void tell_of_spikes(TrainingRun& run, const LambState& lamb) {
+  const int64_t spikes = lamb.spikes - std::exchange(run.known_spikes, lamb.spikes);
+  if (spikes <= 0) return;
+  const bool skips = run.config.optimizer.gradient_spike == "skip";
+  const double norm = static_cast<double>(lamb.last_spike_norm);
+  const double usual = static_cast<double>(lamb.last_spike_usual);
+  run.reporter->warning(concat(
+      "the gradient norm of step ", grouped_text(lamb.last_spike_step), " was ", scaled_text(norm),
+      ", ", fixed_text(norm / usual, 1), " times the usual ", scaled_text(usual),
+      skips ? "; its update was skipped" : "; its update was made",
+      spikes > 1 ? concat(", the last of ", spikes, " such steps since the last record") : "",
+      skips ? ""
+            : ". Where losses jump after it, set optimizer.gradient_spike to skip, or lower "
+              "optimizer.base_learning_rate"));
+}
+
 }  // namespace
 
 void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars) {
   if (!scalars) return;
   run.most_skips_in_a_row = scalars->lamb.most_skips_in_a_row;
+  run.progress->add(scalars->stats);
+  tell_of_spikes(run, scalars->lamb);
   if (!run.is_probe_logged) return;
   note_memory(run);
-  run.reporter->step(run.progress->record(*scalars, run.probed_state, *run.timers));
+  StepRecord record = run.progress->record(*scalars, run.probed_state, *run.timers);
+  record.memory_bytes = run.peak_memory_bytes;
+  run.reporter->step(record);
+  for (const std::string& sentence : run.rank_watch->add(scalars->ranks, record.step_ms)) {
+    run.reporter->warning(sentence);
+  }
 }
 
 void finish_probe(TrainingRun& run) {
@@ -29,10 +57,21 @@ void capture_probe_if_due(TrainingRun& run) {
   const bool log_due = is_log_due(run);
   const int64_t steps_unseen = run.state.step - run.probed_state.step;
   if (!log_due && steps_unseen < run.config.train.stop_after_skips) return;
+  capture_probe(run, log_due);
+}
+
+void capture_probe(TrainingRun& run, bool is_logged) {
   finish_probe(run);
-  run.probe->capture(*run.session->model, *run.session->optimizer);
+  std::optional<RankTimes> times;
+  if (is_logged) {
+    const GpuLoad load = run.gpu->load();
+    times = run.progress->own_times(*run.timers);
+    times->power_watts = static_cast<float>(load.power_watts);
+    times->sm_mhz = static_cast<float>(load.sm_mhz);
+  }
+  run.probe->capture(*run.session->model, *run.session->optimizer, times);
   run.probed_state = run.state;
-  run.is_probe_logged = log_due;
+  run.is_probe_logged = is_logged;
 }
 
 void note_memory(TrainingRun& run) {

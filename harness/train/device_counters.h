@@ -16,6 +16,8 @@ void finish_probe(TrainingRun& run);
 /// stop_after_skips skipped updates cannot go on unseen for long: for less than as many again, and
 /// the steps that the probe takes to arrive. All ranks capture after the same steps.
 void capture_probe_if_due(TrainingRun& run);
+/// Captures the probe now, after the pending one. All ranks call it.
+void capture_probe(TrainingRun& run, bool is_logged);
 
 /// Looks at how much memory of the device is in use.
 void note_memory(TrainingRun& run);

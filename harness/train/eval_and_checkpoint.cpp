@@ -26,6 +26,8 @@ bool is_eval_due(TrainingRun& run) {
 }
 
 void evaluate_now(TrainingRun& run) {
+  // The evaluation uses the model's statistics: those of the steps before have to leave.
+  if (run.probed_state.step != run.state.step) capture_probe(run, false);
   finish_probe(run);
   const Session& session = *run.session;
   TrainingState& state = run.state;

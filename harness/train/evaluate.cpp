@@ -74,6 +74,7 @@ EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const Model
   const Buffer pinned = parts.device->allocate_pinned(static_cast<int64_t>(sizeof(LossStats)));
   parts.device->copy(collectives.stream(), pinned.data(), model.stats().data, sizeof(LossStats));
   collectives.stream().wait_on_host();
+  model.reset_stats();  // training adds to them
   const LossStats& sums = *static_cast<const LossStats*>(pinned.data());
   return {.mlm_accuracy = ratio(static_cast<double>(sums.mlm_correct), sums.mlm_count),
           .mlm_loss = ratio(sums.mlm_loss_sum, sums.mlm_count),

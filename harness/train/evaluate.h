@@ -41,7 +41,7 @@ struct EvalResult {
 void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives);
 
 /// This rank's batches through the model without dropout; the result is that of all ranks. Calls
-/// `after_batch` when each has been handed to the device.
+/// `after_batch` when each has been handed to the device. Zeroes the model's statistics.
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const ModelParts& parts,
                     Collectives& collectives, const std::function<void()>& after_batch = {});
 

@@ -13,8 +13,9 @@
 namespace bertha {
 namespace {
 
-void end_log(TrainingRun& run, const char* status) {
-  run.reporter->run_stop(status, run.state.samples_trained);
+void end_log(TrainingRun& run, ExitCode exit_code) {
+  run.reporter->run_stop(exit_code == ExitCode::kSuccess ? "success" : "aborted",
+                         run.state.samples_trained, exit_code);
   run.reporter->finish();
 }
 
@@ -49,11 +50,11 @@ void print_summary(const TrainingRun& run) {
 }
 
 /// The failure itself is what the user has to know: one more of the log only adds a warning.
-void abort_log(TrainingRun& run, const std::string& reason) {
+void abort_log(TrainingRun& run, const Error& reason) {
   try {
     finish_probe(run);
-    run.reporter->event(concat("stopped: ", reason));
-    end_log(run, "aborted");
+    run.reporter->event(concat("stopped: ", reason.what()));
+    end_log(run, reason.code);
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarning,
              concat("the log of the run stays without its end: ", error.what()));
@@ -84,7 +85,7 @@ int say_how_to_go_on(const TrainingRun& run) {
 int finish_numeric(TrainingRun& run, const std::string& reason) {
   const std::string path = write_post_mortem(run, read_lamb_state(run));
   run.reporter->event(concat("stopped: ", reason, " See ", path));
-  end_log(run, "aborted");
+  end_log(run, ExitCode::kNumeric);
   return static_cast<int>(ExitCode::kNumeric);
 }
 
@@ -101,8 +102,10 @@ int finish_run(TrainingRun& run, Stop stop) {
   const LambState lamb = read_lamb_state(run);
   run.most_skips_in_a_row = lamb.most_skips_in_a_row;
   if (is_numeric_failure(run)) {
-    return finish_numeric(run, concat(lamb.most_skips_in_a_row,
-                                      " updates in a row had a gradient that is not finite."));
+    return finish_numeric(
+        run, concat(lamb.most_skips_in_a_row,
+                    " updates in a row were skipped: their gradient was not finite",
+                    run.config.optimizer.gradient_spike == "skip" ? " or its norm a spike." : "."));
   }
 
   if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);
@@ -115,10 +118,13 @@ int finish_run(TrainingRun& run, Stop stop) {
       stop == Stop::kTarget || (stop == Stop::kEndOfPlan && run.config.train.target_accuracy <= 0);
   run.world->board().enter(run.state.step, RunPhase::kFinish);
   report_memory(run);
-  end_log(run, succeeded ? "success" : "aborted");
+  const ExitCode exit_code = stop == Stop::kRequeue ? ExitCode::kRequeue
+                             : succeeded            ? ExitCode::kSuccess
+                                                    : ExitCode::kTargetMissed;
+  end_log(run, exit_code);
   if (stop == Stop::kRequeue) return say_how_to_go_on(run);
   print_summary(run);
-  return static_cast<int>(succeeded ? ExitCode::kSuccess : ExitCode::kTargetMissed);
+  return static_cast<int>(exit_code);
 }
 
 void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work) {
@@ -126,7 +132,7 @@ void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work) {
     work();
   } catch (const Error& error) {
     if (error.code == ExitCode::kData || error.code == ExitCode::kUsage) {
-      abort_log(run, error.what());
+      abort_log(run, error);
       run.world->barrier();
     }
     throw;

@@ -3,27 +3,54 @@
 #include "harness/train/evaluate.h"
 
 namespace bertha {
+namespace {
+
+constexpr int64_t kTimesBytes = sizeof(RankTimes);
+
+}  // namespace
 
 StepProbe::StepProbe(const ModelParts& parts, Collectives& collectives)
     : parts_(parts),
       collectives_(collectives),
-      pinned_(parts.device->allocate_pinned(static_cast<int64_t>(sizeof(StepScalars)))) {}
+      pinned_(parts.device->allocate_pinned(static_cast<int64_t>(sizeof(Arrival)))),
+      times_(parts.device->allocate(collectives.size() * kTimesBytes)),
+      pinned_times_(parts.device->allocate_pinned((collectives.size() + 1) * kTimesBytes)) {}
 
-void StepProbe::capture(const Bert& model, const Optimizer& optimizer) {
+void StepProbe::gather(const RankTimes& own) {
+  const int64_t ranks = collectives_.size();
+  auto* const all = static_cast<RankTimes*>(pinned_times_.data());
+  auto* const on_device = static_cast<RankTimes*>(times_.data());
+  all[ranks] = own;
+  Stream& stream = collectives_.stream();
+  parts_.device->copy(stream, on_device + collectives_.rank(), all + ranks, kTimesBytes);
+  collectives_.all_gather(View(on_device + collectives_.rank(), DType::kF32, {kRankNumbers}),
+                          View(on_device, DType::kF32, {ranks * kRankNumbers}));
+  parts_.device->copy(stream, all, on_device, ranks * kTimesBytes);
+}
+
+void StepProbe::capture(Bert& model, const Optimizer& optimizer,
+                        const std::optional<RankTimes>& times) {
   sum_stats_over_ranks(model, parts_, collectives_);
-  auto* scalars = static_cast<StepScalars*>(pinned_.data());
+  has_times_ = times.has_value();
+  if (times) gather(*times);
+  auto* scalars = static_cast<Arrival*>(pinned_.data());
   Stream& stream = collectives_.stream();
   parts_.device->copy(stream, &scalars->stats, model.stats().data, sizeof(LossStats));
   parts_.device->copy(stream, &scalars->lamb, optimizer.state().data, sizeof(LambState));
   arrived_ = parts_.device->make_event();
   stream.record(*arrived_);
-  // The next step resets the sums: it starts after they have left.
+  // The sums begin anew after they have left.
   parts_.stream->wait_for(*arrived_);
+  model.reset_stats();
 }
 
 StepScalars StepProbe::take() {
   arrived_.reset();
-  return *static_cast<const StepScalars*>(pinned_.data());
+  const auto* arrival = static_cast<const Arrival*>(pinned_.data());
+  StepScalars scalars{.stats = arrival->stats, .lamb = arrival->lamb};
+  const auto* times = static_cast<const RankTimes*>(pinned_times_.data());
+  if (has_times_) scalars.ranks.assign(times, times + collectives_.size());
+  return scalars;
 }
 
 std::optional<StepScalars> StepProbe::poll() {

@@ -2,27 +2,31 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
+#include "harness/report/rank_times.h"
 #include "kernels/collectives.h"
 
 namespace bertha {
 
-/// What a step's scalars were, over all ranks.
+/// What the scalars of the steps since the last capture were, over all ranks.
 struct StepScalars {
   LossStats stats;
   LambState lamb;
+  std::vector<RankTimes> ranks = {};  // [W] where they were gathered
 };
 
-/// Brings loss, accuracy, learning rate and counters of a step to the host without making it wait:
-/// capture() enqueues the reduction and the copies, poll() returns them once they have arrived.
+/// Brings loss, accuracy, learning rate and counters to the host without making it wait: capture()
+/// enqueues the reduction and the copies, poll() returns them once they have arrived.
 class StepProbe {
  public:
   StepProbe(const ModelParts& parts, Collectives& collectives);
 
-  /// All ranks call it after the same step, with the previous capture taken or dropped.
-  void capture(const Bert& model, const Optimizer& optimizer);
+  /// All ranks call it after the same step, with the previous capture taken or dropped, and with
+  /// their own times on all or on none. Zeroes the model's statistics for the steps to come.
+  void capture(Bert& model, const Optimizer& optimizer, const std::optional<RankTimes>& times = {});
   bool is_pending() const { return arrived_ != nullptr; }
   std::optional<StepScalars> poll();
   /// Blocks: the host, until the capture has arrived.
@@ -33,7 +37,16 @@ class StepProbe {
 
   ModelParts parts_;
   Collectives& collectives_;
-  Buffer pinned_;
+  void gather(const RankTimes& own);
+
+  struct Arrival {
+    LossStats stats;
+    LambState lamb;
+  };
+  Buffer pinned_;        // Arrival
+  Buffer times_;         // f32 [W, kRankNumbers]
+  Buffer pinned_times_;  // f32 [W + 1, kRankNumbers]: of all ranks, and this rank's
+  bool has_times_ = false;
   std::unique_ptr<Event> arrived_;
 };
 

@@ -36,9 +36,37 @@ void Progress::count(const StepBatch& batch, double data_wait_ms) {
   tokens_ += batch.num_tokens_global;
   flops_ += step_flops(dims_, batch, num_ranks_);
   data_wait_ms_ += data_wait_ms;
+  ++steps_since_own_times_;
+  data_wait_ms_since_own_times_ += data_wait_ms;
   const double mean_tokens =
       per(static_cast<double>(batch.num_tokens_global), static_cast<double>(num_ranks_));
   token_imbalance_sum_ += per(static_cast<double>(batch.most_tokens_per_rank), mean_tokens);
+}
+
+void Progress::take_phases(PhaseTimers& timers) {
+  const auto phases_ms = timers.take_totals_ms();
+  for (size_t phase = 0; phase < kNumPhases; ++phase) phases_ms_[phase] += phases_ms[phase];
+  compute_ms_since_own_times_ += phases_ms[static_cast<size_t>(Phase::kForward)] +
+                                 phases_ms[static_cast<size_t>(Phase::kBackward)];
+}
+
+RankTimes Progress::own_times(PhaseTimers& timers) {
+  take_phases(timers);
+  const auto steps = static_cast<double>(std::exchange(steps_since_own_times_, 0));
+  return {
+      .compute_ms = static_cast<float>(per(std::exchange(compute_ms_since_own_times_, 0.0), steps)),
+      .data_wait_ms =
+          static_cast<float>(per(std::exchange(data_wait_ms_since_own_times_, 0.0), steps))};
+}
+
+void Progress::add(const LossStats& stats) {
+  stats_.mlm_loss_sum += stats.mlm_loss_sum;
+  stats_.nsp_loss_sum += stats.nsp_loss_sum;
+  stats_.mlm_correct += stats.mlm_correct;
+  stats_.mlm_count += stats.mlm_count;
+  stats_.nsp_correct += stats.nsp_correct;
+  stats_.nsp_count += stats.nsp_count;
+  stats_.fp8_saturated += stats.fp8_saturated;
 }
 
 StepRecord Progress::record(const StepScalars& scalars, const TrainingState& state,
@@ -47,11 +75,13 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
   const double seconds = std::max(
       std::chrono::duration<double>(now - since_).count() - std::exchange(excluded_seconds_, 0.0),
       1e-9);
-  const auto phases_ms = timers.take_totals_ms();
+  take_phases(timers);
+  const auto phases_ms = std::exchange(phases_ms_, {});
   const double steps = static_cast<double>(std::max<int64_t>(steps_, 1));
   const auto phase_ms = [&](Phase phase) { return phases_ms[static_cast<size_t>(phase)] / steps; };
-  const LossStats& sums = scalars.stats;
+  const LossStats sums = std::exchange(stats_, {});
   const double mlm_loss = per(sums.mlm_loss_sum, static_cast<double>(sums.mlm_count));
+  const double tokens_per_seq = per(static_cast<double>(tokens_), static_cast<double>(seqs_));
   const double nsp_loss = per(sums.nsp_loss_sum, static_cast<double>(sums.nsp_count));
 
   const StepRecord record{
@@ -66,6 +96,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .gradient_norm = scalars.lamb.gradient_norm,
       .loss_scale = scalars.lamb.loss_scale,
       .skipped_steps = scalars.lamb.skipped_steps,
+      .spikes = scalars.lamb.spikes,
       .step_ms = 1e3 * seconds / steps,
       .data_wait_ms = data_wait_ms_ / steps,
       .forward_ms = phase_ms(Phase::kForward),
@@ -77,9 +108,10 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .flops_per_second = flops_ / seconds,
       .eta_seconds = static_cast<double>(max_steps_ - state.step) * seconds / steps,
       .token_imbalance = token_imbalance_sum_ / steps,
-      .fp8_saturated = per(
-          static_cast<double>(sums.fp8_saturated),
-          static_cast<double>(tokens_) / steps * static_cast<double>(quantized_per_token(dims_)))};
+      .fp8_saturated = per(static_cast<double>(sums.fp8_saturated),
+                           static_cast<double>(sums.nsp_count) * tokens_per_seq *
+                               static_cast<double>(quantized_per_token(dims_))),
+      .ranks = summary_of(scalars.ranks)};
 
   train_seconds_since_eval_ += seconds;
   total_seconds_ += seconds;

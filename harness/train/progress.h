@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 
@@ -20,7 +21,11 @@ class Progress {
       : dims_(dims), num_ranks_(num_ranks), max_steps_(max_steps), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
-  /// The record of the steps counted since the last call.
+  /// This rank's share of the time since the last call of this, to be gathered for the next record.
+  RankTimes own_times(PhaseTimers& timers);
+  /// Losses and counts of a probe, for the next record.
+  void add(const LossStats& stats);
+  /// The record of the steps counted since the last call; of `scalars` all but the statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
   /// Training sequences per second since the last evaluation, without the time it takes.
   double seqs_per_second_since_eval();
@@ -33,12 +38,19 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void take_phases(PhaseTimers& timers);
+
   Dims dims_;
   int64_t num_ranks_ = 1;
   int64_t max_steps_ = 0;
   double nsp_weight_ = 1.0;
   Clock::time_point since_ = Clock::now();
   int64_t steps_ = 0;
+  LossStats stats_;
+  std::array<double, kNumPhases> phases_ms_{};
+  int64_t steps_since_own_times_ = 0;
+  double compute_ms_since_own_times_ = 0;
+  double data_wait_ms_since_own_times_ = 0;
   int64_t seqs_ = 0;
   int64_t tokens_ = 0;
   double flops_ = 0;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 
+#include "harness/config/terminal.h"
 #include "harness/mlperf/curve_doctor.h"
 #include "harness/mlperf/log_writer.h"
 #include "harness/mlperf/published_curves.h"
@@ -56,7 +57,12 @@ class FileReporter final : public Reporter {
 
   void step(const StepRecord& record) override {
     metrics_->step(record);
-    log_line(LogLevel::kInfo, step_line(record, facts_));
+    log_line(
+        LogLevel::kInfo,
+        step_line(record, facts_,
+                  {.columns = log_columns(),
+                   .target_seconds = seconds_to_target(curve_.evals, curve_.run.target_accuracy,
+                                                       record.samples, record.seqs_per_second)}));
     curve_.steps.push_back(record);
     name_bad_shapes();
     if (!tensorboard_) return;
@@ -99,10 +105,10 @@ class FileReporter final : public Reporter {
     log_line(LogLevel::kWarning, text);
   }
 
-  void run_stop(const std::string& status, int64_t samples) override {
+  void run_stop(const std::string& status, int64_t samples, ExitCode exit_code) override {
     BERTHA_CHECK(status == "success" || status == "aborted", "status \"", status, "\"");
     mlperf_->run_stop(status, samples, data_facts_.eval_samples);
-    metrics_->stop(status, samples);
+    metrics_->stop(status, samples, exit_code);
   }
 
   void finish() override {

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "data/pipeline/pipeline.h"
+#include "harness/comm/gpu_monitor.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
+#include "harness/report/rank_times.h"
 #include "harness/report/run_folder.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/probe.h"
@@ -44,6 +46,8 @@ struct TrainingRun {
   std::unique_ptr<ProfiledSteps> profiled = nullptr;
   std::unique_ptr<StepProbe> probe = nullptr;
   std::unique_ptr<Progress> progress = nullptr;
+  std::unique_ptr<GpuMonitor> gpu = nullptr;
+  std::unique_ptr<RankWatch> rank_watch = nullptr;
   std::unique_ptr<Watchdog> watchdog = nullptr;  // ends before what it checks
 
   // Progress.
@@ -59,6 +63,7 @@ struct TrainingRun {
   TrainingState probed_state = {};  // when the last probe was captured
   bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
   int64_t known_skips = 0;
+  int64_t known_spikes = 0;  // that the log has told of
   int64_t most_skips_in_a_row = 0;
 
   // How it began.

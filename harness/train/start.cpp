@@ -141,6 +141,13 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
   run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps,
                                             config.train.nsp_weight);
+  run.gpu = std::make_unique<GpuMonitor>(session.choice.gpu_bus_id);
+  run.rank_watch = std::make_unique<RankWatch>([&world](int64_t rank) {
+    const std::string host = world.board().status(static_cast<int>(rank)).host;
+    // That of another node may not have arrived yet.
+    return host.empty() ? concat("rank ", rank)
+                        : rank_name(static_cast<int>(rank), world.size(), host);
+  });
   warm_up(*run.session, config.train.init_warmup_steps);
   world.board().enter(0, RunPhase::kReadWeights);
   begin_or_go_on(run);

@@ -34,6 +34,7 @@ void find_first_scales(const StepBatch& batch, const StepSettings& settings, uin
   parts.model->forward_train(mean_of(micro, batch, settings), parts.optimizer->state());
   parts.model->backward();
   update_scales(parts);
+  parts.model->reset_stats();  // there are none of earlier steps
 }
 
 }  // namespace

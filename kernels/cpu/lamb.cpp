@@ -84,7 +84,8 @@ void run_cpu(WorkerPool&, const LambPrepare& args) {
                                   .loss_scale = args.loss_scale,
                                   .beta_1 = args.beta_1,
                                   .beta_2 = args.beta_2,
-                                  .max_gradient_norm = args.max_gradient_norm});
+                                  .max_gradient_norm = args.max_gradient_norm,
+                                  .skip_spikes = args.skip_spikes});
 }
 
 template <>

@@ -238,7 +238,8 @@ void run_cuda(CudaContext& context, const LambPrepare& args) {
                                                .loss_scale = args.loss_scale,
                                                .beta_1 = args.beta_1,
                                                .beta_2 = args.beta_2,
-                                               .max_gradient_norm = args.max_gradient_norm});
+                                               .max_gradient_norm = args.max_gradient_norm,
+                                               .skip_spikes = args.skip_spikes});
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -10,20 +10,26 @@ namespace bertha {
 /// training step reads nothing back. One instance per optimizer, the same on every rank.
 struct LambState {
   int64_t successful_steps = 0;  // t of the bias correction and of the schedule
-  int64_t skipped_steps = 0;     // updates left out because a gradient was not finite
+  int64_t skipped_steps = 0;     // updates left out: a gradient that was not finite, or a spike
   int64_t skips_in_a_row = 0;
   int64_t steps_since_growth = 0;    // successful steps since the loss scale last changed
+  int64_t spikes = 0;                // steps with a spike of the gradient norm in this process
+  int64_t last_spike_step = 0;       // counted from 1, skipped steps included
   float loss_scale = 1.0f;           // S: gradients arrive multiplied by it
   float learning_rate = 0.0f;        // of the update in progress
   float gradient_norm = 0.0f;        // unscaled global norm before clipping
   float gradient_multiplier = 1.0f;  // clip / S, applied to the incoming gradient
   float bias_correction_1 = 1.0f;    // 1 - beta1^t
   float bias_correction_2 = 1.0f;    // 1 - beta2^t
+  float usual_log_norm = 0.0f;       // moving mean of ln(gradient_norm), see spike_of()
+  float last_spike_norm = 0.0f;      // its gradient_norm
+  float last_spike_usual = 0.0f;     // what was usual then
   int32_t skip = 0;                  // 1: this update is left out
   int32_t most_skips_in_a_row = 0;   // highest skips_in_a_row in this process
+  int32_t norms_seen = 0;            // in usual_log_norm; counts up to kNormsRemembered
 };
 // No implicit padding: checkpoints and tests compare states byte by byte.
-static_assert(sizeof(LambState) == 4 * sizeof(int64_t) + 6 * sizeof(float) + 2 * sizeof(int32_t));
+static_assert(sizeof(LambState) == 6 * sizeof(int64_t) + 9 * sizeof(float) + 3 * sizeof(int32_t));
 
 /// Learning rate of update n (1-based), with t = n - 1 and k = t + 1 - (start == 0 ? 1 : 0):
 /// k - start < warmup ? base (k - start) / (warmup + 1e-6) : base (1 - min(1, k / total))^degree.
@@ -51,7 +57,8 @@ struct LossScalePolicy {
 ///
 /// gradient_multiplier = min(1, max_gradient_norm / (norm + 1e-6)) / S; without the clip when
 /// max_gradient_norm is 0 (clipped before the reduction already). A sum of squares that is not
-/// finite skips: counters and loss scale change, successful_steps does not.
+/// finite skips: counters and loss scale change, successful_steps does not. With skip_spikes so
+/// does a spike of the norm (see spike_of() in lamb_rules.h), which leaves the loss scale alone.
 /// Writes    state.
 struct LambPrepare {
   static constexpr const char* kName = "lamb_prepare";
@@ -62,6 +69,7 @@ struct LambPrepare {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double max_gradient_norm = 1.0;
+  bool skip_spikes = false;
 };
 
 /// What a rank multiplies its own gradient with before the reduction: min(1, max / (norm / S +

@@ -54,16 +54,48 @@ struct LambPrepareRules {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double max_gradient_norm = 1.0;
+  bool skip_spikes = false;
 };
 
-BERTHA_HOST_DEVICE inline void record_skipped_step(LambState& state,
-                                                   const LossScalePolicy& policy) {
+/// A spike is a gradient norm of more than this many times the usual one. From step to step norms
+/// differ by some tens of percent.
+inline constexpr double kSpikeTimes = 5.0;
+/// The usual norm is a mean over about as many steps; before that many nothing is a spike.
+inline constexpr int32_t kNormsRemembered = 32;
+
+/// Whether a finite norm is a spike. Takes it into the usual norm: at most as the largest that is
+/// none, so that one spike hardly moves it, and a norm that stays high soon becomes the usual one.
+BERTHA_HOST_DEVICE inline bool spike_of(LambState& state, double norm) {
+  if (!(norm > 0.0)) return false;
+  const double usual = static_cast<double>(state.usual_log_norm);
+  const double most = std::log(kSpikeTimes);
+  double above = std::log(norm) - usual;
+  const bool is_known = state.norms_seen >= kNormsRemembered;
+  const bool is_spike = is_known && above > most;
+  if (is_spike) {
+    state.spikes += 1;
+    state.last_spike_step = state.successful_steps + state.skipped_steps + 1;
+    state.last_spike_norm = static_cast<float>(norm);
+    state.last_spike_usual = static_cast<float>(std::exp(usual));
+  }
+  if (is_known && above > most) above = most;
+  if (is_known && above < -most) above = -most;
+  if (!is_known) state.norms_seen += 1;
+  state.usual_log_norm = static_cast<float>(usual + above / state.norms_seen);
+  return is_spike;
+}
+
+BERTHA_HOST_DEVICE inline void record_skipped_step(LambState& state) {
   state.skip = 1;
   state.skipped_steps += 1;
   state.skips_in_a_row += 1;
   if (state.skips_in_a_row > state.most_skips_in_a_row) {
     state.most_skips_in_a_row = static_cast<int32_t>(state.skips_in_a_row);
   }
+}
+
+BERTHA_HOST_DEVICE inline void record_overflow(LambState& state, const LossScalePolicy& policy) {
+  record_skipped_step(state);
   state.steps_since_growth = 0;
   if (!policy.dynamic) return;
   const float lower = state.loss_scale * policy.backoff;
@@ -90,7 +122,11 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   const double norm = std::sqrt(gradient_sum_of_squares) / scale;
   state.gradient_norm = static_cast<float>(norm);
   if (!is_finite_sum_of_squares(gradient_sum_of_squares)) {
-    record_skipped_step(state, rules.loss_scale);
+    record_overflow(state, rules.loss_scale);
+    return;
+  }
+  if (spike_of(state, norm) && rules.skip_spikes) {
+    record_skipped_step(state);
     return;
   }
   state.learning_rate =

@@ -28,6 +28,7 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View&
   prepare.beta_1 = 0.8;
   prepare.beta_2 = 0.97;
   prepare.max_gradient_norm = clip == Clip::kAfter ? kMaxNorm : 0.0;
+  prepare.skip_spikes = true;
   LambMoments moments = shard.moments_args();
   moments.beta_1 = 0.8;
   moments.beta_2 = 0.97;
@@ -105,6 +106,9 @@ void expect_same_state(const LambState& found, const LambState& want) {
   EXPECT_EQ(found.steps_since_growth, want.steps_since_growth);
   EXPECT_EQ(found.loss_scale, want.loss_scale);
   EXPECT_EQ(found.skip, want.skip);
+  EXPECT_EQ(found.spikes, want.spikes);
+  EXPECT_EQ(found.norms_seen, want.norms_seen);
+  EXPECT_FLOAT_EQ(found.usual_log_norm, want.usual_log_norm);
   EXPECT_FLOAT_EQ(found.learning_rate, want.learning_rate);
   EXPECT_FLOAT_EQ(found.gradient_norm, want.gradient_norm);
   EXPECT_FLOAT_EQ(found.gradient_multiplier, want.gradient_multiplier);
@@ -222,6 +226,24 @@ TEST(CudaLamb, TheLossScaleGrowsAndBacksOffAsOnTheCpu) {
     scales.push_back(state.loss_scale);
   }
   EXPECT_EQ(scales, (std::vector<float>{8, 16, 16, 8, 8, 16, 8, 4, 4, 8}));
+}
+
+TEST(CudaLamb, SkipsTheSpikesThatTheCpuSkips) {
+  Shard shard = marked_shard();
+  GpuShard on_gpu(shard, DType::kF32);
+  const std::vector<float> usual = gradient_of(DType::kF32, 8, 1.0f);
+  const std::vector<float> high = gradient_of(DType::kF32, 9, 20.0f);
+  constexpr int kSteps = 40, kSpikeStep = 36;
+  for (int step = 0; step < kSteps; ++step) {
+    // The loss scale grows meanwhile; gradients arrive multiplied by it.
+    shard.gradient = step == kSpikeStep ? high : usual;
+    for (float& value : shard.gradient) value *= shard.state.loss_scale;
+    step_gpu(on_gpu, shard.gradient, Clip::kAfter);
+    step_cpu(shard, Clip::kAfter);
+    EXPECT_EQ(on_gpu.read_state().skip, step == kSpikeStep ? 1 : 0) << step;
+  }
+  EXPECT_EQ(shard.state.spikes, 1);
+  expect_same_state(on_gpu.read_state(), shard.state);
 }
 
 TEST(CudaLamb, HasTheSameBitsAtEveryRun) {

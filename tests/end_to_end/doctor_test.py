@@ -28,6 +28,7 @@ class Doctor(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
         self.assertEqual(ended.code, 0 if found["healthy"] else 5, ended)
+        self.assertEqual((found["command"], found["exit_code"]), ("doctor", ended.code))
         self.assertEqual([node["ranks"] for node in found["nodes"]], [[0, 1]], ended)
         for rank in found["ranks"]:
             for figure in ("cpu_gemm_flops", "host_copy_bytes", "host_reduce_bytes",

@@ -230,7 +230,7 @@ class RunFolder(EndToEnd):
         self.assertIn("curve: divergence: ", bertha("log", "plot", folder).out)
 
     def test_the_console_tells_how_it_went(self):
-        self.assertRegex(self.done.err, r"step 1/200 .*loss .*lr .*gn .*\(data .* fwd .* bwd .*\)")
+        self.assertRegex(self.done.err, r"step   1/200  mlm loss .*learning rate .*norm .* seq.*/s ")
         for word in ("target", "reached", "baseline", "throughput", "checkpoint"):
             self.assertIn(word, self.done.out)
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -108,6 +109,80 @@ TEST(Skips, ARowThatAResumedRunGoesOnWithCountsFromItsBegin) {
   EXPECT_EQ(state.most_skips_in_a_row, 4);
   prepare_update(recovered, 1.0, kDynamic);
   EXPECT_EQ(recovered.most_skips_in_a_row, 0);
+}
+
+/// A state that has seen norms of about 2, ready to find spikes.
+LambState used_to_norms_of_2() {
+  LambState state;
+  for (int i = 0; i < 100; ++i) {
+    const double norm = i % 2 == 0 ? 1.8 : 2.2;
+    prepare_update(state, norm * norm, {.schedule = {.base = 1, .total_steps = 1000}});
+  }
+  return state;
+}
+
+LambPrepareRules skipping() {
+  return {.schedule = {.base = 1, .total_steps = 1000}, .skip_spikes = true};
+}
+
+TEST(Spikes, ANormOfManyTimesTheUsualIsOneAndIsCounted) {
+  LambState state = used_to_norms_of_2();
+  EXPECT_EQ(state.spikes, 0);
+  prepare_update(state, 9.0 * 9.0, {.schedule = {.base = 1}});  // 4.5 times
+  EXPECT_EQ(state.spikes, 0);
+  prepare_update(state, 20.0 * 20.0, {.schedule = {.base = 1}});
+  EXPECT_EQ(state.spikes, 1);
+  EXPECT_EQ(state.last_spike_step, 102);
+  EXPECT_FLOAT_EQ(state.last_spike_norm, 20.0f);
+  EXPECT_NEAR(state.last_spike_usual, 2.0, 0.2);
+  EXPECT_EQ(state.skipped_steps, 0);  // it was only to be counted
+  EXPECT_EQ(state.successful_steps, 102);
+}
+
+TEST(Spikes, ASkippedOneLeavesTheLossScaleAndItsIntervalAlone) {
+  LambState state = used_to_norms_of_2();
+  const LambState before = state;
+  LambPrepareRules rules = skipping();
+  rules.loss_scale = {.dynamic = true, .growth_interval_steps = 1'000'000};
+  prepare_update(state, 400.0, rules);
+  EXPECT_EQ(state.skip, 1);
+  EXPECT_EQ(state.skipped_steps, 1);
+  EXPECT_EQ(state.skips_in_a_row, 1);
+  EXPECT_EQ(state.successful_steps, before.successful_steps);
+  EXPECT_EQ(state.loss_scale, before.loss_scale);
+  EXPECT_EQ(state.steps_since_growth, before.steps_since_growth);
+  prepare_update(state, 4.0, rules);
+  EXPECT_EQ(state.skip, 0);
+  EXPECT_EQ(state.skips_in_a_row, 0);
+}
+
+TEST(Spikes, OneHardlyMovesWhatIsUsual) {
+  LambState state = used_to_norms_of_2();
+  prepare_update(state, 1e30, skipping());
+  EXPECT_LT(std::exp(state.usual_log_norm), 1.1 * 2.0);
+}
+
+TEST(Spikes, ANormThatStaysHighBecomesTheUsualOne) {
+  LambState state = used_to_norms_of_2();
+  int skips = 0;
+  for (int i = 0; i < 100; ++i) {
+    prepare_update(state, 16.0 * 16.0, skipping());
+    skips += state.skip;
+  }
+  EXPECT_GT(skips, 2);
+  EXPECT_LT(skips, 20);  // the default of train.stop_after_skips
+  EXPECT_EQ(state.skip, 0);
+}
+
+TEST(Spikes, TheFirstNormsAndZeroAreNone) {
+  LambState state;
+  for (int i = 0; i < kNormsRemembered; ++i) {
+    prepare_update(state, i % 2 == 0 ? 1e-6 : 1e6, skipping());
+    EXPECT_EQ(state.spikes, 0) << i;
+  }
+  prepare_update(state, 0.0, skipping());
+  EXPECT_EQ(state.spikes, 0);
+  EXPECT_TRUE(std::isfinite(state.usual_log_norm));
 }
 
 TEST(LossScale, NeverBecomesInfinite) {

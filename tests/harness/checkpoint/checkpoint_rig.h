@@ -53,7 +53,9 @@ inline TrainingState some_state(int64_t step) {
                                .learning_rate = 1.1e-3f,
                                .gradient_norm = std::numeric_limits<float>::infinity(),
                                .bias_correction_1 = 0.3f,
-                               .skip = 1},
+                               .usual_log_norm = -1.1f,
+                               .skip = 1,
+                               .norms_seen = 17},
                       .evals = {{.step = 5, .samples = 9, .mlm_accuracy = 0.1, .mlm_loss = 7.5}},
                       .training_seconds = 12.25};
   return state;

@@ -69,6 +69,7 @@ TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
                                   "/optimizer/skips_in_a_row",
                                   "/optimizer/steps_since_growth",
                                   "/optimizer/skip",
+                                  "/optimizer/norms_seen",
                                   "/optimizer/gradient_norm_bits",
                                   "/evals/0/step",
                                   "/evals/0/samples"};
@@ -98,6 +99,13 @@ TEST(StateJson, EveryFieldHasItsTypeAndIsThere) {
     if (place.starts_with("/evals/0")) continue;  // unflatten makes another shape of it
     EXPECT_THAT(refusal(bent.unflatten()), HasSubstr("is missing")) << place;
   }
+}
+
+TEST(StateJson, ACheckpointOfBeforeHasNoUsualGradientNorm) {
+  nlohmann::json old = nlohmann::json::parse(to_json(example_state()));
+  old["optimizer"].erase("norms_seen");
+  old["optimizer"].erase("usual_log_norm");
+  EXPECT_EQ(training_state_from_json(old.dump(), "p").lamb.norms_seen, 0);
 }
 
 TEST(StateJson, NumbersThatNoFloatHoldsAreRefused) {

@@ -50,6 +50,14 @@ TEST(ConfigRemarks, AScheduleThatEndsBeforeTheRunIsRemarked) {
                                "optimizer.schedule_steps is 60"});
 }
 
+TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipping) {
+  const std::string skip = "optimizer.gradient_spike=skip", open = "mlperf.division=open";
+  EXPECT_NE(contradiction({skip}).find("mlperf.division: open"), std::string::npos);
+  EXPECT_EQ(contradiction({skip, open}), "fits");
+  EXPECT_NE(contradiction({skip, open, "optimizer.clip=before"}).find("optimizer.clip: after"),
+            std::string::npos);
+}
+
 TEST(CheckConfig, HeadsDivideHidden) {
   EXPECT_EQ(contradiction({"model.heads=12"}),
             "model.heads = 12 does not divide model.hidden = 1024; choose a divisor of it");

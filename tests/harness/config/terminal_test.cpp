@@ -1,6 +1,7 @@
 #include "harness/config/terminal.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 namespace bertha {
 namespace {
@@ -16,6 +17,14 @@ TEST(Printable, ShowsControlCharactersThatWouldSteerATerminal) {
 TEST(Printable, LeavesTextAsItIs) {
   const std::string text = "two\n\tlines, n\u00e4me \u20ac \u00a0";
   EXPECT_EQ(printable(text), text);
+}
+
+TEST(LogColumns, FollowColumnsFrom80Upward) {
+  setenv("COLUMNS", "133", 1);
+  EXPECT_EQ(log_columns(), 133);
+  setenv("COLUMNS", "40", 1);
+  EXPECT_EQ(log_columns(), 80);
+  unsetenv("COLUMNS");
 }
 
 }  // namespace

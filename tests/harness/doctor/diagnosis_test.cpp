@@ -94,8 +94,7 @@ TEST(Diagnose, TheBuildOfTheFewIsAnother) {
 TEST(Diagnose, UncorrectedMemoryErrorsRefuseANode) {
   std::vector<RankFacts> ranks = healthy_job(2, 2);
   ranks[3].gpu_state.uncorrected_errors = 2;
-  EXPECT_THAT(only_trouble(ranks, "node1"),
-              HasSubstr("2 uncorrected memory error(s) (ECC), want 0"));
+  EXPECT_THAT(only_trouble(ranks, "node1"), HasSubstr("2 uncorrected memory errors (ECC), want 0"));
 }
 
 TEST(Diagnose, ANarrowOrSlowPcieLinkRefusesANode) {
@@ -147,7 +146,7 @@ TEST(Diagnose, OtherCoresAndIdleGpusAreRemarks) {
   EXPECT_THAT(only_remark(cores), HasSubstr("11 core(s), want 12"));
   std::vector<RankFacts> idle = healthy_job(1, 2);
   for (RankFacts& facts : idle) facts.gpus_seen = 8;
-  EXPECT_THAT(only_remark(idle), HasSubstr("8 GPUs for 2 rank(s)"));
+  EXPECT_THAT(only_remark(idle), HasSubstr("8 GPUs for 2 ranks"));
 }
 
 TEST(Diagnose, AGpuThatTheDriverSaysNothingOfIsARemark) {

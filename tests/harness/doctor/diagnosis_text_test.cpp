@@ -27,7 +27,7 @@ TEST(DiagnosisText, HasARowPerNodeWithItsLowestFigures) {
                                   "node1 +8-15 +8 +782 TFLOP/s .*healthy\n"));
   EXPECT_THAT(text, HasSubstr("all-reduce of 16 ranks: 2.00 GB/s and 20 us over MPI, 180 GB/s "
                               "between GPUs\n"));
-  EXPECT_THAT(text, EndsWith("2 of 2 node(s) healthy; start the job with the same launcher\n"));
+  EXPECT_THAT(text, EndsWith("2 of 2 nodes healthy; start the job with the same launcher\n"));
 }
 
 TEST(DiagnosisText, EndsWithWhichNodesToLeaveOut) {
@@ -55,7 +55,7 @@ TEST(DiagnosisText, AloneThereIsNothingToCompareOrToLeaveOut) {
 TEST(DiagnosisJson, HasVerdictsTroublesAndFigures) {
   std::vector<RankFacts> ranks = healthy_job(2, 2);
   ranks[3].gpu_gemm_flops = 100e12;
-  const auto json = nlohmann::json::parse(diagnosis_json(diagnose(ranks), ranks));
+  const auto json = diagnosis_json(diagnose(ranks), ranks);
   EXPECT_EQ(json["healthy"], false);
   EXPECT_EQ(json["nodes"][0]["healthy"], true);
   EXPECT_EQ(json["nodes"][1]["host"], "node1");

@@ -221,6 +221,7 @@ TEST(Bert, AnEmptyMicroBatchAddsNothing) {
   randomize(model);
   model.loss_and_gradients(make_batch(random_sequences({9, 16, 3})));
   model.bert.begin_step();
+  model.bert.reset_stats();
   const HostBatch empty = make_batch({});
   model.bert.upload(empty);
   model.bert.forward_train({.masked = 3, .seqs = 2}, View());

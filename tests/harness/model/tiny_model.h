@@ -87,6 +87,7 @@ class TinyModel {
   /// Mean losses summed as in training, over one batch.
   double loss(const HostBatch& batch) {
     bert.begin_step();
+    bert.reset_stats();
     bert.set_random(7, 3);
     bert.upload(batch);
     bert.forward_train({.masked = batch.num_masked, .seqs = batch.num_seqs}, View());

@@ -56,6 +56,12 @@ TEST(LambSettings, TheLossScaleStartsAtOneUnlessDynamic) {
   EXPECT_TRUE(dynamic.loss_scale.dynamic);
 }
 
+TEST(LambSettings, SpikesAreSkippedOnlyWhereAsked) {
+  EXPECT_FALSE(make_lamb_settings({}, 10).skip_spikes);
+  EXPECT_TRUE(make_lamb_settings({.gradient_spike = "skip"}, 10).skip_spikes);
+  EXPECT_THAT(refusal({.gradient_spike = "rewind"}), HasSubstr("want warn or skip"));
+}
+
 TEST(LambSettings, AMaximumOfZeroSwitchesClippingOff) {
   EXPECT_EQ(make_lamb_settings({.max_gradient_norm = 0, .clip = "before"}, 1).clip,
             ClipPoint::kOff);

@@ -111,6 +111,15 @@ inline StepRecord test_step(int64_t step) {
   record.eta_seconds = 211;
   record.token_imbalance = 1.0625;
   record.fp8_saturated = 3e-6;
+  record.ranks = {.slowest = 5,
+                  .slowest_compute_ms = 53.5,
+                  .others_compute_ms = 50,
+                  .longest_waiting = 2,
+                  .longest_wait_ms = 0.5,
+                  .mean_wait_ms = 0.25,
+                  .power_watts = 5200,
+                  .lowest_sm_mhz = 1755};
+  record.memory_bytes = int64_t{64} << 30;
   return record;
 }
 

@@ -23,7 +23,7 @@ TEST(Metrics, EveryLineIsOneObjectWithItsKind) {
   file.step(test::test_step(7));
   file.eval(test::test_eval(7, 0.5));
   file.event("a \"quoted\"\nevent \xff");
-  file.stop("success", 3136);
+  file.stop("success", 3136, ExitCode::kSuccess);
   std::vector<std::string> kinds;
   for (const std::string& line : test::lines_of(folder.path("m"))) {
     const json object = json::parse(line);
@@ -67,6 +67,40 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
     EXPECT_EQ(metrics.evals[0].*field, eval.*field);
   }
   EXPECT_EQ(json::parse(test::lines_of(folder.path("m"))[1]).at("skipped_steps"), 2);
+  EXPECT_EQ(back.skipped_steps, 2);
+  EXPECT_EQ(back.ranks.slowest, 5);
+  EXPECT_EQ(back.ranks.slowest_compute_ms, 53.5);
+  EXPECT_EQ(back.ranks.power_watts, 5200);
+  EXPECT_EQ(back.memory_bytes, int64_t{64} << 30);
+}
+
+TEST(Metrics, TheEndIsThatOfTheNewestStart) {
+  const TempFolder folder;
+  MetricsFile file(folder.path("m"));
+  file.run(test::test_config(), test::test_facts());
+  file.event("saved");
+  file.stop("aborted", 10, ExitCode::kRequeue);
+  Metrics metrics = read_metrics(folder.path("m"));
+  ASSERT_TRUE(metrics.stop.has_value());
+  EXPECT_EQ(metrics.stop->status, "aborted");
+  EXPECT_EQ(metrics.stop->exit_code, 75);
+  EXPECT_EQ(metrics.events[0].text, "saved");
+  EXPECT_GT(metrics.last_time_ms, 1'600'000'000'000);
+  file.run(test::test_config(), test::test_facts());
+  metrics = read_metrics(folder.path("m"));
+  EXPECT_FALSE(metrics.stop.has_value());
+  EXPECT_EQ(metrics.run.max_steps, 6700);
+  EXPECT_EQ(metrics.run.world_size, 8);
+}
+
+TEST(Metrics, ALineUnderWayTellsNothingAndCostsNoWarning) {
+  const TempFolder folder;
+  MetricsFile(folder.path("m")).step(test::test_step(1));
+  const test::CapturedLog log;
+  const Metrics metrics = metrics_of(read_text_file(folder.path("m")) + "{\"kind\":\"step\",\"st");
+  EXPECT_EQ(metrics.records, 1);
+  EXPECT_EQ(metrics.unreadable_lines, 1);
+  EXPECT_TRUE(log.lines.empty());
 }
 
 TEST(Metrics, WhatARunSaysAboutItselfComesBack) {

@@ -43,6 +43,17 @@ TEST(RunLock, IsFreeAtOnceWhenItsHolderIsGone) {
   EXPECT_NO_THROW(RunLock(folder.path(), 0));
 }
 
+TEST(RunLock, CanBeLookedAtWithoutTakingIt) {
+  const TempFolder folder;
+  EXPECT_EQ(is_locked(folder.path()), std::nullopt);
+  {
+    const RunLock lock(folder.path());
+    EXPECT_EQ(is_locked(folder.path()), true);
+  }
+  EXPECT_EQ(is_locked(folder.path()), false);
+  EXPECT_NO_THROW(RunLock(folder.path(), 0));
+}
+
 TEST(RunLock, AFolderThatCannotBeWrittenIsNamed) {
   try {
     const RunLock lock("/proc/nowhere");

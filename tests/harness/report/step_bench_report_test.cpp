@@ -59,7 +59,7 @@ TEST(StepBenchRates, AreThoseOfTheMeanStep) {
 TEST(StepBenchText, SaysWhatWasFound) {
   const std::string text = step_bench_text(example());
   for (const char* const row : {
-           "training step of bert-large, bf16, 8 rank(s), a device, attention grouped, "
+           "training step of bert-large, bf16, 8 ranks, a device, attention grouped, "
            "GELU GEMMs library\n",
            "  steps                   5 timed after 3, 1 micro-batch(es) each\n",
            "  tokens per step         120000.0, fullest rank 15100.0; masked 17000.0\n",
@@ -69,7 +69,7 @@ TEST(StepBenchText, SaysWhatWasFound) {
            "  utilization (MFU)       25.3 % of 790.0 TFLOP/s\n",
            "  device memory, peak     40.0 GiB of 140.0 GiB\n",
            "  energy                  288.0 J per step, 600 W per GPU\n",
-           "  last step               loss 10.500, 0 update(s) skipped\n",
+           "  training                mean loss 10.500, 0 updates skipped\n",
            "  backward                30.000 ms  50.0 %\n",
            "  between steps           6.000 ms  10.0 %\n",
        }) {

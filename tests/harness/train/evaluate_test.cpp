@@ -132,9 +132,11 @@ TEST(StepProbe, HandsOverTheSumsOfTheStepThatItCaptured) {
                  {.num_ranks = 2}, rig.step_parts());
     };
     step(0);
-    probe.capture(rig.model, rig.optimizer);
+    probe.capture(
+        rig.model, rig.optimizer,
+        RankTimes{.compute_ms = 10.0f + static_cast<float>(collectives.rank()), .sm_mhz = 1980});
     EXPECT_TRUE(probe.is_pending());
-    step(6);  // resets the sums and counts another update
+    step(6);  // begins new sums and counts another update
     const StepScalars scalars = probe.wait();
     EXPECT_FALSE(probe.is_pending());
     EXPECT_EQ(scalars.stats.nsp_count, 6);
@@ -142,12 +144,48 @@ TEST(StepProbe, HandsOverTheSumsOfTheStepThatItCaptured) {
     EXPECT_GT(scalars.stats.mlm_loss_sum, 0);
     EXPECT_EQ(scalars.lamb.successful_steps, 1);
     EXPECT_EQ(rig.state().successful_steps, 2);
+    ASSERT_EQ(scalars.ranks.size(), 2u);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(scalars.ranks[rank].compute_ms, 10.0f + static_cast<float>(rank));
+      EXPECT_EQ(scalars.ranks[rank].sm_mhz, 1980.0f);
+    }
 
     probe.capture(rig.model, rig.optimizer);
     const std::optional<StepScalars> polled = probe.poll();  // the CPU backend is always done
     ASSERT_TRUE(polled.has_value());
     EXPECT_EQ(polled->lamb.successful_steps, 2);
     EXPECT_EQ(polled->stats.mlm_count, num_masked(part_of(all, 6, 6)));
+    EXPECT_TRUE(polled->ranks.empty());
+  });
+}
+
+TEST(StepProbe, HandsOverTheSumsOfAllStepsSinceTheLastCapture) {
+  const auto all = rig_sequences(12);
+  run_ranks(2, [&](Device& device, Collectives& collectives) {
+    TrainingRig rig(device, collectives, rig_model());
+    StepProbe probe(rig.parts(), collectives);
+    for (const int64_t first : {0, 6}) {
+      train_step(rig_step({part_of(all, first + 3 * collectives.rank(), 3)}, 6,
+                          num_masked(part_of(all, first, 6))),
+                 {.num_ranks = 2}, rig.step_parts());
+    }
+    probe.capture(rig.model, rig.optimizer);
+    const StepScalars scalars = probe.wait();
+    EXPECT_EQ(scalars.stats.nsp_count, 12);
+    EXPECT_EQ(scalars.stats.mlm_count, num_masked(all));
+    probe.capture(rig.model, rig.optimizer);
+    EXPECT_EQ(probe.wait().stats.mlm_count, 0);
+  });
+}
+
+TEST(Evaluation, LeavesNothingInTheSumsOfTraining) {
+  run_ranks(1, [&](Device& device, Collectives& collectives) {
+    TrainingRig rig(device, collectives, rig_model());
+    const std::vector<HostBatch> batches{make_batch(rig_sequences(4))};
+    evaluate(rig.model, batches, rig.parts(), collectives);
+    StepProbe probe(rig.parts(), collectives);
+    probe.capture(rig.model, rig.optimizer);
+    EXPECT_EQ(probe.wait().stats.mlm_count, 0);
   });
 }
 

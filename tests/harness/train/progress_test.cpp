@@ -96,6 +96,7 @@ TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
   timers_.end();
   progress.count(batch(12, 200, 120), 4);
   progress.count(batch(12, 100, 50), 2);
+  progress.add(scalars_.stats);
   const StepRecord record = progress.record(scalars_, state_at(10), timers_);
   EXPECT_EQ(record.step, 10);
   EXPECT_EQ(record.samples, 120);
@@ -120,6 +121,38 @@ TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
   // Fullest rank over the mean: 120 / 100 and 50 / 50.
   EXPECT_DOUBLE_EQ(record.token_imbalance, 1.1);
   EXPECT_GT(record.flops_per_second, 0);
+}
+
+TEST_F(ProgressTest, LossesAreMeansOverAllProbesSinceTheLastRecord) {
+  Progress progress(dims_, 1, 30);
+  progress.count(batch(12, 200, 200), 0);
+  progress.add({.mlm_loss_sum = 40, .mlm_correct = 3, .mlm_count = 8});
+  progress.add({.mlm_loss_sum = 4, .mlm_correct = 1, .mlm_count = 2});
+  const StepRecord record = progress.record({}, state_at(10), timers_);
+  EXPECT_DOUBLE_EQ(record.mlm_loss, 4.4);
+  EXPECT_DOUBLE_EQ(record.mlm_accuracy, 0.4);
+  progress.count(batch(12, 200, 200), 0);
+  EXPECT_EQ(progress.record({}, state_at(11), timers_).mlm_loss, 0);
+}
+
+TEST_F(ProgressTest, OwnTimesAreThoseSinceTheLastCallAndStayInTheRecord) {
+  Progress progress(dims_, 2, 30);
+  timers_.begin(Phase::kForward);
+  sleep_ms(4);
+  timers_.begin(Phase::kBackward);
+  sleep_ms(8);
+  timers_.begin(Phase::kCommunication);
+  sleep_ms(40);
+  timers_.end();
+  progress.count(batch(12, 200, 120), 4);
+  progress.count(batch(12, 200, 120), 2);
+  const RankTimes times = progress.own_times(timers_);
+  EXPECT_GE(times.compute_ms, 6);  // 12 ms over two steps
+  EXPECT_EQ(times.data_wait_ms, 3);
+  EXPECT_EQ(progress.own_times(timers_).compute_ms, 0);
+  const StepRecord record = progress.record({}, state_at(2), timers_);
+  EXPECT_NEAR(record.forward_ms + record.backward_ms, static_cast<double>(times.compute_ms), 1e-3);
+  EXPECT_GE(record.communication_ms, 20);
 }
 
 TEST_F(ProgressTest, TheNextRecordStartsAnew) {

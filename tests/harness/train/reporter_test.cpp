@@ -34,7 +34,7 @@ void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
   reporter->eval_start(last_step * 448);
   reporter->eval_stop(test::test_eval(last_step, 0.7211));
   reporter->event("checkpoint saved");
-  reporter->run_stop("success", last_step * 448);
+  reporter->run_stop("success", last_step * 448, ExitCode::kSuccess);
   reporter->finish();
 }
 
@@ -62,7 +62,7 @@ TEST(Reporter, AWholeRunLeavesEveryFileOfTheRunFolder) {
   // start, data, seven steps, one evaluation, one event
   ASSERT_EQ(log.lines.size(), 11u);
   for (const CapturedLog::Line& line : log.lines) EXPECT_EQ(line.level, LogLevel::kInfo);
-  EXPECT_THAT(log.lines[2].text, testing::StartsWith("step 1/6700 "));
+  EXPECT_THAT(log.lines[2].text, testing::StartsWith("step     1/6,700 "));
 }
 
 TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
@@ -103,7 +103,7 @@ TEST(Reporter, TheTargetIsTheOneThatTheDataGive) {
   facts.target_accuracy = 0.075;
   reporter->data_opened(facts);
   reporter->eval_stop(test::test_eval(1, 0.05));
-  EXPECT_THAT(log.lines[0].text, testing::HasSubstr(" to accuracy at least 0.0100 or step 6700"));
+  EXPECT_THAT(log.lines[0].text, testing::HasSubstr(" to accuracy at least 0.0100 or step 6,700"));
   EXPECT_THAT(log.lines[1].text,
               testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
   EXPECT_THAT(log.lines[2].text, testing::HasSubstr(" (target 0.0750) "));
@@ -121,7 +121,7 @@ TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
   reporter->data_opened(test::test_data_facts());
   reporter->step(test::test_step(1));
   reporter->event("text");
-  reporter->run_stop("aborted", 448);
+  reporter->run_stop("aborted", 448, ExitCode::kRequeue);
   reporter->finish();
   EXPECT_TRUE(log.lines.empty());
   EXPECT_EQ(files_in(folder.path()), 0);
@@ -177,7 +177,7 @@ TEST(Reporter, AnUnknownStatusIsRefused) {
   const CapturedLog log;
   const std::unique_ptr<Reporter> reporter =
       make_reporter(test::test_config(), run_dir_in(folder), 0);
-  EXPECT_THROW(reporter->run_stop("stopped", 0), Error);
+  EXPECT_THROW(reporter->run_stop("stopped", 0, ExitCode::kSuccess), Error);
 }
 
 }  // namespace

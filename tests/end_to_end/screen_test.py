@@ -1,0 +1,167 @@
+"""What a run shows while it trains and afterwards: its lines, `bertha watch`, and reports as JSON."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+
+from support import EndToEnd, bertha, command, environment, main, records
+
+COLUMNS = (80, 160)
+
+
+def step_lines(done):
+    lines = [line[9:] for line in done.err.splitlines() if re.match(r"\d\d:\d\d:\d\d step ", line)]
+    assert lines, done
+    return lines
+
+
+class Screen(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folders, cls.runs = {}, {}
+        for columns in COLUMNS:
+            cls.folders[columns] = cls.new_folder()
+            cls.runs[columns] = cls().train(
+                cls.folders[columns], ranks=2, extra={"COLUMNS": str(columns)}, train__max_steps=40,
+                train__log_every_steps=4, train__target_accuracy=0.9, code=3)
+        cls.folder = cls.folders[160]
+
+    def watch(self, *words, columns, code):
+        done = bertha("watch", *words, "--once", extra={"COLUMNS": str(columns), "LINES": "40"})
+        self.assertEqual(done.code, code, done)
+        self.assertLessEqual(max(map(len, done.out.splitlines())), columns, done)
+        return done.out
+
+    def report(self, *words, code=0):
+        """The report on standard output, and the same in a file beside the text."""
+        done = bertha(*words, "--json", "-")
+        self.assertEqual(done.code, code, done)
+        found = json.loads(done.out)
+        path = self.new_folder("report")
+        beside = bertha(*words, "--json", path)
+        self.assertEqual(json.loads(path.read_text()), found)
+        self.assertTrue(beside.out)
+        words = [word for word in words if str(word) in found["command"].split()]
+        self.assertEqual(found["command"], " ".join(words))
+        self.assertEqual(found["exit_code"], code)
+        return found
+
+    def test_lines_fit_the_terminal_and_stand_below_each_other(self):
+        for columns in COLUMNS:
+            lines = step_lines(self.runs[columns])
+            self.assertLessEqual(max(map(len, lines)) + 9, columns, lines)
+            for word in ("acc", "seq", "end"):
+                self.assertEqual(len({line.find(word) for line in lines}), 1, lines)
+        self.assertIn("mlm loss ", step_lines(self.runs[160])[0])
+        self.assertIn("tok", step_lines(self.runs[160])[0])
+
+    def test_records_are_means_over_their_interval(self):
+        every = self.new_folder()
+        self.train(every, ranks=2, train__max_steps=8, train__target_accuracy=0)
+        several = self.new_folder()
+        self.train(several, ranks=2, train__max_steps=8, train__log_every_steps=4,
+                   train__target_accuracy=0)
+        found = {r["step"]: r["mlm_loss"] for r in records(several, "step")}
+        single = {r["step"]: r["mlm_loss"] for r in records(every, "step")}
+        self.assertEqual(sorted(found), [1, 4, 8])
+        self.assertEqual(found[1], single[1])
+        # Steps have about as many masked tokens: the mean of their means is near.
+        mean = sum(single[step] for step in (5, 6, 7, 8)) / 4
+        self.assertLess(abs(found[8] - mean), 0.1 * abs(single[5] - single[8]) + 0.02)
+        self.assertNotEqual(found[8], single[8])
+
+    def test_an_evaluation_between_two_records_loses_no_step(self):
+        # The evaluation of step 6 lies inside the records of steps 4 and 8.
+        several, without = self.new_folder(), self.new_folder()
+        for folder, samples in ((several, 72), (without, 10**9)):
+            self.train(folder, ranks=2, train__max_steps=8, train__log_every_steps=4,
+                       eval__every_samples=samples)
+        self.assertEqual([r["step"] for r in records(several, "eval")], [6, 8])
+        self.assertEqual([r["mlm_loss"] for r in records(several, "step")],
+                         [r["mlm_loss"] for r in records(without, "step")])
+
+    def test_ranks_are_in_the_records(self):
+        for record in records(self.folder, "step"):
+            self.assertIn(record["slowest_rank"], (0, 1))
+            self.assertGreater(record["slowest_rank_compute_ms"], 0)
+            self.assertGreaterEqual(record["slowest_rank_compute_ms"],
+                                    record["other_ranks_compute_ms"])
+
+    def test_a_run_that_has_ended_is_watched_with_its_exit_code(self):
+        for columns in COLUMNS:
+            frame = self.watch(self.folder, columns=columns, code=3)
+            for text in ("ended without reaching the target", "step 40 of 40", "Masked-token",
+                         "2 ranks", "longest on rank", "mlm loss", "alarms", "saved "):
+                self.assertIn(text, frame)
+
+    def test_a_run_whose_process_is_gone_is_named(self):
+        folder = self.new_folder()
+        self.train(folder, train__max_steps=4)
+        path = folder / "metrics.jsonl"
+        lines = path.read_text().splitlines()
+        self.assertEqual(json.loads(lines.pop())["kind"], "stop")
+        path.write_text("\n".join(lines) + '\n{"kind":"st')
+        self.assertIn("gone", self.watch(folder, columns=80, code=137))
+
+    def test_a_folder_without_a_run_is_refused(self):
+        self.assert_failure(bertha("watch", self.scratch / "none"), 4, "metrics.jsonl")
+
+    def test_the_view_in_a_terminal_ends_with_the_run(self):
+        folder = self.new_folder()
+        words = command(["train", *self.data.config(log__run_dir=folder, train__max_steps=400,
+                                                    train__log_every_steps=20,
+                                                    optimizer__schedule_steps=400)], 2)
+        with subprocess.Popen(words, env=environment(), stderr=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL) as run:
+            while not (folder / "metrics.jsonl").exists() or not records(folder, "step"):
+                self.assertIsNone(run.poll())
+            leader, follower = pty.openpty()
+            view = subprocess.Popen(command(["watch", folder, "--every", "0.2"], 0),
+                                    env=environment({"TERM": "xterm"}), stdout=follower)
+            os.close(follower)
+            shown = b""
+            while True:
+                try:
+                    part = os.read(leader, 65536)
+                except OSError:  # the other end is closed
+                    break
+                if not part:
+                    break
+                shown += part
+            os.close(leader)
+            self.assertEqual(view.wait(), 0)
+            self.assertEqual(run.wait(), 0)
+        text = shown.decode()
+        self.assertIn("running", text)
+        self.assertIn("ended as planned", text)
+        self.assertGreater(len(re.findall("\x1b\\[\\d+A", text)), 1)
+
+    def test_reports_as_json_have_one_shape(self):
+        stats = self.report("data", "stats", self.data.train)
+        verify = self.report("data", "verify", self.data.train)
+        self.assertEqual(stats["samples"], verify["samples"])
+        self.assertTrue(verify["sound"])
+        keys = self.report("config", "show", "--set", "train.seed=7")["keys"]
+        self.assertEqual(keys["train.seed"], {"value": 7, "origin": "--set train.seed=7"})
+        self.assertEqual(keys["model.gelu"], {"value": "tanh", "origin": "default"})
+        shown = self.report("checkpoint", "show", self.folder)
+        self.assertEqual(shown["state"]["step"], 40)
+        self.assertEqual(shown["state"]["evaluations"][-1]["mlm_accuracy"],
+                         records(self.folder, "eval")[-1]["mlm_accuracy"])
+        compared = self.report("compare", self.folder, self.folders[80])
+        self.assertEqual([run["samples"] for run in compared["runs"]], [480, 480])
+        self.assertIsNone(compared["runs"][0]["seconds_to_target"])
+        self.assertEqual(list(compared["differing_keys"]), ["log.run_dir"])
+        checked = self.report("log", "check", self.folder, code=8)
+        self.assertFalse(checked["logs"][0]["passed"])
+        self.assertTrue(any(f["level"] == "error" for f in checked["logs"][0]["findings"]))
+        several = self.report("log", "check", self.folder, self.folders[80], code=8)
+        self.assertEqual(len(several["logs"]), 2)
+        self.assertTrue(several["errors"])
+
+
+if __name__ == "__main__":
+    main()
