@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -123,6 +125,18 @@ void read_data(TrainingRun& run) {
   run.pipeline = open(*run.transport, allocate);
 }
 
+/// A model that sees the same sequences again and again learns them by heart.
+void warn_of_many_epochs(const TrainingRun& run) {
+  constexpr int64_t kManyEpochs = 20;
+  const int64_t seqs = run.pipeline->samples_per_epoch();
+  const int64_t epochs = run.plan.last_samples / std::max<int64_t>(seqs, 1);
+  if (epochs < kManyEpochs || run.config.train.overfit_one_batch || run.world->rank() != 0) return;
+  log_line(LogLevel::kWarning,
+           concat("data.train holds ", seqs, " sequences: the run goes over them ", epochs,
+                  " times and learns them by heart; give more text, or lower "
+                  "train.max_steps"));
+}
+
 }  // namespace
 
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
@@ -164,6 +178,7 @@ void open_data(TrainingRun& run) {
                              .target_accuracy = target_accuracy(run)});
   const std::string warning = warning_of_small_set(run.eval_set, run.config.data.eval);
   if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
+  warn_of_many_epochs(run);
   claim_checkpoints(run);
   if (world.rank() == 0) point_latest_to(run.run_dir);
 }
