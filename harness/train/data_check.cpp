@@ -19,13 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_path(const char* key, const std::string& path) {
+void check_path(const char* key, const std::string& path, const char* or_else = "") {
   constexpr const char* kAdvice =
       "run launch/quickstart, or make shards with `bertha data prepare` and name their folder";
-  if (path.empty()) {
-    fail(ExitCode::kUsage, key, " is not set; ", kAdvice,
-         "; data.synthetic=true trains on made-up data");
-  }
+  if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice, or_else);
   if (std::error_code error; !fs::exists(path, error)) {
     fail(ExitCode::kData, key, ": ", path, ": no such file or folder; ", kAdvice);
   }
@@ -125,7 +122,9 @@ std::vector<std::string> known_hashes(const Config& config,
 }
 
 void check_data_paths(const Config& config) {
-  if (!config.data.synthetic) check_path("data.train", config.data.train);
+  if (!config.data.synthetic) {
+    check_path("data.train", config.data.train, "; data.synthetic=true trains on made-up data");
+  }
   check_eval_path(config);
 }
 
