@@ -88,7 +88,7 @@ std::vector<Key> make_keys() {
       {"data.verify_manifest", at<&D::verify_manifest>, Unit::kNone, {}, {},
        "Compare the shards with manifest.json: names, sizes and counts before training, hashes when read."},
       {"data.synthetic", at<&D::synthetic>, Unit::kNone, {}, {},
-       "Train and evaluate on random words that need no file: for speed, memory and trials, as losses and accuracies mean nothing. data.train and data.eval must be empty; logs say division open."},
+       "Train and evaluate on random words that need no file: for speed, memory and trials, as losses and accuracies mean nothing. data.train and data.eval must be empty; logs say division open, and there is no target."},
       {"data.synthetic_lengths", at<&D::synthetic_lengths>, Unit::kNone, {}, {},
        "File of the histogram of their lengths: counts of lengths 1, 2, ..., one per line, or lines of a length and its count; empty = all lengths equally often."},
 
@@ -113,7 +113,7 @@ std::vector<Key> make_keys() {
       {"train.nsp_weight", at<&T::nsp_weight>, Unit::kNone, {0, 100}, {},
        "Weight of the next-sentence loss relative to the masked-token loss: 1 as published, 0 = masked tokens only."},
       {"train.overfit_one_batch", at<&T::overfit_one_batch>, Unit::kNone, {}, {},
-       "Train on the run's first batch in every step: without dropout the loss of a sound model goes to zero. Logs say division open."},
+       "Train on the run's first batch in every step: without dropout the loss of a sound model goes to zero. Logs say division open, and there is no target."},
       {"train.init_warmup_steps", at<&T::init_warmup_steps>, Unit::kSteps, {0, 10000}, {},
        "Steps on synthetic batches during initialization, which leave the model unchanged: the first timed step is then as fast as the others."},
       {"train.log_every_steps", at<&T::log_every_steps>, Unit::kSteps, kFromOne, {},

@@ -12,6 +12,7 @@
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
 #include "harness/train/session.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -60,6 +61,10 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);
   const bool missed = target > 0 && result.mlm_accuracy < target;
+  if (world.rank() == 0 && config.data.synthetic) {
+    log_line(LogLevel::kWarning,
+             "the data are synthetic (data.synthetic): accuracies mean nothing");
+  }
   if (world.rank() == 0) {
     const std::string verdict = target <= 0 ? ""
                                             : concat("  (target ", fixed_text(target, 4),

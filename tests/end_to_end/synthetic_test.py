@@ -14,7 +14,8 @@ class Synthetic(EndToEnd):
 
     def test_a_run_needs_no_file_and_says_first_that_it_learns_nothing(self):
         folder = self.new_folder()
-        done = self.made_up(folder, ranks=2)
+        done = self.made_up(folder, ranks=2, train__target_accuracy=0.99)
+        self.assertIn("target        none", done.out)
         lines = done.err.splitlines()
         self.assertIn("the data are synthetic", lines[0])
         self.assertIn("accuracies mean nothing", lines[0])
@@ -90,11 +91,12 @@ class Synthetic(EndToEnd):
         done = bertha("eval", "--config", folder / "resolved.yaml", "--checkpoint", folder)
         self.assertEqual(done.code, 0, done)
         self.assertIn(f"{records(folder, 'eval')[-1]['mlm_accuracy']:.4f}", done.out)
+        self.assertIn("accuracies mean nothing", done.err)
 
 
 class OneBatch(EndToEnd):
-    ADAMW = dict(optimizer__trust_ratio=False, mlperf__division="open",
-                 optimizer__schedule_steps=10**6, eval__every_samples=10**9)
+    ADAMW = dict(optimizer__trust_ratio=False, optimizer__schedule_steps=10**6,
+                 eval__every_samples=10**9)
 
     def overfit(self, folder, last, ranks=0, **changes):
         return self.train(folder, ranks=ranks, train__overfit_one_batch=True,
@@ -108,7 +110,7 @@ class OneBatch(EndToEnd):
             self.assertGreater(steps(folder)[1]["loss"], 5)
             self.assertLess(steps(folder)[300]["loss"], 0.05)
         normal = self.new_folder()
-        self.train(normal, train__max_steps=300, **self.ADAMW)
+        self.train(normal, train__max_steps=300, mlperf__division="open", **self.ADAMW)
         self.assertGreater(steps(normal)[300]["loss"], 1)
 
     def test_a_stopped_run_goes_on_with_its_first_batch(self):

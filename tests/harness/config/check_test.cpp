@@ -74,6 +74,12 @@ TEST(CheckConfig, SyntheticDataExcludeShards) {
   EXPECT_NE(contradiction({"data.synthetic_lengths=file"}), "fits");
 }
 
+TEST(CheckConfig, RunsWhoseLogsSayOpenInAnyCaseMayLeaveTheRules) {
+  EXPECT_NE(contradiction({"optimizer.trust_ratio=false"}), "fits");
+  EXPECT_EQ(contradiction({"optimizer.trust_ratio=false", "data.synthetic=true"}), "fits");
+  EXPECT_EQ(contradiction({"train.nsp_weight=0", "train.overfit_one_batch=true"}), "fits");
+}
+
 TEST(CheckConfig, CheckpointsThatAreKeptForGoodAreSaved) {
   EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=30"}),
             "checkpoint.keep_every_steps = 30, but checkpoint.every_steps = 0 saves none of them; "
