@@ -101,6 +101,11 @@ std::string describe_attention(const BackendChoice& choice, const CudaConfig& cu
   return describe_cuda_attention(cuda, call);
 }
 
+bool can_record_passes(const BackendChoice& choice, const CudaConfig& cuda,
+                       const AttentionCall& call) {
+  return choice.kind == BackendChoice::Kind::kCuda && can_record_cuda_passes(cuda, call);
+}
+
 std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
                                 const CudaConfig& cuda, const FeedForward& model) {
   if (choice.kind != BackendChoice::Kind::kCuda) return "";

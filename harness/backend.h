@@ -50,6 +50,11 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
 std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
                                const AttentionCall& call);
 
+/// Whether the model's passes are recorded as graphs, as cuda.graphs allows: on a GPU with attention
+/// kernels that serve batches of any lengths by the same launches. Errors as describe_attention.
+bool can_record_passes(const BackendChoice& choice, const CudaConfig& cuda,
+                       const AttentionCall& call);
+
 /// The kernels that GEMMs with a GELU take in a model's feed-forward blocks, for logs: "own from
 /// 1921 tokens"; "" on the CPU, which has one kind. Tokens are those of a micro-batch.
 /// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model.

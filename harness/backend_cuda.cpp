@@ -17,6 +17,7 @@ CudaOptions cuda_options(const CudaConfig& config) {
                                                                       : EmbeddingGradient::kSorted,
           .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
                        : config.attention == "persistent" ? AttentionVariant::kPersistent
+                       : config.attention == "split"      ? AttentionVariant::kSplit
                                                           : AttentionVariant::kAuto,
           .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
                         : config.gelu_gemms == "library" ? GeluGemms::kLibrary
@@ -61,6 +62,10 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
 
 std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call) {
   return attention_kernels(cuda_options(config), call);
+}
+
+bool can_record_cuda_passes(const CudaConfig& config, const AttentionCall& call) {
+  return config.graphs == "auto" && launches_ignore_lengths(cuda_options(config), call);
 }
 
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,

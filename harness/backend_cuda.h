@@ -21,6 +21,9 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
 /// As describe_attention, on a GPU.
 std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call);
 
+/// As can_record_passes, on a GPU.
+bool can_record_cuda_passes(const CudaConfig& config, const AttentionCall& call);
+
 /// As describe_gelu_gemms, on a backend with a GPU.
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model);

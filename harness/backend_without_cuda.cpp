@@ -14,6 +14,8 @@ std::string describe_cuda_attention(const CudaConfig&, const AttentionCall&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
+bool can_record_cuda_passes(const CudaConfig&, const AttentionCall&) { return false; }
+
 std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const FeedForward&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }

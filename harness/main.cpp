@@ -1,10 +1,21 @@
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "harness/cli/processor.h"
 #include "harness/cli/run_command.h"
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu_backend.h"
 
 int main(int argc, char** argv) {
+  if (const char* const missing = bertha::missing_feature(bertha::kCompiledFeatures)) {
+    std::fprintf(stderr,
+                 "bertha: error: this program was compiled to use %s, which this processor lacks; "
+                 "build it on such a node, or anywhere with -D BERTHA_NATIVE=OFF\n",
+                 missing);
+    return static_cast<int>(bertha::ExitCode::kEnvironment);
+  }
   // Beyond a limit of file sizes a write then fails with its reason, as on a full disk, instead of
   // ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -47,6 +47,12 @@ class Stream {
   virtual void wait_on_host() = 0;
 };
 
+/// Work of a stream that was recorded, to be launched any number of times.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 /// Allocation, copies and ordering on one device.
 ///
 /// Errors    Error(kMemory) with the bytes asked for and the bytes free; Error(kEnvironment).
@@ -56,8 +62,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string description() const = 0;  // "cpu, 2 threads"
-  /// Token counts are rounded up to a multiple of this, so that GEMM plans stay few.
-  virtual int64_t token_multiple() const = 0;
+  /// As many rows of tokens are computed where a batch has `rows`, so that GEMM plans and graphs stay
+  /// few. Rows beyond are padding. Does not fall where `rows` grows.
+  virtual int64_t padded_rows(int64_t rows) const = 0;
   virtual int64_t total_memory_bytes() const = 0;
   /// Memory in use now: on a GPU by all programs on it, on the CPU by this process (resident);
   /// 0 = unknown.
@@ -75,6 +82,22 @@ class Device {
 
   /// Copies `bytes` in stream order; each pointer may be host (pinned) or device memory.
   virtual void copy(Stream& stream, void* destination, const void* source, int64_t bytes) = 0;
+
+  /// What `enqueue` puts on the stream of operations, recorded instead of run. Null, without a call
+  /// of `enqueue`, on a device that has no graphs.
+  ///
+  /// Needs     operations that have run before with the same shapes, whose first call allocates and
+  ///           chooses kernels; nothing that waits for other streams, or for which the host waits.
+  virtual std::unique_ptr<Graph> record(Stream& stream, const std::function<void()>& enqueue) {
+    static_cast<void>(stream);
+    static_cast<void>(enqueue);
+    return nullptr;
+  }
+  /// Enqueues what a graph of this device recorded. The graph must outlive the work.
+  virtual void launch(Stream& stream, Graph& graph) {
+    static_cast<void>(stream);
+    static_cast<void>(graph);
+  }
 
   // For profilers of the device; where there is none these do nothing.
 

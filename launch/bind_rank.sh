@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command on the NUMA node of this rank: the node of its GPU, else nodes in turn by local
-# rank. Without numactl, or with one node, the command runs as it is; bertha then divides the cores.
+# Runs a command on the NUMA node of this rank: that of the GPU which bertha will take (the only one
+# it sees, or the one of its local rank), or nodes in turn where there is no GPU. Where the node is
+# unknown, without numactl, or with one node, the command runs as it is; bertha then divides the cores.
 #
 #   mpirun ... launch/bind_rank.sh bertha train ...
 set -euo pipefail
@@ -24,17 +25,26 @@ for folder in "$sys"/devices/system/node/node[0-9]*; do
 done
 if ((${#nodes[@]} < 2)) || ! command -v numactl > /dev/null; then exec "$@"; fi
 
-node=
+query() { nvidia-smi --query-gpu="$1" --format=csv,noheader "${@:2}" 2> /dev/null || true; }
+gpus=()
 if command -v nvidia-smi > /dev/null; then
+  visible=${CUDA_VISIBLE_DEVICES-$(query index)}  # set to nothing, it hides all GPUs
+  while read -r gpu; do
+    if [[ $gpu =~ ^([0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+)$ ]]; then gpus+=("$gpu"); fi
+  done <<< "${visible//,/$'\n'}"
+fi
+if ((${#gpus[@]} == 0)); then
+  node=${nodes[$((rank * ${#nodes[@]} / (ranks > rank ? ranks : rank + 1)))]}
+else
+  gpu=${gpus[$((${#gpus[@]} == 1 ? 0 : rank))]:-}
   # 00000000:1B:00.0 -> 0000:1b:00.0
-  bus=$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader --id="$rank" 2> /dev/null || true)
+  bus=$(query pci.bus_id --id="$gpu")
   bus=${bus,,}
   node=$(cat "$sys/bus/pci/devices/${bus:4}/numa_node" 2> /dev/null || true)
+  if [[ ! $node =~ ^[0-9]+$ ]]; then exec "$@"; fi
 fi
-if [[ ! $node =~ ^[0-9]+$ ]]; then
-  node=${nodes[$((rank * ${#nodes[@]} / (ranks > rank ? ranks : rank + 1)))]}
-fi
-bind=(numactl "--cpunodebind=$node" "--membind=$node")
+# Preferred: memory comes from another node where this one has none left.
+bind=(numactl "--cpunodebind=$node" "--preferred=$node")
 if ! "${bind[@]}" true 2> /dev/null; then
   echo "bind_rank.sh: NUMA node $node is not open to this job; local rank $rank runs unbound" >&2
   exec "$@"

@@ -32,6 +32,11 @@ write_file() {  # path, text
 # $BERTHA, else what was built here, else the PATH.
 find_bertha() {
   local candidate
+  # The image has a program too; whether a path exists there is not visible from here.
+  if [[ -n ${CONT:-} && -n ${SLURM_JOB_ID:-} ]]; then
+    echo "${BERTHA:-bertha}"
+    return
+  fi
   if [[ -n ${BERTHA:-} ]]; then
     [[ -x $BERTHA ]] || stop 5 "BERTHA=$BERTHA is not an executable; correct it or unset it"
     realpath "$BERTHA"
@@ -88,19 +93,24 @@ nvcc_serves() {
   [[ -n $release && $(printf '%s\n12.5\n' "$release" | sort -V | head -n 1) == 12.5 ]]
 }
 
-# Runs a command as the tasks of a Slurm allocation; with CONT, an image, in containers of Pyxis,
-# which see the current folder and CONT_MOUNTS.
+# Options of srun for containers of Pyxis with the image CONT, which see the current folder and
+# CONT_MOUNTS. Sets `container`, to nothing without CONT.
+take_container() {
+  container=()
+  if [[ -z ${CONT:-} ]]; then return 0; fi
+  srun --help 2>&1 | grep -q -- --container-image ||
+    stop 5 "CONT=$CONT, but this Slurm has no Pyxis (srun --help shows no --container-image); unset CONT to run without a container"
+  container=("--container-image=$CONT" "--container-workdir=$PWD"
+    "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
+}
+
+# Runs a command as the tasks of a Slurm allocation.
 run_srun() {
-  local mpi=${SLURM_MPI_TYPE:-pmix} container=()
+  local mpi=${SLURM_MPI_TYPE:-pmix} container
   if ! srun --mpi=list 2>&1 | grep -qwF -- "$mpi"; then
-    stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE, or run launch/run_mpirun.sh inside the allocation"
+    stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE (pmi2 serves only an Open MPI that was built with it), or start with mpirun: launch/README.md, Slurm"
   fi
-  if [[ -n ${CONT:-} ]]; then
-    srun --help 2>&1 | grep -q -- --container-image ||
-      stop 5 "CONT=$CONT, but this Slurm has no Pyxis (srun --help shows no --container-image); unset CONT to run without a container"
-    container=("--container-image=$CONT" "--container-workdir=$PWD"
-      "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
-  fi
+  take_container
   # --wait: ranks end together, so a rank that ends 10 s before the others has died.
   local status=0
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \

@@ -157,6 +157,14 @@ start_ranks() {  # doctor or a config, options
   wait_and_pass_on TERM $!
 }
 
+# One process that is no rank, where the ranks have their program.
+run_once() {  # arguments of bertha
+  local container
+  if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$bertha" "$@"; return; fi
+  take_container
+  srun --mpi=none --nodes=1 --ntasks=1 "${container[@]}" "$bertha" "$@"
+}
+
 train_once() {  # run, arguments of bertha train
   local run=$1
   shift
@@ -193,7 +201,7 @@ for ((run = 0; run < runs; ++run)); do
   fi
   remember "$code"
   checked=0
-  "$bertha" log check "$run_dir" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
+  run_once log check "$run_dir" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
     checked=$?
   remember "$checked"
 done

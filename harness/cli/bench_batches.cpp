@@ -4,7 +4,6 @@
 
 #include "data/files/text_file.h"
 #include "harness/checkpoint/on_all_ranks.h"
-#include "harness/model/device_batch.h"
 #include "harness/model/params.h"
 #include "kernels/base/error.h"
 
@@ -13,7 +12,7 @@ namespace {
 
 /// A batch as training has it, of sequences that the histogram gives.
 BenchBatch bench_batch(const Config& config, const std::string& name,
-                       const LengthHistogram& lengths, int64_t tokens, int64_t multiple) {
+                       const LengthHistogram& lengths, int64_t tokens, const Device& device) {
   const SyntheticSteps steps{.lengths = lengths,
                              .max_seq_tokens = config.data.max_seq_tokens,
                              .max_masked_per_seq = config.data.max_masked_per_seq,
@@ -25,7 +24,7 @@ BenchBatch bench_batch(const Config& config, const std::string& name,
   const HostBatch& host = step.micro_batches.front();
   const auto padded = [&](std::span<const int32_t> values, int64_t live, int32_t beyond) {
     std::vector<int32_t> all(values.begin(), values.end());
-    all.resize(static_cast<size_t>(round_up(live, multiple)), beyond);
+    all.resize(static_cast<size_t>(device.padded_rows(live)), beyond);
     return all;
   };
   return {.name = name,
@@ -70,10 +69,11 @@ BenchModel bench_model(const Config& config) {
           .attention_dropout = static_cast<float>(config.model.attention_dropout)};
 }
 
-std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes, World& world) {
+std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes,
+                                      const Device& device, World& world) {
   std::vector<BenchBatch> batches;
   const auto add = [&](const std::string& name, const LengthHistogram& lengths) {
-    batches.push_back(bench_batch(config, name, lengths, sizes.tokens, sizes.multiple));
+    batches.push_back(bench_batch(config, name, lengths, sizes.tokens, device));
   };
   if (!sizes.lengths_path.empty()) add("histogram", read_lengths(sizes.lengths_path, world));
   const int64_t longest = config.data.max_seq_tokens;

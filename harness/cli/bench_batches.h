@@ -21,11 +21,11 @@ BenchModel bench_model(const Config& config);
 struct BenchSizes {
   std::string lengths_path;  // of a histogram; "" = none
   int64_t tokens = 0;        // live, of each batch
-  int64_t multiple = 1;      // that token rows are rounded up to
 };
 
 /// The histogram's batch, where there is one ("histogram"), all sequences at full length
 /// ("all 512"), and at a quarter of it ("all 128").
-std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes, World& world);
+std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes,
+                                      const Device& device, World& world);
 
 }  // namespace bertha

@@ -104,7 +104,7 @@ struct Setting {
 
 bool is_attention(const OpCase& op) { return op.operation.starts_with("attention_"); }
 
-/// Under cuda.attention: auto, both kinds of attention kernels; the first runs what is not
+/// Under cuda.attention: auto, all kinds of attention kernels; the first runs what is not
 /// attention, too. A kind that does not apply to the model is noted.
 std::vector<Contender> contenders(const Setting& setting, bool has_attention, World& world,
                                   std::vector<std::string>& notes) {
@@ -114,16 +114,18 @@ std::vector<Contender> contenders(const Setting& setting, bool has_attention, Wo
   std::vector<Contender> all;
   all.push_back(setting.contender(compares ? "grouped" : asked, world));
   if (!compares) return all;
-  try {
-    all.push_back(setting.contender("persistent", world));
-  } catch (const Error& error) {
-    if (error.code != ExitCode::kUsage) throw;
-    notes.push_back(concat("persistent is not measured: ", error.what()));
+  for (const char* kind : {"persistent", "split"}) {
+    try {
+      all.push_back(setting.contender(kind, world));
+    } catch (const Error& error) {
+      if (error.code != ExitCode::kUsage) throw;
+      notes.push_back(concat(kind, " is not measured: ", error.what()));
+    }
   }
   return all;
 }
 
-/// Both kinds of attention kernels take turns, so that the clock of a warm device is the same.
+/// The kinds of attention kernels take turns, so that the clock of a warm device is the same.
 std::vector<OpResult> measure(const std::vector<OpCase>& cases, std::vector<Contender>& contenders,
                               int64_t launches) {
   std::vector<OpResult> rows;
@@ -230,11 +232,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   const Device& device = *all.front().backend.device;
   choose_io(config, device);
   report.device = device.description();
-  const std::vector<BenchBatch> batches = bench_batches(config,
-                                                        {.lengths_path = options.lengths,
-                                                         .tokens = options.tokens,
-                                                         .multiple = device.token_multiple()},
-                                                        world);
+  const std::vector<BenchBatch> batches = bench_batches(
+      config, {.lengths_path = options.lengths, .tokens = options.tokens}, device, world);
   const std::vector<OpCase> cases =
       chosen_cases(make_op_cases(setting.model, batches), options.operations);
   if (!options.tune.empty()) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "harness/config/keys.h"
@@ -105,8 +106,12 @@ struct Assign {
     const auto& words = key.words;
     if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
       const std::vector<std::string> candidates(words.begin(), words.end());
-      // By its letters gpu is nearest to cpu.
-      const std::string near = nearest_word(text == "gpu" ? "cuda" : text, candidates);
+      // Other names of the same thing; by its letters gpu is nearest to cpu.
+      static const std::map<std::string, std::string> kAliases{
+          {"gpu", "cuda"}, {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
+      const auto alias = kAliases.find(text);
+      const std::string near =
+          nearest_word(alias == kAliases.end() ? text : alias->second, candidates);
       return concat("found \"", text, "\", want ", allowed_values(key),
                     near.empty() ? "" : "; did you mean " + near + "?");
     }

@@ -119,6 +119,7 @@ struct CudaConfig {
   std::string gemm_plans = "";                // file of tuned GEMMs; "" = none
   bool tune_gemms = false;                    // tune what the file does not have, at first use
   int64_t gemm_sm_count = 0;                  // that GEMMs plan for; 0 = all
+  std::string graphs = "auto";                // auto: passes are recorded where possible | off
   bool fp8_fast_wgrad = true;                 // coarser sums of fp8 weight gradients
   std::string exchange = "auto";              // of gradients and weights: auto | nccl | copies
   int64_t nccl_max_ctas = 0;                  // that one collective may occupy; 0 = NCCL's choice

@@ -38,11 +38,36 @@ std::string tab_in_front(const std::string& text) {
   return "";
 }
 
-// Rewords yaml-cpp's messages about brackets, which name its internals.
+// Rewords yaml-cpp's messages that name its internals.
 std::string in_words(const std::string& message) {
-  if (message == "end of map flow not found") return "a { has no }";
-  if (message == "end of sequence flow not found") return "a [ has no ]";
-  return message;
+  constexpr const char* kUnaligned = "keys of one section are not indented alike; align them";
+  static const std::map<std::string, std::string> kWords{
+      {"end of map flow not found", "a { has no }"},
+      {"end of sequence flow not found", "a [ has no ]"},
+      {"illegal flow end", "a } or ] closes nothing, or the other kind of bracket"},
+      {"end of map not found", kUnaligned},
+      {"end of sequence not found", kUnaligned},
+      {"illegal map value",
+       "a second colon in a value, or a key that is indented deeper than the "
+       "one above; quote the value or align the keys"},
+      {"unknown token", "no value begins with this character; write it in quotes"}};
+  const auto found = kWords.find(message);
+  return found == kWords.end() ? message : found->second;
+}
+
+// Whether the quote at `from` has its second one; without, yaml-cpp reads to the end of the file.
+bool is_closed(const std::string& text, size_t from) {
+  const char quote = from < text.size() ? text[from] : ' ';
+  if (quote != '"' && quote != '\'') return true;
+  for (size_t i = from + 1; i < text.size(); ++i) {
+    const bool escapes = quote == '"' ? text[i] == '\\' : text.compare(i, 2, "''") == 0;
+    if (escapes) {
+      ++i;
+    } else if (text[i] == quote) {
+      return true;
+    }
+  }
+  return false;
 }
 
 class Loader {
@@ -55,6 +80,7 @@ class Loader {
  private:
   struct File {
     std::string path;
+    const std::string& text;
     std::map<std::string, std::string> seen;  // key path -> where
   };
 
@@ -135,7 +161,7 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
 }
 
 void Loader::load_text(const std::string& text, const std::string& path) {
-  File file{.path = path, .seen = {}};
+  File file{.path = path, .text = text, .seen = {}};
   try {
     const YAML::Node root = YAML::Load(text);
     if (root.IsNull()) {
@@ -200,12 +226,19 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
         config_keys().begin(), config_keys().end(),
         [&](const Key& known) { return known.path.substr(0, path.size() + 1) == path + "."; });
     if (key != nullptr) {
-      read_value(where, *key, entry.second);
+      const YAML::Mark value = entry.second.Mark();
+      if (entry.second.IsScalar() && !is_closed(file.text, static_cast<size_t>(value.pos))) {
+        report(place(file, value), concat(path, ": this quote is never closed; close it"));
+      } else {
+        read_value(where, *key, entry.second);
+      }
     } else if (section && entry.second.IsMap()) {
       read_map(file, entry.second, path + ".");
     } else if (section && !entry.second.IsNull()) {
-      report(where, concat(path, ": found ", entry.second.IsScalar() ? "a value" : "a list",
-                           ", want a section with keys"));
+      report(where, concat(path, ": found ",
+                           entry.second.IsScalar() ? '"' + entry.second.Scalar() + '"' : "a list",
+                           ", want a section of lines such as \"seed: 1\", with a blank behind the "
+                           "colon"));
     } else if (!section) {
       report(where, unknown_key(path));
     }

@@ -10,6 +10,7 @@
 #include "harness/model/bert_params.h"
 #include "harness/model/device_batch.h"
 #include "harness/model/fp8_state.h"
+#include "harness/model/recorded_passes.h"
 
 namespace bertha {
 namespace {
@@ -23,10 +24,10 @@ uint32_t site_of(int64_t layer, LayerSite place) {
   return static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(place);
 }
 
-BatchRows rounded(const BatchRows& capacity, int64_t multiple) {
-  return {.tokens = round_up(capacity.tokens, multiple),
+BatchRows padded(const BatchRows& capacity, const Device& device) {
+  return {.tokens = device.padded_rows(capacity.tokens),
           .seqs = capacity.seqs,
-          .masked = round_up(capacity.masked, multiple)};
+          .masked = device.padded_rows(capacity.masked)};
 }
 
 /// What the model holds in device memory beside its activations, behind them.
@@ -56,10 +57,10 @@ struct Bert::State {
       : config(model),
         dims(make_dims(model)),
         table(param_table),
-        capacity(rounded(most, model_parts.device->token_multiple())),
+        capacity(padded(most, *model_parts.device)),
         parts(model_parts),
-        memory(
-            parts.device->allocate(activation_bytes_for(config, capacity, parts.io, parts.fp8))) {
+        memory(parts.device->allocate(activation_bytes_for(config, capacity, parts.io, parts.fp8))),
+        passes(*parts.device, *parts.stream, parts.graphs) {
     Arena arena(memory);
     on_device = take_state(arena, dims, capacity, parts.io, parts.fp8);
   }
@@ -156,34 +157,73 @@ struct Bert::State {
             .accumulate = accumulate};
   }
 
-  /// First element of the heads for layer == L, else of the layer.
-  int64_t begin_of(int64_t layer) const {
-    return table.part_begins[static_cast<size_t>(layer) + 1];
+  PassKey pass_key(PassKey::Pass pass, size_t piece, bool makes_copies) const {
+    const Mode mode = pass == PassKey::Pass::kForwardEval ? Mode::kEval : Mode::kTrain;
+    return {.pass = pass,
+            .piece = piece,
+            .tokens = batch.word_ids.extent(0),
+            .seqs = batch.first_tokens.extent(0),
+            .masked = batch.masked_labels.extent(0),
+            .has_rows_by_word = batch.rows_by_word.has_data(),
+            .gemm_mode = gemm_mode(mode),
+            .makes_weight_copies = makes_copies,
+            .accumulate = accumulate};
   }
 
-  void need_weights(int64_t end_element) const {
-    if (weights_needed) weights_needed(end_element);
+  int64_t begin_of(size_t part) const {
+    return part < table.part_begins.size() ? table.part_begins[part] : table.elements;
   }
 
-  void encode(Mode mode) {
+  void forward(Mode mode) {
     const GemmMode gemms = gemm_mode(mode);
     const bool reads_fp8 = gemms == GemmMode::kFp8 || gemms == GemmMode::kFp8Eval;
     const bool makes_copies = reads_fp8 && !has_weight_copies;
     has_weight_copies = has_weight_copies || makes_copies;
-    need_weights(begin_of(0));
-    embeddings_forward(*parts.ops, embedding_call(mode));
-    for (int64_t layer = 0; layer < dims.L; ++layer) {
-      need_weights(begin_of(layer + 1));
-      const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
-      if (makes_copies) {
-        const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
-        quantize_weights(*parts.ops, fp8_layer(layer),
-                         {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight});
-      }
-      layer_forward(*parts.ops, layer_call(mode, layer));
+    const PassKey::Pass pass =
+        mode == Mode::kTrain ? PassKey::Pass::kForwardTrain : PassKey::Pass::kForwardEval;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (weights_needed) weights_needed(begin_of(pieces[i].last + 1));
+      passes.run(pass_key(pass, i, makes_copies), [&] {
+        for (size_t part = pieces[i].first; part <= pieces[i].last; ++part) {
+          forward_of_part(part, mode, makes_copies);
+        }
+      });
     }
-    need_weights(table.elements);
-    heads_forward(*parts.ops, head_call());
+  }
+
+  void forward_of_part(size_t part, Mode mode, bool makes_copies) {
+    Ops& ops = *parts.ops;
+    const int64_t layer = static_cast<int64_t>(part) - 1;
+    if (part == 0) return embeddings_forward(ops, embedding_call(mode));
+    if (layer == dims.L) {
+      heads_forward(ops, head_call());
+      return heads_loss(ops, head_call(), loss_sums(), mode == Mode::kTrain);
+    }
+    const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
+    if (makes_copies) {
+      const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
+      quantize_weights(ops, fp8_layer(layer),
+                       {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight});
+    }
+    layer_forward(ops, layer_call(mode, layer));
+  }
+
+  void backward_of_part(size_t part) {
+    Ops& ops = *parts.ops;
+    const int64_t layer = static_cast<int64_t>(part) - 1;
+    if (layer == dims.L) return heads_backward(ops, head_call());
+    if (part > 0) {
+      const ProfilerRange range(*parts.device, concat("layer ", layer, " backward"));
+      return layer_backward(ops, layer_call(Mode::kTrain, layer));
+    }
+    if (accumulate == Accumulate::kNo) {
+      // The word table has the decoder's gradient by now; what embeddings alone add to is small.
+      const EmbeddingParams& g = gradients.embedding;
+      for (const View& gradient : {g.position_table, g.segment_table, g.ln_gamma, g.ln_beta}) {
+        ops.run(Fill{.values = gradient});
+      }
+    }
+    embeddings_backward(ops, embedding_call(Mode::kTrain), activations.scratch.d_hidden);
   }
 
   ModelConfig config;
@@ -200,6 +240,8 @@ struct Bert::State {
   Accumulate accumulate = Accumulate::kNo;
   View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;
+  RecordedPasses passes;
+  std::vector<Piece> pieces;  // of the model: embeddings, layers, heads
   uint64_t seed = 0;
   bool has_scales = false;         // with fp8
   bool has_weight_copies = false;  // of the weights as they are now
@@ -217,11 +259,15 @@ Bert::Bert(const ModelConfig& config, const ParamTable& table, const BatchRows& 
 
 Bert::~Bert() = default;
 
-void Bert::bind(const View& weights, const View& gradients, WeightsNeeded weights_needed) {
+void Bert::bind(const View& weights, const View& gradients, WeightsNeeded weights_needed,
+                const std::vector<int64_t>& bucket_begins) {
   state_->weights = view_params(state_->table, state_->dims, weights);
   state_->gradients = view_params(state_->table, state_->dims, gradients);
   state_->fresh_gradients = gradients;
   state_->weights_needed = std::move(weights_needed);
+  const std::vector<int64_t>& begins = state_->table.part_begins;
+  state_->pieces = cut_pieces(begins, state_->passes.records() ? bucket_begins : begins);
+  state_->passes.clear();
 }
 
 void Bert::set_random(uint64_t seed, uint64_t micro_step) {
@@ -275,40 +321,23 @@ void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
                         .state = optimizer_state,
                         .target = s.activations.heads.nsp_scale,
                         .numerator = mean.numerator * mean.nsp_weight});
-  s.encode(Mode::kTrain);
-  heads_loss(ops, s.head_call(), s.loss_sums(), true);
+  s.forward(Mode::kTrain);
 }
 
 void Bert::backward(const GradientsFinal& gradients_final) {
   State& s = *state_;
-  Ops& ops = *s.parts.ops;
-  const auto are_final = [&](int64_t from_element) {
-    if (gradients_final) gradients_final(from_element);
-  };
-  heads_backward(ops, s.head_call());
-  are_final(s.begin_of(s.dims.L));
-  for (int64_t layer = s.dims.L - 1; layer >= 0; --layer) {
-    const ProfilerRange range(*s.parts.device, concat("layer ", layer, " backward"));
-    layer_backward(ops, s.layer_call(Mode::kTrain, layer));
-    are_final(s.begin_of(layer));
+  for (size_t i = s.pieces.size(); i-- > 0;) {
+    s.passes.run(s.pass_key(PassKey::Pass::kBackward, i, false), [&] {
+      for (size_t part = s.pieces[i].last + 1; part-- > s.pieces[i].first;) {
+        s.backward_of_part(part);
+      }
+    });
+    if (gradients_final) gradients_final(s.begin_of(s.pieces[i].first));
   }
-  if (s.accumulate == Accumulate::kNo) {
-    // The word table has the decoder's gradient by now; what embeddings alone add to is small.
-    const EmbeddingParams& g = s.gradients.embedding;
-    for (const View& gradient : {g.position_table, g.segment_table, g.ln_gamma, g.ln_beta}) {
-      ops.run(Fill{.values = gradient});
-    }
-  }
-  embeddings_backward(ops, s.embedding_call(Mode::kTrain), s.activations.scratch.d_hidden);
   s.accumulate = Accumulate::kYes;
-  are_final(0);
 }
 
-void Bert::forward_eval() {
-  State& s = *state_;
-  s.encode(Mode::kEval);
-  heads_loss(*s.parts.ops, s.head_call(), s.loss_sums(), false);
-}
+void Bert::forward_eval() { state_->forward(Mode::kEval); }
 
 Bert::Outputs Bert::outputs() const {
   const State& s = *state_;
@@ -319,6 +348,8 @@ Bert::Outputs Bert::outputs() const {
 }
 
 View Bert::stats() const { return state_->on_device.stats; }
+
+size_t Bert::recorded_graphs() const { return state_->passes.graphs(); }
 
 bool Bert::needs_scales() const { return state_->parts.fp8 && !state_->has_scales; }
 

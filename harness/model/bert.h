@@ -52,8 +52,10 @@ class Bert {
 
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
   /// `weights_needed` part by part, in the order of the flat buffer. The gradients are
-  /// not touched before the first begin_step.
-  void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {});
+  /// not touched before the first begin_step. With graphs, parts in which no bucket begins are one
+  /// with the part before; bucket_begins: of what ranks exchange, elements of the flat buffer.
+  void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {},
+            const std::vector<int64_t>& bucket_begins = {});
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
   void set_random(uint64_t seed, uint64_t micro_step);
@@ -67,8 +69,8 @@ class Bert {
   /// Forward in training mode (dropout on), losses, and logits' gradients in place.
   /// `optimizer_state`: u8 [sizeof(LambState)] for the loss scale; no data = 1.
   void forward_train(const LossMean& mean, const View& optimizer_state);
-  /// Gradients of the last forward_train are added to those of the step. Calls
-  /// `gradients_final` after the heads, after each layer, and with 0 at the end.
+  /// Gradients of the last forward_train are added to those of the step. Calls `gradients_final`
+  /// part by part: after the heads, after each layer, and with 0 at the end.
   void backward(const GradientsFinal& gradients_final = {});
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();
@@ -85,6 +87,8 @@ class Bert {
 
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;
+  /// Pieces of passes that are launched as graphs by now.
+  size_t recorded_graphs() const;
 
   // Scales of fp8 GEMMs, see Fp8State. Without fp8 there are none, and nothing happens.
 

@@ -6,72 +6,88 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+namespace {
+
+/// The buffers of a batch as parts of one block, and their elements in all.
+int64_t cut(const View& block, const BatchRows& capacity, DeviceBatch& buffers) {
+  int64_t begin = 0;
+  const auto take = [&](int64_t count) {
+    constexpr int64_t kAlignment = 64;  // elements
+    const View buffer = block.has_data() ? block.rows(begin, count) : View();
+    begin += round_up(count, kAlignment);
+    return buffer;
+  };
+  buffers.word_ids = take(capacity.tokens);
+  buffers.segment_ids = take(capacity.tokens);
+  buffers.position_ids = take(capacity.tokens);
+  buffers.rows_by_word = take(capacity.tokens);
+  buffers.cu_seqlens = take(capacity.seqs + 1);
+  buffers.masked_positions = take(capacity.masked);
+  buffers.masked_labels = take(capacity.masked);
+  buffers.next_sentence_labels = take(capacity.seqs);
+  return begin;
+}
+
+}  // namespace
+
 BatchUploader::BatchUploader(Arena& arena, const BatchRows& capacity) {
-  const auto take = [&arena](int64_t count) { return arena.take(DType::kI32, {count}); };
-  for (Slot& slot : slots_) {
-    slot.buffers.word_ids = take(capacity.tokens);
-    slot.buffers.segment_ids = take(capacity.tokens);
-    slot.buffers.position_ids = take(capacity.tokens);
-    slot.buffers.rows_by_word = take(capacity.tokens);
-    slot.buffers.cu_seqlens = take(capacity.seqs + 1);
-    slot.buffers.masked_positions = take(capacity.masked);
-    slot.buffers.masked_labels = take(capacity.masked);
-    slot.buffers.next_sentence_labels = take(capacity.seqs);
-  }
+  const int64_t elements = cut(View(), capacity, buffers_);
+  arriving_ = arena.take(DType::kI32, {elements});
+  in_use_ = arena.take(DType::kI32, {elements});
+  cut(in_use_, capacity, buffers_);
 }
 
 DeviceBatch BatchUploader::upload(const HostBatch& batch, const ModelParts& parts) {
-  if (copies_ == nullptr) copies_ = parts.device->make_stream();
-  // All work on the other slot has been enqueued by now.
-  Slot& previous = slots_[(next_slot_ + kSlots - 1) % kSlots];
-  previous.consumed = parts.device->make_event();
-  parts.stream->record(*previous.consumed);
-  Slot& slot = slots_[next_slot_];
-  next_slot_ = (next_slot_ + 1) % kSlots;
-  if (slot.consumed != nullptr) copies_->wait_for(*slot.consumed);
+  Device& device = *parts.device;
+  if (copies_ == nullptr) copies_ = device.make_stream();
+  if (moved_ != nullptr) copies_->wait_for(*moved_);
 
-  const int64_t multiple = parts.device->token_multiple();
-  const int64_t tokens = round_up(batch.num_tokens, multiple);
-  const int64_t masked = round_up(batch.num_masked, multiple);
+  const int64_t tokens = device.padded_rows(batch.num_tokens);
+  const int64_t masked = device.padded_rows(batch.num_masked);
   const auto copy = [&](const View& buffer, std::span<int32_t> host, int64_t rows) {
     const int64_t count = static_cast<int64_t>(host.size());
     BERTHA_CHECK(rows <= buffer.extent(0), "batch of ", rows, " rows, capacity ", buffer.extent(0));
-    parts.device->copy(*copies_, buffer.data, host.data(), count * size_bytes(DType::kI32));
+    const int64_t begin = buffer.as<int32_t>() - in_use_.as<int32_t>();
+    device.copy(*copies_, arriving_.as<int32_t>() + begin, host.data(),
+                count * size_bytes(DType::kI32));
     return buffer.rows(0, rows);
   };
 
   while (!in_flight_.empty() && in_flight_.front().copied->is_done()) in_flight_.pop_front();
-  slot.groups = batch.groups;
+  groups_ = batch.groups;
 
-  DeviceBatch device;
-  device.word_ids = copy(slot.buffers.word_ids, batch.word_ids, tokens);
-  device.segment_ids = copy(slot.buffers.segment_ids, batch.segment_ids, tokens);
-  device.position_ids = copy(slot.buffers.position_ids, batch.position_ids, tokens);
+  DeviceBatch on_device;
+  on_device.word_ids = copy(buffers_.word_ids, batch.word_ids, tokens);
+  on_device.segment_ids = copy(buffers_.segment_ids, batch.segment_ids, tokens);
+  on_device.position_ids = copy(buffers_.position_ids, batch.position_ids, tokens);
   if (!batch.rows_by_word.empty()) {
-    device.rows_by_word = copy(slot.buffers.rows_by_word, batch.rows_by_word, tokens);
+    on_device.rows_by_word = copy(buffers_.rows_by_word, batch.rows_by_word, tokens);
   }
-  device.cu_seqlens = copy(slot.buffers.cu_seqlens, batch.cu_seqlens, batch.num_seqs + 1);
-  device.first_tokens = device.cu_seqlens.rows(0, batch.num_seqs);
-  device.masked_positions = copy(slot.buffers.masked_positions, batch.masked_positions, masked);
-  device.masked_labels = copy(slot.buffers.masked_labels, batch.masked_labels, masked);
-  device.next_sentence_labels =
-      copy(slot.buffers.next_sentence_labels, batch.next_sentence_labels, batch.num_seqs);
-  device.groups = slot.groups;
-  device.live_tokens = batch.num_tokens;
+  on_device.cu_seqlens = copy(buffers_.cu_seqlens, batch.cu_seqlens, batch.num_seqs + 1);
+  on_device.first_tokens = on_device.cu_seqlens.rows(0, batch.num_seqs);
+  on_device.masked_positions = copy(buffers_.masked_positions, batch.masked_positions, masked);
+  on_device.masked_labels = copy(buffers_.masked_labels, batch.masked_labels, masked);
+  on_device.next_sentence_labels =
+      copy(buffers_.next_sentence_labels, batch.next_sentence_labels, batch.num_seqs);
+  on_device.groups = groups_;
+  on_device.live_tokens = on_device.cu_seqlens.rows(batch.num_seqs, 1);
 
-  InFlight copied{.block = batch.block, .copied = parts.device->make_event()};
+  InFlight copied{.block = batch.block, .copied = device.make_event()};
   copies_->record(*copied.copied);
   parts.stream->wait_for(*copied.copied);
+  device.copy(*parts.stream, in_use_.data, arriving_.data, in_use_.bytes());
+  moved_ = device.make_event();
+  parts.stream->record(*moved_);
   in_flight_.push_back(std::move(copied));
 
   const auto fill_padding = [&parts](const View& indices, int64_t live) {
     if (!indices.has_data() || indices.extent(0) == live) return;
     parts.ops->run(Fill{.values = indices.rows(live, indices.extent(0) - live), .value = -1});
   };
-  fill_padding(device.masked_positions, batch.num_masked);
-  fill_padding(device.masked_labels, batch.num_masked);
-  fill_padding(device.rows_by_word, batch.num_tokens);
-  return device;
+  fill_padding(on_device.masked_positions, batch.num_masked);
+  fill_padding(on_device.masked_labels, batch.num_masked);
+  fill_padding(on_device.rows_by_word, batch.num_tokens);
+  return on_device;
 }
 
 }  // namespace bertha

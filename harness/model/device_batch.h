@@ -1,10 +1,8 @@
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "data/pipeline/batch.h"
@@ -27,36 +25,32 @@ struct DeviceBatch {
   View masked_labels;     // i32 [M]      -1 beyond the live count
   View next_sentence_labels;  // i32 [B]
   std::span<const SequenceGroup> groups;
-  int64_t live_tokens = 0;  // rows beyond are padding
+  View live_tokens;  // i32 [1]      rows beyond are padding
 };
 
-/// Copies batches to the device on a stream of its own, into two sets of buffers in turn: the copy
-/// of a micro-batch runs while the one before it is computed.
+/// Copies batches to the device on a stream of its own: a micro-batch arrives in one set of buffers
+/// while the one before it is computed from another, at addresses that graphs can record.
 class BatchUploader {
  public:
   BatchUploader(Arena& arena, const BatchRows& capacity);
 
   /// Enqueues one copy per field and keeps the host memory until the copies are done. Work enqueued
-  /// on parts.stream afterwards sees the batch; the views stay valid until the second upload from
-  /// now. Error(kInternal) when the batch exceeds the capacity.
+  /// on parts.stream afterwards sees the batch, until the next upload. The same sizes have the same
+  /// views. Error(kInternal) when the batch exceeds the capacity.
   DeviceBatch upload(const HostBatch& batch, const ModelParts& parts);
 
  private:
-  static constexpr size_t kSlots = 2;
-
-  struct Slot {
-    DeviceBatch buffers;
-    std::vector<SequenceGroup> groups;
-    std::unique_ptr<Event> consumed;  // the last work that reads the buffers; null before the first
-  };
   struct InFlight {
     std::shared_ptr<void> block;
     std::unique_ptr<Event> copied;
   };
 
-  std::array<Slot, kSlots> slots_;
-  size_t next_slot_ = 0;
+  View arriving_;  // i32 [elements of all buffers], laid out as in_use_
+  View in_use_;
+  DeviceBatch buffers_;  // inside of in_use_, as long as the capacity
+  std::vector<SequenceGroup> groups_;
   std::unique_ptr<Stream> copies_;
+  std::unique_ptr<Event> moved_;  // out of arriving_; null before the first
   std::deque<InFlight> in_flight_;
 };
 

@@ -55,7 +55,6 @@ Quantize EncoderGemms::record(Quantize from, const Fp8Scales& scales) const {
 void EncoderGemms::record_weight(EncoderGemm gemm, const View& weight) const {
   Quantize quantize = quantize_of(weight);
   quantize.amax = at(fp8_->weight_scales, index(gemm)).amax;
-  quantize.live_rows = weight.extent(0);
   ops_.run(quantize);
 }
 
@@ -212,8 +211,7 @@ void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       .q = fp8.weights[i].q,
                       .transposed = fp8.weights[i].transposed,
                       .amax = scales.amax,
-                      .saturated = fp8.saturated,
-                      .live_rows = weights[i].extent(0)};
+                      .saturated = fp8.saturated};
   }
   ops.run(all);
 }

@@ -81,7 +81,7 @@ struct Fp8Layer {
   View unused_amax;          // f32 [1]  written in evaluations, never read
   View unused_count;         // i64 [1]  likewise
   View saturated;            // i64 [1]  counts elements beyond the largest number
-  int64_t live_tokens = 0;   // rows that are no padding
+  View live_tokens;          // i32 [1]  rows that are no padding
 };
 
 /// The GEMMs of one layer in one pass: layer.cpp says what is multiplied, this class in which

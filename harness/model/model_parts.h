@@ -12,6 +12,7 @@ struct ModelParts {
   Ops* ops = nullptr;
   DType io = DType::kF32;  // weights, activations and gradients
   bool fp8 = false;        // GEMMs as kFp8Passes says
+  bool graphs = false;     // passes are recorded, see RecordedPasses
 };
 
 }  // namespace bertha

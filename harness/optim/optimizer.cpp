@@ -267,6 +267,12 @@ View Optimizer::weights() const {
 }
 View Optimizer::gradients() const { return impl_->gradients(); }
 View Optimizer::state() const { return impl_->state(); }
+std::vector<int64_t> Optimizer::bucket_begins() const {
+  std::vector<int64_t> begins;
+  if (!impl_->is_sharded()) return begins;
+  for (const Bucket& bucket : impl_->plan.buckets) begins.push_back(bucket.begin);
+  return begins;
+}
 const std::vector<ShardRange>& Optimizer::shard_ranges() const { return impl_->plan.ranges; }
 int64_t Optimizer::shard_elements() const { return impl_->plan.shard_elements; }
 View Optimizer::master() const { return impl_->shard_f32(impl_->master_buffer); }

@@ -46,6 +46,8 @@ class Optimizer {
   View weights() const;
   View gradients() const;  // io [P]  what the model adds to
   View state() const;      // u8 [sizeof(LambState)]
+  /// First elements of the buckets that ranks exchange, ascending; none on a single rank.
+  std::vector<int64_t> bucket_begins() const;
 
   /// All weights from a flat f32 host buffer [table.elements]; moments and counters to zero.
   void set_weights(const float* flat);

@@ -65,10 +65,11 @@ std::string start_line(const Config& config, const RunFacts& facts) {
   const std::string kernels = facts.attention.empty() ? ""
                                                       : concat(", attention ", facts.attention,
                                                                ", GELU GEMMs ", facts.gelu_gemms);
+  const std::string graphs = facts.graphs ? ", graphs" : "";
   const std::string fp8 = facts.fp8_gemms.empty() ? "" : ", fp8 GEMMs " + facts.fp8_gemms;
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", facts.world_size, " ",
-                plural(facts.world_size, "rank"), kernels, fp8, "; ",
+                plural(facts.world_size, "rank"), kernels, graphs, fp8, "; ",
                 config.train.global_batch_seqs, " sequences per step, from step ", facts.first_step,
                 " ", until);
 }

@@ -116,6 +116,7 @@ void MetricsFile::run(const Config& config, const RunFacts& facts) {
                 {"device", facts.device},
                 {"attention", facts.attention},
                 {"gelu_gemms", facts.gelu_gemms},
+                {"graphs", facts.graphs},
                 {"fp8_gemms", facts.fp8_gemms},
                 {"world_size", facts.world_size},
                 {"parameters", facts.parameters},

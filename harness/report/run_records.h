@@ -53,6 +53,7 @@ struct RunFacts {
   std::string device = {};
   std::string attention = {};   // its kernels, where there are several: "grouped"
   std::string gelu_gemms = {};  // likewise: "own from 1921 tokens"
+  bool graphs = false;          // forward and backward are CUDA graphs
   std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
   std::vector<std::string> tensor_names = {};
 };

@@ -112,8 +112,9 @@ std::string step_bench_text(const StepBenchReport& report) {
   const std::string kernels = report.attention.empty() ? ""
                                                        : concat(", attention ", report.attention,
                                                                 ", GELU GEMMs ", report.gelu_gemms);
-  std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
-                            report.ranks, " rank(s), ", report.device, kernels, "\n");
+  std::string text =
+      concat("training step of ", report.model, ", ", report.precision, ", ", report.ranks,
+             " rank(s), ", report.device, kernels, report.graphs ? ", graphs" : "", "\n");
   if (!report.fp8_gemms.empty()) text += row("fp8 GEMMs", report.fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
                               report.micro_batches, " micro-batch(es) each"));
@@ -150,6 +151,7 @@ std::string step_bench_json(const StepBenchReport& report) {
             {"device", report.device},
             {"attention", report.attention},
             {"gelu_gemms", report.gelu_gemms},
+            {"graphs", report.graphs},
             {"fp8_gemms", report.fp8_gemms},
             {"precision", report.precision},
             {"ranks", report.ranks},

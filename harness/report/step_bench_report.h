@@ -25,6 +25,7 @@ struct StepBenchReport {
   std::string model;
   std::string device;
   std::string attention;       // its kernels; "" = the device has one kind
+  bool graphs = false;         // forward and backward are CUDA graphs
   std::string gelu_gemms;      // their kernels; "" = the device has one kind
   std::string fp8_gemms = {};  // "qkv forward+dgrad+wgrad, ..."; "" = none
   std::string precision;       // "bf16", "bf16 with fp8 GEMMs"

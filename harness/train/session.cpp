@@ -21,6 +21,13 @@ int compute_threads(const TrainConfig& config, const CoreShare& cores) {
   return config.threads_per_rank > 0 ? static_cast<int>(config.threads_per_rank) : cores.threads;
 }
 
+AttentionCall attention_call(const ModelConfig& model, const Dims& dims, DType io) {
+  return {.io = io,
+          .head_size = dims.D,
+          .max_seq_tokens = dims.S,
+          .has_dropout = model.attention_dropout > 0};
+}
+
 }  // namespace
 
 Session::Session(const Config& run_config, World& run_world, const SessionOptions& options)
@@ -32,11 +39,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                            run_world)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
-      attention(describe_attention(choice, run_config.cuda,
-                                   {.io = io,
-                                    .head_size = dims.D,
-                                    .max_seq_tokens = dims.S,
-                                    .has_dropout = run_config.model.attention_dropout > 0})),
+      attention(
+          describe_attention(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
       gelu_gemms(describe_gelu_gemms(choice, backend, run_config.cuda,
                                      {.io = io,
                                       .gelu = gelu_of(run_config.model),
@@ -44,6 +48,9 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                       .feed_forward = dims.F,
                                       .fp8 = has_fp8_gemms(run_config.train)})),
       fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
+      graphs(
+          !options.time_operations && run_config.log.profile_steps.empty() &&
+          can_record_passes(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =
@@ -61,8 +68,10 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
   model = std::make_unique<Bert>(config.model, table,
                                  options.capacity.value_or(batch_capacity(config, world->size())),
                                  parts());
-  model->bind(optimizer->weights(), optimizer->gradients(),
-              [o = optimizer.get()](int64_t end_element) { o->await_weights(end_element); });
+  model->bind(
+      optimizer->weights(), optimizer->gradients(),
+      [o = optimizer.get()](int64_t end_element) { o->await_weights(end_element); },
+      optimizer->bucket_begins());
 }
 
 CheckpointParts Session::checkpoint_parts() const {

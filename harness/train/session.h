@@ -31,7 +31,8 @@ struct Session {
             .stream = backend.stream.get(),
             .ops = backend.ops.get(),
             .io = io,
-            .fp8 = !fp8_gemms.empty()};
+            .fp8 = !fp8_gemms.empty(),
+            .graphs = graphs};
   }
   CheckpointParts checkpoint_parts() const;
   /// To first_weights(): rank 0 reads the file of checkpoint.init for all, and each rank computes
@@ -50,6 +51,7 @@ struct Session {
   std::string attention;   // its kernels, see describe_attention()
   std::string gelu_gemms;  // their kernels, see describe_gelu_gemms()
   std::string fp8_gemms;   // see describe_fp8_passes(); "" = none
+  bool graphs = false;     // the model's passes are recorded, see can_record_passes()
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

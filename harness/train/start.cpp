@@ -100,6 +100,7 @@ RunFacts facts_of(const TrainingRun& run) {
                  .device = run.session->backend.device->description(),
                  .attention = run.session->attention,
                  .gelu_gemms = run.session->gelu_gemms,
+                 .graphs = run.session->graphs,
                  .fp8_gemms = run.session->fp8_gemms};
   facts.peak_flops_per_second =
       static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);

@@ -229,6 +229,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .model = config.model.name,
       .device = device.description(),
       .attention = session.attention,
+      .graphs = session.graphs,
       .gelu_gemms = session.gelu_gemms,
       .fp8_gemms = session.fp8_gemms,
       .precision = concat(name(session.io), session.fp8_gemms.empty() ? "" : " with fp8 GEMMs"),

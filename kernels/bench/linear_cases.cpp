@@ -186,8 +186,7 @@ void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
                                         .q = c.tensors[2],
                                         .transposed = c.tensors[3],
                                         .amax = c.tensors[4],
-                                        .saturated = c.tensors[5],
-                                        .live_rows = c.tensors[0].extent(0)});
+                                        .saturated = c.tensors[5]});
                    }});
 }
 

@@ -47,9 +47,6 @@ std::string CpuDevice::description() const {
   return concat("cpu, ", pool_.threads(), pool_.threads() == 1 ? " thread" : " threads");
 }
 
-// Small, so that little work is spent on padding rows, and not 1, so that there are some.
-int64_t CpuDevice::token_multiple() const { return 8; }
-
 int64_t CpuDevice::total_memory_bytes() const {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }

@@ -73,6 +73,8 @@ void quantize(const Quantize& args, const float* x) {
   const int64_t columns = args.x.extent(1);
   Q* q = args.q.has_data() ? args.q.as<Q>() : nullptr;
   Q* transposed = args.transposed.has_data() ? args.transposed.as<Q>() : nullptr;
+  const int64_t live_rows =
+      args.live_rows.has_data() ? args.live_rows.as<int32_t>()[0] : args.x.extent(0);
   const bool has_output = q != nullptr || transposed != nullptr;
   const float scale = has_output ? args.scale.as<float>()[0] : 0.0f;
   uint32_t most = magnitude_bits(args.amax.as<float>()[0]);
@@ -84,7 +86,7 @@ void quantize(const Quantize& args, const float* x) {
       const Q rounded = to_fp8(Q{}, scaled);
       if (q != nullptr) q[row * columns + column] = rounded;
       if (transposed != nullptr) transposed[column * rows + row] = rounded;
-      if (row >= args.live_rows) continue;
+      if (row >= live_rows) continue;
       most = std::max(most, magnitude_bits(value));
       saturated += std::fabs(scaled) > Q::kMax ? 1 : 0;
     }

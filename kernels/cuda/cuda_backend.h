@@ -20,9 +20,9 @@ struct CudaOptions {
   enum class EmbeddingGradient { kAtomic, kSorted };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
   /// Attention kernels. Grouped: a launch per length bucket, on side streams. Persistent: one
-  /// launch over sequences and heads. attention/choice.h has where persistent applies, and what
-  /// auto means.
-  enum class AttentionVariant { kAuto, kGrouped, kPersistent };
+  /// launch over sequences and heads. Split: the same over parts of sequences. attention/choice.h
+  /// has where these apply, and what auto means.
+  enum class AttentionVariant { kAuto, kGrouped, kPersistent, kSplit };
   AttentionVariant attention = AttentionVariant::kAuto;
   /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
   /// fp8 passes behind its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
@@ -65,9 +65,14 @@ std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
 
 /// The kernels that attention will take where `options` hold, for logs and before any work:
-/// "grouped", "persistent", or "persistent forward, grouped backward".
+/// "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
+/// persistent includes split, for batches of few tokens.
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call);
+
+/// Whether the same launches serve batches of the same sizes, whatever the lengths of their
+/// sequences, so that a graph of them can be launched again. Errors as attention_kernels.
+bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call);
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".

@@ -5,17 +5,20 @@
 namespace bertha {
 
 ScratchMemory::~ScratchMemory() {
-  if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+  for (void* block : blocks_) cudaFreeAsync(block, stream_);
 }
 
 void* ScratchMemory::take(int64_t bytes) {
-  if (bytes <= bytes_) return data_;
-  if (data_ != nullptr) BERTHA_CUDA_CHECK(cudaFreeAsync(data_, stream_));
-  data_ = nullptr;
-  bytes_ = 0;
-  BERTHA_CUDA_CHECK(cudaMallocAsync(&data_, static_cast<size_t>(bytes), stream_));
+  if (bytes <= bytes_) return blocks_.empty() ? nullptr : blocks_.back();
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  BERTHA_CUDA_CHECK(cudaStreamIsCapturing(stream_, &status));
+  BERTHA_CHECK(status == cudaStreamCaptureStatusNone, "an operation takes ", bytes,
+               " bytes for the first time while it is recorded, want a run before");
+  void* data = nullptr;
+  BERTHA_CUDA_CHECK(cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_));
+  blocks_.push_back(data);
   bytes_ = bytes;
-  return data_;
+  return data;
 }
 
 ArrivalCounter::ArrivalCounter(cudaStream_t stream) : stream_(stream) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <typeindex>
 #include <unordered_map>
+#include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
@@ -12,8 +13,9 @@ namespace bertha {
 
 inline constexpr int kExchangeWords = 128;  // per SM
 
-/// Memory of one operation while it runs, reused by the next one on the same stream. Grows in
-/// stream order, without waiting; after the first step it no longer grows.
+/// Memory of one operation while it runs, reused by the next one on the same stream. Grows without
+/// waiting; after the first step it no longer grows. What it has outgrown stays until the end, for
+/// graphs have recorded its address.
 class ScratchMemory {
  public:
   explicit ScratchMemory(cudaStream_t stream) : stream_(stream) {}
@@ -26,8 +28,8 @@ class ScratchMemory {
 
  private:
   cudaStream_t stream_;
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
+  std::vector<void*> blocks_;  // the last one is in use
+  int64_t bytes_ = 0;          // of the last one
 };
 
 /// A count of arrivals by which the last block of a kernel finishes what the others began. Zero

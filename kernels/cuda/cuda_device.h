@@ -12,7 +12,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int ordinal);
 
   std::string description() const override;
-  int64_t token_multiple() const override;
+  int64_t padded_rows(int64_t rows) const override;
   int64_t total_memory_bytes() const override;
   int64_t used_memory_bytes() const override;
   bool has_io(DType io) const override;
@@ -21,6 +21,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
   void copy(Stream& stream, void* destination, const void* source, int64_t bytes) override;
+  std::unique_ptr<Graph> record(Stream& stream, const std::function<void()>& enqueue) override;
+  void launch(Stream& stream, Graph& graph) override;
   void push_range(const char* name) override;
   void pop_range() override;
   void start_profiler() override;

@@ -136,6 +136,7 @@ __device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, cons
                                            Fp8Rounding<V, kFormat>& rounding) {
   constexpr bool kGradient = kFunction == Function::kGradient;
   constexpr int kInFlight = kRowsInFlight<T, kFunction>;
+  const int live = live_rows_of(sink, first_row, kPart);
 #pragma unroll
   for (int begin = 0; begin < kPart; begin += kInFlight) {
     Vec<T, kPart> loaded[kInFlight];
@@ -164,7 +165,7 @@ __device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, cons
         for (int j = 0; j < kPart; ++j) sums[j] += element(values[0], j);
       }
       bytes[row] = rounding.round(values[0]);
-      rounding.record(values, first_row + row < sink.live_rows ? 1 : 0);
+      rounding.record(values, row < live ? 1 : 0);
       if (sink.q != nullptr) {
         *reinterpret_cast<uint2*>(sink.q + first + row * columns) = bytes[row];
       }

@@ -18,7 +18,8 @@ namespace bertha {
 /// Writes    overwrites out and lse, and of mask the keys that a row's sequence has; out rows
 ///           [cu_seqlens[B], T) become zero.
 /// Needs     S % 32 == 0; the groups cover all sequences in order; empty sequences are allowed. A
-///           sequence with NaN or infinities may spoil its neighbours; rows after the last do not.
+///           sequence with NaN or infinities may spoil its neighbours, and so may rows after the
+///           last: they have no influence where they hold numbers up to 2^15.
 /// Source    Vaswani et al. 2017, eq. 1; Dao et al. 2022 for the saved log-sum-exp.
 struct AttentionFwd {
   static constexpr const char* kName = "attention_fwd";
@@ -55,7 +56,7 @@ struct AttentionBwd {
 };
 
 /// What decides which kernels can serve a call. Nothing of one batch is in it: a run has the same
-/// kernels, and so the same roundings, in every step and after it was resumed.
+/// kernels in every step and after it was resumed, and the same roundings at the same T.
 struct AttentionCall {
   DType io;
   int64_t head_size;         // D

@@ -14,7 +14,7 @@ struct Fp8Result {
   View scale = {};      // f32 [1]
   View amax = {};       // f32 [1]     in, out
   View saturated = {};  // i64 [1]     in, out
-  int64_t live_rows = 0;
+  View live_rows = {};  // i32 [1]     rows that are no padding; without data: all
 };
 
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,

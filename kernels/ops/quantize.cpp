@@ -41,8 +41,7 @@ void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Re
   check.view(field, result.scale, DType::kF32, {1});
   check.view(field, result.amax, DType::kF32, {1});
   check.view(field, result.saturated, DType::kI64, {1});
-  check.at_least(field, result.live_rows, 0);
-  check.at_most(field, result.live_rows, rows);
+  check.optional_view(field, result.live_rows, DType::kI32, {1});
 }
 
 void validate(const Quantize& args) {
@@ -74,8 +73,7 @@ void validate(const Quantize& args) {
   }
   check.optional_view("derivative", args.derivative, DType::kU8, {rows, columns});
   check.optional_view("column_sums", args.column_sums, args.x.dtype, {columns});
-  check.at_least("live_rows", args.live_rows, 0);
-  check.at_most("live_rows", args.live_rows, rows);
+  check.optional_view("live_rows", args.live_rows, DType::kI32, {1});
 }
 
 void validate(const QuantizeWeights& args) {

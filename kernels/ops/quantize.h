@@ -30,7 +30,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 /// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.
 /// Writes    overwrites q and transposed; amax becomes max(amax, |f(x)|), saturated grows by the
 ///           number of elements with |f(x) * scale| above the largest of the format (NaN is none of
-///           them). Both are of the first `live_rows` rows alone; rows beyond are padding.
+///           them). Both are of the first live_rows rows alone; rows beyond are padding.
 ///           column_sums (+)= the sums of all rows of f(x), in a fixed order. derivative, a byte:
 ///           gelu'(x) / kDerivativeStep + kDerivativeZero to the nearest integer, undefined where x
 ///           is NaN.
@@ -38,19 +38,19 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///           power of two), one rounding to nearest even, saturated. amax is an infinity or a NaN
 ///           where f(x) has one, so that saturation hides none; a NaN stands above infinity.
 ///           A byte of derivative differs by at most two where gelu' is computed in f16.
-/// Needs     0 <= live_rows <= R; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
+/// Needs     0 <= live_rows; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
 ///           16-byte aligned. Without both outputs only amax is written, and scale and saturated
 ///           may have no data. column_sums only of x * derivative.
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";
-  View x;           // io or fp8 [R, C]
-  View scale;       // f32 [1]  a power of two, see UpdateScales
-  View q;           // fp8 [R, C]  out; without data: not wanted
-  View transposed;  // fp8 [C, R]  out; without data: not wanted
-  View amax;        // f32 [1]     in, out
-  View saturated;   // i64 [1]     in, out
-  int64_t live_rows = 0;
+  View x;                                     // io or fp8 [R, C]
+  View scale;                                 // f32 [1]  a power of two, see UpdateScales
+  View q;                                     // fp8 [R, C]  out; without data: not wanted
+  View transposed;                            // fp8 [C, R]  out; without data: not wanted
+  View amax;                                  // f32 [1]     in, out
+  View saturated;                             // i64 [1]     in, out
+  View live_rows = {};                        // i32 [1]     without data: all rows
   Activation activation = Activation::kNone;  // or a GELU
   View derivative = {};   // u8 [R, C]  out with a GELU, where wanted; in with kNone, of a gradient
   View column_sums = {};  // io [C]     out; without data: not wanted

@@ -34,7 +34,8 @@ class LaunchCase(unittest.TestCase):
         return str(file)
 
     def launch(self, script, *arguments, **environment):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI"))}
+        launchers = ("SLURM_", "OMPI_", "PMI", "CUDA_VISIBLE_DEVICES")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
         clean.update(environment, PATH=f"{self.bin}:{os.environ['PATH']}")
         clean.setdefault("BERTHA", self.bertha)
         clean.setdefault("DOCTOR", "0")

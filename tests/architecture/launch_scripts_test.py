@@ -19,7 +19,7 @@ from launch_case import LAUNCH, ROOT, LaunchCase
 
 
 def shell_scripts():
-    for folder in ("launch", "tests", ".ci"):
+    for folder in ("launch", "launch/container", "tests", ".ci"):
         for file in sorted((ROOT / folder).glob("*")):
             if file.is_file() and file.read_bytes()[:2] == b"#!" and b"sh" in file.read_bytes()[:30]:
                 yield file
@@ -254,11 +254,30 @@ class LaunchScripts(LaunchCase):
         self.assertIn(f"<bench> <step> <--config> <{self.config}> <--warmup> <24> <--steps> <1>", output)
         self.assertIn("<--profile-steps> <21:25>", output)
 
+    def test_profiling_writes_a_report_of_each_rank(self):
+        self.stand_in("nsys")
+        self.stand_in("mpirun")
+        _, output = self.start("profile_nsys.sh", "--steps", "3:7", "--ranks", 2, self.config)
+        self.assertRegex(output.splitlines()[-1], "^mpirun .*<-n> <2> <.*/bind_rank.sh> <nsys> <profile>"
+                         r".* <--output=bertha_steps_3_7_%h_%q\{OMPI_COMM_WORLD_RANK\}> "
+                         f"<{self.bertha}> <train> <--config> <{self.config}>")
+        self.stand_in("srun", 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi')
+        (self.bin / "nsys").unlink()  # the job's nodes have it
+        _, output = self.start("run_slurm.sub", "--profile", "--steps", "3:7", "--bench", self.config,
+                               SLURM_JOB_ID="7")
+        self.assertRegex(output.splitlines()[-1], "^srun <--mpi=pmix> .*/bind_rank.sh> <nsys> <profile> "
+                         r".*<--output=bertha_steps_3_7_%h_%q\{SLURM_PROCID\}> "
+                         f"<{self.bertha}> <bench> <step> <--config> <{self.config}>")
+        code, output = self.start("profile_nsys.sh", "--ranks", 2, self.config, SLURM_JOB_ID="7")
+        self.assertEqual(code, 2, output)
+        self.assertIn("whose tasks determine the ranks", output)
+
     def test_profiling_wants_a_range_of_steps_and_nsys(self):
         for steps in ("7", "7:3", "0:3", "a:b", ""):
             code, output = self.start("profile_nsys.sh", "--steps", steps, self.config)
             self.assertEqual(code, 2, output)
             self.assertIn("--steps takes", output)
+        self.assertEqual(self.start("profile_nsys.sh", "--ranks", "0", self.config)[0], 2)
         for tool in ("bash", "dirname", "basename", "realpath", "cat"):
             (self.bin / tool).symlink_to(shutil.which(tool))
         clean = {"PATH": str(self.bin), "BERTHA": self.bertha}
@@ -300,6 +319,11 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             self.assertEqual(found, code, output)
             self.assertIn(f"<train> <--config> <{self.config}> <--quiet>", output)
             self.assertEqual("scontrol <requeue> <17>" in output, code == 75, output)
+        self.stand_in("srun", listing, 75)
+        self.stand_in("scontrol", "", 1)  # sbatch --no-requeue, or a site that forbids it
+        found, output = self.start("run_slurm.sub", self.config, SLURM_JOB_ID="17")
+        self.assertEqual(found, 75, output)
+        self.assertIn("submit it again with --output-dir", output.splitlines()[-1])
         found, output = self.start("run_slurm.sub", self.config, SLURM_MPI_TYPE="cray")
         self.assertEqual(found, 5, output)
         self.assertIn("'cray'", output)
@@ -317,6 +341,23 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         self.assertEqual(found, 0, output)
         self.assertIn(f"<--container-image=image.sqsh> <--container-workdir={ROOT}> "
                       f"<--container-mounts={ROOT}:{ROOT},/data:/data>", output)
+        # The image's own program, for what checks the log too, unless BERTHA names one that only the
+        # container sees.
+        for program in ("", "/opt/bertha/bin/bertha"):
+            variables = {"CONT": "image.sqsh", "SLURM_JOB_ID": "7", "BERTHA": program}
+            found, output = self.start("run_slurm.sub", "--timed", self.config, **variables,
+                                       LOGDIR=str(self.folder / f"runs{len(program)}"))
+            self.assertEqual(found, 0, output)
+            program = program or "bertha"
+            self.assertRegex(output, f"bind_rank.sh> <{program}> <train> ")
+            self.assertRegex(output, f"<--mpi=none> .*<--container-image=image.sqsh> .* <{program}> <log> <check> ")
+
+    def test_both_kinds_of_image_begin_with_the_same_two(self):
+        images = [re.findall(pattern, (LAUNCH / "container" / name).read_text(), re.M)
+                  for name, pattern in (("Dockerfile", r"^FROM (\S+)"), ("bertha.def", r"^From: (\S+)"))]
+        self.assertEqual(*images)
+        versions = {re.sub("-(devel|runtime)-", "-", image) for image in images[0]}
+        self.assertEqual((len(images[0]), len(versions)), (2, 1))
 
     def timed(self, *words, **variables):
         """run_and_time.sh with stand-ins: exit code, output, and the arguments of each training."""
@@ -449,21 +490,41 @@ for _ in {{1..600}}; do sleep 0.05; done""")
                 "bind_rank.sh", "echo", "two words", BERTHA_SYS=str(self.folder / "sys"),
                 OMPI_COMM_WORLD_LOCAL_RANK=str(rank), OMPI_COMM_WORLD_LOCAL_SIZE="4",
             )
-            self.assertEqual(output, f"numactl <--cpunodebind={node}> <--membind={node}> <echo> <two words>\n")
+            self.assertEqual(output, f"numactl <--cpunodebind={node}> <--preferred={node}> <echo> <two words>\n")
 
-    def test_a_gpus_numa_node_decides(self):
-        self.stand_in("nvidia-smi", "echo 00000000:1B:00.0; exit 0")
-        self.stand_in("numactl", 'if [[ $3 == true ]]; then exit 0; fi')
+    def test_the_numa_node_of_the_gpu_that_the_rank_takes_decides(self):
+        sys_folder = self.folder / "sys"
         for node in (0, 1):
-            folder = self.folder / f"sys/devices/system/node/node{node}"
+            folder = sys_folder / f"devices/system/node/node{node}"
             folder.mkdir(parents=True)
             (folder / "cpulist").write_text("0-3\n")
-        device = self.folder / "sys/bus/pci/devices/0000:1b:00.0"
-        device.mkdir(parents=True)
-        (device / "numa_node").write_text("1\n")
-        _, output = self.start("bind_rank.sh", "echo", BERTHA_SYS=str(self.folder / "sys"),
-                               SLURM_LOCALID="0", SLURM_STEP_TASKS_PER_NODE="8(x2)")
-        self.assertIn("<--cpunodebind=1>", output)
+        # GPUs 0 and 1 at node 1 and 0, GPU 2 at a node that the system does not tell.
+        for bus, node in (("0000:1b:00.0", 1), ("0000:2c:00.0", 0), ("0000:3d:00.0", -1)):
+            device = sys_folder / "bus/pci/devices" / bus
+            device.mkdir(parents=True)
+            (device / "numa_node").write_text(f"{node}\n")
+        self.stand_in("numactl", 'if [[ $3 == true ]]; then exit 0; fi')
+        all_gpus = """case "$*" in
+            *query-gpu=index*) printf '0\\n1\\n2\\n' ;;
+            *--id=0) echo 00000000:1B:00.0 ;;
+            *--id=1 | *--id=GPU-4d1c-77) echo 00000000:2C:00.0 ;;
+            *--id=2) echo 00000000:3D:00.0 ;;
+            *) echo 'No devices were found' ;;
+        esac; exit 0"""
+        one_gpu = all_gpus.replace(r"0\n1\n2\n", r"0\n")  # as in a cgroup of --gpus-per-task
+        failing = "echo 'NVIDIA-SMI has failed because it could not talk to the driver'; exit 9"
+        for smi, visible, rank, node in (
+                (all_gpus, None, 0, 1), (all_gpus, None, 1, 0), (all_gpus, None, 2, None),
+                (all_gpus, None, 3, None),  # more ranks than GPUs, which bertha refuses
+                (all_gpus, "1", 2, 0), (all_gpus, "1,0", 1, 1), (all_gpus, "GPU-4d1c-77", 0, 0),
+                (all_gpus, "MIG-9a", 1, None), (all_gpus, "", 1, 0),  # no GPU: nodes in turn
+                (one_gpu, None, 1, 1), (one_gpu, "0", 2, 1), (failing, None, 0, 0)):
+            self.stand_in("nvidia-smi", smi)
+            variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+            _, output = self.start("bind_rank.sh", "echo", "x", BERTHA_SYS=str(sys_folder),
+                                   SLURM_LOCALID=str(rank), SLURM_STEP_TASKS_PER_NODE="8(x2)", **variables)
+            bound = f"numactl <--cpunodebind={node}> <--preferred={node}> <echo> <x>\n"
+            self.assertEqual(output, "x\n" if node is None else bound, (smi, visible, rank))
 
     def test_one_numa_node_needs_no_binding(self):
         self.stand_in("numactl")

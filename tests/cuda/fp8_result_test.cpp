@@ -27,21 +27,23 @@ struct Outcome {
 /// Device memory of an Fp8Result.
 class Fp8Memory {
  public:
-  Fp8Memory(const TestBackend& backend, DType format, int64_t rows, int64_t columns, float scale)
+  Fp8Memory(const TestBackend& backend, DType format, int64_t rows, int64_t columns, float scale,
+            int64_t live_rows)
       : format_(format),
         q_(backend, HostTensor<uint8_t>({rows, columns}, 0xAA)),
         scale_(backend, DType::kF32, HostTensor<float>({1}, scale)),
         amax_(backend, DType::kF32, HostTensor<float>({1}, 0.125f)),
-        saturated_(backend, HostTensor<int64_t>({1}, 5)) {}
+        saturated_(backend, HostTensor<int64_t>({1}, 5)),
+        live_rows_(backend, HostTensor<int32_t>({1}, static_cast<int32_t>(live_rows))) {}
 
-  Fp8Result result(int64_t live_rows) const {
+  Fp8Result result() const {
     View q = q_.view();
     q.dtype = format_;
     return {.q = q,
             .scale = scale_.view(),
             .amax = amax_.view(),
             .saturated = saturated_.view(),
-            .live_rows = live_rows};
+            .live_rows = live_rows_.view()};
   }
   Outcome outcome() const {
     return {.q = q_.values<uint8_t>().values,
@@ -52,7 +54,7 @@ class Fp8Memory {
 
  private:
   DType format_;
-  DeviceTensor q_, scale_, amax_, saturated_;
+  DeviceTensor q_, scale_, amax_, saturated_, live_rows_;
 };
 
 enum class How : uint8_t { kByTheOperation, kByQuantize };
@@ -88,8 +90,8 @@ Outcome norm_backward(const TestBackend& backend, const NormCase& c, How how) {
   const bool drops = c.probability > 0.0f;
   // Some of the numbers, which are of order one, are beyond the largest.
   const float scale = c.format == DType::kE4M3 ? 512.0f : 65536.0f;
-  const Fp8Memory fp8(backend, c.format, c.rows, c.columns, scale);
-  const Fp8Result wanted = fp8.result(live_rows);
+  const Fp8Memory fp8(backend, c.format, c.rows, c.columns, scale, live_rows);
+  const Fp8Result wanted = fp8.result();
   backend.ops->run(ResidualLnBwd{
       .dy = dy.view(),
       .sum = sum.view(),

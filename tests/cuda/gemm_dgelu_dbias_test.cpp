@@ -9,6 +9,13 @@ constexpr Shape kGradientShapes[] = {{1, 256, 64},     {7, 512, 256},  {33, 384,
                                      {255, 256, 128},  {256, 512, 64}, {257, 768, 192},
                                      {511, 256, 1024}, {2500, 256, 64}};
 
+// 256 columns are two tiles, so with few SMs 3 row tiles abreast: rounds of 768 rows, of which
+// there are none, one or more, and behind them rests of 1 to 3 times 64 rows for each row block,
+// or for some; and a rest so large that it is a round.
+constexpr Shape kRests[] = {{64, 256, 192},   {129, 256, 64},   {576, 256, 128},  {577, 256, 64},
+                            {769, 256, 1024}, {900, 256, 64},   {1152, 256, 320}, {1344, 256, 64},
+                            {1345, 256, 64},  {1950, 256, 128}, {5900, 256, 64},  {6900, 256, 64}};
+
 TEST(CudaGemmDgeluDbias, MatchesTheReference) {
   for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGradientShapes) {
@@ -17,6 +24,16 @@ TEST(CudaGemmDgeluDbias, MatchesTheReference) {
         expect_data_gradient(c, Activation::kGeluTanh, own_gelu(sm_count));
         expect_bias_below(c, Activation::kGeluTanh, own_gelu(sm_count));
       }
+    }
+  }
+}
+
+TEST(CudaGemmDgeluDbias, RestsOfRowsMatchTheReference) {
+  for (const Shape& shape : kRests) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      const Case c(shape, dtype);
+      expect_data_gradient(c, Activation::kGeluTanh, own_gelu(kFewSms));
+      expect_bias_below(c, Activation::kGeluTanh, own_gelu(kFewSms));
     }
   }
 }
@@ -69,15 +86,15 @@ TEST(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
 }
 
 TEST(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
-  // 128 columns are one tile, so 6 row tiles abreast, and 4 rounds of these.
-  for (const int64_t rows : {23 * 256, 23 * 256 + 1}) {
+  // 128 columns are one tile, so 6 row tiles abreast, and 1 round of these.
+  for (const int64_t rows : {5 * 256, 5 * 256 + 1}) {
     const Case c({rows, 128, 64}, DType::kBF16);
     const HostTensor<float> saved = rounded_to(c.dtype, random_tensor({rows, 128}, 5));
     const auto run = [&](GeluGemms choice) {
       return data_and_bias_gradient(gelu_gpu(choice, kFewSms), c, saved, garbage_tensor({128}),
                                     Activation::kGeluTanh, Accumulate::kNo);
     };
-    const DataAndBias want = run(rows == 23 * 256 ? GeluGemms::kLibrary : GeluGemms::kOwn);
+    const DataAndBias want = run(rows == 5 * 256 ? GeluGemms::kLibrary : GeluGemms::kOwn);
     EXPECT_EQ(run(GeluGemms::kAuto).dx.values, want.dx.values) << rows;
   }
 }

@@ -62,7 +62,9 @@ class Outputs {
         q_(backend, HostTensor<uint8_t>({shape.rows, shape.outputs}, 0xAA)),
         transposed_(backend, HostTensor<uint8_t>({shape.outputs, shape.rows}, 0xAA)),
         amax_(backend, DType::kF32, HostTensor<float>({1})),
-        saturated_(backend, HostTensor<int64_t>({1}, 3)) {}
+        saturated_(backend, HostTensor<int64_t>({1}, 3)),
+        live_rows_(backend, HostTensor<int32_t>({1}, static_cast<int32_t>(shape.rows - kPadding))) {
+  }
 
   Quantize quantize() const {
     const View x = memory.view();
@@ -72,7 +74,7 @@ class Outputs {
             .transposed = as_fp8(transposed_),
             .amax = amax_.view(),
             .saturated = saturated_.view(),
-            .live_rows = x.extent(0) - kPadding,
+            .live_rows = live_rows_.view(),
             .derivative = derivative.view()};
   }
   Result result() const {
@@ -96,7 +98,7 @@ class Outputs {
   DeviceTensor memory, derivative, column_sums;
 
  private:
-  DeviceTensor scale_, q_, transposed_, amax_, saturated_;
+  DeviceTensor scale_, q_, transposed_, amax_, saturated_, live_rows_;
 };
 
 struct Inputs {

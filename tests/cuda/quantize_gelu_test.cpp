@@ -53,7 +53,6 @@ Result run(const TestBackend& backend, const GeluCase& c, const HostTensor<float
                             .transposed = as_fp8(transposed, c.format),
                             .amax = amax.view(),
                             .saturated = saturated.view(),
-                            .live_rows = c.rows,
                             .activation = c.activation,
                             .derivative = derivative.view(),
                             .column_sums = c.is_gradient() ? sums.view() : View(),

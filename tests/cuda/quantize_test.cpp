@@ -47,13 +47,14 @@ struct OnDevice {
         transposed(backend, HostTensor<uint8_t>({c.columns, c.rows}, 0xAA)),
         amax(backend, DType::kF32, HostTensor<float>({1}, 0.125f)),
         saturated(backend, HostTensor<int64_t>({1}, 5)),
+        live_rows(backend, HostTensor<int32_t>({1}, static_cast<int32_t>(c.live_rows))),
         args{.x = x.view(),
              .scale = scale.view(),
              .q = as_fp8(q, c, c.wants_q),
              .transposed = as_fp8(transposed, c, c.wants_transposed),
              .amax = amax.view(),
              .saturated = saturated.view(),
-             .live_rows = c.live_rows} {}
+             .live_rows = live_rows.view()} {}
 
   Bytes bytes() const {
     return {.q = q.values<uint8_t>().values,
@@ -62,7 +63,7 @@ struct OnDevice {
             .saturated = saturated.values<int64_t>()[0]};
   }
 
-  DeviceTensor x, scale, q, transposed, amax, saturated;
+  DeviceTensor x, scale, q, transposed, amax, saturated, live_rows;
   Quantize args;
 };
 

@@ -207,7 +207,7 @@ class Slurm(EndToEnd):
         # What Slurm sends before the time limit.
         self.cluster.tool("scancel", "--signal=USR1", job)
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
-        self.assertIn("state saved; requeued", out.read_text())
+        self.assertIn("state saved; requeueing", out.read_text())
         saved = max(steps(folder))
         self.assertEqual(checkpoints(folder), [f"step_{saved:08d}"])
         self.start_again(job)
@@ -247,6 +247,33 @@ class Slurm(EndToEnd):
         self.assertEqual(code, 5, output)
         self.assertIn("without MPI, want `srun --mpi=pmix`", output)
         self.assertNotIn("OPAL ERROR", output)
+
+    def test_options_of_sbatch_undo_what_the_script_asks_for(self):
+        """For sites that forbid whole nodes, all memory or requeueing."""
+        config = self.config_file(self.new_folder())
+        for words, wanted in (
+                ([], {"Requeue": "1", "OverSubscribe": "NO", "MinMemoryNode": "0"}),
+                (["--oversubscribe", "--mem=100M", "--no-requeue", "--account=physics"],
+                 {"Requeue": "0", "OverSubscribe": "YES", "MinMemoryNode": "100M",
+                  "Account": "physics"})):
+            code, job = self.cluster.tool("sbatch", "--parsable", "--hold", "--ntasks-per-node", 2,
+                                          *words, LAUNCH / "run_slurm.sub", config)
+            self.assertEqual(code, 0, job)
+            self.addCleanup(self.cluster.tool, "scancel", job.strip())
+            _, shown = self.cluster.tool("scontrol", "show", "job", job.strip())
+            for name, value in wanted.items():
+                self.assertIn(f" {name}={value} ", shown.replace("\n", " \n "))
+
+    def test_mpirun_starts_the_tasks_of_a_slurm_without_pmix(self):
+        folder = self.new_folder()
+        config = self.config_file(folder)
+        out = folder.with_suffix(".out")
+        code, said = self.cluster.tool(
+            "sbatch", "--wait", "--ntasks", 2, "--output", out, "--wrap",
+            "scontrol show hostnames | sed 's/$/ slots=2/' |"
+            f" launch/run_mpirun.sh --hostfile /dev/stdin '{config}'")
+        self.assertEqual(code, 0, f"{said}{out.read_text(errors='replace')}")
+        self.assertEqual(checkpoints(folder), ["step_00000012"])
 
     def test_mpirun_inside_an_allocation_trains(self):
         folder = self.new_folder()

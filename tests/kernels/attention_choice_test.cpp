@@ -54,9 +54,9 @@ TEST(AttentionChoice, GroupedIsAlwaysGrouped) {
   }
 }
 
-std::string refusal(const AttentionCall& call) {
+std::string refusal(Variant asked, const AttentionCall& call) {
   try {
-    choose_attention(Variant::kPersistent, call);
+    choose_attention(asked, call);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);
     return error.what();
@@ -66,11 +66,15 @@ std::string refusal(const AttentionCall& call) {
 
 TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {
   EXPECT_EQ(chosen(Variant::kPersistent, kBertLarge), "persistent");
+  EXPECT_EQ(chosen(Variant::kSplit, kBertLarge), "split");
   for (const Beyond& beyond : kBeyond) {
     EXPECT_EQ(chosen(Variant::kAuto, beyond.call), "grouped") << beyond.why;
-    const std::string sentence = refusal(beyond.call);
-    EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
-    EXPECT_THAT(sentence, HasSubstr("set cuda.attention to auto or grouped."));
+    for (const Variant asked : {Variant::kPersistent, Variant::kSplit}) {
+      const std::string sentence = refusal(asked, beyond.call);
+      EXPECT_THAT(sentence, HasSubstr(asked == Variant::kSplit ? "is split," : "is persistent,"));
+      EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
+      EXPECT_THAT(sentence, HasSubstr("set cuda.attention to auto or grouped."));
+    }
   }
 }
 
@@ -81,9 +85,38 @@ TEST(AttentionChoice, WithDropoutThePersistentBackwardWantsWidthsBy128) {
   }
   for (const int64_t width : {32, 64, 160, 192, 320, 448}) {
     EXPECT_EQ(chosen(Variant::kAuto, dropout_of(width)), "persistent forward, grouped backward");
-    EXPECT_THAT(refusal(dropout_of(width)),
+    EXPECT_THAT(refusal(Variant::kPersistent, dropout_of(width)),
                 HasSubstr(concat("do not support dropout with sequences of up to ", width,
                                  " tokens, want a multiple of 128")));
+  }
+}
+
+std::string of_batch(Variant asked, const AttentionCall& call, int64_t tokens, int64_t heads = 16) {
+  return text(for_batch(choose_attention(asked, call), asked, call.max_seq_tokens,
+                        {.tokens = tokens, .heads = heads, .sm_count = 132}));
+}
+
+TEST(AttentionChoice, AutoSplitsBatchesOfFewTokensWhoseSequencesHaveParts) {
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 0), "split");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132 / 16), "split");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132 / 16 + 1),
+            "split forward, persistent backward");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 512 * 132 / 16),
+            "split forward, persistent backward");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 512 * 132 / 16 + 1), "persistent");
+  EXPECT_EQ(of_batch(Variant::kAuto, kBertLarge, 384 * 132, 1), "split");
+  EXPECT_EQ(of_batch(Variant::kAuto, dropout_of(128), 1024), "persistent");
+  AttentionCall half = kBertLarge;
+  half.max_seq_tokens = 192;
+  EXPECT_EQ(of_batch(Variant::kAuto, half, 1024), "persistent forward, split backward");
+  EXPECT_EQ(of_batch(Variant::kAuto, dropout_of(320), 1024), "split forward, grouped backward");
+}
+
+TEST(AttentionChoice, KernelsThatAreNamedAreTakenForEveryBatch) {
+  for (const int64_t tokens : {1024, 24576}) {
+    EXPECT_EQ(of_batch(Variant::kGrouped, kBertLarge, tokens), "grouped");
+    EXPECT_EQ(of_batch(Variant::kPersistent, kBertLarge, tokens), "persistent");
+    EXPECT_EQ(of_batch(Variant::kSplit, kBertLarge, tokens), "split");
   }
 }
 
@@ -91,6 +124,9 @@ TEST(AttentionChoice, TheOptionsOfTheBackendAreDescribed) {
   EXPECT_EQ(attention_kernels({}, kBertLarge), "persistent");
   EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, kBertLarge), "grouped");
   EXPECT_EQ(attention_kernels({}, dropout_of(64)), "persistent forward, grouped backward");
+  EXPECT_TRUE(launches_ignore_lengths({}, kBertLarge));
+  EXPECT_FALSE(launches_ignore_lengths({.attention = Variant::kGrouped}, kBertLarge));
+  EXPECT_FALSE(launches_ignore_lengths({}, dropout_of(64)));
 }
 
 }  // namespace

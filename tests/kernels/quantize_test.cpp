@@ -33,13 +33,14 @@ Quantized<Q> quantized(HostTensor<float>& x, float scale, int64_t live_rows,
                    .transposed = std::vector<Q>(x.values.size(), Q{0xAA}),
                    .amax = amax_before,
                    .saturated = 7};
+  auto live = static_cast<int32_t>(live_rows);
   const Quantize args{.x = x.view(),
                       .scale = View(&scale, DType::kF32, {1}),
                       .q = View(out.q.data(), dtype_of<Q>(), {rows, columns}),
                       .transposed = View(out.transposed.data(), dtype_of<Q>(), {columns, rows}),
                       .amax = View(&out.amax, DType::kF32, {1}),
                       .saturated = View(&out.saturated, DType::kI64, {1}),
-                      .live_rows = live_rows};
+                      .live_rows = View(&live, DType::kI32, {1})};
   validate(args);
   WorkerPool pool(2);
   run_cpu(pool, args);
@@ -129,8 +130,7 @@ TEST(Quantize, WithoutOutputsOnlyTheMaximumIsTaken) {
                          .q = View(),
                          .transposed = View(),
                          .amax = View(&amax, DType::kF32, {1}),
-                         .saturated = View(),
-                         .live_rows = 33});
+                         .saturated = View()});
   EXPECT_EQ(amax, wanted);
 }
 
@@ -145,7 +145,6 @@ std::vector<Fp8E5M2> codes_of(Quantize args, const View& x, WorkerPool& pool) {
   args.q = View(q.data(), DType::kE5M2, {x.extent(0), x.extent(1)});
   args.amax = View(&amax, DType::kF32, {1});
   args.saturated = View(&saturated, DType::kI64, {1});
-  args.live_rows = x.extent(0);
   validate(args);
   run_cpu(pool, args);
   return q;
@@ -297,8 +296,7 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
                   .q = View(q.data(), DType::kE4M3, {16, 32}),
                   .transposed = View(),
                   .amax = View(&scalar, DType::kF32, {1}),
-                  .saturated = View(&count, DType::kI64, {1}),
-                  .live_rows = 16};
+                  .saturated = View(&count, DType::kI64, {1})};
     change(args);
     try {
       validate(args);
@@ -317,7 +315,7 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
   has([](Quantize& args) { args.scale = View(); }, "scale");
   has([](Quantize& args) { args.saturated = View(); }, "saturated");
   EXPECT_EQ(message([](Quantize& args) { args.q = args.scale = args.saturated = View(); }), "");
-  has([](Quantize& args) { args.live_rows = 17; }, "live_rows");
+  has([](Quantize& args) { args.live_rows = args.scale; }, "live_rows");
   has(
       [](Quantize& args) {
         args.transposed = View(args.q.data, DType::kE5M2, {32, 16});
@@ -339,8 +337,7 @@ TEST(QuantizeArguments, WeightsAreAlike) {
                      .q = View(q.data(), DType::kE4M3, {16, 16}),
                      .transposed = View(),
                      .amax = View(&scalar, DType::kF32, {1}),
-                     .saturated = View(&count, DType::kI64, {1}),
-                     .live_rows = 16});
+                     .saturated = View(&count, DType::kI64, {1})});
   EXPECT_NO_THROW(validate(args));
   const auto message = [&](auto change) -> std::string {
     QuantizeWeights changed = args;

@@ -8,12 +8,12 @@
 namespace bertha::testing {
 
 /// Another device's memory and streams, with what profilers are told noted down.
-class RecordingDevice final : public Device {
+class RecordingDevice : public Device {
  public:
   explicit RecordingDevice(Device& device) : device_(device) {}
 
   std::string description() const override { return device_.description(); }
-  int64_t token_multiple() const override { return device_.token_multiple(); }
+  int64_t padded_rows(int64_t rows) const override { return device_.padded_rows(rows); }
   int64_t total_memory_bytes() const override { return device_.total_memory_bytes(); }
   int64_t used_memory_bytes() const override { return device_.used_memory_bytes(); }
   bool has_io(DType io) const override { return device_.has_io(io); }

@@ -2,7 +2,8 @@
 //
 // Grouped (choice.h says when): every length bucket of sequences is a launch of its own (two in
 // backward), on its own side stream, the longest first: the last blocks of one group share the GPU
-// with the next. A small kernel zeroes the padding rows. Persistent: one launch for all.
+// with the next. A small kernel zeroes the padding rows. Persistent: one launch for all; split, its
+// items are parts of sequences, and in backward a second launch adds up their parts of dQ.
 
 #include <algorithm>
 #include <vector>
@@ -87,21 +88,28 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   return sorted;
 }
 
-int64_t live_tokens(std::span<const SequenceGroup> groups) {
-  int64_t tokens = 0;
-  for (const SequenceGroup& group : groups) tokens += group.num_tokens;
-  return tokens;
-}
-
 /// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
 template <class Args>
 AttentionKernels kernels_for(const CudaContext& context, const Args& args, bool is_aligned) {
-  return choose_attention(context.options.attention,
-                          {.io = args.qkv.dtype,
-                           .head_size = args.qkv.extent(3),
-                           .max_seq_tokens = args.max_seq_tokens,
-                           .has_dropout = args.dropout.probability != 0.0f,
-                           .is_aligned = is_aligned});
+  const CudaOptions::AttentionVariant asked = context.options.attention;
+  const AttentionKernels chosen =
+      choose_attention(asked, {.io = args.qkv.dtype,
+                               .head_size = args.qkv.extent(3),
+                               .max_seq_tokens = args.max_seq_tokens,
+                               .has_dropout = args.dropout.probability != 0.0f,
+                               .is_aligned = is_aligned});
+  return for_batch(
+      chosen, asked, args.max_seq_tokens,
+      {.tokens = args.qkv.extent(0), .heads = args.qkv.extent(2), .sm_count = context.sm_count});
+}
+
+PersistentLaunch persistent_launch(const CudaContext& context, DType dtype,
+                                   CudaOptions::AttentionVariant kernels) {
+  return {.stream = context.stream,
+          .dtype = dtype,
+          .sm_count = context.sm_count,
+          .counter = context.arrivals.get(),
+          .split = kernels == CudaOptions::AttentionVariant::kSplit};
 }
 
 /// dbias (+)= column sums of dqkv, by a pass over it.
@@ -112,12 +120,26 @@ void sum_gradient(CudaContext& context, const AttentionBwd& args) {
   sum_columns(context, rows, args.accumulate, args.dbias);
 }
 
-/// dbias (+)= the sums that the persistent kernel has stored.
-void finish_gradient_sums(const CudaContext& context, const AttentionBwd& args,
-                          const float* column_sums, int64_t seqs) {
+/// Backward by the persistent kernels; dbias (+)= the sums that they have stored, `rows` of them.
+void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
+                             AttentionBwdParams params, const PersistentLaunch& on) {
+  const int64_t seqs = args.cu_seqlens.extent(0) - 1;
+  params.batch.seqs = static_cast<int>(seqs);
+  const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMostSummedSeqs;
+  const int64_t sum_rows =
+      sums_in_kernel ? seqs * (on.split ? kColumnSumsOfSplitSeq : kColumnSumsOfSeq) : 0;
+  const int64_t columns = args.dout.elements() / args.dout.extent(0);
+  const int64_t part_floats = on.split ? kMostKeyParts * args.dout.elements() : 0;
+  auto* const scratch =
+      static_cast<float*>(context.scratch.take(column_sum_bytes(sum_rows, 3 * columns, 1) +
+                                               part_floats * static_cast<int64_t>(sizeof(float))));
+  if (on.split) params.dquery_parts = scratch;
+  if (sums_in_kernel) params.column_sums = scratch + part_floats;
+  launch_persistent_backward(on, params);
+  if (!sums_in_kernel) return sum_gradient(context, args);
   dispatch_io(args.dbias.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    finish_column_sums<T, 1>(context, column_sums, seqs * kColumnSumsOfSeq, args.dbias.extent(0),
+    finish_column_sums<T, 1>(context, params.column_sums, sum_rows, 3 * columns,
                              {{{elements<T>(args.dbias), args.accumulate == Accumulate::kYes}}});
   });
 }
@@ -162,13 +184,10 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                             .scale = args.scale};
   const bool aligned = is_aligned({params.qkv, params.out});
   const AttentionKernels kernels = kernels_for(context, args, aligned);
-  if (kernels.forward == CudaOptions::AttentionVariant::kPersistent) {
+  if (kernels.forward != CudaOptions::AttentionVariant::kGrouped) {
     params.batch.seqs = static_cast<int>(args.cu_seqlens.extent(0) - 1);
-    return launch_persistent_forward({.stream = context.stream,
-                                      .dtype = args.qkv.dtype,
-                                      .sm_count = context.sm_count,
-                                      .counter = context.arrivals.get()},
-                                     params, live_tokens(args.groups));
+    return launch_persistent_forward(persistent_launch(context, args.qkv.dtype, kernels.forward),
+                                     params);
   }
   const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
   run_groups(
@@ -204,22 +223,10 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   // stops with "illegal instruction".
   const bool aligned_mask = params.dropout.random == nullptr || is_aligned({args.mask.data});
   const AttentionKernels kernels = kernels_for(context, args, aligned && aligned_mask);
-  const int64_t live = live_tokens(args.groups);
-  if (kernels.backward == CudaOptions::AttentionVariant::kPersistent && live > 0) {
-    const int64_t seqs = args.cu_seqlens.extent(0) - 1;
-    params.batch.seqs = static_cast<int>(seqs);
-    const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMostSummedSeqs;
-    if (sums_in_kernel) {
-      params.column_sums = static_cast<float*>(
-          context.scratch.take(column_sum_bytes(seqs * kColumnSumsOfSeq, args.dbias.extent(0), 1)));
-    }
-    launch_persistent_backward({.stream = context.stream,
-                                .dtype = args.qkv.dtype,
-                                .sm_count = context.sm_count,
-                                .counter = context.arrivals.get()},
-                               params, live);
-    if (!sums_in_kernel) return sum_gradient(context, args);
-    return finish_gradient_sums(context, args, params.column_sums, seqs);
+  if (kernels.backward != CudaOptions::AttentionVariant::kGrouped &&
+      args.cu_seqlens.extent(0) > 1) {
+    return run_persistent_backward(context, args, params,
+                                   persistent_launch(context, args.qkv.dtype, kernels.backward));
   }
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
   params.delta =

@@ -10,6 +10,22 @@ constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared m
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
+/// When to split: sequences of more tokens than a part have several; and a batch has at most so
+/// many tokens of a head for each SM. With more, other items fill the time that the longest
+/// sequence takes; backward then pays for its parts of dQ, 4 bytes an element and part, written and
+/// read.
+struct SplitRule {
+  int64_t part_tokens;
+  int64_t most_tokens_of_sm;
+
+  bool takes(int64_t max_seq_tokens, const AttentionBatchSize& size) const {
+    return max_seq_tokens > part_tokens &&
+           size.tokens * size.heads <= most_tokens_of_sm * size.sm_count;
+  }
+};
+constexpr SplitRule kSplitForward{.part_tokens = 192, .most_tokens_of_sm = 512};
+constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 384};
+
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string unsupported(const AttentionCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
@@ -35,6 +51,7 @@ std::string unsupported_backward(const AttentionCall& call) {
 }
 
 const char* word(Variant chosen) {
+  if (chosen == Variant::kSplit) return "split";
   return chosen == Variant::kPersistent ? "persistent" : "grouped";
 }
 
@@ -43,12 +60,26 @@ const char* word(Variant chosen) {
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (asked == Variant::kGrouped) return {};
   const std::string why = unsupported_backward(call);
-  if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
-  if (asked == Variant::kPersistent) {
-    fail(ExitCode::kUsage, "cuda.attention is persistent, but these kernels do not support ", why,
-         "; set cuda.attention to auto or grouped.");
+  if (asked != Variant::kAuto) {
+    if (why.empty()) return {.forward = asked, .backward = asked};
+    fail(ExitCode::kUsage, "cuda.attention is ", word(asked), ", but these kernels do not support ",
+         why, "; set cuda.attention to auto or grouped.");
   }
+  if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};
+}
+
+AttentionKernels for_batch(const AttentionKernels& chosen, Variant asked, int64_t max_seq_tokens,
+                           const AttentionBatchSize& size) {
+  AttentionKernels taken = chosen;
+  if (asked != Variant::kAuto) return taken;
+  if (chosen.forward == Variant::kPersistent && kSplitForward.takes(max_seq_tokens, size)) {
+    taken.forward = Variant::kSplit;
+  }
+  if (chosen.backward == Variant::kPersistent && kSplitBackward.takes(max_seq_tokens, size)) {
+    taken.backward = Variant::kSplit;
+  }
+  return taken;
 }
 
 std::string text(const AttentionKernels& kernels) {
@@ -58,6 +89,11 @@ std::string text(const AttentionKernels& kernels) {
 
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call) {
   return text(choose_attention(options.attention, call));
+}
+
+bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call) {
+  const AttentionKernels kernels = choose_attention(options.attention, call);
+  return kernels.forward == Variant::kPersistent && kernels.backward == Variant::kPersistent;
 }
 
 }  // namespace bertha

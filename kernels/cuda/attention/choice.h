@@ -7,22 +7,36 @@
 
 namespace bertha {
 
-/// The kernels of each direction: grouped or persistent, never auto. They save the same things
-/// between the directions, so any two go together.
+/// The kernels of each direction: grouped, persistent or split, never auto. They save the same
+/// things between the directions, so any two go together.
 struct AttentionKernels {
   CudaOptions::AttentionVariant forward = CudaOptions::AttentionVariant::kGrouped;
   CudaOptions::AttentionVariant backward = CudaOptions::AttentionVariant::kGrouped;
 };
 
-/// The rule. The grouped kernels serve every call. The persistent ones serve f16 and bf16, head
-/// size 64, S up to 512 and views aligned to 16 bytes, on the one compute capability that
-/// CudaDevice takes; their backward serves dropout where S is a multiple of 128. auto takes the
-/// persistent kernel of each direction where it serves: it is measured to be faster.
+/// The rule. The grouped kernels serve every call. The persistent ones, whole or split, serve f16
+/// and bf16, head size 64, S up to 512 and views aligned to 16 bytes, on the one compute capability
+/// that CudaDevice takes; their backward serves dropout where S is a multiple of 128. auto takes
+/// the persistent kernel of each direction where it serves: it is measured to be faster.
 ///
-/// Errors    Error(kUsage): persistent is asked for and one direction of it cannot serve the call.
-///           There is no silent fallback: whoever names kernels measures them or repeats a run
-///           with them. auto falls back.
+/// Errors    Error(kUsage): persistent or split is asked for and one direction of it cannot serve
+///           the call. There is no silent fallback: whoever names kernels measures them or repeats
+///           a run with them. auto falls back.
 AttentionKernels choose_attention(CudaOptions::AttentionVariant asked, const AttentionCall& call);
+
+/// What one batch has, of which the lengths of its sequences are no part: a graph is captured once
+/// for many batches.
+struct AttentionBatchSize {
+  int64_t tokens;  // T
+  int64_t heads;   // A
+  int sm_count;
+};
+
+/// Of the kernels that were chosen for `asked`, those for a batch: where auto takes persistent
+/// kernels, few tokens take the split ones. Its longest sequence would else be one block's work for
+/// longer than all others have work together.
+AttentionKernels for_batch(const AttentionKernels& chosen, CudaOptions::AttentionVariant asked,
+                           int64_t max_seq_tokens, const AttentionBatchSize& size);
 
 /// "grouped", "persistent", or "persistent forward, grouped backward".
 std::string text(const AttentionKernels& kernels);

@@ -23,6 +23,9 @@ struct AttentionBatch {
   int seqs = 0;            // in the group
   int longest = 0;         // tokens of its longest sequence
   int tiles_per_head = 0;  // set by the launcher: thread blocks along a sequence
+  // Of the persistent kernels, set by the launcher:
+  int part_bits = 0;      // 2^part_bits items at most for each sequence and head
+  int tiles_of_part = 8;  // tiles of 64 rows that an item has at most
 };
 
 struct AttentionDropout {
@@ -54,7 +57,8 @@ struct AttentionBwdParams {
   const uint32_t* mask = nullptr;
   float* delta = nullptr;  // f32 [A, T], scratch: keep * rowsum(dout * out)
   void* dqkv = nullptr;
-  float* column_sums = nullptr;  // of the persistent kernel: f32 [B, kColumnSumsOfSeq, 3, A, D]
+  float* column_sums = nullptr;   // of the persistent kernels: f32 [rows, 3, A, D], persistent.h
+  float* dquery_parts = nullptr;  // of the split kernel: f32 [kMostKeyParts, T, A, D], scratch
   float scale = 0.0f;
 };
 

@@ -13,8 +13,10 @@
 //   warps 9 - 11  lse and delta = rowsum(dO * O) of the next item; at the end zero padding rows
 //
 // dQ of all tiles stays in shared memory as f32 from one key block to the next, in the accumulator
-// layout; the last key block writes it out. Column sums of dqkv, where they are wanted: mma.sync
-// multiplies 16 finished rows in shared memory by ones; each warpgroup stores one row per item.
+// layout; the last key block writes it out. Split, an item has one key block, whose part of dQ goes
+// to memory as f32, and sum_query_gradient.cu adds the parts up. Column sums of dqkv, where they
+// are wanted: mma.sync multiplies 16 finished rows in shared memory by ones; each warpgroup stores
+// one row per item.
 //
 // Shared    227 KiB, all there is: dQ 128 | K, V of a block 32 | 2 stages of Q, dO, mask words 34 |
 //           dS 16 | 2 slots of statistics 8 | column sums 6 | list of sequences 2, items, mbarriers
@@ -66,7 +68,7 @@ __device__ __forceinline__ void init_barriers(SharedStorage& shared) {
   fence_mbarrier_init();
 }
 
-template <class T, bool kDropout>
+template <class T, bool kDropout, bool kSplit>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_backward_kernel(const __grid_constant__ Arguments args) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
@@ -80,31 +82,33 @@ __global__ void __launch_bounds__(kThreads, 1)
        i += kThreads) {
     (&shared.column_sums[0][0][0][0])[i] = {};
   }
-  shared.list.sort(args.params.batch, reinterpret_cast<uint8_t*>(shared.dquery));
+  shared.list.sort(args.params.batch, reinterpret_cast<uint16_t*>(shared.dquery));
   __syncthreads();
   if (warp >= kConsumers * kWarps) {
     warpgroup_reg_dealloc<kProducerRegisters>();
     const int role = warp - kConsumers * kWarps;
     if (role == 0) {
-      if (lane == 0) Producer<kDropout>(args, shared).run();
+      if (lane == 0) Producer<kDropout, kSplit>(args, shared).run();
     } else {
       prepare_statistics<T>(args, shared, role - 1, lane);
       clear_padding(args, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
-      clear_empty_sequences(args, (role - 1) * kWarpThreads + lane,
-                            kStatisticsWarps * kWarpThreads);
+      if constexpr (!kSplit) {
+        clear_empty_sequences(args, (role - 1) * kWarpThreads + lane,
+                              kStatisticsWarps * kWarpThreads);
+      }
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T, kDropout>(args, shared, warp / kWarps, warp % kWarps, lane).run();
+    Consumer<T, kDropout, kSplit>(args, shared, warp / kWarps, warp % kWarps, lane).run();
   }
 }
 
-template <class T, bool kDropout>
+template <class T, bool kDropout, bool kSplit>
 void launch(const PersistentLaunch& on, const Arguments& arguments) {
-  const auto kernel = persistent_backward_kernel<T, kDropout>;
+  const auto kernel = persistent_backward_kernel<T, kDropout, kSplit>;
   allow_shared_bytes(kernel, sizeof(SharedStorage));
   const AttentionBatch& batch = arguments.params.batch;
-  const int64_t items = int64_t{batch.seqs} * batch.heads;
+  const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
   launch_dependent(on.stream, kernel,
                    {blocks_for(items, 1, on.sm_count), kThreads, sizeof(SharedStorage)}, arguments);
 }
@@ -112,30 +116,32 @@ void launch(const PersistentLaunch& on, const Arguments& arguments) {
 }  // namespace
 }  // namespace backward
 
-void launch_persistent_backward(const PersistentLaunch& on, const AttentionBwdParams& params,
-                                int64_t live_tokens) {
+void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params) {
   using namespace backward;
+  if (on.split) split_items(params.batch, kConsumers);  // a block of keys
   const AttentionBatch& batch = params.batch;
   const int64_t width = int64_t{batch.heads} * kHeadSize;
-  // Rows past the last sequence are outside the maps: TMA fills in zeros.
   Arguments arguments{
-      .qkv = matrix_tensor_map(on.dtype, params.qkv, live_tokens, 3 * width, kTileRows),
-      .dout = matrix_tensor_map(on.dtype, params.dout, live_tokens, width, kTileRows),
+      .qkv = matrix_tensor_map(on.dtype, params.qkv, batch.tokens, 3 * width, kTileRows),
+      .dout = matrix_tensor_map(on.dtype, params.dout, batch.tokens, width, kTileRows),
       .mask = {},
       .params = params,
       .counter = on.counter,
-      .live_tokens = live_tokens,
       .log2_keep = std::log2(params.dropout.keep)};
   const bool has_dropout = params.dropout.random != nullptr;
   if (has_dropout) {
     arguments.mask = words_tensor_map(
-        params.mask, live_tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
+        params.mask, batch.tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
   }
   dispatch_16bit(on.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
-    if (has_dropout) return launch<T, true>(on, arguments);
-    launch<T, false>(on, arguments);
+    if (on.split) {
+      has_dropout ? launch<T, true, true>(on, arguments) : launch<T, false, true>(on, arguments);
+    } else {
+      has_dropout ? launch<T, true, false>(on, arguments) : launch<T, false, false>(on, arguments);
+    }
   });
+  if (on.split) launch_sum_query_gradient(on, params);
 }
 
 }  // namespace bertha

@@ -32,7 +32,8 @@ inline constexpr int kWarpRows = 16;           // of an accumulator
 inline constexpr int kParts = 3;  // of dqkv: dQ, dK, dV
 
 inline constexpr int kConsumers = 2;  // warpgroups, a key tile each
-static_assert(kConsumers == kColumnSumsOfSeq);
+static_assert(kConsumers == kColumnSumsOfSeq && kMaxTiles == kColumnSumsOfSplitSeq);
+static_assert(kMaxTiles == kConsumers * kMostKeyParts);
 inline constexpr int kWarps = 4;  // of a warpgroup
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kStages = 2;     // tiles of queries in shared memory
@@ -93,12 +94,19 @@ struct Arguments {
   CUtensorMap dout;
   CUtensorMap mask;  // without dropout: nothing
   AttentionBwdParams params;
-  uint32_t* counter;    // of work_list.cuh
-  int64_t live_tokens;  // of all sequences
-  float log2_keep;      // of 1 - the probability of dropout
-
-  __device__ __forceinline__ int items() const { return params.batch.seqs * params.batch.heads; }
+  uint32_t* counter;  // of work_list.cuh
+  float log2_keep;    // of 1 - the probability of dropout
 };
+
+/// The key tiles of an item. kSplit: not all of its sequence.
+template <bool kSplit>
+__device__ __forceinline__ int first_key_tile(const AttentionItem& item) {
+  return kSplit ? item.first_tile : 0;
+}
+template <bool kSplit>
+__device__ __forceinline__ int end_key_tile(const AttentionItem& item) {
+  return kSplit ? item.end_tile : item.tiles();
+}
 
 /// Parity of use number `count`, from 0, in a ring of `places`.
 __device__ __forceinline__ uint32_t parity_of(int count, int places) {

@@ -77,7 +77,7 @@ __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], un
 }
 
 /// One of the two consumer warpgroups.
-template <class T, bool kDropout>
+template <class T, bool kDropout, bool kSplit>
 class Consumer {
  public:
   __device__ __forceinline__ Consumer(const Arguments& args, SharedStorage& shared, int warpgroup,
@@ -97,9 +97,10 @@ class Consumer {
       mbarrier_wait(at(shared_.item_full[slot_]), slot_parity_);
       const int tiles = item().tiles();
       if (tiles == 0) return;
-      for (int first = 0; first < tiles; first += kConsumers) {
-        if (first + warpgroup_ < tiles) {
-          process_key_tile(first + warpgroup_, tiles);
+      const int end = end_key_tile<kSplit>(item());
+      for (int first = first_key_tile<kSplit>(item()); first < end; first += kConsumers) {
+        if (first + warpgroup_ < end) {
+          process_key_tile(first + warpgroup_, end, tiles);
         } else {
           skip_key_tile(tiles);
         }
@@ -158,6 +159,9 @@ class Consumer {
   __device__ __forceinline__ void store_column_sums() {
     sync_warpgroup();  // all have added
     if (warp_ >= kParts) return;
+    if constexpr (kSplit) {  // those of dQ are the second kernel's
+      if (warp_ == 0 || item().first_tile + warpgroup_ >= item().end_tile) return;
+    }
     float2 total = {};
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) {
@@ -166,8 +170,11 @@ class Consumer {
       total.y += of_warp.y;
       of_warp = {};  // added to after another barrier of the warpgroup
     }
-    const int64_t row = (int64_t{item().seq} * kConsumers + warpgroup_) * kParts + warp_;
-    float* to = params_.column_sums + (row * params_.batch.heads + item().head) * kHeadSize +
+    const int64_t row =
+        kSplit ? int64_t{item().seq} * kColumnSumsOfSplitSeq + item().first_tile + warpgroup_
+               : int64_t{item().seq} * kColumnSumsOfSeq + warpgroup_;
+    float* to = params_.column_sums +
+                ((row * kParts + warp_) * params_.batch.heads + item().head) * kHeadSize +
                 column_of_lane(lane_);
     to[0] = total.x;
     to[8] = total.y;
@@ -189,8 +196,8 @@ class Consumer {
     }
   }
 
-  /// All query tiles against a key tile.
-  __device__ __forceinline__ void process_key_tile(int key_tile, int tiles) {
+  /// All query tiles against a key tile; the item's last is `end` - 1.
+  __device__ __forceinline__ void process_key_tile(int key_tile, int end, int tiles) {
     const uint32_t keys = at(shared_.keys_values[warpgroup_][key_blocks_ % 2]);
     const uint32_t values = at(shared_.keys_values[warpgroup_][(key_blocks_ + 1) % 2]);
     const uint32_t key_parity = parity_of(key_blocks_, 1);
@@ -227,7 +234,7 @@ class Consumer {
       const uint64_t dout_tile = wgmma_offset(query_tile, sizeof(shared_.stage[0].query));
       wait_for_stage();
       // Later key blocks find all statistics there.
-      if (key_tile < kConsumers) {
+      if (kSplit || key_tile < kConsumers) {
         mbarrier_wait(at(shared_.statistics_full[slot_][tile]), slot_parity_);
       }
       float scores[32];
@@ -276,7 +283,7 @@ class Consumer {
       hold_registers(dvalue);
       mbarrier_arrive(at(shared_.stage_empty[stage]));
       if (!turn_has_come) wait_dq_turn();
-      accumulate_dq(dquery, tile, key_tile == 0, key_tile + 1 == tiles);
+      accumulate_dq(dquery, tile, kSplit ? warpgroup_ == 0 : key_tile == 0, key_tile + 1 == end);
       pass_dq_turn();
       ++stages_;
     }
@@ -372,13 +379,37 @@ class Consumer {
       }
     }
     if (is_last) {
-      store_gradient(0, sum, params_.scale, reinterpret_cast<unsigned char*>(&own), tile);
+      if constexpr (kSplit) {
+        store_dq_part(sum, tile);
+      } else {
+        store_gradient(0, sum, params_.scale, reinterpret_cast<unsigned char*>(&own), tile);
+      }
       return;
     }
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
       own[column][lane_] = {sum[4 * column], sum[4 * column + 1], sum[4 * column + 2],
                             sum[4 * column + 3]};
+    }
+  }
+
+  /// The item's part of a tile of dQ, without the factor of the scores.
+  __device__ __forceinline__ void store_dq_part(const float (&sum)[32], int tile) {
+    const AttentionItem of_item = item();
+    const int heads = params_.batch.heads;
+    const int first_row = tile * kTileRows + warp_ * kWarpRows + lane_ / 4;
+    const int64_t token = (of_item.first_tile / kConsumers) * params_.batch.tokens + of_item.begin;
+    float* const to = params_.dquery_parts +
+                      ((token + first_row) * heads + of_item.head) * kHeadSize + lane_ % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (first_row + 8 * half >= of_item.length) continue;
+#pragma unroll
+      for (int column = 0; column < 8; ++column) {
+        const float* pair = &sum[4 * column + 2 * half];
+        *reinterpret_cast<float2*>(to + 8 * half * heads * kHeadSize + 8 * column) = {pair[0],
+                                                                                      pair[1]};
+      }
     }
   }
 

@@ -7,7 +7,7 @@
 namespace bertha::backward {
 
 /// The lane that takes items and issues TMA loads, as far ahead as stages are free.
-template <bool kDropout>
+template <bool kDropout, bool kSplit>
 class Producer {
  public:
   __device__ __forceinline__ Producer(const Arguments& args, SharedStorage& shared)
@@ -16,12 +16,14 @@ class Producer {
   __device__ __forceinline__ void run() {
     AttentionItem item = take();
     publish(item);
-    load_keys(item, 0);
+    load_keys(item, first_key_tile<kSplit>(item));
     while (item.length > 0) {
       const int tiles = item.tiles();
+      const int end_key = end_key_tile<kSplit>(item);
       AttentionItem next;
       int steps = 0;
-      for (int key_tile = 0; key_tile < tiles; key_tile += kConsumers) {
+      for (int key_tile = first_key_tile<kSplit>(item); key_tile < end_key;
+           key_tile += kConsumers) {
         for (int tile = 0; tile < tiles; ++tile) {
           load_queries(item, tile, key_tile);
           // Behind the first queries, whose stage is free earlier.
@@ -31,10 +33,10 @@ class Producer {
           if (++steps == kStages + 1) publish(next = take());
           // Likewise they are at this key block, and the buffers of the next are free.
           if (tile == kStages) {
-            if (key_tile + kConsumers < tiles) {
+            if (key_tile + kConsumers < end_key) {
               load_keys(item, key_tile + kConsumers);
             } else {
-              load_keys(next, 0);
+              load_keys(next, first_key_tile<kSplit>(next));
             }
           }
         }
@@ -42,19 +44,20 @@ class Producer {
       if (steps <= kStages) {
         static_assert(kStages <= kConsumers);  // this was the only block of keys
         publish(next = take());
-        load_keys(next, 0);
+        load_keys(next, first_key_tile<kSplit>(next));
       }
       item = next;
     }
   }
 
  private:
-  /// The next item that has tokens; one without when there is none.
+  /// The next item that has keys; one without when there is none.
   __device__ __forceinline__ AttentionItem take() {
-    while (index_ < args_.items()) {
+    const int items = shared_.list.items(args_.params.batch);
+    while (index_ < items) {
       const AttentionItem item = shared_.list.item(args_.params.batch, index_);
-      index_ = take_item(args_.counter, args_.items());
-      if (item.length > 0) return item;
+      index_ = take_item(args_.counter, items);
+      if (!item.is_empty()) return item;
     }
     return {};
   }
@@ -84,7 +87,7 @@ class Producer {
 
   /// K of a block of keys, where V of the block before it was.
   __device__ __forceinline__ void load_keys(const AttentionItem& item, int key_tile) {
-    for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
+    for (int i = 0; i < min(kConsumers, end_key_tile<kSplit>(item) - key_tile); ++i) {
       const uint32_t full = at(shared_.keys_full[i]);
       mbarrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
       mbarrier_arrive_expect_tx(full, kTileBytes);
@@ -96,7 +99,7 @@ class Producer {
   }
   /// V of a block of keys, where K of the block before it was.
   __device__ __forceinline__ void load_values(const AttentionItem& item, int key_tile) {
-    for (int i = 0; i < min(kConsumers, item.tiles() - key_tile); ++i) {
+    for (int i = 0; i < min(kConsumers, end_key_tile<kSplit>(item) - key_tile); ++i) {
       const uint32_t full = at(shared_.values_full[i]);
       mbarrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
       mbarrier_arrive_expect_tx(full, kTileBytes);
@@ -187,12 +190,13 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
   }
 }
 
-/// Zeroes rows [live_tokens, T) of dqkv.
+/// Zeroes the rows of dqkv past the last sequence.
 __device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
   const AttentionBatch& batch = args.params.batch;
   const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
   uint4* chunks = static_cast<uint4*>(args.params.dqkv);
-  for (int64_t i = args.live_tokens * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
+  const int64_t live = batch.cu_seqlens[batch.seqs];
+  for (int64_t i = live * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
        i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
     chunks[i] = uint4{};
   }

@@ -11,7 +11,7 @@
 //
 // Query tiles go to the consumers round-robin, across the ends of items. A consumer releases a
 // stage in its last pass over it, so that the keys of the next item arrive while this one is
-// computed.
+// computed. Split, an item has three query tiles at most, one for each consumer.
 //
 // Softmax   S of the next key tile and O += P V of this one are in flight together; the
 //           exponentials of the next tile wait only for S. Random bits are drawn between the
@@ -94,7 +94,7 @@ __device__ __forceinline__ void release_unused(Stage first, int tiles, int lane,
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& map,
                                         SharedStorage& shared) {
   const AttentionBatch& batch = params.call.batch;
-  const int count = batch.seqs * batch.heads;
+  const int count = shared.list.items(batch);
   const int part = batch.heads * kHeadSize;  // columns of Q, of K, of V
   Stage stage;
   int consumer = 0;              // that gets the next queries
@@ -103,6 +103,7 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   while (next < count) {
     const AttentionItem item = shared.list.item(batch, next);
     next = take_item(params.counter, count);
+    if (item.is_empty()) continue;
     const int tiles = item.tiles();
     const int column = item.head * kHeadSize;
     const auto load_queries = [&](int tile) {
@@ -127,9 +128,10 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
       tma_load_2d(at(shared.values[stage.index]), map, 2 * part + column, row, values_full);
       stage = stage.after(1);
       // The first tile of each consumer is loaded early; the others wait for a free buffer.
-      if (tile < kConsumers) load_queries(tile);
+      const int query_tile = item.first_tile + tile;
+      if (tile < kConsumers && query_tile < item.end_tile) load_queries(query_tile);
     }
-    for (int tile = kConsumers; tile < tiles; ++tile) load_queries(tile);
+    for (int tile = item.first_tile + kConsumers; tile < item.end_tile; ++tile) load_queries(tile);
   }
   mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
   shared.items[stage.index] = {};
@@ -173,7 +175,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
 
   QueryRows<T> queries;
   Stage first;
-  int query_tile = warpgroup;   // of this warpgroup, counted from the item's first
+  int query_tile = warpgroup;   // of this warpgroup; between items counted from the item's first
   uint32_t queries_parity = 0;  // of "full"
   for (;;) {
     mbarrier_wait(at(shared.keys_full[first.index]), first.parity);
@@ -182,9 +184,11 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
     bool first_pass = true;  // over the item's stages: wait until they are full
     const int tiles = item.tiles();
     const int ragged = item.length % kTileRows == 0 ? tiles : tiles - 1;
-    if (query_tile >= tiles) release_unused(first, tiles, lane, shared);
-    for (; query_tile < tiles; query_tile += kConsumers) {
-      const bool last_pass = query_tile + kConsumers >= tiles;  // of this warpgroup over this item
+    query_tile += item.first_tile;
+    if (query_tile >= item.end_tile) release_unused(first, tiles, lane, shared);
+    for (; query_tile < item.end_tile; query_tile += kConsumers) {
+      // Of this warpgroup over this item.
+      const bool last_pass = query_tile + kConsumers >= item.end_tile;
       const int first_row = query_tile * kTileRows + warp * kWarpRows;
       mbarrier_wait(at(shared.queries_full[warpgroup]), queries_parity);
       queries_parity ^= 1;
@@ -290,7 +294,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
       first_pass = false;
       queries.store_out(call, item, first_row, at(shared.out[warpgroup]), out_map, warp, lane);
     }
-    query_tile -= tiles;
+    query_tile -= item.end_tile;
     first = first.after(tiles);
   }
   if (lane == 0) bulk_store_wait();
@@ -320,8 +324,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     fence_mbarrier_init();
   }
   wait_for_kernel_before();
-  static_assert(sizeof(shared.out) >= kSortedSeqs);
-  shared.list.sort(params.call.batch, shared.out[0]);
+  static_assert(sizeof(shared.out) >= kSortedParts * sizeof(uint16_t));
+  shared.list.sort(params.call.batch, reinterpret_cast<uint16_t*>(shared.out[0]));
   __syncthreads();
 
   if (warp >= kConsumerWarps) {
@@ -347,8 +351,9 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
             const CUtensorMap& out_map) {
   constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
-  const int items = params.call.batch.seqs * params.call.batch.heads;
-  const unsigned blocks = static_cast<unsigned>(std::max(1, std::min(items, on.sm_count)));
+  const AttentionBatch& batch = params.call.batch;
+  const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
+  const unsigned blocks = blocks_for(std::max(items, int64_t{1}), 1, on.sm_count);
   launch_dependent(on.stream, persistent_forward<T, kDropout>, {blocks, kThreads, kBytes}, params,
                    map, out_map);
 }
@@ -356,18 +361,17 @@ void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap&
 }  // namespace
 }  // namespace forward
 
-void launch_persistent_forward(const PersistentLaunch& on, const AttentionFwdParams& call,
-                               int64_t live_tokens) {
+void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams call) {
   using namespace forward;
+  if (on.split) split_items(call.batch, kConsumers);  // a tile for each
   const AttentionBatch& batch = call.batch;
   BERTHA_CHECK(call.dropout.random == nullptr ||
                    batch.tokens * batch.heads * batch.mask_words < int64_t{1} << 32,
                "the mask of ", batch.tokens, " tokens, ", batch.heads, " heads and ",
                batch.mask_words, " words has no 32-bit index");
-  // Rows past the last sequence are outside the map, so TMA fills in zeros: their P is 0, but 0
-  // times what is stored there might be NaN. Values of the next sequence are loaded, so NaN or
-  // infinity in it may spread to this one: such a batch has no loss and no update anyway.
-  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, std::max(live_tokens, int64_t{1}),
+  // The last tile of a sequence has values of the next one, or of padding rows. Their P is 0, but
+  // NaN or infinity in them may spread: such a batch has no loss and no update anyway.
+  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, batch.tokens,
                                             int64_t{3} * batch.heads * kHeadSize, kTileRows);
   const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
                                                 int64_t{batch.heads} * kHeadSize, kWarpRows);

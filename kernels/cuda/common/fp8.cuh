@@ -139,6 +139,12 @@ __device__ __forceinline__ Fp8Extremes warp_extremes(const Fp8Extremes& of_threa
           .saturated = __reduce_add_sync(kFullWarp, of_thread.saturated)};
 }
 
+/// Of `rows` rows from `first` on those that are no padding, in a matrix of fewer than 2^31 rows.
+__device__ __forceinline__ int live_rows_of(const Fp8Sink& sink, int64_t first, int rows) {
+  if (sink.live_rows == nullptr) return rows;
+  return max(min(*sink.live_rows - static_cast<int>(first), rows), 0);
+}
+
 /// Adds a block's extremes to the operation's, by one thread.
 __device__ __forceinline__ void record_extremes(const Fp8Extremes& of_block, const Fp8Sink& sink) {
   constexpr uint32_t kNaN = 0x7fc00000;

@@ -12,7 +12,7 @@ struct Fp8Sink {
   uint8_t* q = nullptr;
   uint32_t* amax = nullptr;  // f32 bits, which order as the floats do
   unsigned long long* saturated = nullptr;
-  int64_t live_rows = 0;
+  const int32_t* live_rows = nullptr;  // null: all
 };
 
 inline Fp8Sink sink_of(const Fp8Result& result) {
@@ -20,7 +20,7 @@ inline Fp8Sink sink_of(const Fp8Result& result) {
           .q = static_cast<uint8_t*>(result.q.data),
           .amax = static_cast<uint32_t*>(result.amax.data),
           .saturated = static_cast<unsigned long long*>(result.saturated.data),
-          .live_rows = result.live_rows};
+          .live_rows = static_cast<const int32_t*>(result.live_rows.data)};
 }
 
 }  // namespace bertha

@@ -298,8 +298,7 @@ struct Consumer {
       keep(sum, scale, kept);
       derivative_out = params.derivative + row * params.columns + column;
       q_out = params.sink.q + row * params.columns + column;
-      live_rows =
-          static_cast<int>(min(max(params.sink.live_rows - row, int64_t{0}), int64_t{kRows}));
+      live_rows = live_rows_of(params.sink, row, kRows);
       is_inside = row < params.rows;
       is_first = false;
       last_parity = parity;

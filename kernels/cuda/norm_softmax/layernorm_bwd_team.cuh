@@ -79,6 +79,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
     const int64_t at = team.at(first);
+    const int live = kBranch == Branch::kE5M2 ? live_rows_of(branch.dx_fp8, first, kRows) : 0;
     uint32_t kept[kRows];
     if constexpr (kHasDropout) {
 #pragma unroll
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
         if constexpr (kBranch == Branch::kE5M2) {
           *reinterpret_cast<uint2*>(branch.dx_fp8.q + at + r * team.columns) =
               rounding.round(rounded[0]);
-          rounding.record(rounded, first + r < branch.dx_fp8.live_rows ? 1 : 0);
+          rounding.record(rounded, r < live ? 1 : 0);
         } else {
           store_vec_global(branch.dx + at + r * team.columns, rounded[0]);
         }

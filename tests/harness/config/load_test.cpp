@@ -151,6 +151,25 @@ TEST(LoadConfig, ATabInFrontOfALineIsNamed) {
             "a.yaml:2:1: not YAML: a tab indents this line; indent with blanks");
 }
 
+TEST(LoadConfig, WhatIsNoYamlIsSaidInWords) {
+  EXPECT_THAT(error_of_text("train: {seed: 1}}\n"), HasSubstr("a.yaml:1:17: not YAML: a } or ] "));
+  EXPECT_THAT(error_of_text("train:\n    seed: 1\n  max_steps: 2\n"),
+              HasSubstr("a.yaml:3:3: not YAML: keys of one section are not indented alike"));
+  for (const char* text : {"log:\n  run_name: a: b\n", "log:\n  run_name: a\n   seed: b\n"}) {
+    EXPECT_THAT(error_of_text(text), HasSubstr("not YAML: a second colon in a value, or a key"));
+  }
+  EXPECT_THAT(error_of_text("log:\n  run_name: @a\n"), HasSubstr("write it in quotes"));
+}
+
+TEST(LoadConfig, AQuoteWithoutEndDoesNotTakeTheRestOfTheFile) {
+  const std::string said = "a.yaml:2:13: log.run_name: this quote is never closed; close it";
+  EXPECT_EQ(error_of_text("log:\n  run_name: \"a\ntrain:\n  seed: 1\n"), said);
+  EXPECT_EQ(error_of_text("log:\n  run_name: 'a''\ntrain:\n  seed: 1\n"), said);
+  EXPECT_EQ(error_of_text("log:\n  run_name: \"a\\\"\n"), said);
+  EXPECT_EQ(config_from_yaml("log:\n  run_name: \"a\\\"b\"\n", "a.yaml").log.run_name, "a\"b");
+  EXPECT_EQ(config_from_yaml("log:\n  run_name: 'a''b'\n", "a.yaml").log.run_name, "a'b");
+}
+
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
   EXPECT_EQ(error_of_text(""), "a.yaml: empty; want sections such as train: and model:");
   EXPECT_EQ(error_of_text("hello\n"),
@@ -159,8 +178,10 @@ TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
             "a.yaml:1:1: found a list, want sections such as train: and model:");
   EXPECT_THAT(error_of_text("train: {seed: 1\n"), HasSubstr("a.yaml:2:1: not YAML: a { has no }"));
   EXPECT_THAT(error_of_text("include: [b.yaml\n"), HasSubstr("a.yaml:2:1: not YAML: a [ has no ]"));
-  EXPECT_EQ(error_of_text("train: 5\n"),
-            "a.yaml:1:1: train: found a value, want a section with keys");
+  EXPECT_EQ(
+      error_of_text("train: 5\n"),
+      "a.yaml:1:1: train: found \"5\", want a section of lines such as \"seed: 1\", with a blank "
+      "behind the colon");
   EXPECT_EQ(error_of_text("include: {a: b}\n"),
             "a.yaml:1:10: include: found a section, want the path of a file");
 }
@@ -240,9 +261,10 @@ TEST(LoadConfig, AWordOutsideTheListNamesTheNearest) {
       "| allgather | lengths; did you mean lengths?");
 }
 
-TEST(LoadConfig, TheBackendOfGpusIsCuda) {
+TEST(LoadConfig, OtherNamesOfAValueLeadToIt) {
   EXPECT_THAT(error_of_set("train.backend=gpu"),
               HasSubstr("want auto | cpu | cuda; did you mean cuda?"));
+  EXPECT_THAT(error_of_set("train.precision=bfloat16"), HasSubstr("; did you mean bf16?"));
 }
 
 TEST(LoadConfig, AnOverrideWithoutValueSaysHow) {

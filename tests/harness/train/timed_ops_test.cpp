@@ -103,7 +103,7 @@ class PendingStream final : public Stream {
 class PendingDevice final : public Device {
  public:
   std::string description() const override { return "pending"; }
-  int64_t token_multiple() const override { return 1; }
+  int64_t padded_rows(int64_t rows) const override { return rows; }
   int64_t total_memory_bytes() const override { return 0; }
   int64_t used_memory_bytes() const override { return 0; }
   bool has_io(DType) const override { return true; }

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "harness/model/encoder_gemms.h"
+#include "kernels/device.h"
+
+namespace bertha {
+
+/// All that decides what a piece of a pass enqueues, but for the contents of device memory.
+struct PassKey {
+  enum class Pass : uint8_t { kForwardTrain, kBackward, kForwardEval };
+  Pass pass = Pass::kForwardTrain;
+  size_t piece = 0;  // of the model
+  int64_t tokens = 0;
+  int64_t seqs = 0;
+  int64_t masked = 0;
+  bool has_rows_by_word = false;
+  GemmMode gemm_mode = GemmMode::kIo;
+  bool makes_weight_copies = false;  // of fp8
+  Accumulate accumulate = Accumulate::kNo;
+
+  auto operator<=>(const PassKey&) const = default;
+};
+
+/// Passes of the model as graphs of the device. A piece of a pass is enqueued operation by operation
+/// when its key first occurs, recorded when it occurs again, and launched as a graph from then on:
+/// that takes one call of the host instead of hundreds, and the gaps between kernels are shorter.
+class RecordedPasses {
+ public:
+  /// Without `records` everything is enqueued operation by operation.
+  RecordedPasses(Device& device, Stream& stream, bool records)
+      : device_(device), stream_(stream), records_(records) {}
+
+  bool records() const { return records_; }
+  void run(const PassKey& key, const std::function<void()>& enqueue);
+  size_t graphs() const;  // recorded so far
+  /// After a change of addresses.
+  void clear() { kept_.clear(); }
+
+ private:
+  Device& device_;
+  Stream& stream_;
+  bool records_;
+  std::map<PassKey, std::unique_ptr<Graph>> kept_;  // null: has run once
+};
+
+/// Parts of the model in a row, the embeddings being part 0, between which nothing is exchanged with
+/// other ranks.
+struct Piece {
+  size_t first = 0;
+  size_t last = 0;  // included
+
+  bool operator==(const Piece&) const = default;
+};
+
+/// Cuts the model before each part in which a bucket begins: forward waits there for weights, and
+/// backward has finished gradients. part_begins, bucket_begins: elements of the flat buffer,
+/// ascending, the first of the parts 0.
+std::vector<Piece> cut_pieces(const std::vector<int64_t>& part_begins,
+                              const std::vector<int64_t>& bucket_begins);
+
+}  // namespace bertha
