@@ -29,6 +29,7 @@ std::string option_of(const std::string& fact) {
       {"num_shards", "--shards"},
       {"max_seqs_per_pack", "--max-per-pack"},
       {"shuffle_seed", "the seed of --shuffle"},
+      {"text_form", "the form of the text (--prose)"},
       {"vocab_sha256", "the SHA-256 of --vocab"}};
   static const std::vector<std::string> kOptions{
       "layout",       "duplication", "masked_fraction", "short_seq_probability",

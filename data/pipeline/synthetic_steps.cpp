@@ -142,6 +142,13 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
   return histogram;
 }
 
+LengthHistogram uniform_lengths(int64_t max_seq_tokens) {
+  constexpr int64_t kShortest = 8;
+  LengthHistogram lengths(static_cast<size_t>(max_seq_tokens + 1), 1);
+  std::fill_n(lengths.begin(), std::min(kShortest, max_seq_tokens), 0);
+  return lengths;
+}
+
 int64_t masked_tokens_of(const SyntheticSteps& steps, int64_t tokens) {
   return std::clamp<int64_t>(tokens * 15 / 100, 1, steps.max_masked_per_seq);
 }

@@ -21,7 +21,11 @@ using LengthHistogram = std::vector<int64_t>;
 ///           none of sequences shorter than three tokens.
 LengthHistogram parse_length_histogram(const std::string& text, const std::string& source);
 
-/// Steps of made-up batches, for benchmarks: assigned to ranks and collated as training's are.
+/// All lengths equally often, from eight tokens or the longest where that is shorter.
+LengthHistogram uniform_lengths(int64_t max_seq_tokens);
+
+/// Steps of made-up batches, for benchmarks and data.synthetic: assigned to ranks and collated as
+/// training's are.
 struct SyntheticSteps {
   LengthHistogram lengths = {};  // longer ones are cut to max_seq_tokens; empty: all have that
   int64_t max_seq_tokens = 512;

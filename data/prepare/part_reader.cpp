@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/prepare/sentences.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
 
@@ -13,6 +14,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kReportBytes = int64_t{1} << 20;
+constexpr int64_t kProbedBytes = 8000;  // a zero byte among these makes a file binary, as for git
 
 void close_document(Documents& documents) {
   if (documents.num_sentences() > documents.document_offsets.back()) {
@@ -53,6 +55,7 @@ std::optional<std::string_view> LineReader::next() {
     return std::nullopt;
   }
   tell(kReportBytes);
+  const bool is_probed = bytes_read_ < kProbedBytes;
   bytes_read_ += file_.gcount();
   ++line_number_;
   if (file_.fail()) {
@@ -62,6 +65,10 @@ std::optional<std::string_view> LineReader::next() {
   }
   const int64_t line_bytes = file_.gcount() - (file_.eof() ? 0 : 1);
   const std::string_view line(line_.data(), static_cast<size_t>(line_bytes));
+  if (const size_t at = line.find('\0'); is_probed && at != std::string_view::npos) {
+    fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", at + 1,
+         ": a zero byte, so the file is binary or UTF-16; give text in UTF-8");
+  }
   if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,
          ": not valid UTF-8; convert the file to UTF-8");
@@ -70,19 +77,33 @@ std::optional<std::string_view> LineReader::next() {
   return line.substr(0, static_cast<size_t>(end - line_.begin()));
 }
 
-Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
+Documents read_documents(const std::string& path, TextForm form, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes) {
   Documents documents;
-  LineReader lines(path, on_bytes);
-  while (const std::optional<std::string_view> raw = lines.next()) {
-    const std::string_view line = strip(*raw);
-    if (line.empty()) close_document(documents);
-    tokenizer.append_ids(line, documents.token_ids);
+  const auto add_sentence = [&](std::string_view sentence) {
+    tokenizer.append_ids(sentence, documents.token_ids);
     if (documents.num_tokens() > documents.sentence_offsets.back()) {
       documents.sentence_offsets.push_back(documents.num_tokens());
     }
+  };
+  std::string prose;  // of the document so far
+  const auto end_document = [&] {
+    for (const std::string& sentence : split_sentences(prose)) add_sentence(sentence);
+    prose.clear();
+    close_document(documents);
+  };
+  LineReader lines(path, on_bytes);
+  while (const std::optional<std::string_view> raw = lines.next()) {
+    const std::string_view line = strip(*raw);
+    if (line.empty()) {
+      end_document();
+    } else if (form == TextForm::kProse) {
+      prose.append(line).append(" ");
+    } else {
+      add_sentence(line);
+    }
   }
-  close_document(documents);
+  end_document();
   if (documents.size() == 0) {
     fail(ExitCode::kData, path, ": holds no document in its ", lines.bytes_read(),
          " bytes, want sentences, one per line, with a blank line between documents");

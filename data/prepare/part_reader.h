@@ -19,7 +19,7 @@ inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 /// TensorFlow's readline leaves out wherever it stands; other line ends do not count.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, invalid
-///           UTF-8, a line of more than kMostLineBytes.
+///           UTF-8, a zero byte near the beginning, a line of more than kMostLineBytes.
 class LineReader {
  public:
   /// `on_bytes` hears now and then, and at the end, how many bytes were read since it last heard.
@@ -56,10 +56,16 @@ struct Documents {
   int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()); }
 };
 
-/// One sentence per line, documents separated by blank lines. `on_bytes`: as LineReader's.
+/// How a text is written. In both, blank lines separate documents.
+enum class TextForm : uint8_t {
+  kSentencePerLine,  // as the published text
+  kProse,            // the lines of a document are one text, see split_sentences()
+};
+
+/// The documents of a text file. `on_bytes`: as LineReader's.
 ///
 /// Errors    those of LineReader; Error(kData) when the file holds no document.
-Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
+Documents read_documents(const std::string& path, TextForm form, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes);
 
 }  // namespace bertha

@@ -36,30 +36,35 @@ const char* layout_name(ShardLayout layout) {
 }
 
 std::map<std::string, std::string> option_texts(const PrepareOptions& options) {
-  return {{"layout", layout_name(options.layout)},
-          {"num_shards", concat(options.num_shards)},
-          {"duplication", concat(options.generator.duplication)},
-          {"masked_fraction", exact_text(options.generator.masked_fraction)},
-          {"short_seq_probability", exact_text(options.generator.short_seq_probability)},
-          {"eval_samples", concat(options.eval_samples)},
-          {"vocab_sha256", sha256_of_file(options.vocab_file)}};
+  std::map<std::string, std::string> texts = {
+      {"layout", layout_name(options.layout)},
+      {"num_shards", concat(options.num_shards)},
+      {"duplication", concat(options.generator.duplication)},
+      {"masked_fraction", exact_text(options.generator.masked_fraction)},
+      {"short_seq_probability", exact_text(options.generator.short_seq_probability)},
+      {"eval_samples", concat(options.eval_samples)},
+      {"vocab_sha256", sha256_of_file(options.vocab_file)}};
+  // Named where it is not the published form, so that data made before stay what they were.
+  if (options.text_form == TextForm::kProse) texts["text_form"] = "prose";
+  return texts;
 }
 
 /// Everything but the text that decides the samples of a part.
 std::string generator_key(const Manifest& manifest, ShardLayout part_layout) {
   const auto& texts = manifest.options;
-  return concat("tool ", manifest.tool_version, "; Unicode ", manifest.unicode_version,
-                "; vocabulary ", texts.at("vocab_sha256"), "; seed ", manifest.seed,
-                "; duplication ", texts.at("duplication"), "; max_seq_tokens ",
-                manifest.limits.max_seq_tokens, "; max_masked_per_seq ",
-                manifest.limits.max_masked_per_seq, "; masked_fraction ",
-                texts.at("masked_fraction"), "; short_seq_probability ",
-                texts.at("short_seq_probability"), "; layout ", layout_name(part_layout));
+  return concat(
+      "tool ", manifest.tool_version, "; Unicode ", manifest.unicode_version, "; vocabulary ",
+      texts.at("vocab_sha256"), "; seed ", manifest.seed, "; duplication ", texts.at("duplication"),
+      "; max_seq_tokens ", manifest.limits.max_seq_tokens, "; max_masked_per_seq ",
+      manifest.limits.max_masked_per_seq, "; masked_fraction ", texts.at("masked_fraction"),
+      "; short_seq_probability ", texts.at("short_seq_probability"), "; layout ",
+      layout_name(part_layout), texts.contains("text_form") ? "; prose" : "");
 }
 
 /// Everything that decides the shards, one name and value each.
 DataFacts facts_of(const Manifest& manifest) {
   DataFacts facts = manifest.options;
+  facts.emplace("text_form", "sentence_per_line");  // where the manifest names none
   facts["tool_version"] = manifest.tool_version;
   facts["unicode_version"] = manifest.unicode_version;
   facts["seed"] = concat(manifest.seed);
@@ -103,6 +108,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
   const auto num_parts = static_cast<int64_t>(sources.size());
   PreparationPlan plan;
   plan.generator = options.generator;
+  plan.text_form = options.text_form;
   plan.parts_are_shards = options.num_shards == 0 && options.eval_samples == 0;
   plan.part_layout = plan.parts_are_shards ? options.layout : ShardLayout::kVariableLength;
   plan.manifest_path = (folder / kManifestName).string();

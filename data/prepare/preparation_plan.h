@@ -20,6 +20,7 @@ struct PartPlan {
 /// All that is decided before the first sample is made.
 struct PreparationPlan {
   GeneratorOptions generator;
+  TextForm text_form = TextForm::kSentencePerLine;
   ShardLayout part_layout = ShardLayout::kVariableLength;
   std::vector<PartPlan> parts;
   std::vector<std::string> shard_paths;

@@ -91,7 +91,7 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   Documents documents;
   {
     WordPieceTokenizer tokenizer(vocabulary);
-    documents = read_documents(part.source.path, tokenizer, [&](int64_t bytes) {
+    documents = read_documents(part.source.path, plan.text_form, tokenizer, [&](int64_t bytes) {
       if (cancelled()) throw Cancelled();
       told_bytes += bytes / num_passes;
       meter.add_text_bytes(bytes / num_passes);

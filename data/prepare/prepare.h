@@ -16,6 +16,7 @@ namespace bertha {
 struct PrepareOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
+  TextForm text_form = TextForm::kSentencePerLine;
   std::string vocab_file;
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;

@@ -297,6 +297,13 @@ std::vector<std::string> basic_tokens(std::string_view text) {
   return tokens;
 }
 
+bool starts_lower_case(std::string_view text) {
+  utf8proc_int32_t c = 0;
+  const auto size_bytes =
+      utf8proc_iterate(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &c);
+  return size_bytes > 0 && category_of(c) == UTF8PROC_CATEGORY_LL;
+}
+
 int64_t count_characters(std::string_view text) {
   return std::ranges::count_if(text, starts_character);
 }

@@ -30,6 +30,9 @@ std::vector<std::string> basic_tokens(std::string_view text);
 /// Whether a byte is the first of a character.
 inline bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
+/// Whether the first character is a lower-case letter.
+bool starts_lower_case(std::string_view text);
+
 /// Number of characters (code points).
 int64_t count_characters(std::string_view text);
 

@@ -33,6 +33,16 @@ void verify_share(const std::string& path, const World& world) {
   }
 }
 
+void remove_others(const std::string& folder, const std::string& saved, const TrainingState& state,
+                   const CheckpointConfig& config) {
+  const std::string best = config.keep_best ? best_checkpoint(folder, state.evals) : "";
+  if (!best.empty()) point_best_to(folder, best);
+  remove_old_checkpoints(folder, {.saved = saved,
+                                  .newest = std::max<int64_t>(config.keep, 1),
+                                  .every_steps = config.keep_every_steps,
+                                  .best = best});
+}
+
 void write_common_files(const std::string& partial, const TrainingState& state,
                         const CheckpointParts& parts) {
   write_weight_file(partial + "/" + kWeights, parts);
@@ -74,10 +84,28 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
     if (is_first_rank) fs::remove_all(partial, ignored);
     throw;
   }
-  if (is_first_rank) {
-    remove_old_checkpoints(folder, std::max<int64_t>(parts.config->checkpoint.keep, 1), path);
-  }
+  if (is_first_rank) remove_others(folder, path, state, parts.config->checkpoint);
   return path;
+}
+
+bool is_best_evaluation(const std::vector<EvalPoint>& evals) {
+  return !evals.empty() && std::all_of(evals.begin(), evals.end() - 1, [&](const EvalPoint& eval) {
+    return eval.mlm_accuracy < evals.back().mlm_accuracy;
+  });
+}
+
+std::string best_checkpoint(const std::string& folder, const std::vector<EvalPoint>& evals) {
+  std::string best;
+  double most = -1;
+  for (const std::string& path : list_checkpoints(folder)) {
+    const auto eval = std::find_if(evals.rbegin(), evals.rend(), [&](const EvalPoint& point) {
+      return point.step == step_of_checkpoint(path);
+    });
+    if (eval == evals.rend() || eval->mlm_accuracy <= most || !is_complete(path)) continue;
+    most = eval->mlm_accuracy;
+    best = path;
+  }
+  return best;
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {

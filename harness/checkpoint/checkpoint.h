@@ -60,13 +60,21 @@ struct CheckpointParts {
 
 /// Writes <folder>/step_%08d/ with model.safetensors, config.json, vocab.txt (Hugging Face names
 /// and layout), optimizer-%05d-of-%05d.safetensors (one per shard), state.json, and DONE as the
-/// last file; built under a temporary name, synced, renamed. Then removes all but the newest `keep`
-/// complete ones. All ranks call it. Returns the path.
+/// last file; built under a temporary name, synced, renamed. Then removes the complete ones that
+/// checkpoint.keep, keep_every_steps and keep_best do not keep, and with the last points
+/// <folder>/best to the best. All ranks call it. Returns the path.
 ///
 /// Errors    on all ranks, and earlier checkpoints stay: Error(kData) (full disk, no permission),
 ///           Error(kNumeric) where a weight or a moment is not finite.
 std::string save_checkpoint(const std::string& folder, const TrainingState& state,
                             const CheckpointParts& parts);
+
+/// Whether the last evaluation is better than all before.
+bool is_best_evaluation(const std::vector<EvalPoint>& evals);
+
+/// The complete checkpoint in `folder` of the best evaluation that has one, the first of equals; ""
+/// where none has.
+std::string best_checkpoint(const std::string& folder, const std::vector<EvalPoint>& evals);
 
 /// The newest sound checkpoint in `folder`; torn and damaged ones are reported and passed over.
 ///

@@ -247,7 +247,7 @@ void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
   clear_interrupted(folder);
   std::string names;
   for (const std::string& path : list_checkpoints(folder)) {
-    if (*step_of(fs::path(path).stem()) <= step) continue;
+    if (step_of_checkpoint(path) <= step) continue;
     const std::string aside = without_suffix(path) + kSuperseded;
     std::error_code ignored;  // renaming onto what stays says so
     fs::remove_all(aside, ignored);
@@ -259,16 +259,38 @@ void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
                                    names, " (now *.superseded)"));
 }
 
-void remove_old_checkpoints(const std::string& folder, int64_t keep, const std::string& saved) {
+int64_t step_of_checkpoint(const std::string& path) {
+  const std::optional<int64_t> step = step_of(fs::path(path).stem());
+  BERTHA_CHECK(step.has_value(), path, " is not the name of a checkpoint");
+  return *step;
+}
+
+void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
   clear_interrupted(folder);
   std::vector<std::string> complete;  // beside `saved`
   for (const std::string& path : list_checkpoints(folder)) {
-    if (is_complete(path) && fs::path(path).filename() != fs::path(saved).filename()) {
+    if (is_complete(path) && fs::path(path).filename() != fs::path(kept.saved).filename()) {
       complete.push_back(path);
     }
   }
-  const auto surplus = static_cast<int64_t>(complete.size()) - (keep - 1);
-  for (int64_t i = 0; i < surplus; ++i) remove_checkpoint(complete[static_cast<size_t>(i)]);
+  const auto surplus = static_cast<int64_t>(complete.size()) - (kept.newest - 1);
+  for (int64_t i = 0; i < surplus; ++i) {
+    const std::string& path = complete[static_cast<size_t>(i)];
+    const bool is_multiple =
+        kept.every_steps > 0 && step_of_checkpoint(path) % kept.every_steps == 0;
+    if (!is_multiple && path != kept.best) remove_checkpoint(path);
+  }
+}
+
+void point_best_to(const std::string& folder, const std::string& checkpoint) {
+  const fs::path link = fs::path(folder) / "best";
+  const fs::path fresh = fs::path(folder) / concat(".best-", ::getpid());
+  std::error_code error;
+  fs::create_directory_symlink(fs::path(checkpoint).filename(), fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) {
+    log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
+  }
 }
 
 }  // namespace bertha

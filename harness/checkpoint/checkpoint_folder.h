@@ -45,9 +45,22 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 /// interrupted saves left is removed.
 void set_aside_later_checkpoints(const std::string& folder, int64_t step);
 
-/// Removes all complete checkpoints but `saved`, which is the newest whatever its step, and the
-/// `keep` - 1 others of the highest steps. Clears up after
-/// interrupted saves as above.
-void remove_old_checkpoints(const std::string& folder, int64_t keep, const std::string& saved);
+/// The step in the name of a checkpoint that list_checkpoints() found.
+int64_t step_of_checkpoint(const std::string& path);
+
+/// Which complete checkpoints stay when one is saved.
+struct KeptCheckpoints {
+  std::string saved;        // the newest, whatever its step
+  int64_t newest = 1;       // so many: `saved` and the others of the highest steps
+  int64_t every_steps = 0;  // and those at its multiples; 0 = none
+  std::string best = {};    // and this one; "" = none
+};
+
+/// Removes all other complete checkpoints. Clears up after interrupted saves as above.
+void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& kept);
+
+/// Points the symlink <folder>/best to a checkpoint in it; by rename, so that it always points
+/// somewhere. What cannot be done is a warning.
+void point_best_to(const std::string& folder, const std::string& checkpoint);
 
 }  // namespace bertha

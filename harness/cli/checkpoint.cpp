@@ -11,8 +11,10 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/config/load.h"
 #include "harness/config/terminal.h"
 #include "harness/report/json_report.h"
+#include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
@@ -103,6 +105,33 @@ std::string checkpoint_at(const std::string& path) {
 
 namespace {
 
+/// checkpoint.keep_every_steps of the run that saved there; 0 where that is not known.
+int64_t kept_every_steps(const fs::path& run_dir) {
+  const std::string config = newest_config(run_dir.string());
+  if (config.empty()) return 0;
+  return config_from_yaml(read_text_file(config), config).checkpoint.keep_every_steps;
+}
+
+/// All complete checkpoints of a folder, and why each is kept.
+void print_folder(const std::string& folder, const std::string& newest,
+                  const TrainingState& state) {
+  const int64_t every_steps = kept_every_steps(fs::path(folder).parent_path());
+  const std::string best = best_checkpoint(folder, state.evals);
+  std::cout << "in " << folder << '\n';
+  for (const std::string& path : list_checkpoints(folder)) {
+    if (!is_complete(path)) continue;
+    const int64_t step = step_of_checkpoint(path);
+    std::string line = "  " + fs::path(path).filename().string();
+    for (const EvalPoint& eval : state.evals) {
+      if (eval.step == step) line += "  accuracy " + fixed_text(eval.mlm_accuracy, 4);
+    }
+    if (path == best) line += "  best";
+    if (every_steps > 0 && step % every_steps == 0) line += "  kept for good";
+    if (path == newest) line += "  newest";
+    std::cout << line << '\n';
+  }
+}
+
 int run_show(const CheckpointOptions& options) {
   const std::string path = checkpoint_at(options.path);
   const fs::path state_path = fs::path(path) / "state.json";
@@ -114,6 +143,9 @@ int run_show(const CheckpointOptions& options) {
   const SafeTensorsHeader header =
       read_safetensors_header((fs::path(path) / "model.safetensors").string());
   if (prints_text(options.json)) {
+    if (state && path != options.path) {
+      print_folder(fs::path(path).parent_path().string(), path, *state);
+    }
     std::cout << path << '\n';
     if (state) print_state(*state);
     print_weights(header, options.tensors);
@@ -141,8 +173,9 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
       checkpoint, chosen,
       {.name = "show",
        .description =
-           "What a checkpoint holds: step, evaluations, weights. Checks every file against "
-           "DONE; exit code 4 when one differs.",
+           "What a checkpoint holds: step, evaluations, weights; of a run folder also which "
+           "checkpoints there are and why they are kept. Checks every file against DONE; exit "
+           "code 4 when one differs.",
        .examples = {"bertha checkpoint show runs/latest",
                     "bertha checkpoint show runs/latest/ckpt/step_00001000",
                     "bertha checkpoint show runs/latest --tensors"}});

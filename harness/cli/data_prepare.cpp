@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -8,6 +10,7 @@
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -50,9 +53,21 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const Termin
   });
 }
 
+/// Of text whose samples could neither teach nor measure anything: an accuracy over so many masked
+/// tokens has a standard error of 0.5 / sqrt(tokens) at most.
+std::string warning_of_little_text(int64_t masked_tokens) {
+  constexpr int64_t kFewestMasked = 2500;  // one percentage point
+  if (masked_tokens >= kFewestMasked) return "";
+  const double points = 50 / std::sqrt(static_cast<double>(std::max<int64_t>(masked_tokens, 1)));
+  return concat("little text: an accuracy over its ", masked_tokens,
+                " masked tokens is uncertain by up to ", fixed_text(points, 1),
+                " percentage points, and a model would learn them by heart; give more text");
+}
+
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
   std::cout << options.output_dir << ": " << counted_text(summary.manifest.num_samples(), "sample")
             << " in " << counted_text(std::ssize(summary.manifest.shards), "shard");
+  const std::map<std::string, int64_t>& counts = summary.manifest.counts;
   if (summary.already_done) {
     std::cout << ", all there already\n";
   } else {
@@ -60,6 +75,11 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
     if (summary.parts_reused > 0) std::cout << " (" << summary.parts_reused << " parts reused)";
     std::cout << '\n';
   }
+  std::cout << "from " << counted_text(counts.at("sentences"), "sentence") << " in "
+            << counted_text(counts.at("documents"), "document") << ", "
+            << counted_text(counts.at("masked_tokens"), "masked token") << '\n';
+  const std::string warning = warning_of_little_text(counts.at("masked_tokens"));
+  if (!warning.empty()) log_line(LogLevel::kWarning, options.output_dir + ": " + warning);
 }
 
 /// `bertha data prepare --official`: the published training data from text, as the published
@@ -120,6 +140,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
            "64 --workers 8",
+           "bertha data prepare --text book.txt --prose --vocab vocab.txt --output data/train",
            "bertha data prepare --text eval.txt --vocab vocab.txt --output data/eval "
            "--eval-samples 10000",
            "bertha data prepare --text text/ --vocab vocab.txt --output data --official "
@@ -127,6 +148,10 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<PrepareCommand>();
   PrepareOptions* const options = &command->options;
   add_text_options(prepare, options->inputs, options->missing);
+  prepare.add_flag_callback(
+      "--prose", [options] { options->text_form = TextForm::kProse; },
+      "The text is ordinary prose: join the lines between two blank lines and split them into "
+      "sentences (default: a sentence per line)");
   add_text(prepare, "--vocab", options->vocab_file, "FILE", "Vocabulary, a wordpiece per line")
       ->required();
   add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write")->required();
@@ -156,7 +181,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
              " shards (or --shards) with the published settings, then the same shuffled, in two "
              "folders of --output with the published names"));
   for (const char* name :
-       {"--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
+       {"--prose", "--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
         "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
     official->excludes(prepare.get_option(name));
   }

@@ -41,6 +41,7 @@ MissingInputs missing_inputs(const Config& config) {
   MissingInputs found;
   std::vector<std::string>& missing = found.wrong;
   for (const Input& input : inputs) {
+    if (data.synthetic) break;  // needs none of them
     if (input.path.empty()) {
       found.unset.push_back(concat(input.key, " is not set; ", input.what_to_do));
     } else if (const std::string wrong = found_wrong(input); !wrong.empty()) {

@@ -33,6 +33,8 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
            "with its state saved: the same command then goes on.",
        .examples = {
            "bertha train --config configs/quickstart.yaml",
+           "bertha train --config configs/models/tiny.yaml --set data.synthetic=true "
+           "--global-batch 32 --max-steps 20",
            "mpirun -np 8 bertha train --config configs/mlperf_closed_8gpu_448.yaml --seed 7",
            "bertha train --config configs/quickstart.yaml --set train.max_steps=100"}});
   add_config_options(train, ShortOptions::kTraining);

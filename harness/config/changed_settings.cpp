@@ -12,7 +12,7 @@ namespace {
 
 /// Keys, and sections with their dot, that do not change what a model learns. The contents of the
 /// shards are compared with those of the checkpoint elsewhere, whatever their path.
-constexpr std::array<std::string_view, 26> kNotLearnedBy{
+constexpr std::array<std::string_view, 28> kNotLearnedBy{
     "data.train",
     "data.eval",
     "data.vocab",
@@ -35,6 +35,8 @@ constexpr std::array<std::string_view, 26> kNotLearnedBy{
     "checkpoint.resume",
     "checkpoint.every_steps",
     "checkpoint.keep",
+    "checkpoint.keep_every_steps",
+    "checkpoint.keep_best",
     "checkpoint.at_end",
     "log.",
     "cuda.",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/config/run_plan.h"
@@ -37,6 +38,29 @@ void check_data(const Config& config, std::vector<std::string>& errors) {
                             " is beyond data.max_seq_tokens = ", data.max_seq_tokens,
                             "; lower it"));
   }
+}
+
+/// Made-up data and shards exclude each other: neither is preferred in silence.
+void check_synthetic(const DataConfig& data, std::vector<std::string>& errors) {
+  if (!data.synthetic && !data.synthetic_lengths.empty()) {
+    errors.push_back(concat("data.synthetic_lengths = ", data.synthetic_lengths,
+                            " without data.synthetic; set data.synthetic: true or remove it"));
+  }
+  if (!data.synthetic) return;
+  for (const auto& [key, path] : {std::pair("data.train", data.train), {"data.eval", data.eval}}) {
+    if (path.empty()) continue;
+    errors.push_back(concat(key, " = ", path, " and data.synthetic = true exclude each other; set ",
+                            key, ": \"\" for made-up data, or data.synthetic: false"));
+  }
+}
+
+void check_checkpoints(const CheckpointConfig& checkpoint, std::vector<std::string>& errors) {
+  const int64_t kept = checkpoint.keep_every_steps, saved = checkpoint.every_steps;
+  if (kept == 0 || (saved > 0 && kept % saved == 0)) return;
+  errors.push_back(concat("checkpoint.keep_every_steps = ", kept,
+                          saved == 0 ? ", but checkpoint.every_steps = 0 saves none of them; set it"
+                                     : concat(" is not a multiple of checkpoint.every_steps = ",
+                                              saved, "; choose ", (kept / saved + 1) * saved)));
 }
 
 void check_batch(const TrainConfig& train, int world_size, std::vector<std::string>& errors) {
@@ -103,6 +127,7 @@ void check_optimizer(const OptimizerConfig& optimizer, std::vector<std::string>&
 /// A log must not claim "closed" for a run with another optimizer or another loss.
 void check_division(const Config& config, std::vector<std::string>& errors) {
   if (config.mlperf.division != "closed") return;
+  if (config.data.synthetic || config.train.overfit_one_batch) return;  // their logs say open
   if (!config.optimizer.trust_ratio) {
     errors.push_back(
         "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
@@ -126,6 +151,8 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   std::vector<std::string> errors;
   check_model(config.model, errors);
   check_data(config, errors);
+  check_synthetic(config.data, errors);
+  check_checkpoints(config.checkpoint, errors);
   check_batch(config.train, world_size, errors);
   check_run(config, errors);
   check_length(config, errors);
@@ -147,7 +174,18 @@ std::vector<std::string> config_remarks(const Config& config) {
   const OptimizerConfig& optimizer = config.optimizer;
   const RunPlan run = make_run_plan(config);
   std::vector<std::string> remarks;
+  if (config.data.synthetic) {
+    remarks.push_back(
+        "the data are synthetic (data.synthetic): random words, of which no model learns anything; "
+        "losses and accuracies mean nothing, and no target ends the run");
+  }
+  if (config.train.overfit_one_batch) {
+    remarks.push_back(
+        "every step trains on the first batch (train.overfit_one_batch): its loss goes to zero "
+        "without dropout; accuracies of evaluations mean nothing, and no target ends the run");
+  }
   const int64_t warm_step = optimizer.start_warmup_step + optimizer.warmup_steps;
+  if (run.last_step == 0) return remarks;  // nothing is trained
   if (optimizer.warmup_steps > 0 && warm_step > run.last_step) {
     remarks.push_back(concat("the run ends at step ", run.last_step, ", its warm-up at step ",
                              warm_step,

@@ -35,14 +35,16 @@ struct DataConfig {
   int64_t window_shards = 4;
   std::string exchange_padding = "lengths";  // off | allgather | lengths
   int64_t prefetch_steps = 2;
-  bool verify_manifest = true;  // compare the shards with manifest.json
+  bool verify_manifest = true;         // compare the shards with manifest.json
+  bool synthetic = false;              // made-up batches instead of shards
+  std::string synthetic_lengths = "";  // file of their histogram; "" = all equally often
 };
 
 struct TrainConfig {
   int64_t seed = 1;
   int64_t global_batch_seqs = 448;
-  int64_t accumulation_steps = 1;  // micro-batches per rank and step
-  int64_t max_steps = 6700;
+  int64_t accumulation_steps = 1;    // micro-batches per rank and step
+  int64_t max_steps = 6700;          // 0 = evaluate and save only
   int64_t max_samples = 0;           // 0 = no limit
   double time_limit_minutes = 0;     // 0 = none; at the limit: save, exit 75
   double target_accuracy = 0.720;    // 0 = train to the end
@@ -51,6 +53,7 @@ struct TrainConfig {
   std::string loss_mean = "global";  // global: over all masked tokens of the step; local: mean of
                                      // per-rank means, as published
   double nsp_weight = 1.0;           // of the next-sentence loss in the sum of both losses
+  bool overfit_one_batch = false;    // a debugging aid: the first batch in every step
   int64_t init_warmup_steps = 0;     // on made-up batches, before the clock of the run starts
   int64_t log_every_steps = 10;
   int64_t stop_after_skips = 20;     // updates skipped in a row that end the run
@@ -99,6 +102,8 @@ struct CheckpointConfig {
   std::string init_differences = "refuse";    // refuse | allow: another GELU, epsilon, heads
   int64_t every_steps = 0;                    // 0 = only at the end and on signals
   int64_t keep = 2;                           // newest complete checkpoints kept
+  int64_t keep_every_steps = 0;               // those at its multiples are never removed; 0 = none
+  bool keep_best = false;                     // save after the best evaluation, and keep that
   bool at_end = true;
 };
 

@@ -26,8 +26,8 @@ RunPlan make_run_plan(const Config& config) {
   const TrainConfig& train = config.train;
   const int64_t batch = train.global_batch_seqs;
   RunPlan plan;
-  plan.schedule_steps =
-      config.optimizer.schedule_steps > 0 ? config.optimizer.schedule_steps : train.max_steps;
+  plan.schedule_steps = config.optimizer.schedule_steps > 0 ? config.optimizer.schedule_steps
+                                                            : std::max<int64_t>(train.max_steps, 1);
   plan.last_step = train.max_steps;
   if (train.max_samples > 0) {
     plan.last_step = std::min(plan.last_step, divide_up(train.max_samples, batch));

@@ -84,10 +84,13 @@ RunFolder open_run_folder(const RunPlace& place) {
   }
   make_folder(folder.path, kAdvice);
   folder.lock = RunLock(folder.path);
-  if (const int64_t starts = count_starts(folder.path); starts > 0) {
-    folder.earlier_config = start_file(folder.path, "resolved", starts - 1, ".yaml");
-  }
+  folder.earlier_config = newest_config(folder.path);
   return folder;
+}
+
+std::string newest_config(const std::string& run_dir) {
+  const int64_t starts = count_starts(run_dir);
+  return starts == 0 ? "" : start_file(run_dir, "resolved", starts - 1, ".yaml");
 }
 
 void set_aside_mlperf_logs(const RunFolder& folder) {

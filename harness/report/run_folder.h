@@ -63,6 +63,9 @@ void set_aside_mlperf_logs(const RunFolder& folder);
 /// env.resume1.json. Returns the path of the resolved*.yaml of this start. Errors as above.
 std::string record_start(const RunFolder& folder, const StartRecord& record);
 
+/// The resolved*.yaml of the newest start in a run folder; "" = there was none.
+std::string newest_config(const std::string& run_dir);
+
 /// Points the symlink <parent_dir>/latest to the run folder, where that lies below parent_dir; by
 /// rename, so that it always points somewhere. What cannot be done is a warning.
 void point_latest_to(const std::string& run_dir, const std::string& parent_dir = "runs");

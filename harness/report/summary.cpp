@@ -45,7 +45,10 @@ std::string command_after_miss(const RunSummary& summary) {
 }
 
 std::string next_command(const RunSummary& summary) {
-  if (summary.target_accuracy > 0 && !target_reached(summary)) return command_after_miss(summary);
+  const bool is_trained = summary.max_steps > 0;  // else there is no number of steps to double
+  if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
+    return command_after_miss(summary);
+  }
   return concat("bertha eval --config ", summary.config, " --checkpoint ", summary.checkpoint);
 }
 

@@ -11,6 +11,7 @@
 #include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/format/shard_names.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -18,10 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_path(const char* key, const std::string& path) {
+void check_path(const char* key, const std::string& path, const char* or_else = "") {
   constexpr const char* kAdvice =
       "run launch/quickstart, or make shards with `bertha data prepare` and name their folder";
-  if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice);
+  if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice, or_else);
   if (std::error_code error; !fs::exists(path, error)) {
     fail(ExitCode::kData, key, ": ", path, ": no such file or folder; ", kAdvice);
   }
@@ -121,21 +122,31 @@ std::vector<std::string> known_hashes(const Config& config,
 }
 
 void check_data_paths(const Config& config) {
-  check_path("data.train", config.data.train);
+  if (!config.data.synthetic) {
+    check_path("data.train", config.data.train, "; data.synthetic=true trains on made-up data");
+  }
   check_eval_path(config);
 }
 
-void check_eval_path(const Config& config) { check_path("data.eval", config.data.eval); }
+void check_eval_path(const Config& config) {
+  const std::string& lengths = config.data.synthetic_lengths;
+  if (!config.data.synthetic) {
+    check_path("data.eval", config.data.eval);
+  } else if (!lengths.empty()) {
+    parse_length_histogram(read_text_file(lengths), lengths);
+  }
+}
 
 void check_data(const Config& config, int rank, int num_ranks) {
   check_vocabulary(config);
-  if (!config.data.verify_manifest) return;
+  if (!config.data.verify_manifest || config.data.synthetic) return;
   for (const std::string& path : {config.data.train, config.data.eval}) {
     check_shards(config, path, static_cast<size_t>(rank), static_cast<size_t>(num_ranks));
   }
 }
 
 void check_eval_vocabulary(const Config& config) {
+  if (config.data.synthetic) return;
   const std::string path = manifest_beside(config.data.eval);
   if (!config.data.verify_manifest || !fs::exists(path)) return;
   check_made_with(config, path, read_manifest(path));

@@ -8,9 +8,10 @@
 namespace bertha {
 
 /// Errors    Error(kUsage) when data.train or data.eval is not set, Error(kData) when it holds no
-///           shards. Lists folders and reads no data: the benchmark allows that before run_start.
+///           shards, or when data.synthetic_lengths is no histogram. Lists folders and reads no
+///           data: the benchmark allows that before run_start.
 void check_data_paths(const Config& config);
-/// The same of data.eval alone.
+/// The same without data.train.
 void check_eval_path(const Config& config);
 
 /// Compares what training is about to read with what is known of it: the shards of data.train and

@@ -12,6 +12,7 @@
 #include "harness/config/load.h"
 #include "harness/report/files.h"
 #include "harness/train/data_check.h"
+#include "harness/train/data_source.h"
 #include "harness/train/session.h"
 #include "kernels/base/log.h"
 
@@ -87,11 +88,12 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
   check_data(config, 0, 1);
-  PipelineOptions data_options = pipeline_options(config, 0);
-  data_options.num_steps = options.steps;
+  Config steps_only = config;
+  steps_only.train.max_steps = options.steps;
+  const OpenPipeline open = plan_training_data(steps_only, 0);
   make_folder(options.folder, "choose a place that can be written");
   SoloTransport transport;
-  const auto pipeline = make_training_pipeline(data_options, transport, plain_host_allocator());
+  const auto pipeline = open(transport, plain_host_allocator());
   while (const auto step = pipeline->next()) {
     GlobalBatch batch;
     for (const HostBatch& micro : step->micro_batches) batch.append(micro);

@@ -53,6 +53,7 @@ void evaluate_now(TrainingRun& run) {
                            .nsp_accuracy = result.nsp_accuracy,
                            .seconds = seconds,
                            .seqs_per_second_since_last = throughput});
+  if (run.config.checkpoint.keep_best && is_best_evaluation(state.evals)) save_now(run);
 }
 
 void pass_planned_evals(TrainingRun& run) {

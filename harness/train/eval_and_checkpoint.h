@@ -9,6 +9,7 @@ namespace bertha {
 /// The plan counts successful updates: at its boundary the skipped ones are looked up, and the
 /// evaluation waits until they have been made up for.
 bool is_eval_due(TrainingRun& run);
+/// With checkpoint.keep_best also saves, when no evaluation before was as good.
 void evaluate_now(TrainingRun& run);
 /// An evaluation now covers the points of the plan up to here, but none after it: a run that
 /// continues beyond an earlier end evaluates where it would have without that end.

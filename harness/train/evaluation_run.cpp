@@ -8,9 +8,11 @@
 #include "harness/config/run_plan.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
+#include "harness/train/data_source.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/loop.h"
 #include "harness/train/session.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -48,8 +50,8 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
   session.initialize_weights();
   take_scales(checkpoint, *session.model);
   board.enter(0, RunPhase::kOpenData);
-  const std::vector<HostBatch> batches = load_eval_batches(
-      eval_options(eval_config), world.rank(), world.size(), session.pinned_allocator());
+  const std::vector<HostBatch> batches =
+      read_eval_batches(eval_config, world.rank(), world.size(), session.pinned_allocator());
   const std::unique_ptr<Transport> transport = world.make_transport();
   const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
   board.enter(0, RunPhase::kEvaluate);
@@ -59,6 +61,10 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);
   const bool missed = target > 0 && result.mlm_accuracy < target;
+  if (world.rank() == 0 && config.data.synthetic) {
+    log_line(LogLevel::kWarning,
+             "the data are synthetic (data.synthetic): accuracies mean nothing");
+  }
   if (world.rank() == 0) {
     const std::string verdict = target <= 0 ? ""
                                             : concat("  (target ", fixed_text(target, 4),

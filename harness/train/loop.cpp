@@ -36,7 +36,8 @@ void run_step(TrainingRun& run) {
   capture_probe_if_due(run);
   if (is_eval_due(run)) evaluate_now(run);
   const int64_t every_steps = run.config.checkpoint.every_steps;
-  if (every_steps > 0 && run.state.step % every_steps == 0) save_now(run);
+  const bool is_save_due = every_steps > 0 && run.state.step % every_steps == 0;
+  if (is_save_due && run.saved_step != run.state.step) save_now(run);
   run.last_batch = std::move(batch);
 }
 

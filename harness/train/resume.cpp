@@ -6,16 +6,15 @@
 #include <system_error>
 #include <vector>
 
-#include "data/files/hashing.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
-#include "data/format/shard_names.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
 #include "harness/optim/lamb_settings.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
+#include "harness/train/data_source.h"
 #include "harness/train/eval_and_checkpoint.h"
 #include "kernels/ops/lamb_rules.h"
 
@@ -54,22 +53,6 @@ void check_same(const std::string& checkpoint, const char* key, const Value& con
        "; set ", key, " to ", saved, " to go on, or checkpoint.resume to never to start anew.");
 }
 
-/// The md5 over names and sizes of shards; where they lie does not count. Error(kData) when a shard
-/// cannot be looked at.
-std::string identity_of(const std::vector<std::string>& paths) {
-  std::string shards;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    const uintmax_t bytes = fs::file_size(path, error);
-    if (error) {
-      fail(ExitCode::kData, path, ": its size cannot be read (", error.message(),
-           "); check the folder's permissions.");
-    }
-    shards += concat(fs::path(path).filename().string(), " ", bytes, "\n");
-  }
-  return md5_of_text(shards);
-}
-
 /// Error(kUsage) when the run would go on from `checkpoint` in other data, or in another order,
 /// than it was trained on: names the key, the value found and the one wanted.
 void check_data_position(const DataPosition& saved, const DataPosition& configured,
@@ -79,6 +62,12 @@ void check_data_position(const DataPosition& saved, const DataPosition& configur
   check_same(checkpoint, "data.order", configured.order, saved.order);
   if (configured.order == "windowed") {  // the published order knows no windows
     check_same(checkpoint, "data.window_shards", configured.window_shards, saved.window_shards);
+  }
+  if (configured.identity != saved.identity && config.data.synthetic) {
+    fail(ExitCode::kUsage, checkpoint,
+         " was trained on other data than data.synthetic makes with data.synthetic_lengths = \"",
+         config.data.synthetic_lengths,
+         "\"; set both as before to go on, or checkpoint.resume to never to start anew.");
   }
   if (configured.identity != saved.identity) {
     fail(ExitCode::kUsage, checkpoint,
@@ -156,7 +145,7 @@ void begin_or_go_on(TrainingRun& run) {
   on_all_ranks(world, [&] {
     if (world.rank() != 0) return;
     from = choose_checkpoint(run);
-    identity = identity_of(list_shards(run.config.data.train));
+    identity = training_data_identity(run.config);
   });
   from = world.broadcast(from, 0);
   const DataPosition position{.global_batch_seqs = run.config.train.global_batch_seqs,

@@ -9,6 +9,7 @@
 #include "harness/comm/watchdog.h"
 #include "harness/model/flops.h"
 #include "harness/report/device_peak.h"
+#include "harness/train/data_source.h"
 #include "harness/train/probe.h"
 #include "harness/train/profiled_steps.h"
 #include "harness/train/session.h"
@@ -20,19 +21,6 @@ namespace {
 
 // So many that batches of different lengths are seen, and few enough to be made quickly.
 constexpr int64_t kBatches = 4;
-
-SyntheticSteps synthetic_steps(const Config& config, const StepBenchOptions& options, int ranks) {
-  return {.lengths = options.lengths,
-          .max_seq_tokens = config.data.max_seq_tokens,
-          .max_masked_per_seq = config.data.max_masked_per_seq,
-          .vocab_size = config.model.vocab_size,
-          .global_batch_seqs = config.train.global_batch_seqs,
-          .tokens_per_micro_batch = options.tokens_per_rank,
-          .micro_batches_per_step = config.train.accumulation_steps,
-          .exchange = parse_exchange(config.data.exchange_padding),
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .num_ranks = ranks};
-}
 
 /// A batch of this rank, and what the model computes on it over all ranks.
 struct BenchBatch {
@@ -216,7 +204,9 @@ class Steps {
 
 StepBenchReport bench_step(const Config& config, const StepBenchOptions& options, World& world) {
   const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
-  const SyntheticSteps synthetic = synthetic_steps(config, options, world.size());
+  SyntheticSteps synthetic = synthetic_steps(config, world.size());
+  synthetic.lengths = options.lengths;
+  synthetic.tokens_per_micro_batch = options.tokens_per_rank;
   std::vector<SyntheticPlan> plans;
   for (int64_t i = 0; i < kBatches; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
   Session session(config, world, session_options(options, synthetic, plans));

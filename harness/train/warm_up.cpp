@@ -1,6 +1,6 @@
 #include "harness/train/warm_up.h"
 
-#include "data/pipeline/synthetic_steps.h"
+#include "harness/train/data_source.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/step.h"
 #include "harness/train/timers.h"
@@ -8,30 +8,13 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kShortest = 8;  // tokens of a made-up sequence
-
-/// All lengths equally often. The first step has the longest only, the next ones a mixture.
-LengthHistogram lengths_of(int64_t step, int64_t max_seq_tokens) {
-  if (step == 0) return {};
-  LengthHistogram lengths(static_cast<size_t>(max_seq_tokens + 1), 1);
-  for (int64_t tokens = 0; tokens < kShortest && tokens < max_seq_tokens; ++tokens) {
-    lengths[static_cast<size_t>(tokens)] = 0;
-  }
-  return lengths;
-}
-
+/// The first step has the longest sequences only, the next ones a mixture.
 StepBatch made_up_batch(const Session& session, int64_t step, int64_t global_seqs,
                         int64_t micro_batches) {
-  const Config& config = session.config;
-  const SyntheticSteps made_up{.lengths = lengths_of(step, config.data.max_seq_tokens),
-                               .max_seq_tokens = config.data.max_seq_tokens,
-                               .max_masked_per_seq = config.data.max_masked_per_seq,
-                               .vocab_size = config.model.vocab_size,
-                               .global_batch_seqs = global_seqs,
-                               .micro_batches_per_step = micro_batches,
-                               .exchange = parse_exchange(config.data.exchange_padding),
-                               .seed = static_cast<uint64_t>(config.train.seed),
-                               .num_ranks = session.world->size()};
+  SyntheticSteps made_up = synthetic_steps(session.config, session.world->size());
+  if (step > 0) made_up.lengths = uniform_lengths(session.config.data.max_seq_tokens);
+  made_up.global_batch_seqs = global_seqs;
+  made_up.micro_batches_per_step = micro_batches;
   return make_synthetic_batch(made_up, plan_synthetic_step(made_up, step), session.world->rank(),
                               session.pinned_allocator());
 }

@@ -98,6 +98,7 @@ class LaunchScripts(LaunchCase):
         for code, *words in ((2, "quickstart", "--run-dir"), (2, "quickstart", "--text"),
                              (2, "quickstart", "--small", "--bogus"),
                              (4, "quickstart", "--text", "/nowhere/book.txt"),
+                             (2, "quickstart", "--sentences"),
                              (2, "split_text.sh"),
                              (2, "split_text.sh", self.folder), (2, "split_text.sh", "--help"),
                              (2, "wordnet_text.sh", "--help")):
@@ -105,6 +106,24 @@ class LaunchScripts(LaunchCase):
             self.assertEqual(found, code, f"{words}: {output}")
             self.assertEqual(len(output.splitlines()), 1, output)
             self.assertIn(words[0], output)
+
+    def test_text_is_split_at_blank_lines_of_any_kind_and_ends_of_files(self):
+        windows, unended, out = (self.folder / name for name in ("a.txt", "b.txt", "out"))
+        windows.write_bytes(b"".join(b"Text %d\r\nof two lines.\r\n \t\r\n" % n for n in range(39)))
+        unended.write_bytes(b"The last one.")
+        self.assertEqual(self.start("split_text.sh", out, windows, unended), (0, ""))
+        documents = lambda file: [d.strip() for d in file.read_text().split("\n\n") if d.strip()]
+        train = [d for part in (out / "train").iterdir() for d in documents(part)]
+        self.assertEqual(sorted(train), sorted(f"Text {n}\nof two lines." for n in range(39) if n != 19))
+        # Without the line that training has too.
+        self.assertEqual(documents(out / "eval.txt"), ["Text 19", "The last one."])
+        code, output = self.start("split_text.sh", self.folder / "few", unended)
+        self.assertEqual(code, 4, output)
+        self.assertIn("found 1 documents, want at least 20", output)
+        unended.write_text("The same.\n\n" * 40)
+        code, output = self.start("split_text.sh", self.folder / "same", unended)
+        self.assertEqual(code, 4, output)
+        self.assertIn("all 2 held-out lines also occur in training", output)
 
     def test_a_program_that_is_not_there_is_named(self):
         code, output = self.start("run_local.sh", self.config, BERTHA="/nowhere/bertha")

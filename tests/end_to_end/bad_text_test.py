@@ -1,5 +1,7 @@
 """Text and vocabularies that are wrong are refused with file and line."""
 
+import re
+
 from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main, tree
 
 
@@ -48,6 +50,34 @@ class BadText(EndToEnd):
         self.assert_failure(encode(self.scratch), 4, f"{self.scratch}: is a folder")
         self.assertEqual(list(self.scratch.glob("encoded*")), [])
         self.assertEqual(encode(self.write("good.txt", b"the old river\n")).code, 0)
+
+    def test_binary_files(self):
+        path = self.write("utf16.txt", "the old river .\n".encode("utf-16-le"))
+        self.check(path, f"{path}, line 1, byte 2: a zero byte", "binary or UTF-16")
+        self.check("/bin/ls", "/bin/ls, line 1, byte", "a zero byte")
+        done = bertha("data", "vocab", "--text", path, "--output", self.scratch / "v")
+        self.assert_failure(done, 4, "a zero byte")
+
+    def test_little_text_is_said_with_numbers(self):
+        output = self.new_folder("output")
+        path = self.write("little.txt", b"the old river .\nthe young river .\n\nthe house .\n" * 3)
+        done = self.prepare(path, output)
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("from 9 sentences in 4 documents", done.out)
+        masked = int(re.search(r", (\d+) masked tokens", done.out).group(1))
+        self.assertLess(masked, 100)
+        self.assertIn(f"little text: an accuracy over its {masked} masked tokens is uncertain by up "
+                      f"to {50 / masked ** 0.5:.1f} percentage points", done.err)
+        run = self.new_folder("run")
+        done = bertha("train", *self.data.config(log__run_dir=run, data__train=output,
+                                                 train__max_steps=40))
+        self.assertEqual(done.code, 0, done)
+        samples = int(re.search(r": (\d+) samples? in", self.prepare(path, output).out).group(1))
+        self.assertIn(f"data.train holds {samples} sequences: the run goes over them "
+                      f"{40 * 12 // samples} times", done.err)
+        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                 train__max_steps=2))
+        self.assertNotIn("goes over them", done.err)
 
     def test_a_line_of_10_mb(self):
         path = self.write("long.txt", b"one two .\n" + b"word " * 2_000_000 + b"\n")

@@ -34,6 +34,26 @@ class SameCommand(EndToEnd):
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), ["latest", "mine"])
         self.assertEqual((place / "runs" / "latest").resolve(), folder.resolve())
 
+    def test_after_sigterm_the_same_command_goes_on(self):
+        place = self.new_folder("cwd")
+        place.mkdir()
+        folder = place / "runs" / "bert"
+        words = ("train", *self.data.config(train__max_steps=10**6, eval__every_samples=10**9))
+        stopped = 0
+        for _ in range(3):
+            with Running(*words, ranks=2, cwd=place) as run:
+                run.wait_for(lambda: (folder / "metrics.jsonl").exists() and steps(folder)
+                             and max(steps(folder)) >= stopped + 3, "three more steps")
+                for process in run.rank_processes():
+                    os.kill(process, signal.SIGTERM)
+                done = run.wait()
+            self.assertEqual(done.code, 75, done)
+            self.assertEqual(records(folder, "run")[-1]["first_step"], stopped)
+            stopped = max(steps(folder))
+            self.assertIn(f"step_{stopped:08d}", checkpoints(folder))
+        self.assertEqual(sorted(steps(folder)), list(range(1, stopped + 1)))
+        self.assertEqual(os.readlink(place / "runs" / "latest"), "bert")
+
     def test_a_batch_job_has_a_folder_of_its_own_that_it_finds_again(self):
         place = self.new_folder("cwd")
         settings = self.soon_stopped()

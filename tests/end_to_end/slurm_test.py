@@ -184,7 +184,7 @@ class Slurm(EndToEnd):
         self.assertRegex(output, rf"(?m)^{socket.gethostname()} +0-1 ")
 
     def test_what_the_program_refuses_is_the_exit_code_of_the_job(self):
-        code, output = self.submit(2, self.config_file(self.new_folder(), train__max_steps=0))
+        code, output = self.submit(2, self.config_file(self.new_folder(), train__max_steps=-1))
         self.assertEqual(code, 2, output)
         self.assertIn("train.max_steps", output)
 

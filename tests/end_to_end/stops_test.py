@@ -1,5 +1,6 @@
 """How a run ends by itself: target, plan, samples, time limit, each with its exit code."""
 
+import os
 import re
 
 from support import EndToEnd, bertha, checkpoints, main, records, steps
@@ -90,6 +91,60 @@ class Ends(EndToEnd):
         folder = self.new_folder()
         self.train(folder, train__max_steps=7, checkpoint__every_steps=2, checkpoint__keep=2)
         self.assertEqual(checkpoints(folder), ["step_00000006", "step_00000007"])
+
+    def test_no_steps_evaluate_and_save_the_weights_of_the_start(self):
+        folder = self.new_folder()
+        self.train(folder, train__max_steps=0)
+        self.assertEqual([e["step"] for e in records(folder, "eval")], [0])
+        self.assertEqual((steps(folder), checkpoints(folder)), ({}, ["step_00000000"]))
+        self.assertEqual(self.stop_status(folder), "success")
+        # The weights are those that the run is given, which the evaluation command finds too.
+        trained, again = self.new_folder(), self.new_folder()
+        self.train(trained, train__max_steps=6)
+        init = trained / "ckpt" / "step_00000006"
+        done = self.train(again, ranks=2, code=3, train__max_steps=0, checkpoint__init=init,
+                          train__target_accuracy=0.99)
+        self.assertIn("next          bertha eval", done.out)
+        self.assertAlmostEqual(records(again, "eval")[0]["mlm_accuracy"],
+                               records(trained, "eval")[-1]["mlm_accuracy"], 7)
+        saved = again / "ckpt" / "step_00000000"
+        self.assertEqual((init / "model.safetensors").read_bytes(),
+                         (saved / "model.safetensors").read_bytes())
+        # And a longer run goes on from them.
+        self.train(again, train__max_steps=2)
+        self.assertEqual(records(again, "run")[-1]["first_step"], 0)
+        self.assertEqual(sorted(steps(again)), [1, 2])
+
+    def test_the_best_checkpoint_and_multiples_are_kept_beside_the_newest(self):
+        folder = self.new_folder()
+        # The learning rate ruins the model soon, so that its best evaluation comes early.
+        settings = dict(checkpoint__every_steps=2, checkpoint__keep=1, checkpoint__keep_best=True,
+                        checkpoint__keep_every_steps=8, eval__every_samples=36,
+                        optimizer__base_learning_rate=0.5, optimizer__schedule_steps=100)
+        for last in (14, 26):
+            self.train(folder, ranks=2, **settings, train__max_steps=last)
+            accuracies = {e["step"]: e["mlm_accuracy"] for e in records(folder, "eval")}
+            best = max(sorted(accuracies), key=accuracies.get)
+            kept = {best, last} | set(range(8, last + 1, 8))
+            self.assertEqual(checkpoints(folder), [f"step_{step:08d}" for step in sorted(kept)])
+            self.assertEqual(os.readlink(folder / "ckpt" / "best"), f"step_{best:08d}")
+        self.assertLess(best, last - 2, "the test wants a best checkpoint among old ones")
+        done = bertha("checkpoint", "show", folder)
+        shown = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  ")}
+        self.assertEqual(sorted(shown), checkpoints(folder), done)
+        self.assertIn(f"accuracy {accuracies[best]:.4f}  best", shown[f"step_{best:08d}"])
+        self.assertIn("kept for good", shown["step_00000008"])
+        self.assertIn("newest", shown[f"step_{last:08d}"])
+        done = bertha("eval", "--config", folder / "resolved.yaml", "--checkpoint",
+                      folder / "ckpt" / "best")
+        self.assertEqual(done.code, 0, done)
+        self.assertIn(f"masked-token accuracy    {accuracies[best]:.4f}", done.out)
+        # Without an evaluation that is better, nothing is saved but what was asked for.
+        other = self.new_folder()
+        self.train(other, **dict(settings, checkpoint__keep_every_steps=0, checkpoint__every_steps=0,
+                                 checkpoint__keep_best=False), train__max_steps=26)
+        self.assertEqual(checkpoints(other), ["step_00000026"])
+        self.assertFalse((other / "ckpt" / "best").exists())
 
     def test_the_time_limit_saves_and_ends_with_75(self):
         folder = self.new_folder()

@@ -109,7 +109,7 @@ def run(words, extra=None, cwd=None, preexec_fn=None):
 class Running:
     """A process in its own group, under way; to be used with `with`, which ends it in any case."""
 
-    def __init__(self, *arguments, ranks=0, script=None, extra=None, preexec_fn=None):
+    def __init__(self, *arguments, ranks=0, script=None, extra=None, cwd=None, preexec_fn=None):
         """Runs the program, or a `script` of launch/ that starts it."""
         words = command(arguments, ranks)
         if script is not None:
@@ -120,6 +120,7 @@ class Running:
         self.process = subprocess.Popen(
             words,
             env=environment(extra),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=self.files[0],
             stderr=self.files[1],

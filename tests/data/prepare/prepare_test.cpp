@@ -37,6 +37,40 @@ TEST(PrepareTest, EachTextBecomesTheShardThatItsGeneratorGives) {
   }
 }
 
+TEST(PrepareTest, ProseGivesTheSamplesOfItsSentences) {
+  const TempFolder folder;
+  std::string prose, sentences;
+  for (int document = 0; document < 6; ++document) {
+    for (int i = 0; i < 5; ++i) {
+      const std::string half = concat("The ", document, " men of Mr. Gray"), rest = "ran home.";
+      sentences += half + " " + rest + "\n";
+      prose += half + "\r\n" + rest + " ";
+    }
+    prose += "\n\n";
+    sentences += "\n";
+  }
+  write_bytes(folder.path("prose.txt"), prose);
+  write_bytes(folder.path("sentences.txt"), sentences);
+  PrepareOptions options = PrepareFolder().options();
+  const auto prepare = [&](const std::string& name, TextForm form, const std::string& output) {
+    options.inputs = {folder.path(name)};
+    options.text_form = form;
+    options.output_dir = folder.path(output);
+    return prepare_data(options, {}).manifest;
+  };
+  const Manifest lines = prepare("sentences.txt", TextForm::kSentencePerLine, "lines");
+  const Manifest split = prepare("prose.txt", TextForm::kProse, "split");
+  EXPECT_EQ(split.counts.at("sentences"), 30);
+  EXPECT_EQ(split.shards.front().md5_of_lists, lines.shards.front().md5_of_lists);
+  EXPECT_EQ(split.options.at("text_form"), "prose");
+  EXPECT_EQ(lines.options.count("text_form"), 0u);
+  // Another form is another preparation.
+  EXPECT_THAT(message_of_preparing(options), "prepared");
+  options.text_form = TextForm::kSentencePerLine;
+  EXPECT_THAT(message_of_preparing(options),
+              HasSubstr("the form of the text (--prose) = prose, but now it is sentence_per_line"));
+}
+
 TEST(PrepareTest, ShardsHoldTheSamplesInOrderInPublishedSizes) {
   const PrepareFolder folder;
   const SampleSet wanted = folder.generated();

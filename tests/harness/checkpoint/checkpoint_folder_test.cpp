@@ -33,7 +33,7 @@ std::string write_partial(const TempFolder& folder, const std::string& name,
 
 void save(const TempFolder& folder, const std::string& name, const std::string& text) {
   seal_folder(write_partial(folder, name, text), folder.path(name));
-  remove_old_checkpoints(folder.path(), 2, folder.path(name));
+  remove_old_checkpoints(folder.path(), {.saved = folder.path(name), .newest = 2});
 }
 
 TEST(CheckpointFolder, FilesWhoseLinesAreKnownAreNotHashedAgain) {
@@ -151,6 +151,60 @@ TEST(InterruptedRemoval, IsFinishedByTheNextSave) {
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);
   save(folder, kPath, "new");
   EXPECT_THAT(names_in(folder), ElementsAre(kPath));
+}
+
+void save_step(const TempFolder& folder, int64_t step) {
+  const std::string name = concat("step_", step);
+  seal_folder(write_partial(folder, name, "text"), folder.path(name));
+}
+
+std::vector<EvalPoint> evaluations(const std::vector<std::pair<int64_t, double>>& accuracies) {
+  std::vector<EvalPoint> evals;
+  for (const auto& [step, accuracy] : accuracies) {
+    evals.push_back({.step = step, .mlm_accuracy = accuracy});
+  }
+  return evals;
+}
+
+TEST(RemoveOldCheckpoints, LeavesTheBestAndMultiples) {
+  const TempFolder folder;
+  for (int64_t step = 1; step <= 9; ++step) save_step(folder, step);
+  remove_old_checkpoints(folder.path(), {.saved = folder.path("step_9"),
+                                         .newest = 2,
+                                         .every_steps = 4,
+                                         .best = folder.path("step_3")});
+  EXPECT_THAT(names_in(folder), ElementsAre("step_3", "step_4", "step_8", "step_9"));
+  remove_old_checkpoints(folder.path(), {.saved = folder.path("step_9")});
+  EXPECT_THAT(names_in(folder), ElementsAre("step_9"));
+}
+
+TEST(BestCheckpoint, IsThatOfTheBestEvaluationThatHasOne) {
+  const TempFolder folder;
+  EXPECT_EQ(best_checkpoint(folder.path(), evaluations({{2, 0.5}})), "");
+  for (const int64_t step : {2, 4, 6}) save_step(folder, step);
+  write_partial(folder, "step_8", "text");
+  EXPECT_EQ(best_checkpoint(folder.path(), {}), "");
+  // Step 5 has no checkpoint, that of step 8 is not complete; of equals it is the first.
+  const auto evals = evaluations({{2, 0.1}, {4, 0.3}, {5, 0.8}, {6, 0.3}, {8, 0.9}});
+  EXPECT_EQ(best_checkpoint(folder.path(), evals), folder.path("step_4"));
+}
+
+TEST(BestCheckpoint, OnlyABetterEvaluationIsTheBest) {
+  EXPECT_FALSE(is_best_evaluation({}));
+  EXPECT_TRUE(is_best_evaluation(evaluations({{1, 0.0}})));
+  EXPECT_TRUE(is_best_evaluation(evaluations({{1, 0.2}, {2, 0.3}})));
+  EXPECT_FALSE(is_best_evaluation(evaluations({{1, 0.2}, {2, 0.2}})));
+}
+
+TEST(BestCheckpoint, TheLinkFollows) {
+  const TempFolder folder;
+  for (const int64_t step : {2, 4}) {
+    save_step(folder, step);
+    point_best_to(folder.path(), folder.path(concat("step_", step)));
+    EXPECT_EQ(fs::read_symlink(folder.path("best")), concat("step_", step));
+  }
+  EXPECT_THAT(names_in(folder), ElementsAre("best", "step_2", "step_4"));
+  EXPECT_EQ(newest_checkpoint(folder.path()), folder.path("step_4"));
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ TEST(ChangedSettings, WhereThingsLieAndWhenARunEndsIsNoOtherRun) {
   is.eval.every_samples = 1000;
   is.log.run_name = "other";
   is.checkpoint.resume = "never";
+  is.checkpoint.keep_every_steps = 100;
+  is.checkpoint.keep_best = true;
   is.cuda.attention = "grouped";
   EXPECT_THAT(changed_settings(was, is), IsEmpty());
   is.checkpoint.init = "start";

@@ -58,6 +58,46 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
             std::string::npos);
 }
 
+TEST(ConfigRemarks, ARunThatLearnsNothingOfUseIsRemarkedFirst) {
+  const std::vector<std::string> late{"train.max_steps=100", "optimizer.warmup_steps=500"};
+  for (const std::string key : {"data.synthetic", "train.overfit_one_batch"}) {
+    std::vector<std::string> overrides = late;
+    overrides.push_back(key + "=true");
+    ASSERT_EQ(remarks(overrides).size(), 2u);
+    EXPECT_NE(remarks(overrides).front().find(key), std::string::npos);
+    EXPECT_NE(remarks(overrides).front().find("mean nothing"), std::string::npos);
+  }
+}
+
+TEST(ConfigRemarks, NoStepsNeedNoSchedule) {
+  EXPECT_TRUE(remarks({"train.max_steps=0", "optimizer.warmup_steps=500"}).empty());
+}
+
+TEST(CheckConfig, SyntheticDataExcludeShards) {
+  EXPECT_EQ(contradiction({"data.synthetic=true", "data.train=shards"}),
+            "data.train = shards and data.synthetic = true exclude each other; set data.train: "
+            "\"\" for made-up data, or data.synthetic: false");
+  EXPECT_NE(contradiction({"data.synthetic=true", "data.eval=shards"}), "fits");
+  EXPECT_EQ(contradiction({"data.synthetic=true", "data.synthetic_lengths=file"}), "fits");
+  EXPECT_NE(contradiction({"data.synthetic_lengths=file"}), "fits");
+}
+
+TEST(CheckConfig, RunsWhoseLogsSayOpenInAnyCaseMayLeaveTheRules) {
+  EXPECT_NE(contradiction({"optimizer.trust_ratio=false"}), "fits");
+  EXPECT_EQ(contradiction({"optimizer.trust_ratio=false", "data.synthetic=true"}), "fits");
+  EXPECT_EQ(contradiction({"train.nsp_weight=0", "train.overfit_one_batch=true"}), "fits");
+}
+
+TEST(CheckConfig, CheckpointsThatAreKeptForGoodAreSaved) {
+  EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=30"}),
+            "checkpoint.keep_every_steps = 30, but checkpoint.every_steps = 0 saves none of them; "
+            "set it");
+  EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=30", "checkpoint.every_steps=20"}),
+            "checkpoint.keep_every_steps = 30 is not a multiple of checkpoint.every_steps = 20; "
+            "choose 40");
+  EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=40", "checkpoint.every_steps=20"}), "fits");
+}
+
 TEST(CheckConfig, HeadsDivideHidden) {
   EXPECT_EQ(contradiction({"model.heads=12"}),
             "model.heads = 12 does not divide model.hidden = 1024; choose a divisor of it");

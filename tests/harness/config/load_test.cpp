@@ -241,8 +241,8 @@ TEST(LoadConfig, AValueOutOfRangeSaysTheRange) {
   EXPECT_EQ(
       error_of_set("train.target_accuracy=1"),
       "--set train.target_accuracy=1: train.target_accuracy: found 1, want 0 or more, below 1");
-  EXPECT_EQ(error_of_set("train.max_steps=0"),
-            "--set train.max_steps=0: train.max_steps: found 0, want 1 or more");
+  EXPECT_EQ(error_of_set("train.log_every_steps=0"),
+            "--set train.log_every_steps=0: train.log_every_steps: found 0, want 1 or more");
   EXPECT_EQ(error_of_set("model.layers=257"),
             "--set model.layers=257: model.layers: found 257, want 1 to 256");
   EXPECT_EQ(error_of_set("train.max_samples=-1k"),
@@ -276,12 +276,12 @@ TEST(LoadConfig, ReportsAllErrorsAtOnce) {
   const TempFolder folder;
   folder.write("b.yaml", "modle: {layers: 1}\n");
   const std::string file =
-      folder.write("a.yaml", "include: b.yaml\ntrain:\n  seed: x\n  max_steps: 0\n");
+      folder.write("a.yaml", "include: b.yaml\ntrain:\n  seed: x\n  max_steps: -1\n");
   EXPECT_EQ(error_of(folder, {file}, {"eval.batch=3"}),
             "4 errors in the configuration:\n"
             "  b.yaml:1:1: modle: unknown key; did you mean model?\n"
             "  a.yaml:3:3: train.seed: found \"x\", want an integer\n"
-            "  a.yaml:4:3: train.max_steps: found 0, want 1 or more\n"
+            "  a.yaml:4:3: train.max_steps: found -1, want 0 or more\n"
             "  --set eval.batch=3: eval.batch: unknown key; did you mean eval.batch_seqs?");
 }
 

@@ -1,0 +1,109 @@
+#include "data/pipeline/synthetic_pipeline.h"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "data/pipeline/bounded_queue.h"
+
+namespace bertha {
+namespace {
+
+class SyntheticPipeline final : public Pipeline {
+ public:
+  SyntheticPipeline(const SyntheticSteps& steps, const SyntheticRun& run, HostAllocator allocate)
+      : samples_((run.first_step + run.num_steps) * steps.global_batch_seqs),
+        batches_(run.prefetch_steps),
+        maker_([this, steps, run, allocate = std::move(allocate)] { make(steps, run, allocate); }) {
+  }
+
+  ~SyntheticPipeline() override {
+    batches_.close();
+    maker_.join();
+  }
+
+  std::optional<StepBatch> next() override {
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<StepBatch> batch = batches_.pop();
+    last_wait_ms_ =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return batch;
+  }
+
+  double last_wait_ms() const override { return last_wait_ms_; }
+  int64_t samples_per_epoch() const override { return samples_; }
+
+ private:
+  void make(const SyntheticSteps& steps, const SyntheticRun& run, const HostAllocator& allocate) {
+    try {
+      const int64_t end = run.first_step + run.num_steps;
+      for (int64_t step = run.first_step; step < end && batches_.wait_for_room(); ++step) {
+        batches_.push(
+            make_synthetic_batch(steps, plan_synthetic_step(steps, step), run.rank, allocate));
+      }
+      batches_.finish();
+    } catch (...) {
+      batches_.fail(std::current_exception());
+    }
+  }
+
+  int64_t samples_;
+  double last_wait_ms_ = 0.0;
+  BoundedQueue<StepBatch> batches_;
+  std::thread maker_;  // last: it uses the queue
+};
+
+class RepeatedBatch final : public Pipeline {
+ public:
+  RepeatedBatch(std::unique_ptr<Pipeline> inner, int64_t first_step, int64_t num_steps)
+      : inner_(std::move(inner)), step_(first_step), end_step_(first_step + num_steps) {}
+
+  std::optional<StepBatch> next() override {
+    if (step_ >= end_step_) return std::nullopt;
+    last_wait_ms_ = 0.0;
+    if (!batch_) {
+      batch_ = inner_->next();
+      last_wait_ms_ = inner_->last_wait_ms();
+      if (!batch_) return std::nullopt;
+    }
+    StepBatch again = *batch_;  // views of the same memory
+    again.step = step_++;
+    return again;
+  }
+
+  double last_wait_ms() const override { return last_wait_ms_; }
+  int64_t samples_per_epoch() const override { return inner_->samples_per_epoch(); }
+
+ private:
+  std::unique_ptr<Pipeline> inner_;
+  std::optional<StepBatch> batch_;
+  double last_wait_ms_ = 0.0;
+  int64_t step_;
+  int64_t end_step_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pipeline> make_synthetic_pipeline(const SyntheticSteps& steps,
+                                                  const SyntheticRun& run, HostAllocator allocate) {
+  return std::make_unique<SyntheticPipeline>(steps, run, std::move(allocate));
+}
+
+std::vector<HostBatch> make_synthetic_eval_batches(SyntheticSteps steps, int64_t batch_seqs,
+                                                   int rank, const HostAllocator& allocate) {
+  const auto divide_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
+  const int64_t most_of_rank = divide_up(steps.global_batch_seqs, steps.num_ranks);
+  steps.micro_batches_per_step = divide_up(most_of_rank, batch_seqs);
+  steps.exchange = ExchangePadding::kOff;
+  StepBatch set = make_synthetic_batch(steps, plan_synthetic_step(steps, 0), rank, allocate);
+  std::erase_if(set.micro_batches, [](const HostBatch& batch) { return batch.num_seqs == 0; });
+  return std::move(set.micro_batches);
+}
+
+std::unique_ptr<Pipeline> repeat_first_batch(std::unique_ptr<Pipeline> inner, int64_t first_step,
+                                             int64_t num_steps) {
+  return std::make_unique<RepeatedBatch>(std::move(inner), first_step, num_steps);
+}
+
+}  // namespace bertha

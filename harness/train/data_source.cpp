@@ -1,0 +1,106 @@
+#include "harness/train/data_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "data/files/hashing.h"
+#include "data/files/text_file.h"
+#include "data/format/shard_names.h"
+#include "data/pipeline/synthetic_pipeline.h"
+#include "harness/train/session.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kSyntheticEvalSeqs = 1024;
+constexpr uint64_t kEvalPurpose = 2;  // of derive_seed(); dropout has 1
+
+LengthHistogram lengths_of(const DataConfig& data) {
+  const std::string& path = data.synthetic_lengths;
+  if (path.empty()) return uniform_lengths(data.max_seq_tokens);
+  return parse_length_histogram(read_text_file(path), path);
+}
+
+std::unique_ptr<Pipeline> open_synthetic(SyntheticSteps steps, const SyntheticRun& run,
+                                         const Transport& transport, HostAllocator allocate) {
+  steps.num_ranks = transport.size();
+  SyntheticRun of_rank = run;
+  of_rank.rank = transport.rank();
+  return make_synthetic_pipeline(steps, of_rank, std::move(allocate));
+}
+
+OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_steps) {
+  if (!config.data.synthetic) {
+    PipelineOptions options = pipeline_options(config, first_step);
+    options.num_steps = num_steps;
+    return [options](Transport& transport, HostAllocator allocate) {
+      return make_training_pipeline(options, transport, std::move(allocate));
+    };
+  }
+  SyntheticSteps steps = synthetic_steps(config, 1);
+  steps.lengths = lengths_of(config.data);
+  const SyntheticRun run{.first_step = first_step,
+                         .num_steps = num_steps,
+                         .prefetch_steps = config.data.prefetch_steps};
+  return [steps, run](Transport& transport, HostAllocator allocate) {
+    return open_synthetic(steps, run, transport, std::move(allocate));
+  };
+}
+
+}  // namespace
+
+SyntheticSteps synthetic_steps(const Config& config, int num_ranks) {
+  return {.max_seq_tokens = config.data.max_seq_tokens,
+          .max_masked_per_seq = config.data.max_masked_per_seq,
+          .vocab_size = config.model.vocab_size,
+          .global_batch_seqs = config.train.global_batch_seqs,
+          .micro_batches_per_step = config.train.accumulation_steps,
+          .exchange = parse_exchange(config.data.exchange_padding),
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .num_ranks = num_ranks};
+}
+
+OpenPipeline plan_training_data(const Config& config, int64_t first_step) {
+  const int64_t num_steps = std::max<int64_t>(config.train.max_steps - first_step, 0);
+  if (!config.train.overfit_one_batch) return plan_steps(config, first_step, num_steps);
+  const OpenPipeline open_first = plan_steps(config, 0, 1);
+  return [=](Transport& transport, HostAllocator allocate) {
+    return repeat_first_batch(open_first(transport, std::move(allocate)), first_step, num_steps);
+  };
+}
+
+std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num_ranks,
+                                         const HostAllocator& allocate) {
+  if (!config.data.synthetic) {
+    return load_eval_batches(eval_options(config), rank, num_ranks, allocate);
+  }
+  const EvalConfig& eval = config.eval;
+  SyntheticSteps steps = synthetic_steps(config, num_ranks);
+  steps.lengths = lengths_of(config.data);
+  steps.global_batch_seqs = eval.max_samples > 0 ? eval.max_samples : kSyntheticEvalSeqs;
+  steps.seed = derive_seed(steps.seed, kEvalPurpose, 0);
+  return make_synthetic_eval_batches(steps, eval.batch_seqs, rank, allocate);
+}
+
+std::string training_data_identity(const Config& config) {
+  if (config.data.synthetic) {
+    const std::string& path = config.data.synthetic_lengths;
+    return md5_of_text("synthetic " + (path.empty() ? "" : read_text_file(path)));
+  }
+  std::string shards;
+  for (const std::string& path : list_shards(config.data.train)) {
+    std::error_code error;
+    const uintmax_t bytes = std::filesystem::file_size(path, error);
+    if (error) {
+      fail(ExitCode::kData, path, ": its size cannot be read (", error.message(),
+           "); check the folder's permissions.");
+    }
+    shards += concat(std::filesystem::path(path).filename().string(), " ", bytes, "\n");
+  }
+  return md5_of_text(shards);
+}
+
+}  // namespace bertha

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/pipeline/pipeline.h"
+#include "data/pipeline/synthetic_steps.h"
+#include "harness/config/config.h"
+
+namespace bertha {
+
+// What a run trains on and is evaluated on: the shards of data.train and data.eval, or with
+// data.synthetic batches that are made up.
+
+/// Steps of made-up batches as this configuration trains, each sequence at full length.
+SyntheticSteps synthetic_steps(const Config& config, int num_ranks);
+
+/// Opens the batches of a run; collective.
+using OpenPipeline = std::function<std::unique_ptr<Pipeline>(Transport&, HostAllocator)>;
+
+/// The batches from `first_step` to the last one; with train.overfit_one_batch the first one of the
+/// run each time.
+///
+/// Errors    Error(kData) when shards or the file of lengths cannot be read, on this rank alone.
+OpenPipeline plan_training_data(const Config& config, int64_t first_step);
+
+/// This rank's part of the evaluation set. Made up, it has eval.max_samples sequences, or 1,024.
+/// Errors as above.
+std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num_ranks,
+                                         const HostAllocator& allocate);
+
+/// The md5 over names and sizes of the training shards, wherever they lie, or over what decides the
+/// lengths of made-up sequences. Errors as above.
+std::string training_data_identity(const Config& config);
+
+}  // namespace bertha
