@@ -1,5 +1,7 @@
 #include "harness/train/probe.h"
 
+#include <algorithm>
+
 #include "harness/train/evaluate.h"
 
 namespace bertha {
@@ -14,18 +16,18 @@ StepProbe::StepProbe(const ModelParts& parts, Collectives& collectives)
       collectives_(collectives),
       pinned_(parts.device->allocate_pinned(static_cast<int64_t>(sizeof(Arrival)))),
       times_(parts.device->allocate(collectives.size() * kTimesBytes)),
-      pinned_times_(parts.device->allocate_pinned((collectives.size() + 1) * kTimesBytes)) {}
+      pinned_times_(parts.device->allocate_pinned(collectives.size() * kTimesBytes)) {}
 
+// By a sum in which all others add zero: that is one over all ranks, however they form groups.
 void StepProbe::gather(const RankTimes& own) {
   const int64_t ranks = collectives_.size();
   auto* const all = static_cast<RankTimes*>(pinned_times_.data());
-  auto* const on_device = static_cast<RankTimes*>(times_.data());
-  all[ranks] = own;
+  std::fill_n(all, ranks, RankTimes{});
+  all[collectives_.rank()] = own;
   Stream& stream = collectives_.stream();
-  parts_.device->copy(stream, on_device + collectives_.rank(), all + ranks, kTimesBytes);
-  collectives_.all_gather(View(on_device + collectives_.rank(), DType::kF32, {kRankNumbers}),
-                          View(on_device, DType::kF32, {ranks * kRankNumbers}));
-  parts_.device->copy(stream, all, on_device, ranks * kTimesBytes);
+  parts_.device->copy(stream, times_.data(), all, ranks * kTimesBytes);
+  collectives_.all_reduce_sum(View(times_.data(), DType::kF32, {ranks * kRankNumbers}));
+  parts_.device->copy(stream, all, times_.data(), ranks * kTimesBytes);
 }
 
 void StepProbe::capture(Bert& model, const Optimizer& optimizer,

@@ -45,7 +45,7 @@ class StepProbe {
   };
   Buffer pinned_;        // Arrival
   Buffer times_;         // f32 [W, kRankNumbers]
-  Buffer pinned_times_;  // f32 [W + 1, kRankNumbers]: of all ranks, and this rank's
+  Buffer pinned_times_;  // f32 [W, kRankNumbers]
   bool has_times_ = false;
   std::unique_ptr<Event> arrived_;
 };
