@@ -71,7 +71,7 @@ class LoggedLevel final : public Collectives {
 class EventDevice final : public Device {
  public:
   std::string description() const override { return ""; }
-  int64_t token_multiple() const override { return 1; }
+  int64_t padded_rows(int64_t rows) const override { return rows; }
   int64_t total_memory_bytes() const override { return 0; }
   int64_t used_memory_bytes() const override { return 0; }
   bool has_io(DType) const override { return true; }
