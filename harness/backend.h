@@ -51,8 +51,9 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
 std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
                                const AttentionCall& call);
 
-/// Whether the model's passes are recorded as graphs, as cuda.graphs allows: on a GPU with attention
-/// kernels that serve batches of any lengths by the same launches. Errors as describe_attention.
+/// Whether the model's passes are recorded as graphs, as cuda.graphs allows: on a GPU with
+/// attention kernels that serve batches of any lengths by the same launches. Errors as
+/// describe_attention.
 bool can_record_passes(const BackendChoice& choice, const CudaConfig& cuda,
                        const AttentionCall& call);
 

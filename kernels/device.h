@@ -62,8 +62,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string description() const = 0;  // "cpu, 2 threads"
-  /// As many rows of tokens are computed where a batch has `rows`, so that GEMM plans and graphs stay
-  /// few. Rows beyond are padding. Does not fall where `rows` grows.
+  /// As many rows of tokens are computed where a batch has `rows`, so that GEMM plans and graphs
+  /// stay few. Rows beyond are padding. Does not fall where `rows` grows.
   virtual int64_t padded_rows(int64_t rows) const = 0;
   virtual int64_t total_memory_bytes() const = 0;
   /// Memory in use now: on a GPU by all programs on it, on the CPU by this process (resident);

@@ -29,9 +29,9 @@ struct PassKey {
   auto operator<=>(const PassKey&) const = default;
 };
 
-/// Passes of the model as graphs of the device. A piece of a pass is enqueued operation by operation
-/// when its key first occurs, recorded when it occurs again, and launched as a graph from then on:
-/// that takes one call of the host instead of hundreds, and the gaps between kernels are shorter.
+/// Passes of the model as graphs of the device. A piece of a pass is enqueued operation by
+/// operation when its key first occurs, recorded when it occurs again, and launched as a graph from
+/// then on: one call of the host instead of hundreds, and shorter gaps between kernels.
 class RecordedPasses {
  public:
   /// Without `records` everything is enqueued operation by operation.
@@ -51,8 +51,8 @@ class RecordedPasses {
   std::map<PassKey, std::unique_ptr<Graph>> kept_;  // null: has run once
 };
 
-/// Parts of the model in a row, the embeddings being part 0, between which nothing is exchanged with
-/// other ranks.
+/// Parts of the model in a row, the embeddings being part 0, between which nothing is exchanged
+/// with other ranks.
 struct Piece {
   size_t first = 0;
   size_t last = 0;  // included

@@ -32,10 +32,10 @@ inline constexpr int kMostKeyParts = 4;
 
 /// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
 /// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the
-/// padding rows of dqkv. `params.batch` as in forward, of at least one sequence; params.delta is not
-/// used. params.column_sums, unless null, gets for each sequence rows whose sum are the column sums
-/// of its rows of dqkv as they are stored. Split: a second kernel adds the parts of dQ up, in the
-/// order of keys, and params.dquery_parts is needed.
+/// padding rows of dqkv. `params.batch` as in forward, of at least one sequence; params.delta is
+/// not used. params.column_sums, unless null, gets for each sequence rows whose sum are the column
+/// sums of its rows of dqkv as they are stored. Split: a second kernel adds the parts of dQ up, in
+/// the order of keys, and params.dquery_parts is needed.
 void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params);
 
 /// That second kernel: dQ, and of the column sums those of dQ and of tiles that no sequence has.

@@ -63,7 +63,7 @@ struct GemmOperands {
 /// The descriptors and algorithm of every GEMM that occurred, and their workspace.
 ///
 /// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
-///           rows within a factor of two (rows change by multiples of 256 from step to step, the
+///           rows within a quarter (rows change by multiples of 256 from step to step, the
 ///           best algorithm hardly does), else, with options.tune_gemms, a tuned one, else the
 ///           first of the library's heuristics. Without tune_gemms it does not depend on which
 ///           keys came before, so that a run that goes on from a checkpoint chooses the same.
