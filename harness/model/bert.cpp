@@ -167,7 +167,7 @@ struct Bert::State {
             .has_rows_by_word = batch.rows_by_word.has_data(),
             .gemm_mode = gemm_mode(mode),
             .makes_weight_copies = makes_copies,
-            .accumulate = accumulate};
+            .accumulate = pass == PassKey::Pass::kBackward ? accumulate : Accumulate::kNo};
   }
 
   int64_t begin_of(size_t part) const {

@@ -12,8 +12,8 @@
 
 namespace bertha {
 
-/// The micro-batch in device memory. Token arrays are rounded up to the device's multiple; the rows
-/// beyond the live tokens hold ids of earlier batches, whose results no loss and no gradient sees.
+/// The micro-batch in device memory. Token arrays have the device's padded rows; those beyond the
+/// live tokens hold ids of earlier batches, whose results no loss and no gradient sees.
 struct DeviceBatch {
   View word_ids;          // i32 [T]
   View segment_ids;       // i32 [T]

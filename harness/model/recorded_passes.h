@@ -23,8 +23,8 @@ struct PassKey {
   int64_t masked = 0;
   bool has_rows_by_word = false;
   GemmMode gemm_mode = GemmMode::kIo;
-  bool makes_weight_copies = false;  // of fp8
-  Accumulate accumulate = Accumulate::kNo;
+  bool makes_weight_copies = false;         // of fp8
+  Accumulate accumulate = Accumulate::kNo;  // of backward
 
   auto operator<=>(const PassKey&) const = default;
 };

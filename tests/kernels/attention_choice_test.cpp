@@ -125,6 +125,8 @@ TEST(AttentionChoice, TheOptionsOfTheBackendAreDescribed) {
   EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, kBertLarge), "grouped");
   EXPECT_EQ(attention_kernels({}, dropout_of(64)), "persistent forward, grouped backward");
   EXPECT_TRUE(launches_ignore_lengths({}, kBertLarge));
+  EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kPersistent}, kBertLarge));
+  EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kSplit}, kBertLarge));
   EXPECT_FALSE(launches_ignore_lengths({.attention = Variant::kGrouped}, kBertLarge));
   EXPECT_FALSE(launches_ignore_lengths({}, dropout_of(64)));
 }

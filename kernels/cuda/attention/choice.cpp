@@ -93,7 +93,7 @@ std::string attention_kernels(const CudaOptions& options, const AttentionCall& c
 
 bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call) {
   const AttentionKernels kernels = choose_attention(options.attention, call);
-  return kernels.forward == Variant::kPersistent && kernels.backward == Variant::kPersistent;
+  return kernels.forward != Variant::kGrouped && kernels.backward != Variant::kGrouped;
 }
 
 }  // namespace bertha

@@ -63,10 +63,10 @@ struct GemmOperands {
 /// The descriptors and algorithm of every GEMM that occurred, and their workspace.
 ///
 /// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
-///           rows within a quarter (rows change by multiples of 256 from step to step, the
-///           best algorithm hardly does), else, with options.tune_gemms, a tuned one, else the
-///           first of the library's heuristics. Without tune_gemms it does not depend on which
-///           keys came before, so that a run that goes on from a checkpoint chooses the same.
+///           rows within a quarter (rows change a little from step to step, the best algorithm
+///           hardly does), else, with options.tune_gemms, a tuned one, else the first of the
+///           library's heuristics. Without tune_gemms it does not depend on which keys came
+///           before, so that a run that goes on from a checkpoint chooses the same.
 /// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
 ///           3 ms where the heuristics are asked.
 /// Waits     only where it tunes.

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "harness/model/bert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/harness/model/tiny_model.h"
 #include "tests/support/recording_device.h"
 
 namespace bertha {
@@ -81,6 +83,34 @@ TEST_F(Passes, OfMoreSizesThanGraphsAreKeptAreEnqueued) {
   }
   EXPECT_EQ(passes.graphs(), 256u);
   EXPECT_EQ(graphs_.recorded, 256);
+}
+
+// Backward writes its gradients once a step and adds to them after; forward knows no difference.
+TEST_F(Passes, OfForwardAreTheSameForEveryMicroBatch) {
+  const ModelConfig config{
+      .layers = 1, .hidden = 8, .heads = 1, .feed_forward = 8, .vocab_size = 8, .max_positions = 8};
+  const ParamTable table = make_param_table(make_dims(config), DecayRule::kReference);
+  const std::unique_ptr<Ops> ops = make_cpu_ops(*device_, *stream_);
+  Bert bert(config, table, {.tokens = 8, .seqs = 1, .masked = 8},
+            {.device = &graphs_, .stream = stream_.get(), .ops = ops.get(), .graphs = true});
+  std::vector<float> flat(static_cast<size_t>(table.elements));
+  const View values(flat.data(), DType::kF32, {table.elements});
+  bert.bind(values, values);
+  const HostBatch batch = testing::make_batch({{.word_ids = {1, 2, 3},
+                                                .segment_ids = {0, 0, 1},
+                                                .masked_positions = {1},
+                                                .masked_labels = {4}}});
+  std::vector<size_t> graphs;
+  for (int step = 0; step < 2; ++step) {
+    bert.begin_step();
+    for (int micro = 0; micro < 2; ++micro) {
+      bert.upload(batch);
+      bert.forward_train({}, View());
+      bert.backward();
+      graphs.push_back(bert.recorded_graphs());
+    }
+  }
+  EXPECT_EQ(graphs, (std::vector<size_t>{0, 1, 2, 3}));
 }
 
 TEST(Pieces, BeginWhereABucketBegins) {
