@@ -15,9 +15,10 @@ void* ScratchMemory::take(int64_t bytes) {
   BERTHA_CHECK(status == cudaStreamCaptureStatusNone, "an operation takes ", bytes,
                " bytes for the first time while it is recorded, want a run before");
   void* data = nullptr;
-  BERTHA_CUDA_CHECK(cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_));
+  const int64_t with_room = bytes + bytes / 8;  // batches differ a little: few outgrow the first
+  BERTHA_CUDA_CHECK(cudaMallocAsync(&data, static_cast<size_t>(with_room), stream_));
   blocks_.push_back(data);
-  bytes_ = bytes;
+  bytes_ = with_room;
   return data;
 }
 

@@ -14,8 +14,8 @@ namespace bertha {
 inline constexpr int kExchangeWords = 128;  // per SM
 
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows without
-/// waiting; after the first step it no longer grows. What it has outgrown stays until the end, for
-/// graphs have recorded its address.
+/// waiting, seldom after the first step. What it has outgrown stays until the end, for graphs have
+/// recorded its address.
 class ScratchMemory {
  public:
   explicit ScratchMemory(cudaStream_t stream) : stream_(stream) {}

@@ -38,7 +38,7 @@ struct AttentionBatchSize {
 AttentionKernels for_batch(const AttentionKernels& chosen, CudaOptions::AttentionVariant asked,
                            int64_t max_seq_tokens, const AttentionBatchSize& size);
 
-/// "grouped", "persistent", or "persistent forward, grouped backward".
+/// "grouped", "persistent", "split", or "persistent forward, grouped backward".
 std::string text(const AttentionKernels& kernels);
 
 }  // namespace bertha
