@@ -5,27 +5,22 @@
 namespace bertha {
 namespace {
 
-// Each takes some megabytes of device memory. A run has a few dozen sizes of batches, and the
-// frequent ones come first.
-constexpr size_t kMostKeys = 256;
+// A run has some dozen sizes of batches, each with a graph per pass and piece. Sizes that occur often
+// come first; where there are more, the rest is enqueued operation by operation.
+constexpr size_t kMostGraphs = 512;
 
 }  // namespace
 
 void RecordedPasses::run(const PassKey& key, const std::function<void()>& enqueue) {
   if (!records_) return enqueue();
-  const auto found = kept_.find(key);
-  if (found == kept_.end()) {
-    if (kept_.size() < kMostKeys) kept_.emplace(key, nullptr);
-    return enqueue();
+  const auto [found, is_new] = kept_.try_emplace(key);
+  std::unique_ptr<Graph>& graph = found->second;
+  if (graph == nullptr && !is_new && graphs_ < kMostGraphs) {
+    graph = device_.record(stream_, enqueue);
+    if (graph != nullptr) ++graphs_;
   }
-  if (found->second == nullptr) found->second = device_.record(stream_, enqueue);
-  if (found->second == nullptr) return enqueue();  // a device without graphs
-  device_.launch(stream_, *found->second);
-}
-
-size_t RecordedPasses::graphs() const {
-  return static_cast<size_t>(
-      std::ranges::count_if(kept_, [](const auto& entry) { return entry.second != nullptr; }));
+  if (graph == nullptr) return enqueue();  // new, one too many, or a device without graphs
+  device_.launch(stream_, *graph);
 }
 
 std::vector<Piece> cut_pieces(const std::vector<int64_t>& part_begins,

@@ -40,15 +40,19 @@ class RecordedPasses {
 
   bool records() const { return records_; }
   void run(const PassKey& key, const std::function<void()>& enqueue);
-  size_t graphs() const;  // recorded so far
+  size_t graphs() const { return graphs_; }  // recorded so far
   /// After a change of addresses.
-  void clear() { kept_.clear(); }
+  void clear() {
+    kept_.clear();
+    graphs_ = 0;
+  }
 
  private:
   Device& device_;
   Stream& stream_;
   bool records_;
-  std::map<PassKey, std::unique_ptr<Graph>> kept_;  // null: has run once
+  std::map<PassKey, std::unique_ptr<Graph>> kept_;  // null: has run, without a graph
+  size_t graphs_ = 0;
 };
 
 /// Parts of the model in a row, the embeddings being part 0, between which nothing is exchanged

@@ -119,7 +119,8 @@ StepTime predict_step(const SpeedRequest& request, const Dims& dims, const Param
                      .forward_ms = most_ms * kForwardShare,
                      .backward_ms = most_ms * (1 - kForwardShare),
                      .apply_ms = lamb * kApplyShare,
-                     .sums_wait_for_backward = config.optimizer.clip == "before"});
+                     .sums_wait_for_backward = config.optimizer.clip == "before" &&
+                                               !(cluster.copies && cluster.nodes() == 1)});
 
   StepTime step;
   step.tokens_per_rank = tokens.mean_tokens * micro_batches;

@@ -79,10 +79,10 @@ TEST_F(Passes, AreEnqueuedEveryTimeWithoutGraphs) {
 TEST_F(Passes, OfMoreSizesThanGraphsAreKeptAreEnqueued) {
   RecordedPasses passes(graphs_, *stream_, true);
   for (int round = 0; round < 3; ++round) {
-    for (int64_t tokens = 1; tokens <= 300; ++tokens) passes.run({.tokens = tokens}, [] {});
+    for (int64_t tokens = 1; tokens <= 600; ++tokens) passes.run({.tokens = tokens}, [] {});
   }
-  EXPECT_EQ(passes.graphs(), 256u);
-  EXPECT_EQ(graphs_.recorded, 256);
+  EXPECT_EQ(passes.graphs(), 512u);
+  EXPECT_EQ(graphs_.recorded, 512);
 }
 
 // Backward writes its gradients once a step and adds to them after; forward knows no difference.
