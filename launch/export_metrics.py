@@ -38,28 +38,34 @@ def read_run(folder):
     path = pathlib.Path(folder) / "metrics.jsonl"
     run, points = {}, {}
     try:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            record = json.loads(line)
-            if record["kind"] == "run":
-                run = record
-            prefix = PREFIXES.get(record["kind"])
-            if prefix is None:
-                continue
-            step = record["step"]
-            # A resumed run starts again below the last step written: what was after that is void.
-            for later in [s for s in points if s > step or (s == step and prefix == "train")]:
-                del points[later]
-            point = points.setdefault(step, {})
-            point.update(samples=record["samples"], time_ms=record["time_ms"])
-            point.update({f"{prefix}/{name}": value for name, value in record.items()
-                          if name not in ("kind", "time_ms", "step", "samples") and value is not None})
+        lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
         stop(4, f"{path}: cannot be read ({error.strerror}); give the folder of a run")
-    except (ValueError, KeyError) as error:
-        stop(4, f"{path}, line {number}: is no record of a run ({error}); repair or remove that line")
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            prefix = PREFIXES.get(record["kind"])
+            place = {name: record[name] for name in ("samples", "time_ms")} if prefix else {}
+            step = record["step"] if prefix else 0
+        except (ValueError, KeyError, TypeError) as error:  # a killed run may leave one unfinished
+            print(f"export_metrics.py: {path}, line {number}: left out, is no record of a run ({error})",
+                  file=sys.stderr)
+            continue
+        if record["kind"] == "run":
+            run = record
+        if prefix is None:
+            continue
+        # A resumed run starts again below the last step written: what was after that is void.
+        first_void = step if prefix == "train" else step + 1
+        while points and next(reversed(points)) >= first_void:
+            points.popitem()
+        point = points.setdefault(step, {})
+        point.update(place)
+        point.update({f"{prefix}/{name}": value for name, value in record.items()
+                      if name not in ("kind", "time_ms", "step", "samples") and value is not None})
     if not points:
         stop(4, f"{path}: holds no step and no evaluation; there is nothing to export")
-    return run, dict(sorted(points.items()))
+    return run, points
 
 
 def write_csv(points, path):

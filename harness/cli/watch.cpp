@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "data/files/text_file.h"
@@ -48,15 +48,16 @@ std::string ending(int exit_code) {
   }
 }
 
-RunState state_of(const Metrics& metrics, const std::string& run_dir) {
+/// is_held: whether a process held the run's folder before its metrics were read. A file system
+/// without locks does not tell: then the run is taken at its word.
+RunState state_of(const Metrics& metrics, std::optional<bool> is_held) {
+  if (is_held.value_or(!metrics.stop)) return {.text = "running", .goes_on = true};
   if (metrics.stop) {
     const auto without_code =
         metrics.stop->status == "success" ? ExitCode::kSuccess : ExitCode::kTargetMissed;
     const int code = metrics.stop->exit_code.value_or(static_cast<int>(without_code));
     return {.text = ending(code), .exit_code = code};
   }
-  // A file system without locks does not tell: then the run is taken at its word.
-  if (is_locked(run_dir).value_or(true)) return {.text = "running", .goes_on = true};
   return {.text = "gone: its process ended without a word; see logs/ in its folder",
           .exit_code = static_cast<int>(kLostRank)};
 }
@@ -69,8 +70,10 @@ class Watch {
   int run() {
     for (;;) {
       const OutputSize size = output_size();
+      // In this order: a run that ends meanwhile has written its last record.
+      const std::optional<bool> is_held = is_locked(options_.run);
       const Metrics metrics = metrics_of(read_text_file(path_));
-      const RunState state = state_of(metrics, options_.run);
+      const RunState state = state_of(metrics, is_held);
       WatchView view{.run_dir = options_.run,
                      .state = state.text,
                      .goes_on = state.goes_on,
@@ -95,11 +98,14 @@ class Watch {
     } else if (redraws) {
       text = concat("\033[", lines_, "A");
     }
-    for (const char letter : frame)
+    lines_ = 0;
+    for (const char letter : frame) {
+      if (redraws && lines_ == size.rows - 1) break;  // more would scroll the first lines away
+      lines_ += letter == '\n' ? 1 : 0;
       text += letter == '\n' && redraws ? "\033[K\n" : std::string(1, letter);
+    }
     std::cout << text << (redraws ? "\033[J" : "") << std::flush;
     columns_ = size.columns;
-    lines_ = std::ranges::count(frame, '\n');
   }
 
   WatchOptions options_;

@@ -41,15 +41,14 @@ int64_t log_columns() {
 OutputSize output_size() {
   OutputSize size{.is_terminal = isatty(STDOUT_FILENO) == 1};
   winsize found{};
-  if (size.is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col > 0) {
-    size.columns = found.ws_col;
-    size.rows = found.ws_row;
-  }
-  const int64_t columns = std::atoll(environment("COLUMNS").data());
-  const int64_t rows = std::atoll(environment("LINES").data());
-  // A shell that exports them does so once: the terminal knows better after it was resized.
-  if (columns > 0 && found.ws_col == 0) size.columns = columns;
-  if (rows > 0 && found.ws_row == 0) size.rows = rows;
+  if (size.is_terminal) ioctl(STDOUT_FILENO, TIOCGWINSZ, &found);  // leaves zeros where it fails
+  // A shell that exports its size does so once: the terminal knows better after it was resized.
+  const auto first_known = [](int64_t now, const char* variable, int64_t otherwise) {
+    const int64_t exported = std::atoll(environment(variable).data());
+    return now > 0 ? now : exported > 0 ? exported : otherwise;
+  };
+  size.columns = first_known(found.ws_col, "COLUMNS", size.columns);
+  size.rows = first_known(found.ws_row, "LINES", size.rows);
   return size;
 }
 

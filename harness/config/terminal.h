@@ -17,8 +17,7 @@ Terminal detect_terminal();
 /// Columns for lines of a log: as COLUMNS or the terminal says now, at least 80; 160 in a file.
 int64_t log_columns();
 
-/// Of the terminal that is standard output, as it is now; elsewhere
-/// COLUMNS and LINES.
+/// Of the terminal that is standard output, as it is now; elsewhere COLUMNS and LINES.
 struct OutputSize {
   bool is_terminal = false;
   int64_t columns = 80;

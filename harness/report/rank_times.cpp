@@ -1,6 +1,7 @@
 #include "harness/report/rank_times.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"

@@ -13,7 +13,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kNameColumns = 12;
-constexpr int64_t kLeastChartRows = 5;
+constexpr int64_t kLeastChartRows = 5, kLeastChartColumns = 24;
 constexpr int64_t kSideBySideColumns = 110;
 constexpr size_t kEvents = 3;
 
@@ -35,7 +35,7 @@ void add_fields(const std::string& name, const Fields& fields, int64_t columns, 
     }
     is_empty = false;
   }
-  if (!is_empty) lines.push_back(fitted(line, std::min(columns, columns_of(line))));
+  if (!is_empty) lines.push_back(line);
 }
 
 /// A sentence over as many lines as it takes, broken at blanks.
@@ -54,7 +54,7 @@ void add_sentence(const std::string& name, const std::string& text, int64_t colu
     has_word = true;
     begin = end + 1;
   }
-  lines.push_back(fitted(line, std::min(columns, columns_of(line))));
+  lines.push_back(line);
 }
 
 std::string bar(double share, int64_t columns) {
@@ -148,6 +148,7 @@ Fields rank_fields(const StepRecord& last, const RunIdentity& run) {
 }
 
 void add_charts(const Metrics& metrics, const WatchView& view, int64_t rows, Lines& lines) {
+  if (view.columns < kLeastChartColumns) return;
   const Chart loss = masked_loss_chart(metrics), accuracy = accuracy_chart(metrics);
   if (view.columns >= kSideBySideColumns) {
     if (rows < kLeastChartRows) return;
@@ -175,9 +176,8 @@ Lines last_lines(const Metrics& metrics, const WatchView& view) {
   for (size_t i = first; i < metrics.events.size(); ++i) {
     const EventRecord& event = metrics.events[i];
     const std::string time = local_time_text(event.time_ms).substr(11, 8);
-    lines.push_back(fitted(fitted(i == first ? "events" : "", kNameColumns) + time + " " +
-                               event.text.substr(0, event.text.find('\n')),
-                           view.columns));
+    lines.push_back(fitted(i == first ? "events" : "", kNameColumns) + time + " " +
+                    event.text.substr(0, event.text.find('\n')));
   }
   return lines;
 }
@@ -212,8 +212,10 @@ std::string watch_frame(const Metrics& metrics, const WatchView& view) {
   add_charts(metrics, view, view.rows - std::ssize(lines) - std::ssize(end), lines);
   lines.insert(lines.end(), end.begin(), end.end());
   std::string text;
-  for (const std::string& line : lines)
+  for (std::string& line : lines) {
+    line = fitted(line, view.columns);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
   return text;
 }
 

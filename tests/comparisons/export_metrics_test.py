@@ -72,6 +72,17 @@ class ExportMetrics(unittest.TestCase):
         with open(self.folder / "out.csv", newline="") as file:
             self.assertEqual([row["step"] for row in csv.DictReader(file)], ["1", "2"])
 
+    def test_a_line_that_a_killed_run_left_unfinished_is_left_out(self):
+        lines = self.metrics.read_text().splitlines()
+        lines[2:2] = ['{"kind":"st', "7"]
+        self.metrics.write_text("\n".join(lines) + '\n{"kind":"step","step":2001')
+        said = self.export(self.folder, "--csv", self.folder / "out.csv")
+        for number in (3, 4, len(lines) + 1):
+            self.assertIn(f"line {number}: left out, is no record", said)
+        with open(self.folder / "out.csv", newline="") as file:
+            rows = {int(row["step"]): row for row in csv.DictReader(file)}
+        self.assertEqual({step: float(row["train/loss"]) for step, row in rows.items()}, self.LOSSES)
+
     def test_mistakes_are_sentences(self):
         self.assertIn("want at least one of", self.export(self.folder, code=2))
         self.assertIn("cannot be read", self.export(self.folder / "none", "--csv", "o", code=4))
@@ -79,8 +90,6 @@ class ExportMetrics(unittest.TestCase):
                       self.export(self.folder, "--csv", self.folder / "none" / "o", code=4))
         self.metrics.write_text('{"kind": "event", "text": ""}\n')
         self.assertIn("holds no step", self.export(self.folder, "--csv", "o", code=4))
-        self.metrics.write_text('{"kind": "run"}\nword\n')
-        self.assertIn("line 2: is no record", self.export(self.folder, "--csv", "o", code=4))
         for option in ("--wandb-offline", "--mlflow"):
             package = "wandb" if "wandb" in option else "mlflow"
             (self.folder / f"{package}.py").write_text("raise ImportError\n")

@@ -59,6 +59,19 @@ TEST(WatchFrame, FitsTheTerminal) {
   }
 }
 
+TEST(WatchFrame, NoLineIsLongerThanANarrowTerminal) {
+  Metrics metrics = run_under_way();
+  metrics.events.back().text = "saved " + std::string(100, 'x');
+  for (const int64_t columns : {1, 10, 23, 24, 50}) {
+    WatchView view = view_of(columns, 40);
+    view.run_dir = "/a/folder/with/a/long/path/" + std::string(100, 'x');
+    view.alarms = {std::string(100, 'y') + " and more words"};
+    for (const std::string& line : lines_of_text(watch_frame(metrics, view))) {
+      EXPECT_LE(columns_of(line), columns) << line;
+    }
+  }
+}
+
 TEST(WatchFrame, SaysWhereTheRunStands) {
   const std::string frame = watch_frame(run_under_way(), view_of(160, 50));
   EXPECT_THAT(frame,
