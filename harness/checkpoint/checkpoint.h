@@ -38,7 +38,8 @@ struct TrainingState {
   LambState lamb;
   std::vector<int> fp8_scale_exponents = {};  // see Bert::scale_exponents()
   std::vector<EvalPoint> evals;
-  double training_seconds = 0;  // over all parts of the run
+  double training_seconds = 0;        // over all parts of the run
+  std::optional<double> joules = {};  // of all GPUs, likewise; none = that of a part is not known
 };
 
 /// state.json: counters, scalars of the optimizer and the evaluations so far. Floats are written

@@ -100,6 +100,7 @@ std::string to_json(const TrainingState& state) {
                  {"identity", state.data.identity}}},
                {"optimizer", lamb_to_json(state.lamb)},
                {"evals", evals}};
+  if (state.joules) json["joules"] = *state.joules;
   if (!state.fp8_scale_exponents.empty()) json["fp8_scale_exponents"] = state.fp8_scale_exponents;
   return json.dump(2) + "\n";
 }
@@ -129,6 +130,7 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                              .mlm_accuracy = point["mlm_accuracy"].number(),
                              .mlm_loss = point["mlm_loss"].number()});
     });
+    if (json.contains("joules")) state.joules = root["joules"].number();
     if (json.contains("fp8_scale_exponents")) {
       root["fp8_scale_exponents"].for_each([&](const JsonField& exponent) {
         state.fp8_scale_exponents.push_back(static_cast<int>(exponent.integer(-100, 100)));

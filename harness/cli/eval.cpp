@@ -11,6 +11,11 @@
 namespace bertha {
 namespace {
 
+struct EvalOptions {
+  std::string checkpoint;
+  std::string json;
+};
+
 // What the user named, or the newest checkpoint of the run folder that it is: on rank 0, so that no
 // two ranks choose differently.
 std::string weights_for_all(const std::string& path, World& world) {
@@ -33,16 +38,18 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
                     "mpirun -np 2 bertha eval --config runs/latest/resolved.yaml --checkpoint "
                     "runs/latest/ckpt/step_00001000",
                     "bertha eval --config configs/quickstart.yaml --checkpoint my_model --set "
-                    "data.eval=data/eval"}});
+                    "data.eval=data/eval --json eval.json"}});
   add_config_options(eval, ShortOptions::kEvaluation);
-  const auto checkpoint = std::make_shared<std::string>();
-  add_text(eval, "--checkpoint", *checkpoint, "PATH",
+  const auto options = std::make_shared<EvalOptions>();
+  add_text(eval, "--checkpoint", options->checkpoint, "PATH",
            "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
       ->required();
-  set_action(eval, chosen, [&eval, checkpoint](CommandContext& context) {
+  add_json(eval, options->json);
+  set_action(eval, chosen, [&eval, options](CommandContext& context) {
     const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
     context.error_scope = ErrorScope::kThisRank;
-    return run_evaluation(config, weights_for_all(*checkpoint, *context.world), *context.world);
+    return run_evaluation(config, weights_for_all(options->checkpoint, *context.world),
+                          options->json, *context.world);
   });
 }
 

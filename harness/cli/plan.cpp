@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "data/files/new_file.h"
 #include "data/format/manifest.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
@@ -15,6 +14,7 @@
 #include "harness/config/keys.h"
 #include "harness/model/encoder_gemms.h"
 #include "harness/plan/plan_report.h"
+#include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
@@ -165,6 +165,12 @@ void print_schedule(const Config& config, const RunPlan& run) {
   }
 }
 
+void print_missing(const std::vector<std::string>& sentences) {
+  std::cout << "\nmissing\n";
+  if (sentences.empty()) std::cout << "  nothing\n";
+  for (const std::string& sentence : sentences) std::cout << "  " << sentence << '\n';
+}
+
 /// Nothing, and why, where no measured steps resemble those of the run.
 std::optional<SpeedRequest> speed_request(const PlanRequest& request, const PlanOptions& options,
                                           const DataFacts& data, std::string& reason) {
@@ -220,17 +226,19 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
     facts.missing.insert(facts.missing.end(), sentences->begin(), sentences->end());
   }
 
-  print_model(request, facts.cost);
-  print_memory(request, facts, limit);
-  print_work(request, facts.cost, data);
-  print_schedule(request.config, facts.cost.run);
-  std::cout << (speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
-  std::cout << "\nmissing\n";
-  if (facts.missing.empty()) std::cout << "  nothing\n";
-  for (const std::string& sentence : facts.missing) std::cout << "  " << sentence << '\n';
-  if (!options.json.empty()) write_new_file(options.json, plan_json(facts));
-  if (!facts.fits()) return static_cast<int>(ExitCode::kMemory);
-  return static_cast<int>(missing.wrong.empty() ? ExitCode::kSuccess : ExitCode::kData);
+  if (prints_text(options.json)) {
+    print_model(request, facts.cost);
+    print_memory(request, facts, limit);
+    print_work(request, facts.cost, data);
+    print_schedule(request.config, facts.cost.run);
+    std::cout << (speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
+    print_missing(facts.missing);
+  }
+  const ExitCode code = !facts.fits()           ? ExitCode::kMemory
+                        : missing.wrong.empty() ? ExitCode::kSuccess
+                                                : ExitCode::kData;
+  write_json_report(options.json, "plan", code, plan_json(facts));
+  return static_cast<int>(code);
 }
 
 }  // namespace
@@ -264,7 +272,7 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
             concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
                    kGpusPerNode, ", without GPUs all on one)"),
             1, 1 << 20);
-  add_text(plan, "--json", options->json, "FILE", "File for the same figures as JSON");
+  add_json(plan, options->json);
   set_action(plan, chosen,
              [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });
 }

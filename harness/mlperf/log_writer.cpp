@@ -128,12 +128,15 @@ void MlperfLog::eval_stop(const EvalRecord& record) {
         {{"step", record.step}});
 }
 
-void MlperfLog::run_stop(const std::string& status, int64_t samples, int64_t eval_samples) {
+void MlperfLog::run_stop(const RunEnd& end, int64_t eval_samples) {
   stop("block_stop", {{"first_epoch_num", 1}});
-  stop("epoch_stop", {{"epoch_num", samples}});
-  point("train_samples", samples);
+  stop("epoch_stop", {{"epoch_num", end.samples}});
+  point("train_samples", end.samples);
   point("eval_samples", eval_samples);
-  stop("run_stop", {{"status", status}});
+  if (const std::optional<double> each = end.joules_per_sample()) {
+    point("tracked_stats", {{"joules", *end.joules}, {"joules_per_sample", *each}});
+  }
+  stop("run_stop", {{"status", end.status}});
 }
 
 }  // namespace bertha

@@ -33,7 +33,8 @@ class MlperfLog {
   void run_start(int64_t first_sample);
   void eval_start(int64_t samples);
   void eval_stop(const EvalRecord& record);
-  void run_stop(const std::string& status, int64_t samples, int64_t eval_samples);
+  /// Energy is none of the benchmark's facts: where it is known, a record of tracked_stats has it.
+  void run_stop(const RunEnd& end, int64_t eval_samples);
 
  private:
   using Json = nlohmann::ordered_json;

@@ -1,7 +1,6 @@
 #include "harness/plan/plan_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -27,8 +26,8 @@ TextTable parts_table(const StepTime& step) {
   return table;
 }
 
-nlohmann::ordered_json speed_json(const SpeedPlan& plan) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+ReportJson speed_json(const SpeedPlan& plan) {
+  ReportJson parts = ReportJson::array();
   for (const StepPart& part : plan.step.parts) {
     parts.push_back({{"name", part.name}, {"ms", part.ms}, {"hidden_ms", part.hidden_ms}});
   }
@@ -75,25 +74,25 @@ std::string speed_text(const SpeedPlan& plan, const SpeedRequest& request) {
       row("energy of the GPUs", concat("at most ", fixed_text(run.megajoules, 2), " MJ")));
 }
 
-std::string plan_json(const PlanFacts& facts) {
-  nlohmann::ordered_json memory;
+ReportJson plan_json(const PlanFacts& facts) {
+  ReportJson memory;
   for (const MemoryClass& part : facts.cost.memory) memory[part.name] = part.bytes;
-  nlohmann::ordered_json json{{"parameters", facts.cost.parameters},
-                              {"seqs_per_micro_batch", facts.cost.seqs_per_micro_batch},
-                              {"memory_bytes", facts.cost.memory_bytes},
-                              {"memory_bytes_by_class", memory},
-                              {"flops_per_seq", facts.cost.flops_per_seq},
-                              {"flops_per_run", facts.cost.flops_per_run},
-                              {"steps", facts.cost.run.last_step},
-                              {"samples", facts.cost.run.last_samples},
-                              {"evals", facts.cost.run.evals.size()}};
+  ReportJson json{{"parameters", facts.cost.parameters},
+                  {"seqs_per_micro_batch", facts.cost.seqs_per_micro_batch},
+                  {"memory_bytes", facts.cost.memory_bytes},
+                  {"memory_bytes_by_class", memory},
+                  {"flops_per_seq", facts.cost.flops_per_seq},
+                  {"flops_per_run", facts.cost.flops_per_run},
+                  {"steps", facts.cost.run.last_step},
+                  {"samples", facts.cost.run.last_samples},
+                  {"evals", facts.cost.run.evals.size()}};
   if (facts.fit) {
     json["fits"] = facts.fits();
     json["most_seqs_per_micro_batch"] = facts.fit->seqs_per_micro_batch;
   }
   if (facts.speed) json["time"] = speed_json(*facts.speed);
   json["missing"] = facts.missing;
-  return json.dump(2) + "\n";
+  return json;
 }
 
 }  // namespace bertha

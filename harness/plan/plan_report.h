@@ -6,6 +6,7 @@
 
 #include "harness/plan/cost_plan.h"
 #include "harness/plan/speed_plan.h"
+#include "harness/report/json_report.h"
 
 namespace bertha {
 
@@ -23,7 +24,7 @@ struct PlanFacts {
 /// Lines of the step's parts, its bound, the time to the target and the energy.
 std::string speed_text(const SpeedPlan& plan, const SpeedRequest& request);
 
-/// One object, with a line for each figure.
-std::string plan_json(const PlanFacts& facts);
+/// The same figures for write_json_report().
+ReportJson plan_json(const PlanFacts& facts);
 
 }  // namespace bertha

@@ -199,9 +199,15 @@ void MetricsFile::eval(const EvalRecord& record) { write("eval", to_json(record,
 
 void MetricsFile::event(const std::string& text) { write("event", {{"text", text}}); }
 
-void MetricsFile::stop(const std::string& status, int64_t samples, ExitCode exit_code) {
-  write("stop",
-        {{"status", status}, {"samples", samples}, {"exit_code", static_cast<int>(exit_code)}});
+void MetricsFile::stop(const RunEnd& end) {
+  Json fields = {{"status", end.status},
+                 {"samples", end.samples},
+                 {"exit_code", static_cast<int>(end.exit_code)}};
+  if (const std::optional<double> each = end.joules_per_sample()) {
+    fields["joules"] = *end.joules;
+    fields["joules_per_sample"] = *each;
+  }
+  write("stop", fields);
 }
 
 RunIdentity run_identity(const Config& config, const RunFacts& facts) {

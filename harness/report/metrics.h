@@ -9,7 +9,6 @@
 #include "harness/config/config.h"
 #include "harness/report/files.h"
 #include "harness/report/run_records.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -25,8 +24,7 @@ class MetricsFile {
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
   void event(const std::string& text);
-  /// exit_code: that of the program.
-  void stop(const std::string& status, int64_t samples, ExitCode exit_code);
+  void stop(const RunEnd& end);
 
  private:
   void write(const char* kind, const nlohmann::ordered_json& fields);

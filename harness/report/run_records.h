@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -72,6 +75,20 @@ struct RunFacts {
   bool graphs = false;          // forward and backward are CUDA graphs
   std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
   std::vector<std::string> tensor_names = {};
+};
+
+/// How a start of a run ended.
+struct RunEnd {
+  std::string status = {};  // "success" or "aborted"
+  int64_t samples = 0;      // trained
+  ExitCode exit_code = ExitCode::kSuccess;
+  std::optional<double> joules = {};  // of all GPUs, over all parts of the run; none = not known
+
+  /// None where the energy is not known, or nothing was trained.
+  std::optional<double> joules_per_sample() const {
+    if (!joules || samples == 0) return std::nullopt;
+    return *joules / static_cast<double>(samples);
+  }
 };
 
 /// What is known once the data has been opened, which the rules allow after run_start only.

@@ -1,6 +1,7 @@
 #include "harness/report/summary.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -78,6 +79,13 @@ std::string summary_text(const RunSummary& summary) {
                        summary.tokens_per_second > 0
                            ? concat(", ", scaled_text(summary.tokens_per_second), " tokens/s")
                            : ""));
+  }
+  if (summary.joules_per_sample) {
+    const double joules = *summary.joules_per_sample * static_cast<double>(summary.samples);
+    text += row("energy", concat(grouped_text(std::llround(joules)), " J, ",
+                                 scaled_text(*summary.joules_per_sample),
+                                 " J per sample  (all GPUs, from the first step to the end, "
+                                 "evaluations included)"));
   }
   text += row("logs", concat(summary.run_dir, "/metrics.jsonl, ", summary.run_dir, "/mllog"));
   if (summary.plots) text += row("plots", summary.run_dir + "/plots");

@@ -13,9 +13,10 @@ struct RunSummary {
   std::optional<double> baseline_accuracy = {};  // always saying the most frequent token
   int64_t steps = 0;
   int64_t samples = 0;
-  double seconds = 0;            // run_start to run_stop
-  double seqs_per_second = 0;    // of training, evaluations left out
-  double tokens_per_second = 0;  // 0 = unknown
+  double seconds = 0;                            // run_start to run_stop
+  double seqs_per_second = 0;                    // of training, evaluations left out
+  double tokens_per_second = 0;                  // 0 = unknown
+  std::optional<double> joules_per_sample = {};  // see RunEnd; none = not known
   std::string run_dir = {};
   std::string config = {};      // the resolved*.yaml of this start
   std::string checkpoint = {};  // "" = none was written

@@ -79,6 +79,7 @@ void save_now(TrainingRun& run) {
   run.world->board().enter(run.state.step, RunPhase::kSave);
   look_up_skips(run);
   run.state.training_seconds = run.training_seconds();
+  run.state.joules = run.joules();
   run.last_checkpoint =
       save_checkpoint(checkpoint_dir(run.run_dir), run.state, run.session->checkpoint_parts());
   run.saved_step = run.state.step;

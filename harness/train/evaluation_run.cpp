@@ -6,6 +6,7 @@
 #include "harness/checkpoint/weight_source.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
+#include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
 #include "harness/train/data_source.h"
@@ -32,9 +33,49 @@ void take_scales(const std::string& checkpoint, Bert& model) {
   model.set_scale_exponents(exponents);
 }
 
+/// What rank 0 reports.
+struct Verdict {
+  std::string checkpoint;
+  EvalResult result;
+  double constant_answer_accuracy;
+  double target_accuracy;  // 0 = none
+  bool missed;
+};
+
+void print(const Verdict& verdict) {
+  const EvalResult& result = verdict.result;
+  const std::string words = verdict.target_accuracy <= 0
+                                ? ""
+                                : concat("  (target ", fixed_text(verdict.target_accuracy, 4),
+                                         verdict.missed ? " missed)" : " reached)");
+  std::printf(
+      "checkpoint               %s\n"
+      "sequences                %lld\n"
+      "masked tokens            %lld\n"
+      "masked-token accuracy    %.4f%s\n"
+      "masked-token loss        %.4f\n"
+      "next-sentence accuracy   %.4f\n"
+      "constant answer scores   %.4f\n",
+      verdict.checkpoint.c_str(), static_cast<long long>(result.seqs),
+      static_cast<long long>(result.masked_tokens), result.mlm_accuracy, words.c_str(),
+      result.mlm_loss, result.nsp_accuracy, verdict.constant_answer_accuracy);
+}
+
+ReportJson to_json(const Verdict& verdict) {
+  return {{"checkpoint", verdict.checkpoint},
+          {"seqs", verdict.result.seqs},
+          {"masked_tokens", verdict.result.masked_tokens},
+          {"mlm_accuracy", verdict.result.mlm_accuracy},
+          {"mlm_loss", verdict.result.mlm_loss},
+          {"nsp_accuracy", verdict.result.nsp_accuracy},
+          {"constant_answer_accuracy", verdict.constant_answer_accuracy},
+          {"target_accuracy", verdict.target_accuracy}};
+}
+
 }  // namespace
 
-int run_evaluation(const Config& config, const std::string& checkpoint, World& world) {
+int run_evaluation(const Config& config, const std::string& checkpoint,
+                   const std::string& json_path, World& world) {
   const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
   RankBoard& board = world.board();
   check_eval_path(config);
@@ -61,27 +102,17 @@ int run_evaluation(const Config& config, const std::string& checkpoint, World& w
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);
   const bool missed = target > 0 && result.mlm_accuracy < target;
-  if (world.rank() == 0 && config.data.synthetic) {
-    log_line(LogLevel::kWarning,
-             "the data are synthetic (data.synthetic): accuracies mean nothing");
-  }
+  const ExitCode code = missed ? ExitCode::kTargetMissed : ExitCode::kSuccess;
   if (world.rank() == 0) {
-    const std::string verdict = target <= 0 ? ""
-                                            : concat("  (target ", fixed_text(target, 4),
-                                                     missed ? " missed)" : " reached)");
-    std::printf(
-        "checkpoint               %s\n"
-        "sequences                %lld\n"
-        "masked tokens            %lld\n"
-        "masked-token accuracy    %.4f%s\n"
-        "masked-token loss        %.4f\n"
-        "next-sentence accuracy   %.4f\n"
-        "constant answer scores   %.4f\n",
-        checkpoint.c_str(), static_cast<long long>(result.seqs),
-        static_cast<long long>(result.masked_tokens), result.mlm_accuracy, verdict.c_str(),
-        result.mlm_loss, result.nsp_accuracy, facts.constant_answer_accuracy);
+    if (config.data.synthetic) {
+      log_line(LogLevel::kWarning,
+               "the data are synthetic (data.synthetic): accuracies mean nothing");
+    }
+    const Verdict verdict{checkpoint, result, facts.constant_answer_accuracy, target, missed};
+    if (prints_text(json_path)) print(verdict);
+    write_json_report(json_path, "eval", code, to_json(verdict));
   }
-  return static_cast<int>(missed ? ExitCode::kTargetMissed : ExitCode::kSuccess);
+  return static_cast<int>(code);
 }
 
 }  // namespace bertha

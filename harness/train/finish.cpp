@@ -13,13 +13,18 @@
 namespace bertha {
 namespace {
 
-void end_log(TrainingRun& run, ExitCode exit_code) {
-  run.reporter->run_stop(exit_code == ExitCode::kSuccess ? "success" : "aborted",
-                         run.state.samples_trained, exit_code);
+/// All ranks call it.
+RunEnd end_log(TrainingRun& run, ExitCode exit_code) {
+  const RunEnd end{.status = exit_code == ExitCode::kSuccess ? "success" : "aborted",
+                   .samples = run.state.samples_trained,
+                   .exit_code = exit_code,
+                   .joules = run.joules()};
+  run.reporter->run_stop(end);
   run.reporter->finish();
+  return end;
 }
 
-void print_summary(const TrainingRun& run) {
+void print_summary(const TrainingRun& run, const RunEnd& end) {
   if (run.world->rank() != 0) return;
   const TrainingState& state = run.state;
   // A second start of a finished run trains nothing: then the rate over all its time is kept.
@@ -33,10 +38,11 @@ void print_summary(const TrainingRun& run) {
            state.evals.empty() ? std::nullopt : std::optional(state.evals.back().mlm_accuracy),
        .baseline_accuracy = run.eval_set.constant_answer_accuracy,
        .steps = state.step,
-       .samples = state.samples_trained,
+       .samples = end.samples,
        .seconds = run.training_seconds(),
        .seqs_per_second = seqs_per_second,
        .tokens_per_second = run.progress->tokens_per_second(),
+       .joules_per_sample = end.joules_per_sample(),
        .run_dir = run.run_dir,
        .config = run.resolved_config,
        .checkpoint = run.last_checkpoint,
@@ -121,9 +127,9 @@ int finish_run(TrainingRun& run, Stop stop) {
   const ExitCode exit_code = stop == Stop::kRequeue ? ExitCode::kRequeue
                              : succeeded            ? ExitCode::kSuccess
                                                     : ExitCode::kTargetMissed;
-  end_log(run, exit_code);
+  const RunEnd end = end_log(run, exit_code);
   if (stop == Stop::kRequeue) return say_how_to_go_on(run);
-  print_summary(run);
+  print_summary(run, end);
   return static_cast<int>(exit_code);
 }
 

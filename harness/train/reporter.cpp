@@ -105,10 +105,10 @@ class FileReporter final : public Reporter {
     log_line(LogLevel::kWarning, text);
   }
 
-  void run_stop(const std::string& status, int64_t samples, ExitCode exit_code) override {
-    BERTHA_CHECK(status == "success" || status == "aborted", "status \"", status, "\"");
-    mlperf_->run_stop(status, samples, data_facts_.eval_samples);
-    metrics_->stop(status, samples, exit_code);
+  void run_stop(const RunEnd& end) override {
+    BERTHA_CHECK(end.status == "success" || end.status == "aborted", "status \"", end.status, "\"");
+    mlperf_->run_stop(end, data_facts_.eval_samples);
+    metrics_->stop(end);
   }
 
   void finish() override {

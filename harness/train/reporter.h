@@ -6,7 +6,6 @@
 
 #include "harness/config/config.h"
 #include "harness/report/run_records.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -27,8 +26,7 @@ class Reporter {
   virtual void event(const std::string& /*text*/) {}
   /// The same, as a warning.
   virtual void warning(const std::string& /*text*/) {}
-  /// status: "success" or "aborted". exit_code: that of the program.
-  virtual void run_stop(const std::string& /*status*/, int64_t /*samples*/, ExitCode) {}
+  virtual void run_stop(const RunEnd&) {}
   /// Writes the curves and closes all files.
   virtual void finish() {}
 };

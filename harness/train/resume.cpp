@@ -118,6 +118,7 @@ void go_on_from(const std::string& from, const DataPosition& position, TrainingR
   if (!state.evals.empty()) run.evaluated_step = state.evals.back().step;
   if (run.evaluated_step == state.step) pass_planned_evals(run);
   run.earlier_seconds = state.training_seconds;
+  run.earlier_joules = state.joules;
   tell_of_resume(run, from);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/pipeline/pipeline.h"
+#include "harness/comm/energy_meter.h"
 #include "harness/comm/gpu_monitor.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
@@ -33,6 +34,14 @@ struct TrainingRun {
     return std::chrono::duration<double>(Clock::now() - started).count();
   }
 
+  /// Of all GPUs over the same parts, each from its first step on; none where that of a part is not
+  /// known. All ranks call it.
+  std::optional<double> joules() const {
+    const std::optional<double> here = energy ? energy->joules() : std::nullopt;
+    if (!here || !earlier_joules) return std::nullopt;
+    return *earlier_joules + *here;
+  }
+
   Config config;  // log.run_dir is the folder that was chosen
   RunPlan plan;
   World* world = nullptr;
@@ -47,6 +56,7 @@ struct TrainingRun {
   std::unique_ptr<StepProbe> probe = nullptr;
   std::unique_ptr<Progress> progress = nullptr;
   std::unique_ptr<GpuMonitor> gpu = nullptr;
+  std::unique_ptr<EnergyMeter> energy = nullptr;  // from the first step on
   std::unique_ptr<RankWatch> rank_watch = nullptr;
   std::unique_ptr<Watchdog> watchdog = nullptr;  // ends before what it checks
 
@@ -68,7 +78,8 @@ struct TrainingRun {
 
   // How it began.
   Clock::time_point started = Clock::now();
-  double earlier_seconds = 0;  // of the parts of the run before a resume
+  double earlier_seconds = 0;                // of the parts of the run before a resume
+  std::optional<double> earlier_joules = 0;  // likewise; none = not known
   int64_t first_step = 0;
   int64_t resumed_step = -1;  // none
 

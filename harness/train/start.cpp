@@ -191,6 +191,7 @@ void open_data(TrainingRun& run) {
   warn_of_many_epochs(run);
   claim_checkpoints(run);
   if (world.rank() == 0) point_latest_to(run.run_dir);
+  run.energy = std::make_unique<EnergyMeter>(run.session->choice.gpu_bus_id, world);
 }
 
 }  // namespace bertha

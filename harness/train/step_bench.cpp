@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "harness/comm/gpu_state.h"
+#include "harness/comm/energy_meter.h"
 #include "harness/comm/watchdog.h"
 #include "harness/model/flops.h"
 #include "harness/report/device_peak.h"
@@ -85,19 +85,6 @@ std::vector<double> most_over_ranks(Transport& transport, const std::vector<doub
     place = std::max(place, std::bit_cast<double>(all[i]));
   }
   return most;
-}
-
-/// Millijoules of a rank's GPU since its driver was loaded; 0 where it does not tell.
-uint64_t energy_of(const BackendChoice& choice) {
-  return choice.gpu_bus_id.empty() ? 0 : read_gpu_state(choice.gpu_bus_id).energy_mj;
-}
-
-/// Joules of all ranks; 0 where one of them does not know its own. All ranks call it.
-double joules_over_ranks(Transport& transport, uint64_t before, uint64_t after) {
-  const bool is_known = before > 0 && after > before;
-  const std::vector<int64_t> sums = transport.sum(
-      std::vector<int64_t>{is_known ? static_cast<int64_t>(after - before) : 0, is_known ? 1 : 0});
-  return sums[1] == transport.size() ? static_cast<double>(sums[0]) / 1000 : 0;
 }
 
 /// The steps of one rank, from the first warm-up step to the last timed one.
@@ -219,9 +206,9 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   steps.warm_up();
   const Device& device = *session.backend.device;
   const int64_t warm_bytes = device.used_memory_bytes();
-  const uint64_t energy_before = energy_of(session.choice);
+  const EnergyMeter energy(session.choice.gpu_bus_id, world);
   const std::vector<double> step_ms = steps.time();
-  const uint64_t energy_after = energy_of(session.choice);
+  const double joules = energy.joules().value_or(0);
   const int64_t used_bytes = std::max(warm_bytes, device.used_memory_bytes());
 
   const std::unique_ptr<Transport> transport = world.make_transport();
@@ -241,8 +228,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .peak_memory_bytes = static_cast<int64_t>(
           most_over_ranks(*transport, {static_cast<double>(used_bytes)}).front()),
       .total_memory_bytes = device.total_memory_bytes(),
-      .joules_global = joules_over_ranks(*transport, energy_before, energy_after) /
-                       static_cast<double>(step_ms.size())};
+      .joules_global = joules / static_cast<double>(step_ms.size())};
   steps.describe(report);
   StepProbe probe(session.parts(), *session.backend.collectives);
   probe.capture(*session.model, *session.optimizer);

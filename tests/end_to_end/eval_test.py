@@ -1,5 +1,6 @@
 """Evaluation covers the whole set once, whatever its size, the ranks and the batches."""
 
+import json
 import re
 
 from support import LOSS_F32, EndToEnd, bertha, main, records
@@ -84,6 +85,25 @@ class Eval(EndToEnd):
     def test_the_exit_code_tells_of_the_target(self):
         self.evaluate(2, code=3, train__target_accuracy=0.999)
         self.evaluate(2, code=0, train__target_accuracy=0.001)
+
+    def test_the_same_figures_as_json(self):
+        path = self.new_folder().with_suffix(".json")
+        arguments = ("eval", "--checkpoint", self.checkpoint,
+                     *self.data.config(train__target_accuracy=0.999), "--json")
+        done = bertha(*arguments, path, ranks=2)
+        self.assertEqual(done.code, 3, done)
+        found = json.loads(path.read_text())
+        self.assertEqual((found["command"], found["exit_code"]), ("eval", 3))
+        self.assertEqual((found["checkpoint"], found["target_accuracy"]),
+                         (str(self.checkpoint), 0.999))
+        for name, value in self.evaluate(2).items():
+            key = {"sequences": "seqs", "masked tokens": "masked_tokens",
+                   "masked-token accuracy": "mlm_accuracy", "masked-token loss": "mlm_loss",
+                   "next-sentence accuracy": "nsp_accuracy",
+                   "constant answer scores": "constant_answer_accuracy"}[name]
+            self.assertEqual(round(found[key], 4), value, name)
+        done = bertha(*arguments, "-", ranks=2)
+        self.assertEqual(json.loads(done.out), found)  # in place of the text
 
     def test_the_target_is_that_of_training(self):
         # One of 0.001 is reached; one of 100 times what a constant answer scores is not.

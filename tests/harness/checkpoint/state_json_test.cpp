@@ -57,6 +57,14 @@ TEST(StateJson, ScalesOfFp8ArePowersOfTwoOrLeftOut) {
   EXPECT_THAT(refusal(json), AllOf(HasSubstr("fp8_scale_exponents"), HasSubstr("101")));
 }
 
+TEST(StateJson, TheEnergyIsLeftOutWhereItIsNotKnown) {
+  TrainingState state = example_state();
+  EXPECT_EQ(to_json(state).find("joules"), std::string::npos);
+  EXPECT_EQ(training_state_from_json(to_json(state), "p").joules, std::nullopt);
+  state.joules = 1234.567;
+  EXPECT_EQ(training_state_from_json(to_json(state), "p").joules, 1234.567);
+}
+
 TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
   const nlohmann::json good = nlohmann::json::parse(to_json(example_state()));
   const char* const counters[] = {"/step",

@@ -308,7 +308,15 @@ TEST(CommandLine, PlanPredictsTheTimeOfStepsThatResembleMeasuredOnes) {
       one, testing::ContainsRegex("bounded by +[0-9]+ % forward and backward \\(GEMMs at the GPU"));
   EXPECT_THAT(one, testing::ContainsRegex("to the target +[0-9hms]+: 2,414,421 samples"));
   EXPECT_THAT(one, testing::ContainsRegex("energy of the GPUs +at most [0-9.]+ MJ"));
-  EXPECT_GT(nlohmann::json::parse(std::ifstream(json)).at("time").at("step_ms").get<double>(), 0);
+  const auto report = nlohmann::json::parse(std::ifstream(json));
+  EXPECT_GT(report.at("time").at("step_ms").get<double>(), 0);
+  EXPECT_EQ(report.at("command"), "plan");
+  EXPECT_EQ(report.at("exit_code"), 0);
+  const Ran small = plan({"--ranks", "1", "--gpu-memory", "1GB", "--json", "-"});
+  EXPECT_EQ(small.code, 6);
+  const auto printed = nlohmann::json::parse(small.out);  // in place of the text
+  EXPECT_EQ(printed.at("exit_code"), 6);
+  EXPECT_EQ(printed.at("fits"), false);
   EXPECT_THAT(plan({"--ranks", "64"}).out,
               HasSubstr("--network has to name what connects 8 nodes"));
   EXPECT_THAT(plan({"--ranks", "64", "--network", "ib-ndr400x8"}).out,

@@ -108,7 +108,7 @@ TEST(MlperfCheck, WhatOurOwnLogWritesComplies) {
   log.run_start(0);
   log.eval_start(150080);
   log.eval_stop(test::test_eval(335, 0.7203));
-  log.run_stop("success", 150080, 10000);
+  log.run_stop({.status = "success", .samples = 150080, .joules = 9e6}, 10000);
   const MlperfCheckResult result = check_mlperf_log(folder.path("result_0.txt"));
   EXPECT_TRUE(result.passed());
   EXPECT_TRUE(result.findings.empty()) << check_report("", result);

@@ -26,7 +26,7 @@ std::vector<std::string> recorded_lines(const std::string& path) {
     log.eval_start(step * 448);
     log.eval_stop(test::test_eval(step, step == 335 ? 0.51 : 0.7203));
   }
-  log.run_stop("success", 670 * 448, 10000);
+  log.run_stop({.status = "success", .samples = 670 * 448}, 10000);
   return test::lines_of(path);
 }
 
@@ -186,6 +186,16 @@ TEST(MlperfLog, TrainingStepsTakeThePlaceOfAMissingScheduleLength) {
   const std::string text = read_text_file(folder.path("log"));
   EXPECT_THAT(
       text, testing::HasSubstr("\"key\": \"opt_learning_rate_training_steps\", \"value\": 6700,"));
+}
+
+TEST(MlperfLog, TheEnergyIsAStatisticBeforeTheEnd) {
+  const TempFolder folder;
+  MlperfLog log(folder.path("log"));
+  log.run_stop({.status = "success", .samples = 200, .joules = 5000}, 10000);
+  const std::vector<std::string> lines = test::lines_of(folder.path("log"));
+  const json record = json::parse(lines.at(lines.size() - 2).substr(9));
+  EXPECT_EQ(record["key"], "tracked_stats");
+  EXPECT_EQ(record["value"], (json{{"joules", 5000}, {"joules_per_sample", 25}}));
 }
 
 TEST(MlperfLog, EachStartOfARunFolderGetsTheNextFreeFile) {

@@ -42,6 +42,6 @@ int main(int count, char** words) {
     log.eval_stop(record);
   }
   now_ms = first_ms + run_ms;
-  log.run_stop(words[4], samples, 10'000);
+  log.run_stop({.status = words[4], .samples = samples, .joules = 9e6}, 10'000);
   return 0;
 }

@@ -172,6 +172,15 @@ TEST(Summary, NamesTargetResultSpeedAndPlaces) {
             "runs/x/ckpt/step_00001200\n");
 }
 
+TEST(Summary, TellsOfTheEnergyWhereItIsKnown) {
+  EXPECT_THAT(summary_text(summary()), Not(HasSubstr("energy")));
+  RunSummary run = summary();
+  run.joules_per_sample = 16.25;
+  EXPECT_THAT(summary_text(run),
+              HasSubstr("  energy        1,248,000 J, 16.2 J per sample  (all GPUs, from the first "
+                        "step to the end, evaluations included)\n"));
+}
+
 /// The last line, after a missed target.
 std::string next_of(RunSummary run) {
   run.accuracy = 0.2499;

@@ -23,7 +23,7 @@ TEST(Metrics, EveryLineIsOneObjectWithItsKind) {
   file.step(test::test_step(7));
   file.eval(test::test_eval(7, 0.5));
   file.event("a \"quoted\"\nevent \xff");
-  file.stop("success", 3136, ExitCode::kSuccess);
+  file.stop({.status = "success", .samples = 3136});
   std::vector<std::string> kinds;
   for (const std::string& line : test::lines_of(folder.path("m"))) {
     const json object = json::parse(line);
@@ -79,7 +79,7 @@ TEST(Metrics, TheEndIsThatOfTheNewestStart) {
   MetricsFile file(folder.path("m"));
   file.run(test::test_config(), test::test_facts());
   file.event("saved");
-  file.stop("aborted", 10, ExitCode::kRequeue);
+  file.stop({.status = "aborted", .samples = 10, .exit_code = ExitCode::kRequeue});
   Metrics metrics = read_metrics(folder.path("m"));
   ASSERT_TRUE(metrics.stop.has_value());
   EXPECT_EQ(metrics.stop->status, "aborted");
@@ -91,6 +91,19 @@ TEST(Metrics, TheEndIsThatOfTheNewestStart) {
   EXPECT_FALSE(metrics.stop.has_value());
   EXPECT_EQ(metrics.run.max_steps, 6700);
   EXPECT_EQ(metrics.run.world_size, 8);
+}
+
+TEST(Metrics, TheEndHasTheEnergyWhereItIsKnown) {
+  const TempFolder folder;
+  MetricsFile file(folder.path("m"));
+  file.stop({.status = "success", .samples = 200, .joules = 5000});
+  file.stop({.status = "success", .samples = 200});
+  file.stop({.status = "aborted", .samples = 0, .joules = 5000});
+  const std::vector<std::string> lines = test::lines_of(folder.path("m"));
+  EXPECT_EQ(json::parse(lines[0]).at("joules"), 5000);
+  EXPECT_EQ(json::parse(lines[0]).at("joules_per_sample"), 25);
+  EXPECT_FALSE(json::parse(lines[1]).contains("joules"));
+  EXPECT_FALSE(json::parse(lines[2]).contains("joules_per_sample"));
 }
 
 TEST(Metrics, ALineUnderWayTellsNothingAndCostsNoWarning) {

@@ -34,7 +34,7 @@ void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
   reporter->eval_start(last_step * 448);
   reporter->eval_stop(test::test_eval(last_step, 0.7211));
   reporter->event("checkpoint saved");
-  reporter->run_stop("success", last_step * 448, ExitCode::kSuccess);
+  reporter->run_stop({.status = "success", .samples = last_step * 448});
   reporter->finish();
 }
 
@@ -121,7 +121,7 @@ TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
   reporter->data_opened(test::test_data_facts());
   reporter->step(test::test_step(1));
   reporter->event("text");
-  reporter->run_stop("aborted", 448, ExitCode::kRequeue);
+  reporter->run_stop({.status = "aborted", .samples = 448, .exit_code = ExitCode::kRequeue});
   reporter->finish();
   EXPECT_TRUE(log.lines.empty());
   EXPECT_EQ(files_in(folder.path()), 0);
@@ -177,7 +177,7 @@ TEST(Reporter, AnUnknownStatusIsRefused) {
   const CapturedLog log;
   const std::unique_ptr<Reporter> reporter =
       make_reporter(test::test_config(), run_dir_in(folder), 0);
-  EXPECT_THROW(reporter->run_stop("stopped", 0, ExitCode::kSuccess), Error);
+  EXPECT_THROW(reporter->run_stop({.status = "stopped"}), Error);
 }
 
 }  // namespace
