@@ -28,6 +28,7 @@ constexpr const char* kPrefix = "step_";
 constexpr const char* kPartial = ".partial";    // being written, or being removed
 constexpr const char* kReplaced = ".replaced";  // until its successor has its name
 constexpr const char* kSuperseded = ".superseded";
+constexpr const char* kBest = "best";  // a link
 
 struct DoneLine {
   std::string hash;
@@ -132,6 +133,13 @@ void remove_checkpoint(const std::string& path) {
   std::error_code ignored;  // an old checkpoint that stays does no harm
   fs::rename(path, partial, ignored);
   fs::remove_all(partial, ignored);
+}
+
+/// <folder>/best, where its checkpoint is gone.
+void drop_dangling_best(const std::string& folder) {
+  const fs::path link = fs::path(folder) / kBest;
+  std::error_code ignored;
+  if (fs::is_symlink(link, ignored) && !fs::exists(link, ignored)) fs::remove(link, ignored);
 }
 
 }  // namespace
@@ -255,6 +263,7 @@ void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
     names += (names.empty() ? "" : ", ") + fs::path(path).filename().string();
   }
   if (names.empty()) return;
+  drop_dangling_best(folder);
   log_line(LogLevel::kInfo, concat("set aside checkpoints of an earlier run in ", folder, ": ",
                                    names, " (now *.superseded)"));
 }
@@ -280,12 +289,14 @@ void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& ke
         kept.every_steps > 0 && step_of_checkpoint(path) % kept.every_steps == 0;
     if (!is_multiple && path != kept.best) remove_checkpoint(path);
   }
+  drop_dangling_best(folder);
 }
 
 void point_best_to(const std::string& folder, const std::string& checkpoint) {
-  const fs::path link = fs::path(folder) / "best";
+  const fs::path link = fs::path(folder) / kBest;
   const fs::path fresh = fs::path(folder) / concat(".best-", ::getpid());
   std::error_code error;
+  fs::remove(fresh, error);  // of a process that was killed here
   fs::create_directory_symlink(fs::path(checkpoint).filename(), fresh, error);
   if (!error) fs::rename(fresh, link, error);
   if (error) {

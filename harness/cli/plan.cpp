@@ -16,6 +16,7 @@
 #include "harness/plan/plan_report.h"
 #include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
+#include "harness/train/data_source.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
 
@@ -53,6 +54,7 @@ std::optional<Manifest> manifest_of(const std::string& folder) {
 /// By manifest.json of data.train. Without one lengths are those of the benchmark's samples, if
 /// sequences are as long as those may be, and else all at full length.
 DataFacts data_facts(const DataConfig& data) {
+  if (data.synthetic) return {.lengths = synthetic_lengths(data), .source = "data.synthetic"};
   if (const std::optional<Manifest> manifest = manifest_of(data.train)) {
     return {.num_samples = manifest->num_samples(),
             .lengths = manifest->token_length_histogram,

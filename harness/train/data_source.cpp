@@ -18,12 +18,6 @@ namespace {
 constexpr int64_t kSyntheticEvalSeqs = 1024;
 constexpr uint64_t kEvalPurpose = 2;  // of derive_seed(); dropout has 1
 
-LengthHistogram lengths_of(const DataConfig& data) {
-  const std::string& path = data.synthetic_lengths;
-  if (path.empty()) return uniform_lengths(data.max_seq_tokens);
-  return parse_length_histogram(read_text_file(path), path);
-}
-
 std::unique_ptr<Pipeline> open_synthetic(SyntheticSteps steps, const SyntheticRun& run,
                                          const Transport& transport, HostAllocator allocate) {
   steps.num_ranks = transport.size();
@@ -41,7 +35,7 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
     };
   }
   SyntheticSteps steps = synthetic_steps(config, 1);
-  steps.lengths = lengths_of(config.data);
+  steps.lengths = synthetic_lengths(config.data);
   const SyntheticRun run{.first_step = first_step,
                          .num_steps = num_steps,
                          .prefetch_steps = config.data.prefetch_steps};
@@ -51,6 +45,12 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
 }
 
 }  // namespace
+
+LengthHistogram synthetic_lengths(const DataConfig& data) {
+  const std::string& path = data.synthetic_lengths;
+  if (path.empty()) return uniform_lengths(data.max_seq_tokens);
+  return parse_length_histogram(read_text_file(path), path);
+}
 
 SyntheticSteps synthetic_steps(const Config& config, int num_ranks) {
   return {.max_seq_tokens = config.data.max_seq_tokens,
@@ -79,7 +79,7 @@ std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num
   }
   const EvalConfig& eval = config.eval;
   SyntheticSteps steps = synthetic_steps(config, num_ranks);
-  steps.lengths = lengths_of(config.data);
+  steps.lengths = synthetic_lengths(config.data);
   steps.global_batch_seqs = eval.max_samples > 0 ? eval.max_samples : kSyntheticEvalSeqs;
   steps.seed = derive_seed(steps.seed, kEvalPurpose, 0);
   return make_synthetic_eval_batches(steps, eval.batch_seqs, rank, allocate);

@@ -17,6 +17,9 @@ namespace bertha {
 /// Steps of made-up batches as this configuration trains, each sequence at full length.
 SyntheticSteps synthetic_steps(const Config& config, int num_ranks);
 
+/// How often each length occurs in made-up sequences. Errors as parse_length_histogram.
+LengthHistogram synthetic_lengths(const DataConfig& data);
+
 /// Opens the batches of a run; collective.
 using OpenPipeline = std::function<std::unique_ptr<Pipeline>(Transport&, HostAllocator)>;
 

@@ -205,6 +205,8 @@ TEST(BestCheckpoint, TheLinkFollows) {
   }
   EXPECT_THAT(names_in(folder), ElementsAre("best", "step_2", "step_4"));
   EXPECT_EQ(newest_checkpoint(folder.path()), folder.path("step_4"));
+  set_aside_later_checkpoints(folder.path(), 2);
+  EXPECT_FALSE(fs::is_symlink(folder.path("best")));
 }
 
 }  // namespace

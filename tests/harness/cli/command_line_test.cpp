@@ -265,6 +265,7 @@ TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
     return run_bertha_program(words);
   };
   EXPECT_EQ(plan({}).code, 0);  // no path is set: that is listed, and no mistake
+  EXPECT_THAT(plan({"--set", "data.synthetic=true"}).out, HasSubstr("tokens: data.synthetic\n"));
   EXPECT_EQ(plan({"--gpu-memory", "1GB"}).code, 6);
   const Ran folder = plan({"--set", "data.vocab=/usr"});
   EXPECT_EQ(folder.code, 4);
