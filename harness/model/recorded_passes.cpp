@@ -5,8 +5,8 @@
 namespace bertha {
 namespace {
 
-// A run has some dozen sizes of batches, each with a graph per pass and piece. Sizes that occur often
-// come first; where there are more, the rest is enqueued operation by operation.
+// A run has some dozen sizes of batches, each with a graph per pass and piece. Sizes that occur
+// often come first; where there are more, the rest is enqueued operation by operation.
 constexpr size_t kMostGraphs = 512;
 
 }  // namespace
