@@ -205,5 +205,5 @@ for ((run = 0; run < runs; ++run)); do
     checked=$?
   remember "$checked"
 done
-echo "run_and_time.sh: $runs run(s) in $folder"
+echo "run_and_time.sh: finished in $folder, runs: $runs"
 exit "$worst"

@@ -130,8 +130,8 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
     }
     columns = values.size();
     if (values.back() > 0 && length < kShortestTokens) {
-      fail(ExitCode::kData, source, ":", number, ": sequences of ", length,
-           " token(s), want none shorter than ", kShortestTokens, ".");
+      fail(ExitCode::kData, source, ":", number, ": found sequences of length ", length,
+           ", want none shorter than ", kShortestTokens, " tokens.");
     }
     if (length >= std::ssize(histogram)) histogram.resize(static_cast<size_t>(length) + 1, 0);
     histogram[static_cast<size_t>(length)] += values.back();

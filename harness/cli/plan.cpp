@@ -90,7 +90,8 @@ std::string what_would_fit(const PlanRequest& request, const MemoryFit& fit) {
     return "does not fit, not even with one sequence per micro-batch; take more ranks or a smaller "
            "model";
   }
-  std::string text = concat("does not fit; ", seqs, " sequence(s) per micro-batch would: ");
+  std::string text =
+      concat("does not fit; ", counted_text(seqs, "sequence"), " per micro-batch would: ");
   std::string advice;
   if (fit.accumulation_steps == 0) {
     advice = "change train.global_batch_seqs or the ranks";
@@ -115,8 +116,9 @@ void print_memory(const PlanRequest& request, const PlanFacts& facts, const std:
       static_cast<double>(plan.memory_bytes) / static_cast<double>(facts.memory_limit_bytes);
   print_row("of " + limit,
             concat(fixed_text(100 * part, 1), "%: ",
-                   facts.fits() ? concat("fits; up to ", facts.fit->seqs_per_micro_batch,
-                                         " sequence(s) per micro-batch would")
+                   facts.fits() ? concat("fits; up to ",
+                                         counted_text(facts.fit->seqs_per_micro_batch, "sequence"),
+                                         " per micro-batch would")
                                 : what_would_fit(request, *facts.fit)));
 }
 
@@ -124,8 +126,8 @@ void print_work(const PlanRequest& request, const CostPlan& plan, const DataFact
   const TrainConfig& train = request.config.train;
   std::cout << "\nwork\n";
   print_row("steps", concat(grouped_text(plan.run.last_step), " of ", train.global_batch_seqs,
-                            " sequences on ", request.ranks, " rank(s), ", train.accumulation_steps,
-                            " micro-batch(es) per step"));
+                            " sequences on ", counted_text(request.ranks, "rank"), ", ",
+                            counted_text(train.accumulation_steps, "micro-batch"), " per step"));
   print_row("samples", grouped_text(plan.run.last_samples));
   if (data.num_samples > 0) {
     const auto epochs =

@@ -133,7 +133,8 @@ class Doctor {
     std::ranges::copy_if(node, std::back_inserter(other),
                          [&](const RankFacts* facts) { return facts->cores != cores_; });
     if (other.empty()) return;
-    remark(concat(names_of(other), ": ", other.front()->cores, " core(s), want ", cores_,
+    remark(concat(names_of(other), ": ", counted_text(other.front()->cores, "core"), ", want ",
+                  cores_,
                   " as on the other ranks; start as many ranks per node, on as many cores"));
   }
 

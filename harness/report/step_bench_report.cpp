@@ -117,7 +117,7 @@ std::string step_bench_text(const StepBenchReport& report) {
                             report.graphs ? ", graphs" : "", "\n");
   if (!report.fp8_gemms.empty()) text += row("fp8 GEMMs", report.fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
-                              report.micro_batches, " micro-batch(es) each"));
+                              counted_text(report.micro_batches, "micro-batch"), " each"));
   text += row("sequences per step", fixed_text(report.seqs_global, 1));
   text += row("tokens per step", concat(fixed_text(report.tokens_global, 1), ", fullest rank ",
                                         fixed_text(report.most_tokens_per_rank, 1), "; masked ",

@@ -5,10 +5,10 @@
 
 namespace bertha {
 
-/// "error" for one, "errors" for any other count.
+/// "error" for one, "errors" for any other count; "batches" of "batch".
 template <class Count>
 std::string plural(Count count, std::string_view noun) {
-  return std::string(noun) + (count == 1 ? "" : "s");
+  return std::string(noun) + (count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
 }  // namespace bertha

@@ -36,7 +36,7 @@ TEST(LengthHistogram, MistakesNameTheLine) {
        {"0\n0\n5 1\n", "3 5\n7\n", "3 5 1\n", "3 -1\n", "0 4\n", "32768 1\n", "3 4x\n"}) {
     EXPECT_THAT(histogram_error(wrong), HasSubstr("want one count on each line")) << wrong;
   }
-  EXPECT_THAT(histogram_error("0\n5\n"), HasSubstr("sequences of 2 token(s)"));
+  EXPECT_THAT(histogram_error("0\n5\n"), HasSubstr("sequences of length 2"));
   EXPECT_THAT(histogram_error("# nothing\n"), HasSubstr("no count above zero"));
   EXPECT_THAT(histogram_error("5 0\n"), HasSubstr("no count above zero"));
 }

@@ -251,7 +251,7 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
        "--gpu-memory", "80GiB", "--set", "data.vocab=/none/vocab.txt"});
   EXPECT_EQ(ran.code, 4) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("336,232,258"));
-  EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 rank(s)"));
+  EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 ranks"));
   EXPECT_THAT(ran.out, HasSubstr("step 335  samples 150,000\n"));
   EXPECT_THAT(ran.out, HasSubstr("fits"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  data.train is not set; make shards with"));
@@ -285,7 +285,7 @@ TEST(CommandLine, PlanSaysWhatWouldFit) {
     return run_bertha_program(words).out;
   };
   EXPECT_THAT(plan({"--gpu-memory", "80GB"}),
-              testing::ContainsRegex("%: does not fit; [0-9]+ sequence\\(s\\) per micro-batch "
+              testing::ContainsRegex("%: does not fit; [0-9]+ sequences? per micro-batch "
                                      "would: set train.accumulation_steps to [0-9]+\n"));
   EXPECT_THAT(plan({"--gpu-memory", "80GB", "--set", "eval.batch_seqs=448"}),
               testing::ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));

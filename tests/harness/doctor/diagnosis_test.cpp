@@ -143,7 +143,7 @@ TEST(Diagnose, WhatRunsBesideUsOnAGpuIsTrouble) {
 TEST(Diagnose, OtherCoresAndIdleGpusAreRemarks) {
   std::vector<RankFacts> cores = healthy_job(2, 2);
   cores[3].cores = 11;
-  EXPECT_THAT(only_remark(cores), HasSubstr("11 core(s), want 12"));
+  EXPECT_THAT(only_remark(cores), HasSubstr("11 cores, want 12"));
   std::vector<RankFacts> idle = healthy_job(1, 2);
   for (RankFacts& facts : idle) facts.gpus_seen = 8;
   EXPECT_THAT(only_remark(idle), HasSubstr("8 GPUs for 2 ranks"));

@@ -61,7 +61,7 @@ TEST(StepBenchText, SaysWhatWasFound) {
   for (const char* const row : {
            "training step of bert-large, bf16, 8 ranks, a device, attention grouped, "
            "GELU GEMMs library\n",
-           "  steps                   5 timed after 3, 1 micro-batch(es) each\n",
+           "  steps                   5 timed after 3, 1 micro-batch each\n",
            "  tokens per step         120000.0, fullest rank 15100.0; masked 17000.0\n",
            "  step, median            50.000 ms\n",
            "  step, p10 to p90        44.000 to 84.000 ms\n",
