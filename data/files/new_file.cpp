@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -64,6 +65,17 @@ void write_new_file(const std::string& path, std::string_view bytes) {
   NewFile file(path);
   file.write(bytes);
   file.commit();
+}
+
+void replace_link(const std::string& link, const std::string& target) {
+  const std::filesystem::path path(link);
+  const std::filesystem::path fresh =
+      path.parent_path() / concat(".", path.filename().string(), "-", ::getpid());
+  std::error_code error;
+  std::filesystem::remove(fresh, error);  // of a process that was killed here
+  std::filesystem::create_directory_symlink(target, fresh, error);
+  if (!error) std::filesystem::rename(fresh, path, error);
+  if (error) log_line(LogLevel::kWarning, concat(link, " not updated: ", error.message()));
 }
 
 }  // namespace bertha

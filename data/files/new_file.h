@@ -31,4 +31,8 @@ class NewFile {
 /// Writes the bytes as a NewFile.
 void write_new_file(const std::string& path, std::string_view bytes);
 
+/// Makes `link` a symbolic link to the folder `target`, seen from the link's own folder, at once in
+/// place of the link that is there. Logs a warning where it cannot.
+void replace_link(const std::string& link, const std::string& target);
+
 }  // namespace bertha

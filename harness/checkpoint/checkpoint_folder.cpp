@@ -293,15 +293,7 @@ void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& ke
 }
 
 void point_best_to(const std::string& folder, const std::string& checkpoint) {
-  const fs::path link = fs::path(folder) / kBest;
-  const fs::path fresh = fs::path(folder) / concat(".best-", ::getpid());
-  std::error_code error;
-  fs::remove(fresh, error);  // of a process that was killed here
-  fs::create_directory_symlink(fs::path(checkpoint).filename(), fresh, error);
-  if (!error) fs::rename(fresh, link, error);
-  if (error) {
-    log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
-  }
+  replace_link((fs::path(folder) / kBest).string(), fs::path(checkpoint).filename().string());
 }
 
 }  // namespace bertha

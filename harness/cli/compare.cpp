@@ -35,7 +35,7 @@ std::optional<double> median_speed(const Metrics& run) {
 }
 
 // Training and evaluations from the first step on, without the time between two starts.
-std::optional<double> seconds_to_target(const Metrics& metrics) {
+std::optional<double> seconds_until_target(const Metrics& metrics) {
   const RunIdentity& run = metrics.run;
   if (run.target_accuracy <= 0) return std::nullopt;
   double seconds = 0;
@@ -51,7 +51,7 @@ std::optional<double> seconds_to_target(const Metrics& metrics) {
 
 std::string time_to_target(const Metrics& metrics) {
   if (metrics.run.target_accuracy <= 0) return "no target";
-  const auto seconds = seconds_to_target(metrics);
+  const auto seconds = seconds_until_target(metrics);
   return seconds ? duration_text(*seconds) : "missed";
 }
 
@@ -88,7 +88,7 @@ ReportJson result_json(const std::string& folder, const Metrics& run) {
           {"samples", run.steps.empty() ? 0 : run.steps.back().samples},
           {"seqs_per_second", or_null(median_speed(run))},
           {"target_accuracy", run.run.target_accuracy},
-          {"seconds_to_target", or_null(seconds_to_target(run))},
+          {"seconds_to_target", or_null(seconds_until_target(run))},
           {"mlm_accuracy", last ? ReportJson(last->mlm_accuracy) : ReportJson()},
           {"mlm_loss", last ? ReportJson(last->mlm_loss) : ReportJson()}};
 }

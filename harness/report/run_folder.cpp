@@ -1,7 +1,5 @@
 #include "harness/report/run_folder.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -122,17 +120,12 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   const fs::path inside = path_below(parent_dir, run_dir);
   if (inside.empty()) return;
   const fs::path link = fs::path(parent_dir) / "latest";
-  const fs::path fresh = fs::path(parent_dir) / concat(".latest-", ::getpid());
   std::error_code error;
   if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link)) {
     log_line(LogLevel::kWarning, concat(link.string(), " is no symlink; left as it is"));
     return;
   }
-  fs::create_directory_symlink(inside, fresh, error);
-  if (!error) fs::rename(fresh, link, error);
-  if (error) {
-    log_line(LogLevel::kWarning, concat(link.string(), " not updated: ", error.message()));
-  }
+  replace_link(link.string(), inside.string());
 }
 
 std::string rank_log_path(const std::string& run_dir, int64_t rank) {
