@@ -81,7 +81,11 @@ GROWTH = {
     ),
 }
 # A reader of a file takes a buffer at a time, whatever it wants.
-BUFFERS = {("optimizer files", "bytes"): 4 * 8192}
+BUFFERS = {("optimizer files", "bytes"): 4 * 8192,
+           # On a busy machine a rank may be named as slow after each third of the MORE_STEPS records,
+           # and waits for data once: a line and a lookup each, of which STEPS records have none.
+           ("run folder", "lookups"): (MORE_STEPS // 3 + 1) / (MORE_STEPS - STEPS),
+           ("run folder", "bytes"): 200 * (MORE_STEPS // 3 + 1) / (MORE_STEPS - STEPS)}
 
 
 def subject_of(path, folders):
