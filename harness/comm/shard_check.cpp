@@ -1,5 +1,8 @@
 #include "harness/comm/shard_check.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace bertha {
 
 bool overlap(const View& a, const View& b) {
@@ -16,6 +19,12 @@ void check_shard(const Collectives& collectives, const View& full, const View& s
   const char* own_slot = static_cast<const char*>(full.data) + index * shard.bytes();
   BERTHA_CHECK(shard.data == own_slot || !overlap(full, shard), "shard ", index,
                " overlaps the full view beside its own slot");
+}
+
+void check_sum(const View& values) {
+  constexpr DType kSummed[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64};
+  BERTHA_CHECK(std::ranges::find(kSummed, values.dtype) != std::end(kSummed), "sum of ",
+               name(values.dtype), ", want f64, f32, f16, bf16 or i64");
 }
 
 void check_maximum(const View& values) {

@@ -11,6 +11,10 @@ bool overlap(const View& a, const View& b);
 /// apart from the full view or at its own slot there. Error(kInternal) names the rest.
 void check_shard(const Collectives& collectives, const View& full, const View& shard);
 
+/// Of the view of a sum: f64, f32, f16, bf16 or i64, which ranks of some backend add up.
+/// Error(kInternal) names the rest.
+void check_sum(const View& values);
+
 /// Of the view of a maximum: i32. Error(kInternal) names the rest.
 void check_maximum(const View& values);
 

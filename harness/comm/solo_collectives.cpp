@@ -1,5 +1,7 @@
 #include "harness/comm/solo_collectives.h"
 
+#include "harness/comm/shard_check.h"
+
 namespace bertha {
 namespace {
 
@@ -11,10 +13,13 @@ class SoloCollectives final : public Collectives {
   int size() const override { return 1; }
   Stream& stream() override { return *stream_; }
 
-  void reduce_scatter_sum(const View& full, const View& shard) override { copy(full, shard); }
+  void reduce_scatter_sum(const View& full, const View& shard) override {
+    check_sum(full);
+    copy(full, shard);
+  }
   void all_gather(const View& shard, const View& full) override { copy(shard, full); }
-  void all_reduce_sum(const View&) override {}
-  void all_reduce_max(const View&) override {}
+  void all_reduce_sum(const View& values) override { check_sum(values); }
+  void all_reduce_max(const View& values) override { check_maximum(values); }
 
  private:
   void copy(const View& from, const View& to) {

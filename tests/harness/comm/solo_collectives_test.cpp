@@ -41,5 +41,15 @@ TEST(SoloCollectives, RefusesAShardOfAnotherSize) {
   EXPECT_THROW(collectives->all_gather(view_of(shorter), view_of(values)), Error);
 }
 
+TEST(SoloCollectives, RefusesWhatRanksWouldNotAddUp) {
+  const auto device = make_cpu_device(1);
+  const auto collectives = make_solo_collectives(*device);
+  std::vector<float> values(3);
+  View words = view_of(values);
+  words.dtype = DType::kI32;
+  EXPECT_THROW(collectives->all_reduce_sum(words), Error);
+  EXPECT_THROW(collectives->all_reduce_max(view_of(values)), Error);
+}
+
 }  // namespace
 }  // namespace bertha
