@@ -147,7 +147,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
     run.config.train.target_accuracy = 0;
   }
   open_folder(run, info);
-  start_rank_log(run.run_dir, world.rank());
+  start_node_log(run.run_dir, own_host(), world.rank());
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
   run.session = std::make_unique<Session>(run.config, world);
