@@ -29,6 +29,11 @@ constexpr int64_t kGpuTokenMultiple = 256;
 // code of the libraries.
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
+// One of two H200s held 25.3 GiB, 0.4 more than the rest of this plan; one alone 0.4 GiB less
+// (kernels/measured/step.md).
+constexpr int64_t kNcclBytes = int64_t{820} << 20;
+// Inside the node, between nodes, and over all ranks.
+constexpr int64_t kCommunicatorsOfGroups = 3;
 
 NodeSizes nodes_of(const PlanRequest& request) {
   const auto ranks = static_cast<int>(request.ranks);
@@ -85,6 +90,10 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
+    if (request.ranks > 1) {
+      const bool is_flat = grouping_of(request) == Grouping::kFlat;
+      memory.push_back({"NCCL communicators", kNcclBytes * (is_flat ? 1 : kCommunicatorsOfGroups)});
+    }
   }
   return memory;
 }
