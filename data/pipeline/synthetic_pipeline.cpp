@@ -39,8 +39,11 @@ class SyntheticPipeline final : public Pipeline {
     try {
       const int64_t end = run.first_step + run.num_steps;
       for (int64_t step = run.first_step; step < end && batches_.wait_for_room(); ++step) {
-        batches_.push(
-            make_synthetic_batch(steps, plan_synthetic_step(steps, step), run.rank, allocate));
+        const bool repeats = run.distinct_lengths > 0;
+        SyntheticPlan plan =
+            plan_synthetic_step(steps, repeats ? step % run.distinct_lengths : step);
+        plan.step = step;
+        batches_.push(make_synthetic_batch(steps, plan, run.rank, allocate));
       }
       batches_.finish();
     } catch (...) {

@@ -16,6 +16,9 @@ struct SyntheticRun {
   int64_t first_step = 0;  // resume: batches before this one are not made
   int64_t num_steps = 0;
   int64_t prefetch_steps = 2;  // batches ready ahead of the consumer
+  // Lengths of sequences are those of so many steps, again and again, with other words each time;
+  // 0: each step has its own.
+  int64_t distinct_lengths = 0;
 };
 
 /// Batches made on a thread of their own, without a file. No sequence comes twice: the epoch is the

@@ -40,7 +40,7 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
   CLI::App& step = add_command(
       bench, chosen,
       {.name = "step",
-       .description = "Times whole training steps on synthetic batches, from the copy to the "
+       .description = "Times whole training steps on fresh synthetic batches, from the copy to the "
                       "device to the new weights. Needs no data.",
        .examples = {"bertha bench step --config configs/quickstart.yaml",
                     "mpirun -np 8 bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "

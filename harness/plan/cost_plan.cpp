@@ -29,6 +29,16 @@ constexpr int64_t kGpuTokenMultiple = 256;
 // code of the libraries.
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
+// Graphs: what NVIDIA found a kernel's node to take (NVIDIA/cccl, pull request 3768), some 30
+// kernels of a layer, forward and backward, and two dozen sizes of batches. Not measured here.
+constexpr int64_t kGraphNodeBytes = 10'000;
+constexpr int64_t kKernelsOfLayer = 30;
+constexpr int64_t kSizesOfBatches = 24;
+// One of two H200s held 25.3 GiB, 0.4 more than the rest of this plan; one alone 0.4 GiB less
+// (kernels/measured/step.md).
+constexpr int64_t kNcclBytes = int64_t{820} << 20;
+// Inside the node, between nodes, and over all ranks.
+constexpr int64_t kCommunicatorsOfGroups = 3;
 
 NodeSizes nodes_of(const PlanRequest& request) {
   const auto ranks = static_cast<int>(request.ranks);
@@ -85,6 +95,14 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
+    if (request.config.cuda.graphs == "auto" && request.config.cuda.attention != "grouped") {
+      memory.push_back({"CUDA graphs", kGraphNodeBytes * kKernelsOfLayer * kSizesOfBatches *
+                                           request.config.model.layers});
+    }
+    if (request.ranks > 1) {
+      const bool is_flat = grouping_of(request) == Grouping::kFlat;
+      memory.push_back({"NCCL communicators", kNcclBytes * (is_flat ? 1 : kCommunicatorsOfGroups)});
+    }
   }
   return memory;
 }

@@ -1,7 +1,6 @@
 #include "harness/report/run_folder.h"
 
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -128,17 +127,15 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   replace_link(link.string(), inside.string());
 }
 
-std::string rank_log_path(const std::string& run_dir, int64_t rank) {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "/logs/rank_%04lld.log", static_cast<long long>(rank));
-  return run_dir + name.data();
+std::string node_log_path(const std::string& run_dir, const std::string& host) {
+  return concat(run_dir, "/logs/", host, ".log");
 }
 
-void start_rank_log(const std::string& run_dir, int64_t rank) {
-  const auto file = std::make_shared<AppendFile>(rank_log_path(run_dir, rank));
-  set_log_record([file](LogLevel level, const std::string& text) {
+void start_node_log(const std::string& run_dir, const std::string& host, int64_t rank) {
+  const auto file = std::make_shared<AppendFile>(node_log_path(run_dir, host));
+  set_log_record([file, rank](LogLevel level, const std::string& text) {
     try {
-      file->append_line(concat(local_time_text(now_ms()), " ",
+      file->append_line(concat(local_time_text(now_ms()), " [rank ", rank, "] ",
                                kLevelNames[static_cast<size_t>(level)], ": ", text));
     } catch (const Error&) {
       // The line is on the console; what else is written to the full disk reports it.

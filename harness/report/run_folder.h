@@ -58,7 +58,7 @@ void set_aside_mlperf_logs(const RunFolder& folder);
 
 /// Completes the folder:
 ///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
-///   logs/rank_0000.log ckpt/
+///   logs/HOST.log ckpt/
 /// A later start leaves resolved.yaml and env.json as they are and adds resolved.resume1.yaml and
 /// env.resume1.json. Returns the path of the resolved*.yaml of this start. Errors as above.
 std::string record_start(const RunFolder& folder, const StartRecord& record);
@@ -73,14 +73,15 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir =
 /// ckpt in the run folder.
 std::string checkpoint_dir(const std::string& run_dir);
 
-/// logs/rank_0007.log in the run folder.
-std::string rank_log_path(const std::string& run_dir, int64_t rank);
+/// logs/node7.log in the run folder.
+std::string node_log_path(const std::string& run_dir, const std::string& host);
 
-/// From here on every log line of this process is also in its rank's file, debug lines included,
-/// each with date and time; a rank whose lines were not on the console can be read there. Ends
+/// From here on every log line of this process is also in the file of its node, debug lines
+/// included, each with date, time and rank; a rank whose lines were not on the console can be read
+/// there. The ranks of a node append whole lines, so that nothing is lost with one that dies. Ends
 /// with set_log_record({}). A line that cannot be written any more is left out.
 ///
 /// Errors    Error(kData) when the file cannot be opened.
-void start_rank_log(const std::string& run_dir, int64_t rank);
+void start_node_log(const std::string& run_dir, const std::string& host, int64_t rank);
 
 }  // namespace bertha

@@ -11,6 +11,7 @@
 #include "harness/config/run_plan.h"
 #include "harness/model/encoder_gemms.h"
 #include "harness/train/data_check.h"
+#include "harness/train/pinned_pool.h"
 #include "harness/train/precision.h"
 #include "kernels/base/log.h"
 
@@ -38,6 +39,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       backend(make_backend(choice, run_config.cuda, compute_threads(run_config.train, cores),
                            run_world,
                            choose_grouping(run_config.optimizer.shard_group, run_world))),
+      batch_memory(make_pinned_pool(*backend.device)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       attention(

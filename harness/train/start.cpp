@@ -114,16 +114,16 @@ RunFacts facts_of(const TrainingRun& run) {
 /// Each rank reads its own part of the evaluation set: where one fails, all do.
 void read_data(TrainingRun& run) {
   World& world = *run.world;
-  const HostAllocator allocate = run.session->pinned_allocator();
   OpenPipeline open;
   on_all_ranks(world, [&] {
     check_data(run.config, world.rank(), world.size());
-    run.eval_batches = read_eval_batches(run.config, world.rank(), world.size(), allocate);
+    run.eval_batches =
+        read_eval_batches(run.config, world.rank(), world.size(), run.session->pinned_allocator());
     open = plan_training_data(run.config, run.state.step);
   });
   run.transport = world.make_transport();
   run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *run.transport);
-  run.pipeline = open(*run.transport, allocate);
+  run.pipeline = open(*run.transport, run.session->batch_memory);
 }
 
 /// A model that sees the same sequences again and again learns them by heart.
@@ -147,7 +147,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
     run.config.train.target_accuracy = 0;
   }
   open_folder(run, info);
-  start_rank_log(run.run_dir, world.rank());
+  start_node_log(run.run_dir, own_host(), world.rank());
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
   run.session = std::make_unique<Session>(run.config, world);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/pipeline/synthetic_pipeline.h"
 #include "harness/comm/energy_meter.h"
 #include "harness/comm/watchdog.h"
 #include "harness/model/flops.h"
@@ -19,14 +20,14 @@
 namespace bertha {
 namespace {
 
-// So many that batches of different lengths are seen, and few enough to be made quickly.
-constexpr int64_t kBatches = 4;
+// Steps of different lengths. So few that their graphs are recorded in the warm-up, as those of a
+// long run have been for most of its steps.
+constexpr int64_t kDistinctLengths = 4;
 
-/// A batch of this rank, and what the model computes on it over all ranks.
-struct BenchBatch {
-  StepBatch batch;
-  StepWork work;       // all ranks
-  StepWork work_here;  // this rank
+/// What the model computes in a step.
+struct BenchWork {
+  StepWork global;  // all ranks
+  StepWork here;    // this rank
 };
 
 void add(const SyntheticSteps& steps, int64_t tokens, StepWork& work) {
@@ -36,18 +37,16 @@ void add(const SyntheticSteps& steps, int64_t tokens, StepWork& work) {
   work.squared_tokens += tokens * tokens;
 }
 
-BenchBatch make_bench_batch(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank,
-                            const HostAllocator& allocate) {
-  BenchBatch made{
-      .batch = make_synthetic_batch(steps, plan, rank, allocate), .work = {}, .work_here = {}};
+BenchWork work_of(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank) {
+  BenchWork work;
   const auto ranks = static_cast<size_t>(steps.num_ranks);
   for (size_t bin = 0; bin < plan.bins.size(); ++bin) {
     for (const SyntheticSequence& sequence : plan.bins[bin]) {
-      add(steps, sequence.tokens, made.work);
-      if (bin % ranks == static_cast<size_t>(rank)) add(steps, sequence.tokens, made.work_here);
+      add(steps, sequence.tokens, work.global);
+      if (bin % ranks == static_cast<size_t>(rank)) add(steps, sequence.tokens, work.here);
     }
   }
-  return made;
+  return work;
 }
 
 /// The largest micro-batch of any rank, where the number of tokens is given and that of
@@ -90,10 +89,15 @@ std::vector<double> most_over_ranks(Transport& transport, const std::vector<doub
 /// The steps of one rank, from the first warm-up step to the last timed one.
 class Steps {
  public:
-  Steps(Session& session, std::vector<BenchBatch> batches, const StepBenchOptions& options)
+  Steps(Session& session, const SyntheticSteps& synthetic, const StepBenchOptions& options)
       : session_(session),
-        batches_(std::move(batches)),
         options_(options),
+        batches_(make_synthetic_pipeline(synthetic,
+                                         {.rank = session.world->rank(),
+                                          .num_steps = options.warmup_steps + options.steps,
+                                          .prefetch_steps = session.config.data.prefetch_steps,
+                                          .distinct_lengths = kDistinctLengths},
+                                         session.batch_memory)),
         timers_(*session.backend.device, *session.backend.stream),
         profiled_(session.config.log.profile_steps, *session.backend.device,
                   *session.backend.stream),
@@ -131,19 +135,22 @@ class Steps {
     return step_ms;
   }
 
-  /// Of the timed steps. Its work is the mean over their batches.
-  void describe(StepBenchReport& report) {
+  /// Of the timed steps, whose lengths follow `plans`. Its work is the mean over them.
+  void describe(const SyntheticSteps& synthetic, const std::vector<SyntheticPlan>& plans,
+                StepBenchReport& report) {
     const auto steps = static_cast<double>(options_.steps);
     StepWork here;
     for (int64_t i = 0; i < options_.steps; ++i) {
-      const BenchBatch& made = batch_of(options_.warmup_steps + i);
-      report.seqs_global += static_cast<double>(made.work.num_seqs) / steps;
-      report.tokens_global += static_cast<double>(made.work.num_tokens) / steps;
-      report.masked_global += static_cast<double>(made.work.num_masked) / steps;
-      report.most_tokens_per_rank += static_cast<double>(made.batch.most_tokens_per_rank) / steps;
+      const SyntheticPlan& plan =
+          plans[static_cast<size_t>((options_.warmup_steps + i) % kDistinctLengths)];
+      const BenchWork work = work_of(synthetic, plan, session_.world->rank());
+      report.seqs_global += static_cast<double>(work.global.num_seqs) / steps;
+      report.tokens_global += static_cast<double>(work.global.num_tokens) / steps;
+      report.masked_global += static_cast<double>(work.global.num_masked) / steps;
+      report.most_tokens_per_rank += static_cast<double>(plan.most_tokens_per_rank) / steps;
       report.model_flops_global +=
-          static_cast<double>(model_flops_per_step(session_.dims, made.work)) / steps;
-      here.squared_tokens += made.work_here.squared_tokens;
+          static_cast<double>(model_flops_per_step(session_.dims, work.global)) / steps;
+      here.squared_tokens += work.here.squared_tokens;
     }
     report.phase_ms = timers_.take_totals_ms();
     for (double& ms : report.phase_ms) ms /= steps;
@@ -163,24 +170,20 @@ class Steps {
   }
 
  private:
-  BenchBatch& batch_of(int64_t step) {
-    return batches_[static_cast<size_t>(step % std::ssize(batches_))];
-  }
-
   void run() {
-    StepBatch& batch = batch_of(step_).batch;
-    session_.world->board().enter(step_, RunPhase::kTrain);
-    batch.step = step_++;
+    session_.world->board().enter(step_, RunPhase::kWaitForData);
+    const std::optional<StepBatch> batch = batches_->next();
+    session_.world->board().enter(step_++, RunPhase::kTrain);
     profiled_.before_step(step_);
     train_step(
-        batch, settings_,
+        *batch, settings_,
         {.model = session_.model.get(), .optimizer = session_.optimizer.get(), .timers = &timers_});
     profiled_.after_step(step_);
   }
 
   Session& session_;
-  std::vector<BenchBatch> batches_;
   StepBenchOptions options_;
+  std::unique_ptr<Pipeline> batches_;
   PhaseTimers timers_;
   ProfiledSteps profiled_;
   StepSettings settings_;
@@ -195,14 +198,10 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   synthetic.lengths = options.lengths;
   synthetic.tokens_per_micro_batch = options.tokens_per_rank;
   std::vector<SyntheticPlan> plans;
-  for (int64_t i = 0; i < kBatches; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
+  for (int64_t i = 0; i < kDistinctLengths; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
   Session session(config, world, session_options(options, synthetic, plans));
   session.initialize_weights();
-  std::vector<BenchBatch> batches;
-  for (const SyntheticPlan& plan : plans) {
-    batches.push_back(make_bench_batch(synthetic, plan, world.rank(), session.pinned_allocator()));
-  }
-  Steps steps(session, std::move(batches), options);
+  Steps steps(session, synthetic, options);
   steps.warm_up();
   const Device& device = *session.backend.device;
   const int64_t warm_bytes = device.used_memory_bytes();
@@ -229,7 +228,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
           most_over_ranks(*transport, {static_cast<double>(used_bytes)}).front()),
       .total_memory_bytes = device.total_memory_bytes(),
       .joules_global = joules / static_cast<double>(step_ms.size())};
-  steps.describe(report);
+  steps.describe(synthetic, plans, report);
   StepProbe probe(session.parts(), *session.backend.collectives);
   probe.capture(*session.model, *session.optimizer);
   const StepScalars last = probe.wait();

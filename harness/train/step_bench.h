@@ -15,8 +15,9 @@ struct StepBenchOptions {
   bool by_operation = false;
 };
 
-/// Trains on synthetic batches, a few of them in turn, exactly as training does, from the copy to
-/// the device to the new weights, and times it on the device's stream without waiting in between.
+/// Trains on synthetic batches, a new one each step, exactly as training does, from a thread that
+/// makes them ahead to the new weights, and times it on the device's stream without waiting in
+/// between. The lengths of sequences are those of four steps in turn.
 /// Nothing is read or written: data and run folder are not needed. log.profile_steps counts from
 /// the first warm-up step. All ranks call it; the result is of use on rank 0.
 ///

@@ -16,7 +16,7 @@ StepBatch made_up_batch(const Session& session, int64_t step, int64_t global_seq
   made_up.global_batch_seqs = global_seqs;
   made_up.micro_batches_per_step = micro_batches;
   return make_synthetic_batch(made_up, plan_synthetic_step(made_up, step), session.world->rank(),
-                              session.pinned_allocator());
+                              session.batch_memory);
 }
 
 }  // namespace

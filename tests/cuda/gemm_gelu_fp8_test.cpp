@@ -121,8 +121,8 @@ LinearFwd linear_of(const Inputs& in, const View& y) {
           .weight_inverse_scale = in.weight_inverse.view()};
 }
 
-/// kEvaluation: by rows alone, without the derivative.
-enum class Wanted { kAll, kEvaluation };
+/// kEvaluation: by rows alone, without the derivative. kEveryRow: all, and every row is live.
+enum class Wanted { kAll, kEvaluation, kEveryRow };
 
 Result forward(const TestBackend& backend, const Operands& of, DType io, float scale = kScale,
                Wanted wanted = Wanted::kAll) {
@@ -131,6 +131,7 @@ Result forward(const TestBackend& backend, const Operands& of, DType io, float s
   Quantize quantize = out.quantize();
   quantize.activation = Activation::kGeluTanh;
   if (wanted == Wanted::kEvaluation) quantize.transposed = quantize.derivative = View();
+  if (wanted == Wanted::kEveryRow) quantize.live_rows = View();
   backend.ops->run(
       LinearFwdQuantize{.linear = linear_of(in, out.memory.view()), .quantize = quantize});
   return out.result();
@@ -344,6 +345,17 @@ TEST(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
       }
     }
   }
+}
+
+// A tile has 128 rows: those past the last one have GELU(bias), which must not count.
+TEST(CudaGemmGeluFp8, RowsPastTheLastOneDoNotReachAmax) {
+  const Shape shape{.rows = 16, .inputs = 128, .outputs = 256};
+  Operands of(shape);
+  const float product = static_cast<float>(shape.inputs) * kXInverse * kWeightInverse;
+  std::ranges::fill(of.x.values, 1.0f);
+  std::ranges::fill(of.weight.values, -1.0f);
+  std::ranges::fill(of.bias.values, product);
+  EXPECT_EQ(forward(own_gelu(), of, DType::kBF16, kScale, Wanted::kEveryRow).amax, 0.0f);
 }
 
 TEST(CudaGemmGeluFp8, ANaNReachesAmax) {

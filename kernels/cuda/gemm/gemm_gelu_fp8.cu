@@ -231,8 +231,9 @@ struct Consumer {
       keep(sum, scale, kept);
       derivative_out = params.derivative + row * params.columns + column;
       q_out = params.sink.q + row * params.columns + column;
-      live_rows = live_rows_of(params.sink, row, kRows);
       is_inside = row < params.rows;
+      // Forward has GELU(bias) past the last row, which is no value of the result.
+      live_rows = is_inside ? live_rows_of(params.sink, row, kRows) : 0;
       is_first = false;
       last_parity = parity;
     });

@@ -11,6 +11,7 @@ namespace bertha {
 namespace {
 
 using ::testing::ElementsAreArray;
+using ::testing::Not;
 
 SyntheticSteps small_steps(int num_ranks) {
   return {.lengths = uniform_lengths(40),
@@ -44,6 +45,22 @@ TEST(SyntheticPipeline, DeliversTheStepsFromTheFirstToTheLast) {
                 ElementsAreArray(wanted.micro_batches.front().word_ids));
   }
   EXPECT_FALSE(pipeline->next());
+}
+
+TEST(SyntheticPipeline, MayRepeatLengthsWithOtherWords) {
+  const auto pipeline = make_synthetic_pipeline(
+      small_steps(1), {.num_steps = 4, .distinct_lengths = 2}, plain_host_allocator());
+  std::vector<HostBatch> batches;
+  for (int64_t step = 0; step < 4; ++step) {
+    std::optional<StepBatch> batch = pipeline->next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->step, step);
+    batches.push_back(std::move(batch->micro_batches.front()));
+  }
+  EXPECT_THAT(batches[2].cu_seqlens, ElementsAreArray(batches[0].cu_seqlens));
+  EXPECT_THAT(batches[3].cu_seqlens, ElementsAreArray(batches[1].cu_seqlens));
+  EXPECT_THAT(batches[1].cu_seqlens, Not(ElementsAreArray(batches[0].cu_seqlens)));
+  EXPECT_THAT(batches[2].word_ids, Not(ElementsAreArray(batches[0].word_ids)));
 }
 
 TEST(SyntheticPipeline, EndsBeforeItsBatchesAreTaken) {

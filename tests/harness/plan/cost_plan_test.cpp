@@ -127,6 +127,34 @@ TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
   EXPECT_EQ(arriving(2, false, "auto"), -1);
 }
 
+TEST(CostPlan, GraphsTakeMemoryOfAGpuByTheLayer) {
+  const auto graphs = [](const std::string& model, const std::string& word, bool on_gpu) {
+    Config config = shape(model);
+    config.cuda.graphs = word;
+    return bytes_of(make_cost_plan({.config = config, .on_gpu = on_gpu}), "CUDA graphs");
+  };
+  EXPECT_GT(graphs("base", "auto", true), 0);
+  EXPECT_EQ(graphs("large", "auto", true), 2 * graphs("base", "auto", true));
+  EXPECT_EQ(graphs("base", "off", true), -1);
+  EXPECT_EQ(graphs("base", "auto", false), -1);
+}
+
+TEST(CostPlan, EachCommunicatorOfNcclTakesMemory) {
+  const auto communicators = [](int64_t ranks, int64_t ranks_per_node, bool on_gpu) {
+    return bytes_of(make_cost_plan({.config = shape("base"),
+                                    .ranks = ranks,
+                                    .ranks_per_node = ranks_per_node,
+                                    .on_gpu = on_gpu}),
+                    "NCCL communicators");
+  };
+  const int64_t one = communicators(2, 0, true);
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(communicators(8, 0, true), one);
+  EXPECT_EQ(communicators(16, 8, true), 3 * one);
+  EXPECT_EQ(communicators(1, 0, true), -1);
+  EXPECT_EQ(communicators(8, 0, false), -1);
+}
+
 TEST(CostPlan, AClipBeforeTheReductionTakesRoomForWholeGradients) {
   const auto arriving = [](const std::string& clip, double max_norm) {
     Config config = shape("base");

@@ -182,12 +182,12 @@ TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
 
 TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt"); }
 
-TEST(RankLog, EveryLineOfARankIsInItsFileWithItsLevel) {
+TEST(NodeLog, EveryLineOfARankIsInTheFileOfItsNode) {
   const TempFolder folder;
   std::filesystem::create_directory(folder.path("logs"));
   std::vector<std::string> console;
   set_log_sink([&](LogLevel, const std::string& text) { console.push_back(text); });
-  start_rank_log(folder.path(), 7);
+  start_node_log(folder.path(), "node3", 7);
   log_line(LogLevel::kDebug, "cores 0 to 3");
   log_line(LogLevel::kWarning, "slow disk");
   record_line(LogLevel::kError, "said already");
@@ -195,16 +195,16 @@ TEST(RankLog, EveryLineOfARankIsInItsFileWithItsLevel) {
   log_line(LogLevel::kInfo, "later");
   set_log_sink({});
   EXPECT_THAT(console, testing::ElementsAre("cores 0 to 3", "slow disk", "later"));
-  const std::string day = "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{4} ";
-  EXPECT_THAT(test::lines_of(folder.path("logs/rank_0007.log")),
+  const std::string day = "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{4} \\[rank 7\\] ";
+  EXPECT_THAT(test::lines_of(folder.path("logs/node3.log")),
               testing::ElementsAre(testing::MatchesRegex(day + "debug: cores 0 to 3"),
                                    testing::MatchesRegex(day + "warning: slow disk"),
                                    testing::MatchesRegex(day + "error: said already")));
 }
 
-TEST(RankLog, AFileThatCannotBeOpenedIsNamed) {
-  EXPECT_THROW(start_rank_log("/proc/nowhere", 0), Error);
-  EXPECT_EQ(rank_log_path("runs/x", 12345), "runs/x/logs/rank_12345.log");
+TEST(NodeLog, AFileThatCannotBeOpenedIsNamed) {
+  EXPECT_THROW(start_node_log("/proc/nowhere", "node3", 0), Error);
+  EXPECT_EQ(node_log_path("runs/x", "node3.cluster"), "runs/x/logs/node3.cluster.log");
 }
 
 }  // namespace
