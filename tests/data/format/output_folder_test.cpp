@@ -58,6 +58,14 @@ TEST(OutputFolder, AnEmptyWorkFolderIsOfARunThatWasStoppedAtOnce) {
   EXPECT_TRUE(has_work_folder(folder.path()));
 }
 
+TEST(OutputFolder, AnUnfinishedMarkerIsOfARunThatWasStoppedAtOnce) {
+  const TempFolder folder;
+  fs::create_directory(folder.path("work"));
+  write_bytes(folder.path("work/made_by_bertha.txt.tmp"), "Unfin");
+  make_work_folder(folder.path());
+  EXPECT_TRUE(has_work_folder(folder.path()));
+}
+
 TEST(OutputFolder, ShardsAndListsOfOthersAreForeign) {
   const TempFolder folder;
   const auto complaint = [&] {
