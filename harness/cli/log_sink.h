@@ -8,6 +8,9 @@
 
 namespace bertha {
 
+/// To standard output, with lines broken to fit where that is a terminal.
+void print_text(const std::string& text);
+
 /// "bertha: error: WHAT" as a line of its own on standard error, in one write.
 void print_error(const Terminal& terminal, const std::string& what);
 
