@@ -106,7 +106,7 @@ void add_diff(CLI::App& config, Chosen& chosen) {
     }
     paths->insert(paths->begin(), "key");
     table.insert(table.begin(), *paths);
-    std::cout << aligned_text(table);
+    print_table(table);
     return 0;
   });
 }

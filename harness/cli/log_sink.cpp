@@ -3,15 +3,16 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
-#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -41,6 +42,25 @@ std::string for_screen(const std::string& text, int64_t behind = 0) {
 void print_text(const std::string& text) {
   const OutputSize size = output_size();
   std::cout << (size.is_terminal ? wrapped_text(text, size.columns) : text);
+}
+
+void print_table(const TextTable& table) {
+  const OutputSize size = output_size();
+  const std::string text = aligned_text(table);
+  int64_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, columns_of(line));
+  if (!size.is_terminal || widest <= size.columns) {
+    std::cout << text;
+    return;
+  }
+  for (size_t row = 1; row < table.size(); ++row) {
+    TextTable cells;
+    for (size_t i = 1; i < table[row].size(); ++i) {
+      cells.push_back({"  " + table.front()[i], table[row][i]});
+    }
+    print_text(table[row].front() + "\n" + aligned_text(cells));
+  }
 }
 
 void print_error(const Terminal& terminal, const std::string& what) {
