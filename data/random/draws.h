@@ -6,6 +6,14 @@
 
 namespace bertha {
 
+/// An independent seed of each number: the finalizer of SplitMix64, a bijection for a given seed.
+inline uint64_t mixed_seed(uint64_t seed, uint64_t number) {
+  uint64_t z = seed + 0x9E3779B97F4A7C15ull * (number + 1);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
 /// Random numbers one after the other: a pure function of (seed, stream, site).
 class Draws {
  public:

@@ -6,6 +6,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_diff.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/report/json_report.h"
 #include "harness/report/metrics.h"
@@ -118,7 +119,7 @@ int run_compare(const CompareOptions& options) {
   for (const TextTable& part : {results(runs), differing_keys(configs, false)}) {
     table.insert(table.end(), part.begin(), part.end());
   }
-  if (prints_text(options.json)) std::cout << aligned_text(table);
+  if (prints_text(options.json)) print_table(table);
   if (!options.chart.empty()) {
     plot_accuracies(runs, short_names(options.runs), options.chart);
     if (prints_text(options.json)) std::cout << "written: " << options.chart << '\n';

@@ -1,7 +1,11 @@
 #include "harness/report/metrics.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -153,6 +157,19 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
   }
 }
 
+void add_lines(const std::string& text, Metrics& metrics) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    try {
+      read_record(parse_json(line), metrics);
+      ++metrics.records;
+    } catch (const Json::exception&) {
+      ++metrics.unreadable_lines;
+    }
+  }
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& path) : file_(path) {}
@@ -225,23 +242,28 @@ RunIdentity run_identity(const Config& config, const RunFacts& facts) {
           .start_weights = config.checkpoint.init};
 }
 
-Metrics metrics_of(const std::string& text) {
-  Metrics metrics;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    try {
-      read_record(parse_json(line), metrics);
-      ++metrics.records;
-    } catch (const Json::exception&) {
-      ++metrics.unreadable_lines;
-    }
+const Metrics& MetricsFollower::look() {
+  std::ifstream file(path_, std::ios::binary);
+  struct stat now {};
+  if (!file || stat(path_.c_str(), &now) != 0) {
+    fail(ExitCode::kData, path_, ": cannot be read; give a run folder with its metrics.jsonl");
   }
-  return metrics;
+  if (now.st_ino != file_id_ || now.st_size < read_bytes_) {
+    metrics_ = {};
+    read_bytes_ = 0;
+    file_id_ = now.st_ino;
+  }
+  file.seekg(read_bytes_);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
+  read_bytes_ += std::ssize(text);
+  add_lines(text, metrics_);
+  return metrics_;
 }
 
 Metrics read_metrics(const std::string& path) {
-  Metrics metrics = metrics_of(read_text_file(path));
+  Metrics metrics;
+  add_lines(read_text_file(path), metrics);
   if (metrics.records == 0) {
     fail(ExitCode::kData, path, ": no metrics record in ", metrics.unreadable_lines,
          " lines, want one JSON object per line as metrics.jsonl of a run folder has");

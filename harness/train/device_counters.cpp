@@ -1,6 +1,7 @@
 #include "harness/train/device_counters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "harness/report/text_format.h"
@@ -32,6 +33,16 @@ void tell_of_spikes(TrainingRun& run, const LambState& lamb) {
               "optimizer.base_learning_rate"));
 }
 
+/// A single loss that is not finite leaves no mean: the log says how many there may have been.
+void tell_of_lost_means(TrainingRun& run, const StepRecord& record) {
+  const int64_t skips =
+      record.skipped_steps - std::exchange(run.recorded_skips, record.skipped_steps);
+  if (std::isfinite(record.loss)) return;
+  run.reporter->warning(concat("the mean loss of the record at step ", grouped_text(record.step),
+                               " is not finite; ", counted_text(skips, "update"),
+                               skips == 1 ? " was" : " were", " skipped since the record before"));
+}
+
 }  // namespace
 
 void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars) {
@@ -44,6 +55,7 @@ void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars) {
   StepRecord record = run.progress->record(*scalars, run.probed_state, *run.timers);
   record.memory_bytes = run.peak_memory_bytes;
   run.reporter->step(record);
+  tell_of_lost_means(run, record);
   for (const std::string& sentence : run.rank_watch->add(scalars->ranks, record.step_ms)) {
     run.reporter->warning(sentence);
   }
@@ -72,6 +84,13 @@ void capture_probe(TrainingRun& run, bool is_logged) {
   run.probe->capture(*run.session->model, *run.session->optimizer, times);
   run.probed_state = run.state;
   run.is_probe_logged = is_logged;
+}
+
+void record_last_steps(TrainingRun& run) {
+  finish_probe(run);
+  if (!run.progress->has_open_steps()) return;
+  capture_probe(run, true);
+  finish_probe(run);
 }
 
 void note_memory(TrainingRun& run) {

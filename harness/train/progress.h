@@ -27,6 +27,8 @@ class Progress {
   void add(const LossStats& stats);
   /// The record of the steps counted since the last call; of `scalars` all but the statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
+  /// Whether steps were counted since then.
+  bool has_open_steps() const { return steps_ > 0; }
   /// Training sequences per second since the last evaluation, without the time it takes.
   double seqs_per_second_since_eval();
   /// Over all recorded steps of this process.

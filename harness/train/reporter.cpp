@@ -85,7 +85,7 @@ class FileReporter final : public Reporter {
   void eval_stop(const EvalRecord& record) override {
     mlperf_->eval_stop(record);
     metrics_->eval(record);
-    log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy));
+    log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy, log_columns()));
     curve_.evals.push_back(record);
     name_bad_shapes();
     if (!tensorboard_) return;

@@ -73,7 +73,8 @@ struct TrainingRun {
   TrainingState probed_state = {};  // when the last probe was captured
   bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
   int64_t known_skips = 0;
-  int64_t known_spikes = 0;  // that the log has told of
+  int64_t known_spikes = 0;    // that the log has told of
+  int64_t recorded_skips = 0;  // of the last record
   int64_t most_skips_in_a_row = 0;
 
   // How it began.

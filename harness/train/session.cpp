@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/format/shard_names.h"
+#include "data/random/draws.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
@@ -180,11 +181,7 @@ StepSettings step_settings(const Config& config, const World& world, uint64_t se
 }
 
 uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t rank) {
-  // The finalizer of SplitMix64 over distinct inputs.
-  uint64_t z = seed + 0x9E3779B97F4A7C15ull * (purpose * 65536 + rank + 1);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
+  return mixed_seed(seed, purpose * 65536 + rank);
 }
 
 }  // namespace bertha

@@ -27,6 +27,7 @@ ExitCode code_of(cudaError_t status) {
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* call) {
+  cudaGetLastError();  // who goes on after an error, such as of memory, does not meet it again
   fail(code_of(status), call, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
        ")");
 }

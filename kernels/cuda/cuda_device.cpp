@@ -161,13 +161,6 @@ std::string CudaDevice::description() const {
   return concat(name_, ", GPU ", ordinal_, ", ", gib(static_cast<double>(total_memory_bytes_)));
 }
 
-// Few distinct shapes matter more than a wave of 128-row tiles: 0.5 % of 24,576 tokens. Of 1,024
-// tokens 256 more would be 12 % on average.
-int64_t CudaDevice::padded_rows(int64_t rows) const {
-  const int64_t multiple = rows <= 4096 ? 64 : 256;
-  return (rows + multiple - 1) / multiple * multiple;
-}
-
 int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
 
 int64_t CudaDevice::used_memory_bytes() const {

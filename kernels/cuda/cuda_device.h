@@ -12,7 +12,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int ordinal);
 
   std::string description() const override;
-  int64_t padded_rows(int64_t rows) const override;
+  int64_t padded_rows(int64_t rows) const override { return padded_rows_on_gpu(rows); }
   int64_t total_memory_bytes() const override;
   int64_t used_memory_bytes() const override;
   bool has_io(DType io) const override;

@@ -126,6 +126,15 @@ TEST(SyntheticPlan, AGivenNumberOfTokensIsNearlyReachedAndNeverPassed) {
   }
 }
 
+TEST(SyntheticPlan, SeedsOneApartShareNoSteps) {
+  SyntheticSteps steps = wikipedia_like();
+  const std::vector<int64_t> lengths = lengths_of(plan_synthetic_step(steps, 1));
+  ++steps.seed;
+  for (int64_t step = 0; step < 3; ++step) {
+    EXPECT_NE(lengths_of(plan_synthetic_step(steps, step)), lengths);
+  }
+}
+
 TEST(SyntheticPlan, WhatCannotBeMadeIsRefused) {
   SyntheticSteps steps{.global_batch_seqs = 1, .tokens_per_micro_batch = 511};
   EXPECT_THROW(plan_synthetic_step(steps, 0), Error);

@@ -298,5 +298,16 @@ TEST(LoadConfig, AWrongValueHidesNoContradictionOfOtherKeys) {
               Not(HasSubstr("does not divide")));
 }
 
+TEST(LoadConfig, AnUnknownKeyHidesNoContradictionOfOtherKeys) {
+  const TempFolder folder;
+  EXPECT_EQ(error_of(folder, {}, {"train.sede=1", "model.heads=7"}),
+            "2 errors in the configuration:\n"
+            "  --set train.sede=1: train.sede: unknown key; did you mean train.seed?\n"
+            "  model.heads = 7 does not divide model.hidden = 1024; choose a divisor of it");
+  // It may have been meant for any of them.
+  EXPECT_THAT(error_of(folder, {}, {"zzzzzzzz=1", "model.heads=7"}),
+              Not(HasSubstr("does not divide")));
+}
+
 }  // namespace
 }  // namespace bertha
