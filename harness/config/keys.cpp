@@ -120,6 +120,8 @@ std::vector<Key> make_keys() {
        "Steps between log lines."},
       {"train.stop_after_skips", at<&T::stop_after_skips>, Unit::kSteps, kFromOne, {},
        "Skipped updates in a row (gradients not finite, or spikes where they are skipped) that end the run with code 7."},
+      {"train.check_replicas_every_steps", at<&T::check_replicas_every_steps>, Unit::kSteps, kFromZero, {},
+       "Steps after which ranks compare checksums of what several of them hold; a difference ends the run with code 7 and names tensor, rank and host. 0 = never."},
       {"train.hang_timeout_minutes", at<&T::hang_timeout_minutes>, Unit::kMinutes, {0, 1e7}, {},
        "Ends the run with code 124 when no rank makes progress for this time; 0 = never."},
       {"train.backend", at<&T::backend>, Unit::kNone, {}, {"auto", "cpu", "cuda"},
