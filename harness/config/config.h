@@ -78,7 +78,7 @@ struct OptimizerConfig {
   double weight_decay = 0.01;
   double max_gradient_norm = 1.0;        // 0 = no clipping
   std::string clip = "after";            // after | before the reduction over ranks
-  std::string gradient_spike = "warn";   // warn | skip its update
+  std::string gradient_spike = "warn";   // warn | skip its update | rewind
   std::string decay_rule = "reference";  // reference | nvidia_fmha | nvidia_te | baidu
   bool trust_ratio = true;               // false = AdamW
   std::string loss_scale = "off";        // off | dynamic

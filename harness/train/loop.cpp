@@ -7,6 +7,7 @@
 #include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
 #include "harness/train/replica_check.h"
+#include "harness/train/rewind.h"
 #include "harness/train/signals.h"
 #include "harness/train/start.h"
 #include "harness/train/step.h"
@@ -74,12 +75,17 @@ Stop stop_of_this_rank(TrainingRun& run) {
     return Stop::kEndOfPlan;
   }
   if (stop_was_requested() || is_time_over(run)) return Stop::kRequeue;
-  return Stop::kNo;
+  return run.spike ? Stop::kSpike : Stop::kNo;
 }
 
 /// All ranks take the same decision at the end of a step.
 Stop next_stop(TrainingRun& run) {
-  return static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
+  const Stop stop =
+      static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
+  if (stop == Stop::kNo || stop == Stop::kNumeric || !goes_back(run)) return stop;
+  if (!has_spike(run)) return stop;
+  rewind(run);
+  return Stop::kNo;
 }
 
 }  // namespace

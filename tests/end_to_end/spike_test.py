@@ -1,6 +1,12 @@
-"""A jump of the gradient norm is told of, and its update skipped where that is asked for."""
+"""A jump of the gradient norm or the loss is told of; where asked for, its update is skipped or the
+run goes back and leaves out what led there."""
 
-from support import EndToEnd, main, records, steps
+import json
+import math
+import random
+import shutil
+
+from support import VOCAB_SIZE, EndToEnd, main, records, steps
 
 CALM_STEPS = 40  # more than it takes to know what is usual
 JUMP = {"optimizer__trust_ratio": False, "mlperf__division": "open", "train__log_every_steps": 1,
@@ -67,6 +73,97 @@ class Spike(EndToEnd):
                    checkpoint__resume=self.checkpoint, **calm)
         name = f"ckpt/step_{CALM_STEPS + 4:08}/model.safetensors"
         self.assertEqual((whole / name).read_bytes(), (part / name).read_bytes())
+
+    def test_a_run_that_goes_back_three_times_in_vain_ends(self):
+        folder, done = self.go_on(60, code=7, optimizer__gradient_spike="rewind",
+                                  checkpoint__every_steps=50)
+        texts = [event["text"] for event in records(folder, "event")]
+        back = [text for text in texts if text.startswith("went back to step ")]
+        self.assertEqual(len(back), 3, done)
+        for i, text in enumerate(back):
+            self.assertIn(f"went back to step {CALM_STEPS} ({self.checkpoint})", text)
+            self.assertIn(f"{i + 1} of 3 times", text)
+        self.assertIn("gone back 3 times", texts[-1])
+        self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
+
+    def test_going_back_needs_checkpoints(self):
+        _, done = self.go_on(6, code=2, optimizer__gradient_spike="rewind")
+        self.assertIn("checkpoint.every_steps", done.err)
+
+
+class BadShard(EndToEnd):
+    """Among the shards is one of noise, which a run that has learned the others meets at NOISE_STEP."""
+
+    EVERY_STEPS, LAST_STEP = 10, 60
+    NOISE_STEP, NOISE_STEPS, SEED = 40, 2, 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        draw = random.Random(5)
+        text = cls.scratch / "noise.txt"
+        line = lambda: " ".join(draw.choice("bcdfghjklmnpqrstvwxz") for _ in range(12))
+        text.write_text("\n".join(f"{line()}\n{line()}\n" for _ in range(12)) + "\n")
+        noise = cls.scratch / "noise"
+        cls.data.prepare(text, noise, "--duplication", 1, "--shards", 1)
+        cls.mixed = cls.scratch / "mixed"
+        cls.mixed.mkdir()
+        for i, shard in enumerate([*sorted(cls.data.train.glob("*.hdf5")), *noise.glob("*.hdf5")]):
+            shutil.copy(shard, cls.mixed / f"part_{i:05}.hdf5")
+
+    def run_to(self, folder, last_step, ranks=2, **changes):
+        return self.train(folder, ranks=ranks, **{**JUMP, **dict(
+            data__train=self.mixed, data__verify_manifest=False, data__window_shards=1,
+            train__seed=self.SEED, train__max_steps=last_step, optimizer__base_learning_rate=0.01,
+            checkpoint__every_steps=self.EVERY_STEPS, checkpoint__keep=100), **changes})
+
+    def texts(self, folder, begin):
+        return [e["text"] for e in records(folder, "event") if e["text"].startswith(begin)]
+
+    def test_a_jump_of_the_loss_is_told_of(self):
+        folder = self.new_folder()
+        self.run_to(folder, self.NOISE_STEP + 1)
+        told = self.texts(folder, "the masked-token loss jumped to ")
+        self.assertIn(f"in the 1 step to step {self.NOISE_STEP} from the usual", told[0])
+        loss = {step: record["mlm_loss"] for step, record in steps(folder).items()}
+        self.assertGreater(loss[self.NOISE_STEP] - loss[self.NOISE_STEP - 1],
+                           math.log(VOCAB_SIZE) / 4)
+        self.assertEqual(self.texts(folder, "went back"), [])
+
+    def check(self, ranks):
+        folder = self.new_folder()
+        self.run_to(folder, self.LAST_STEP, ranks, optimizer__gradient_spike="rewind")
+        back = self.texts(folder, "went back to step ")
+        self.assertEqual(len(back), self.NOISE_STEPS, back)
+        before = self.NOISE_STEP - self.EVERY_STEPS
+        self.assertIn(f"went back to step {before} ({folder}/ckpt/step_{before:08}) and leaves out the "
+                      f"{self.EVERY_STEPS} batches from there to step {self.NOISE_STEP}: 1 of 3", back[0])
+        left_out = self.EVERY_STEPS + self.NOISE_STEPS - 1
+        losses = [record["mlm_loss"] for record in steps(folder).values()]
+        self.assertLess(max(losses[-20:]), math.log(VOCAB_SIZE) - 1)
+        last = f"ckpt/step_{self.LAST_STEP:08}"
+        state = json.loads((folder / last / "state.json").read_text())
+        self.assertEqual((state["step"], state["batches_left_out"]), (self.LAST_STEP, left_out))
+        # The skipped steps are on no checkpoint's account.
+        self.assertEqual(state["optimizer"]["successful_steps"], self.LAST_STEP)
+
+        # A run that stops on the way goes on to the same weights: before the noise, which it then
+        # meets and leaves out in the same way, and after it.
+        for stop in (before + 5, self.LAST_STEP - 7):
+            part = self.new_folder()
+            for end in (stop, self.LAST_STEP):
+                self.run_to(part, end, ranks, optimizer__gradient_spike="rewind")
+            files = sorted(path.name for path in (folder / last).glob("*.safetensors"))
+            self.assertEqual(len(files), 1 + max(ranks, 1))
+            for name in files:
+                self.assertEqual((folder / last / name).read_bytes(),
+                                 (part / last / name).read_bytes(), (stop, name))
+
+    def test_a_run_goes_back_and_leaves_the_noise_out(self):
+        self.check(2)
+
+    def test_in_one_process(self):
+        self.check(0)
 
 
 if __name__ == "__main__":
