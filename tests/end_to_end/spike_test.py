@@ -5,8 +5,9 @@ import json
 import math
 import random
 import shutil
+import struct
 
-from support import VOCAB_SIZE, EndToEnd, main, records, steps
+from support import VOCAB_SIZE, EndToEnd, bertha, main, records, steps
 
 CALM_STEPS = 40  # more than it takes to know what is usual
 JUMP = {"optimizer__trust_ratio": False, "mlperf__division": "open", "train__log_every_steps": 1,
@@ -64,6 +65,46 @@ class Spike(EndToEnd):
         folder, done = self.go_on(60, code=7, optimizer__gradient_spike="skip",
                                   train__stop_after_skips=2)
         self.assertIn("or its norm a spike", records(folder, "event")[-1]["text"], done)
+
+    def test_a_step_that_is_run_again_shows_which_tensor_is_wrong(self):
+        folder, _ = self.go_on(60, code=7, optimizer__gradient_spike="skip",
+                               train__stop_after_skips=2, train__accumulation_steps=2,
+                               model__hidden_dropout=0.1, model__attention_dropout=0.1)
+        for rank in range(2):
+            path = folder / f"post_mortem.rank_{rank:04}.json"
+            whole = path.read_text()
+            done = bertha("replay", path)
+            self.assertEqual(done.code, 0, done)
+            self.assertIn("tensors are finite and as fp32 on the CPU computes them", done.out)
+
+            report = json.loads(whole)
+            figures = {f["name"]: f for f in report["replay"]["figures"]}
+            wrong = "micro-batch 2: layer.1.attention.context"
+            figures[wrong]["rms"] *= 1.01
+            figures["gradient of embeddings.word.weight"]["rms"] *= 2
+            path.write_text(json.dumps(report))
+            done = bertha("replay", path, "--backend", "cpu", "--json", "-")
+            self.assertEqual(done.code, 7, done)
+            said = json.loads(done.out)
+            self.assertEqual((said["command"], said["exit_code"]), ("replay", 7))
+            self.assertEqual(said["findings"][0]["tensor"], wrong)
+
+            del report["replay"]["micro_batches"][0]["samples"][0]["token_ids"]
+            path.write_text(json.dumps(report))
+            self.assert_failure(bertha("replay", path), 4, path, "token_ids")
+            path.write_text(whole)
+
+        # Another weight than the run computed with: what it makes is named, nothing before it.
+        weights = folder / "post_mortem.safetensors"
+        data = bytearray(weights.read_bytes())
+        length = struct.unpack("<Q", data[:8])[0]
+        tensor = json.loads(data[8:8 + length])["bert.encoder.layer.1.intermediate.dense.bias"]
+        at = 8 + length + tensor["data_offsets"][0]
+        data[at:at + 4] = struct.pack("<f", 100.0)
+        weights.write_bytes(data)
+        done = bertha("replay", folder / "post_mortem.rank_0001.json")
+        self.assertEqual(done.code, 7, done)
+        self.assertIn("micro-batch 1: layer.1.feed_forward.before_gelu: ", done.out)
 
     def test_a_resume_goes_on_with_what_is_usual(self):
         whole, part = self.new_folder(), self.new_folder()
