@@ -95,6 +95,7 @@ CommandLine::CommandLine()
   add_eval_command(app_, chosen_);
   add_encode_command(app_, chosen_);
   add_fill_command(app_, chosen_);
+  add_replay_command(app_, chosen_);
   add_data_command(app_, chosen_);
   add_plan_command(app_, chosen_);
   add_checkpoint_command(app_, chosen_);
@@ -110,7 +111,8 @@ CommandLine::CommandLine()
 }
 
 bool CommandLine::runs_on_ranks() const {
-  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval", "fill", "train"};
+  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval",
+                                              "fill",  "replay", "train"};
   const auto chosen = app_.get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }

@@ -25,6 +25,8 @@ class Progress {
   RankTimes own_times(PhaseTimers& timers);
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);
+  /// Leaves the steps since the last record out of the next one: they were thrown away.
+  void forget();
   /// The record of the steps counted since the last call; of `scalars` all but the statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
   /// Whether steps were counted since then.

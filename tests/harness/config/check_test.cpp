@@ -58,6 +58,12 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
             std::string::npos);
 }
 
+TEST(CheckConfig, GoingBackFromSpikesNeedsCheckpoints) {
+  const std::string rewind = "optimizer.gradient_spike=rewind", open = "mlperf.division=open";
+  EXPECT_NE(contradiction({rewind, open}).find("checkpoint.every_steps = 0"), std::string::npos);
+  EXPECT_EQ(contradiction({rewind, open, "checkpoint.every_steps=100"}), "fits");
+}
+
 TEST(ConfigRemarks, ARunThatLearnsNothingOfUseIsRemarkedFirst) {
   const std::vector<std::string> late{"train.max_steps=100", "optimizer.warmup_steps=500"};
   for (const std::string key : {"data.synthetic", "train.overfit_one_batch"}) {

@@ -57,9 +57,10 @@ TEST(LambSettings, TheLossScaleStartsAtOneUnlessDynamic) {
 }
 
 TEST(LambSettings, SpikesAreSkippedOnlyWhereAsked) {
-  EXPECT_FALSE(make_lamb_settings({}, 10).skip_spikes);
-  EXPECT_TRUE(make_lamb_settings({.gradient_spike = "skip"}, 10).skip_spikes);
-  EXPECT_THAT(refusal({.gradient_spike = "rewind"}), HasSubstr("want warn or skip"));
+  EXPECT_EQ(make_lamb_settings({}, 10).spikes, SpikeRule::kCount);
+  EXPECT_EQ(make_lamb_settings({.gradient_spike = "skip"}, 10).spikes, SpikeRule::kSkip);
+  EXPECT_EQ(make_lamb_settings({.gradient_spike = "rewind"}, 10).spikes, SpikeRule::kHold);
+  EXPECT_THAT(refusal({.gradient_spike = "stop"}), HasSubstr("want warn, skip or rewind"));
 }
 
 TEST(LambSettings, AMaximumOfZeroSwitchesClippingOff) {
