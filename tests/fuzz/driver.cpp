@@ -1,6 +1,6 @@
-// Feeds mutated files to the parsers, without a fuzzing library. Each execution is a pure function of
-// target, --seed and its number. They run in a child process, which is started anew behind an input
-// that ends it, hangs it or makes it take too much memory; that input is saved.
+// Feeds mutated files to the parsers, without a fuzzing library. Each execution is a pure function
+// of target, --seed and its number. They run in a child process, which is started anew behind an
+// input that ends it, hangs it or makes it take too much memory; that input is saved.
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -35,7 +35,9 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Input = std::function<std::string(int64_t execution)>;
 
-constexpr auto kMostTime = std::chrono::seconds(5);  // of one execution
+// Of one execution; other programs may have the processor meanwhile.
+constexpr double kMostCpuSeconds = 5;
+constexpr auto kMostTime = std::chrono::seconds(60);
 constexpr int64_t kMostExtraBytes = int64_t{256} << 20;
 constexpr int64_t kMostFindings = 20;  // of one target
 
@@ -74,10 +76,18 @@ int64_t peak_bytes() {
   _exit(0);
 }
 
-/// How the child ended, "" when by itself; one that stays with one execution for too long is killed.
+double cpu_seconds(pid_t process) {
+  clockid_t clock{};
+  timespec used{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+/// How the child ended, "" when by itself; one that takes too long for one execution is killed.
 std::string wait_for(pid_t child, const std::atomic<int64_t>& next) {
   int64_t seen = -1;
   Clock::time_point since;
+  double since_cpu_seconds = 0;
   for (int status = 0;; usleep(2000)) {
     if (waitpid(child, &status, WNOHANG) == child) {
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
@@ -87,7 +97,9 @@ std::string wait_for(pid_t child, const std::atomic<int64_t>& next) {
     if (next != seen) {
       seen = next;
       since = Clock::now();
-    } else if (Clock::now() - since > kMostTime) {
+      since_cpu_seconds = cpu_seconds(child);
+    } else if (Clock::now() - since > kMostTime ||
+               cpu_seconds(child) - since_cpu_seconds > kMostCpuSeconds) {
       kill(child, SIGKILL);
       waitpid(child, &status, 0);
       return "a hang";

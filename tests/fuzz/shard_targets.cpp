@@ -43,8 +43,8 @@ void read_shard_at(const std::string& path) {
   use(inspect_shard(path).num_samples);
 }
 
-/// Shards of other programs, as `bertha data verify` reads them: what ends or stops the HDF5 library
-/// does so in a process of its own, and takes most executions of this target.
+/// Shards of other programs, as `bertha data verify` reads them: what ends or stops the HDF5
+/// library does so in a process of its own.
 void read_foreign_shard(const std::string& bytes) {
   const std::string path = scratch_file("shard.hdf5", bytes);
   if (const std::string ending = probe_shards({path}, 1)[0]; !ending.empty()) {

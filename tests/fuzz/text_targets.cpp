@@ -2,7 +2,6 @@
 
 #include "harness/config/load.h"
 #include "harness/mlperf/curve_doctor.h"
-#include "harness/mlperf/log_check.h"
 #include "harness/mlperf/log_writer.h"
 #include "harness/mlperf/submission.h"
 #include "harness/report/metrics.h"
@@ -18,16 +17,11 @@ namespace {
 
 void read_yaml(const std::string& bytes) {
   const LoadedConfig loaded = load_config({scratch_file("config.yaml", bytes)}, {});
-  // What was read can be written, and read again.
-  const std::string yaml = to_yaml(loaded.config);
-  if (to_yaml(config_from_yaml(yaml, scratch_path("again.yaml"))) != yaml) {
-    fail(ExitCode::kInternal, "the configuration changes when it is written: ", bytes);
-  }
+  use(loaded.config.train.max_steps + std::ssize(loaded.origins));
 }
 
 std::vector<std::string> yaml_seeds() {
-  return {to_yaml(Config{}), to_yaml(test::test_config()),
-          bytes_of_file(std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml"),
+  return {bytes_of_file(std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml"),
           "train: {seed: 7, time_limit: 1h30m}\nmodel:\n  name: 'it''s'\nlog: {run_dir: \"a\\n\"}\n"
           "include: [config.yaml]\n"};
 }
@@ -36,10 +30,7 @@ std::vector<std::string> yaml_seeds() {
 
 void read_mllog(const std::string& bytes) {
   const std::string path = scratch_file("result_0.txt", bytes);
-  for (const auto rules : {RuleSet::k4_0_0, RuleSet::k5_0_0}) {
-    use(std::ssize(check_report(path, check_mlperf_log(path, {.rule_set = rules}), rules)));
-  }
-  use(std::ssize(submission_report(check_submission({path, path}), RuleSet::k5_0_0)));
+  use(std::ssize(submission_report(check_submission({path}), RuleSet::k5_0_0)));
 }
 
 std::vector<std::string> mllog_seeds() {
