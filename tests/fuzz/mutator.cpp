@@ -16,6 +16,7 @@ constexpr std::array<int64_t, 20> kNumbers{
     0,     1,     -1,    2,         16,      64,        127,       255,       256,       4096,
     32767, 32768, 65535, 1'000'000, 1 << 30, 1LL << 31, 1LL << 32, 1LL << 53, INT64_MAX, INT64_MIN};
 
+/// One call of below() in each statement: compilers order the arguments of a call as they like.
 class Mutation {
  public:
   Mutation(const std::vector<std::string>& seeds, std::mt19937_64& random)
@@ -30,7 +31,8 @@ class Mutation {
         if (!bytes_.empty()) byte() = static_cast<char>(below(256));
         break;
       case 2: {
-        const int64_t number = kNumbers[below(kNumbers.size())] - static_cast<int64_t>(below(2));
+        uint64_t number = static_cast<uint64_t>(kNumbers[below(kNumbers.size())]);
+        number -= below(2);
         const size_t width = size_t{1} << below(4);
         if (bytes_.size() < width) break;
         std::memcpy(&bytes_[below(bytes_.size() - width + 1)], &number, width);
@@ -60,7 +62,8 @@ class Mutation {
         if (below(4) == 0) {
           bytes_.resize(below(bytes_.size() + 1));
         } else {
-          insert(std::string(1 + below(200), "[{(\"\n \0\xff"[below(8)]));
+          const size_t count = 1 + below(200);
+          insert(std::string(count, "[{(\"\n \0\xff"[below(8)]));
         }
     }
     if (bytes_.size() > kMostBytes) bytes_.resize(kMostBytes);
@@ -75,7 +78,8 @@ class Mutation {
   /// Mostly short.
   size_t length() { return 1 + below(size_t{1} << (1 + below(10))); }
   std::string range_of(const std::string& from) {
-    return from.substr(below(from.size() + 1), length());
+    const size_t begin = below(from.size() + 1);
+    return from.substr(begin, length());
   }
   void insert(const std::string& range) { bytes_.insert(below(bytes_.size() + 1), range); }
 
