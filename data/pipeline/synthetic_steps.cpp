@@ -134,7 +134,11 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
            ", want none shorter than ", kShortestTokens, " tokens.");
     }
     if (length >= std::ssize(histogram)) histogram.resize(static_cast<size_t>(length) + 1, 0);
-    histogram[static_cast<size_t>(length)] += values.back();
+    int64_t& count = histogram[static_cast<size_t>(length)];
+    if (__builtin_add_overflow(count, values.back(), &count)) {
+      fail(ExitCode::kData, source, ":", number, ": the counts of length ", length,
+           " add up to more than 64 bits hold, want fewer sequences.");
+    }
   }
   if (std::ranges::all_of(histogram, [](int64_t count) { return count == 0; })) {
     fail(ExitCode::kData, source, ": no count above zero, want a histogram of sequence lengths.");

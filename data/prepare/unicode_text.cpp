@@ -162,29 +162,36 @@ void append_utf8(utf8proc_int32_t c, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
 }
 
-/// The canonical decomposition (NFD).
-Text decompose(const std::string& utf8) {
+/// The canonical decomposition (NFD). utf8proc's own for texts takes quadratic time for marks in a
+/// row.
+Text decompose(const Text& run) {
   constexpr auto kNfd = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-  Text decomposed(4 * utf8.size() + 4);
-  const auto fill = [&] {
-    return utf8proc_decompose(bytes_of(utf8), static_cast<utf8proc_ssize_t>(utf8.size()),
-                              decomposed.data(), static_cast<utf8proc_ssize_t>(decomposed.size()),
-                              kNfd);
+  const auto combining_class = [](utf8proc_int32_t c) {
+    return utf8proc_get_property(c)->combining_class;
   };
-  utf8proc_ssize_t count = fill();
-  if (count > static_cast<utf8proc_ssize_t>(decomposed.size())) {
-    decomposed.resize(static_cast<size_t>(count));
-    count = fill();
+  Text decomposed;
+  for (const utf8proc_int32_t c : run) {
+    std::array<utf8proc_int32_t, 32> parts{};
+    int boundary = 0;
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(c, parts.data(), parts.size(), kNfd, &boundary);
+    BERTHA_CHECK(count >= 0 && count <= std::ssize(parts), utf8proc_errmsg(count));
+    decomposed.insert(decomposed.end(), parts.begin(), parts.begin() + count);
   }
-  BERTHA_CHECK(count >= 0, utf8proc_errmsg(count));
-  decomposed.resize(static_cast<size_t>(count));
+  const auto combines = [&](utf8proc_int32_t c) { return combining_class(c) != 0; };
+  for (auto begin = decomposed.begin(); begin != decomposed.end();) {
+    begin = std::find_if(begin, decomposed.end(), combines);
+    const auto end = std::find_if_not(begin, decomposed.end(), combines);
+    std::ranges::stable_sort(begin, end, {}, combining_class);
+    begin = end;
+  }
   return decomposed;
 }
 
 /// The canonical decomposition without non-spacing marks.
 Text without_accents(const Text& word) {
   Text decomposed;
-  std::string run;  // up to a code point that did not decompose in Unicode 11
+  Text run;  // up to a code point that did not decompose in Unicode 11
   const auto end_run = [&] {
     if (run.empty()) return;
     const Text of_run = decompose(run);
@@ -193,7 +200,7 @@ Text without_accents(const Text& word) {
   };
   for (const utf8proc_int32_t c : word) {
     if (is_in_unicode_11(c)) {
-      append_utf8(c, run);
+      run.push_back(c);
       continue;
     }
     end_run();

@@ -112,7 +112,10 @@ std::string check_seed(const MlperfRecord& record, LogState& state) {
 /// Python's int() also takes the text of an integer, and cuts fractions off.
 std::optional<int64_t> whole_number(const nlohmann::json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
-  if (value.is_number()) return static_cast<int64_t>(std::trunc(value.get<double>()));
+  constexpr double kMost = 9.2e18;  // 64 bits hold it
+  if (value.is_number()) {
+    return static_cast<int64_t>(std::clamp(std::trunc(value.get<double>()), -kMost, kMost));
+  }
   if (!value.is_string()) return std::nullopt;
   std::istringstream text(value.get<std::string>());
   int64_t number = 0;

@@ -38,6 +38,8 @@ TEST(LengthHistogram, MistakesNameTheLine) {
   }
   EXPECT_THAT(histogram_error("0\n5\n"), HasSubstr("sequences of length 2"));
   EXPECT_THAT(histogram_error("# nothing\n"), HasSubstr("no count above zero"));
+  EXPECT_THAT(histogram_error("5 9223372036854775807\n5 1\n"),
+              HasSubstr("lengths.txt:2: the counts of length 5"));
   EXPECT_THAT(histogram_error("5 0\n"), HasSubstr("no count above zero"));
 }
 

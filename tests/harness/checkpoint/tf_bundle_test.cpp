@@ -189,6 +189,19 @@ TEST(TfBundle, ReadsACompressedIndex) {
   EXPECT_EQ(read_tf_index(folder.path("small.index")), entries);
 }
 
+TEST(TfBundle, RefusesShapesThat64BitsDoNotCount) {
+  const TempFolder folder;
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-1}, {int64_t{1} << 32, int64_t{1} << 32}, {0, INT64_MAX, 3}}) {
+    BundleDraft draft = one_tensor();
+    draft.entries["w"].clear_shape();
+    for (const int64_t extent : shape) {
+      draft.entries["w"].mutable_shape()->add_dim()->set_size(extent);
+    }
+    EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w states the shape ["));
+  }
+}
+
 TEST(TfBundle, RefusesWhatItCannotRead) {
   const TempFolder folder;
   BundleDraft draft = one_tensor();

@@ -149,6 +149,14 @@ TEST(Metrics, AFollowerBeginsAnewWithANewFile) {
   EXPECT_EQ(follower.look().records, 0);
 }
 
+TEST(Metrics, ALineWithANumberThatIsNotWholeIsNoRecord) {
+  for (const char* parameters : {"1e300", "-1e300", "9223372036854775808", "3.5", "\"3\""}) {
+    const Metrics metrics = metrics_of(
+        concat("{\"kind\":\"run\",\"target_accuracy\":0.7,\"parameters\":", parameters, "}"));
+    EXPECT_EQ(metrics.unreadable_lines, 1) << parameters;
+  }
+}
+
 TEST(Metrics, WhatARunSaysAboutItselfComesBack) {
   const TempFolder folder;
   Config config = test::test_config();
