@@ -7,7 +7,6 @@
 
 #include "data/pipeline/batch.h"
 #include "harness/model/arena.h"
-#include "harness/model/batch_rows.h"
 #include "harness/model/model_parts.h"
 
 namespace bertha {
@@ -53,7 +52,5 @@ class BatchUploader {
   std::unique_ptr<Event> moved_;  // out of arriving_; null before the first
   std::deque<InFlight> in_flight_;
 };
-
-int64_t round_up(int64_t value, int64_t multiple);
 
 }  // namespace bertha
