@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "harness/model/arena.h"
+#include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
 #include "harness/model/encoder_gemms.h"
-#include "harness/model/model_parts.h"
 
 namespace bertha {
 

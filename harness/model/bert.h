@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/pipeline/batch.h"
+#include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
 #include "harness/model/model_parts.h"
 #include "harness/model/params.h"
