@@ -25,7 +25,7 @@ void check_levels(std::string_view text) {
       if (++levels <= kMostJsonLevels) continue;
       const std::string_view before = text.substr(0, i);
       const size_t line_start = before.rfind('\n') + 1;  // 0 without one
-      throw JsonError(concat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", byte ",
+      throw JsonError(concat("line ", 1 + std::ranges::count(before, '\n'), ", byte ",
                              1 + i - line_start, ": nested deeper than ", kMostJsonLevels,
                              " levels"));
     } else if (letter == ']' || letter == '}') {
@@ -102,7 +102,7 @@ uint64_t JsonField::word() const {
 }
 
 std::string JsonField::hex(size_t digits) const {
-  const std::string found = text();
+  std::string found = text();
   if (found.size() != digits || found.find_first_not_of("0123456789abcdef") != std::string::npos) {
     wrong(concat(digits, " hex digits"));
   }

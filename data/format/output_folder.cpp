@@ -45,9 +45,9 @@ std::string option_of(const std::string& fact) {
       "eval_samples", "seed",        "max_seq_tokens",  "max_masked_per_seq",
       "vocab_size"};
   if (const auto other = kOtherNames.find(fact); other != kOtherNames.end()) return other->second;
-  if (std::find(kOptions.begin(), kOptions.end(), fact) == kOptions.end()) return fact;
+  if (std::ranges::find(kOptions, fact) == kOptions.end()) return fact;
   std::string option = "--" + fact;
-  std::replace(option.begin(), option.end(), '_', '-');
+  std::ranges::replace(option, '_', '-');
   return option;
 }
 

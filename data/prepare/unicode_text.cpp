@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "data/prepare/unicode_11.h"
@@ -16,12 +17,9 @@ namespace {
 using Text = std::vector<utf8proc_int32_t>;  // code points
 using Range = std::pair<utf8proc_int32_t, utf8proc_int32_t>;
 
-template <size_t N>
-bool in_ranges(utf8proc_int32_t c, const std::array<Range, N>& ranges) {
-  for (const auto& [first, last] : ranges) {
-    if (c >= first && c <= last) return true;
-  }
-  return false;
+bool in_ranges(utf8proc_int32_t c, std::span<const Range> ranges) {
+  return std::ranges::any_of(
+      ranges, [c](const Range& range) { return c >= range.first && c <= range.second; });
 }
 
 const utf8proc_uint8_t* bytes_of(std::string_view text) {
@@ -49,28 +47,16 @@ utf8proc_category_t category_of(utf8proc_int32_t c) {
 
 /// str.isspace().
 bool is_python_space(utf8proc_int32_t c) {
-  constexpr std::array<Range, 10> kSpaces{{{0x09, 0x0d},
-                                           {0x1c, 0x20},
-                                           {0x85, 0x85},
-                                           {0xa0, 0xa0},
-                                           {0x1680, 0x1680},
-                                           {0x2000, 0x200a},
-                                           {0x2028, 0x2029},
-                                           {0x202f, 0x202f},
-                                           {0x205f, 0x205f},
-                                           {0x3000, 0x3000}}};
+  constexpr Range kSpaces[] = {
+      {0x09, 0x0d},     {0x1c, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
+      {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
   return in_ranges(c, kSpaces);
 }
 
 bool is_cjk_ideograph(utf8proc_int32_t c) {
-  constexpr std::array<Range, 8> kIdeographs{{{0x3400, 0x4dbf},
-                                              {0x4e00, 0x9fff},
-                                              {0xf900, 0xfaff},
-                                              {0x20000, 0x2a6df},
-                                              {0x2a700, 0x2b73f},
-                                              {0x2b740, 0x2b81f},
-                                              {0x2b820, 0x2ceaf},
-                                              {0x2f800, 0x2fa1f}}};
+  constexpr Range kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                   {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
+                                   {0x2b820, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return c >= 0x3400 && in_ranges(c, kIdeographs);
 }
 
@@ -85,13 +71,9 @@ bool is_punctuation(utf8proc_int32_t c) {
 }
 
 bool is_cased(utf8proc_int32_t c) {
-  constexpr std::array<Range, 7> kOtherCased{{{0xaa, 0xaa},
-                                              {0xba, 0xba},
-                                              {0x2160, 0x217f},
-                                              {0x24b6, 0x24e9},
-                                              {0x1f130, 0x1f149},
-                                              {0x1f150, 0x1f169},
-                                              {0x1f170, 0x1f189}}};
+  constexpr Range kOtherCased[] = {{0xaa, 0xaa},      {0xba, 0xba},       {0x2160, 0x217f},
+                                   {0x24b6, 0x24e9},  {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
+                                   {0x1f170, 0x1f189}};
   const utf8proc_category_t category = category_of(c);
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
          category == UTF8PROC_CATEGORY_LT || in_ranges(c, kOtherCased);
@@ -99,21 +81,10 @@ bool is_cased(utf8proc_int32_t c) {
 
 bool is_case_ignorable(utf8proc_int32_t c) {
   // Without U+055F, which became one of them in Unicode 12.
-  constexpr std::array<Range, 15> kWordMiddle{{{0x27, 0x27},
-                                               {0x2e, 0x2e},
-                                               {0x3a, 0x3a},
-                                               {0xb7, 0xb7},
-                                               {0x387, 0x387},
-                                               {0x5f4, 0x5f4},
-                                               {0x2018, 0x2019},
-                                               {0x2024, 0x2024},
-                                               {0x2027, 0x2027},
-                                               {0xfe13, 0xfe13},
-                                               {0xfe52, 0xfe52},
-                                               {0xfe55, 0xfe55},
-                                               {0xff07, 0xff07},
-                                               {0xff0e, 0xff0e},
-                                               {0xff1a, 0xff1a}}};
+  constexpr Range kWordMiddle[] = {
+      {0x27, 0x27},     {0x2e, 0x2e},     {0x3a, 0x3a},     {0xb7, 0xb7},     {0x387, 0x387},
+      {0x5f4, 0x5f4},   {0x2018, 0x2019}, {0x2024, 0x2024}, {0x2027, 0x2027}, {0xfe13, 0xfe13},
+      {0xfe52, 0xfe52}, {0xfe55, 0xfe55}, {0xff07, 0xff07}, {0xff0e, 0xff0e}, {0xff1a, 0xff1a}};
   switch (category_of(c)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_ME:

@@ -24,15 +24,9 @@ constexpr int32_t kNewestVersion = 1;   // of the format, that we read
 constexpr int64_t kMostShards = 99999;  // five digits in the names
 
 /// types.proto: number, our word.
-constexpr std::array<std::pair<int32_t, const char*>, 9> kDtypes = {{{1, "F32"},
-                                                                     {2, "F64"},
-                                                                     {3, "I32"},
-                                                                     {4, "U8"},
-                                                                     {7, "STRING"},
-                                                                     {9, "I64"},
-                                                                     {10, "BOOL"},
-                                                                     {14, "BF16"},
-                                                                     {19, "F16"}}};
+constexpr std::pair<int32_t, const char*> kDtypes[] = {{1, "F32"},   {2, "F64"},    {3, "I32"},
+                                                       {4, "U8"},    {7, "STRING"}, {9, "I64"},
+                                                       {10, "BOOL"}, {14, "BF16"},  {19, "F16"}};
 
 std::string dtype_word(int32_t number) {
   for (const auto& [known, word] : kDtypes) {

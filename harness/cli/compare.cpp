@@ -30,9 +30,7 @@ std::optional<double> median_speed(const Metrics& run) {
   std::vector<double> speeds;
   for (const StepRecord& step : run.steps) speeds.push_back(step.seqs_per_second);
   if (speeds.empty()) return std::nullopt;
-  const auto middle = speeds.begin() + std::ssize(speeds) / 2;
-  std::nth_element(speeds.begin(), middle, speeds.end());
-  return *middle;
+  return percentile(speeds, 0.5);
 }
 
 // Training and evaluations from the first step on, without the time between two starts.
@@ -98,7 +96,7 @@ ReportJson result_json(const std::string& folder, const Metrics& run) {
 std::vector<std::string> short_names(std::vector<std::string> names) {
   for (;;) {
     const std::string first = names.front().substr(0, names.front().find('/') + 1);
-    const bool common = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    const bool common = std::ranges::all_of(names, [&](const std::string& name) {
       return !first.empty() && name.starts_with(first) && name.size() > first.size();
     });
     if (!common) return names;

@@ -54,7 +54,7 @@ std::vector<std::string> result_files(const std::string& path) {
   for (const auto& entry : fs::directory_iterator(path)) {
     if (is_result_file(entry.path())) files.push_back(entry.path().string());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files.empty() ? std::vector{file_of(path, "mllog/result_0.txt")} : files;
 }
 

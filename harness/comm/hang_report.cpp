@@ -37,7 +37,7 @@ std::string names(const Ranks& ranks, int num_ranks) {
 std::string others(const std::vector<Watched>& ranks, const Ranks& late) {
   const Watched* furthest = nullptr;
   for (const Watched& rank : ranks) {
-    if (std::find(late.begin(), late.end(), &rank) != late.end()) continue;
+    if (std::ranges::find(late, &rank) != late.end()) continue;
     if (furthest == nullptr || progress(*furthest) < progress(rank)) furthest = &rank;
   }
   if (furthest == nullptr) return "";
@@ -47,9 +47,8 @@ std::string others(const std::vector<Watched>& ranks, const Ranks& late) {
 }  // namespace
 
 std::string hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s) {
-  const auto slowest =
-      std::min_element(ranks.begin(), ranks.end(),
-                       [](const auto& a, const auto& b) { return progress(a) < progress(b); });
+  const auto slowest = std::ranges::min_element(
+      ranks, [](const auto& a, const auto& b) { return progress(a) < progress(b); });
   Ranks silent;
   Ranks behind;
   for (const Watched& rank : ranks) {

@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, 29> kNotLearnedBy{
 };
 
 bool is_learned_by(std::string_view path) {
-  return std::none_of(kNotLearnedBy.begin(), kNotLearnedBy.end(), [&](std::string_view entry) {
+  return std::ranges::none_of(kNotLearnedBy, [&](std::string_view entry) {
     return entry.ends_with('.') ? path.starts_with(entry) : path == entry;
   });
 }

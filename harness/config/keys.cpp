@@ -253,8 +253,7 @@ const std::vector<Key>& config_keys() {
 
 const Key* find_key(std::string_view path) {
   const auto& keys = config_keys();
-  const auto found =
-      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.path == path; });
+  const auto found = std::ranges::find_if(keys, [&](const Key& key) { return key.path == path; });
   return found == keys.end() ? nullptr : &*found;
 }
 

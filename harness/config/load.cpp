@@ -110,7 +110,7 @@ bool Loader::open(const std::string& path, const std::string& asked_at) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
   if (error) canonical = path;  // reading it reports the error
-  if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end()) {
+  if (std::ranges::find(open_files_, canonical) != open_files_.end()) {
     report(asked_at, concat("include: ", path, " is already being read; remove this include"));
     return false;
   }
@@ -298,9 +298,9 @@ void Loader::refuse_value(const std::string& where, const Key& key, const std::s
 void Loader::report_contradictions() {
   if (errors_.size() != refused_.size()) return;
   for (const std::string& contradiction : contradictions(loaded_.config, 0)) {
-    const bool of_refused = std::any_of(
-        refused_.begin(), refused_.end(),
-        [&](const std::string& key) { return contradiction.find(key) != std::string::npos; });
+    const bool of_refused = std::ranges::any_of(refused_, [&](const std::string& key) {
+      return contradiction.find(key) != std::string::npos;
+    });
     if (!of_refused) errors_.push_back(contradiction);
   }
 }

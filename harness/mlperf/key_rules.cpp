@@ -17,8 +17,7 @@ bool has(const MlperfRecord& record, const char* field) {
 }
 
 bool one_of(const nlohmann::json& value, std::initializer_list<const char*> choices) {
-  return std::any_of(choices.begin(), choices.end(),
-                     [&](const char* choice) { return value == choice; });
+  return std::ranges::any_of(choices, [&](const char* choice) { return value == choice; });
 }
 
 std::string check_not_empty(const MlperfRecord& record, LogState&) {

@@ -1,6 +1,5 @@
 #include "harness/plan/cost_plan.h"
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
 #include "harness/train/session.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -183,17 +183,10 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
 }
 
 int64_t parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, double>, 11> kUnits{{{"B", 1},
-                                                                        {"kB", 1e3},
-                                                                        {"KB", 1e3},
-                                                                        {"MB", 1e6},
-                                                                        {"GB", 1e9},
-                                                                        {"TB", 1e12},
-                                                                        {"KiB", 1024.0},
-                                                                        {"MiB", 1048576.0},
-                                                                        {"GiB", 1073741824.0},
-                                                                        {"G", 1e9},
-                                                                        {"M", 1e6}}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"B", 1},     {"kB", 1e3},     {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"G", 1e9},
+      {"M", 1e6}};
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);

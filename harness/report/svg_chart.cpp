@@ -126,7 +126,7 @@ std::optional<Frame> frame_of(const Chart& chart) {
       y.include(series.y[i]);
     }
   }
-  const auto most = std::max_element(chart.bars.begin(), chart.bars.end());
+  const auto most = std::ranges::max_element(chart.bars);
   if (most != chart.bars.end() && *most > 0) {
     x.include(static_cast<double>(chart.bars.size()));
     y.include(static_cast<double>(*most));

@@ -60,7 +60,7 @@ std::vector<fs::path> entries(const fs::path& path, const std::string& prefix) {
   for (const auto& entry : fs::directory_iterator(path, error)) {
     if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "tests/support/error_of.h"
 #include "tests/support/host_tensor.h"
 
 // Let an impossible allocation return null under the sanitizers, as it does without.
@@ -60,13 +61,8 @@ TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
 
 TEST(CpuDevice, NamesTheBytesThatItCannotAllocate) {
   const std::unique_ptr<Device> device = make_cpu_device(1);
-  try {
-    device->allocate(int64_t{1} << 60);
-    FAIL() << "2^60 bytes were allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kMemory);
-    EXPECT_THAT(error.what(), testing::HasSubstr("1152921504606846976"));
-  }
+  EXPECT_THAT(error_of([&] { device->allocate(int64_t{1} << 60); }, ExitCode::kMemory),
+              testing::HasSubstr("1152921504606846976"));
 }
 
 TEST(CpuDevice, TellsTheMemoryInUse) {
@@ -106,16 +102,14 @@ TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
   HostTensor<int32_t> indices({1});
   uint16_t source[2] = {0, 0};
   uint16_t picked[2] = {0, 0};
-  try {
-    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
-                        .indices = indices.view(),
-                        .picked = View(picked, DType::kBF16, {1, 2})});
-    FAIL() << "bf16 was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("source is bf16"),
-                                             testing::HasSubstr("f32 only")));
-  }
+  EXPECT_THAT(error_of(
+                  [&] {
+                    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
+                                        .indices = indices.view(),
+                                        .picked = View(picked, DType::kBF16, {1, 2})});
+                  },
+                  ExitCode::kUsage),
+              testing::AllOf(testing::HasSubstr("source is bf16"), testing::HasSubstr("f32 only")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "data/format/stats.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -213,9 +214,9 @@ TEST_F(Verify, AWrongHistogramIsNamedWithItsEntry) {
 }
 
 TEST_F(Verify, NothingToCheckIsADataError) {
-  EXPECT_THAT(data_error_of([] { verify_data("/nowhere/at/all"); }), HasSubstr("/nowhere/at/all"));
+  EXPECT_THAT(error_of([] { verify_data("/nowhere/at/all"); }), HasSubstr("/nowhere/at/all"));
   write_bytes(folder_.path(kManifestName), "{");
-  EXPECT_THAT(data_error_of([&] { verify_data(folder_.path()); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of([&] { verify_data(folder_.path()); }), HasSubstr("not valid JSON"));
 }
 
 }  // namespace

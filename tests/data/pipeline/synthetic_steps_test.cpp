@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -15,13 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string histogram_error(const std::string& text) {
-  try {
-    parse_length_histogram(text, "lengths.txt");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    return error.what();
-  }
-  return "none";
+  return error_of([&] { parse_length_histogram(text, "lengths.txt"); });
 }
 
 TEST(LengthHistogram, IsOneCountPerLengthOrPairs) {

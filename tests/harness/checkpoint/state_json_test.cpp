@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha::testing {
 namespace {
@@ -30,13 +31,7 @@ TrainingState example_state() {
 }
 
 std::string refusal(const nlohmann::json& json) {
-  try {
-    training_state_from_json(json.dump(), "run/state.json");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    return error.what();
-  }
-  return "nothing was thrown";
+  return error_of([&] { training_state_from_json(json.dump(), "run/state.json"); });
 }
 
 TEST(StateJson, ReadsBackWhatWasWritten) {
@@ -138,13 +133,9 @@ TEST(StateJson, NumbersThatNoFloatHoldsAreRefused) {
 }
 
 TEST(StateJson, TextThatIsNestedTooDeepIsDamaged) {
-  try {
-    training_state_from_json(std::string(400'000, '['), "run/state.json");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("run/state.json"), HasSubstr("nested deeper")));
-  }
+  EXPECT_THAT(
+      error_of([&] { training_state_from_json(std::string(400'000, '['), "run/state.json"); }),
+      AllOf(HasSubstr("run/state.json"), HasSubstr("nested deeper")));
 }
 
 }  // namespace
