@@ -117,6 +117,7 @@ struct LogConfig {
 };
 
 struct CudaConfig {
+  std::string kernels = "auto";               // auto: sm_90a's on an H100 or H200 | portable
   std::string attention = "auto";             // auto: the measured best | grouped | persistent
   std::string gelu_gemms = "auto";            // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics

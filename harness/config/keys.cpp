@@ -209,6 +209,8 @@ std::vector<Key> make_keys() {
       {"log.profile_steps", at<&L::profile_steps>, Unit::kNone, {}, {},
        "Steps A:B, counted from 1, that an attached GPU profiler records; empty = none."},
 
+      {"cuda.kernels", at<&U::kernels>, Unit::kNone, {}, {"auto", "portable"},
+       "Kernels of the GPU: auto = those of sm_90a on H100 and H200, portable ones on other GPUs from compute capability 8.0 on; portable = these everywhere, without persistent attention, Bertha's own GELU GEMMs, bulk copies, clusters, CUDA graphs and fp8."},
       {"cuda.attention", at<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent", "split"},
        "Attention kernels: grouped = a launch per length bucket, on side streams; persistent = one launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere); split = the same with parts of sequences, for few tokens; auto = the faster supported one, as measured."},
       {"cuda.gelu_gemms", at<&U::gelu_gemms>, Unit::kNone, {}, {"auto", "own", "library"},

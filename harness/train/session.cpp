@@ -43,8 +43,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       batch_memory(make_pinned_pool(*backend.device)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
-      attention(
-          describe_attention(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
+      attention(describe_attention(choice, backend, run_config.cuda,
+                                   attention_call(run_config.model, dims, io))),
       gelu_gemms(describe_gelu_gemms(choice, backend, run_config.cuda,
                                      {.io = io,
                                       .gelu = gelu_of(run_config.model),
@@ -52,9 +52,9 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                       .feed_forward = dims.F,
                                       .fp8 = has_fp8_gemms(run_config.train)})),
       fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
-      graphs(
-          !options.time_operations && run_config.log.profile_steps.empty() &&
-          can_record_passes(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
+      graphs(!options.time_operations && run_config.log.profile_steps.empty() &&
+             can_record_passes(choice, backend, run_config.cuda,
+                               attention_call(run_config.model, dims, io))),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =

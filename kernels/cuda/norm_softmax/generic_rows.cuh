@@ -34,7 +34,12 @@ inline constexpr int kRegisterThreads = 128;
 inline constexpr int kMostBlockThreads = 512;
 // Of a thread, before a block gets more of them: each row costs every thread the same.
 inline constexpr int kVecsPerThread = 8;
-inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
+inline constexpr int64_t kRowExchangeBytes = 7 * 1024;
+
+/// Shared memory for the rows of a block: 220 of 227 KiB on sm_90.
+inline int64_t most_row_cache_bytes(const CudaContext& context) {
+  return context.device.shared_bytes() - kRowExchangeBytes;
+}
 
 /// row.for_vecs, with the vector's dropout decisions in the low bits of `bits`: work(column, v,
 /// bits).
@@ -282,7 +287,7 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kVecsPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
-  const bool is_cached = bytes <= kMostRowCacheBytes;
+  const bool is_cached = bytes <= most_row_cache_bytes(context);
   const auto kernel =
       is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
   if (is_cached) allow_shared_bytes(kernel, bytes);

@@ -45,7 +45,7 @@ bool run_aligned_forward(CudaContext& context, const NormForward<T>& norm, int64
     return true;
   }
   if constexpr (sizeof(T) == 2 && !kHasResidual) {
-    if (columns <= kMostPersistentColumns) {
+    if (columns <= kMostPersistentColumns && context.kernels == KernelSet::kSm90a) {
       launch_layernorm_fwd_persistent(context, norm, rows, columns);
       return true;
     }
@@ -125,13 +125,14 @@ void run_cuda(CudaContext& context, const LayerNormBwd& args) {
     const auto run = [&] {
       if (rows == 0) return;
       if constexpr (sizeof(T) <= 4) {
-        if (is_streamed<T>(columns) && has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
+        if (is_streamed<T>(context, columns) &&
+            has_vectors(columns, {&args.dy, &args.x, &args.dx})) {
           return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
         }
       }
       if constexpr (sizeof(T) == 2) {
-        if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(columns) && columns % 2 == 0 &&
-            address_bits({&args.dy, &args.x, &args.dx}) % 16 == 0) {
+        if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(context, columns) &&
+            columns % 2 == 0 && address_bits({&args.dy, &args.x, &args.dx}) % 16 == 0) {
           return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
         }
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&

@@ -39,8 +39,8 @@ template <class T>
 inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<T>;
 
 template <class T>
-constexpr bool is_streamed(int64_t columns) {
-  return columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
+bool is_streamed(const CudaContext& context, int64_t columns) {
+  return context.kernels == KernelSet::kSm90a && columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
          columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
 }
 
@@ -71,6 +71,7 @@ template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
+#if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
   constexpr int kVecs = kStreamElements<T> / N;
   constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
@@ -285,6 +286,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     }
   }
   if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
+#else
+  __trap();
+#endif
 }
 
 /// There is at least one row; columns are a multiple of N, and is_streamed. take_partial(teams)

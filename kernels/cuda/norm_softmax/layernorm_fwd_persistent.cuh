@@ -38,6 +38,7 @@ template <class T>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     layernorm_fwd_persistent_kernel(NormForward<T> p, int64_t rows, int columns,
                                     uint32_t* taken /* rows after the first ones, zero */) {
+#if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   constexpr int kStages = kPersistentStages;
   constexpr int kVecs = kPersistentVecs;
   constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
@@ -165,6 +166,9 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       parity ^= 1;
     }
   }
+#else
+  __trap();
+#endif
 }
 
 /// There is at least one row; columns are a multiple of 8 above 16,384, at most

@@ -135,7 +135,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
     dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows, INT32_MAX);
-      launch_dependent(context.stream, residual_ln_fwd_kernel<Shape>,
+      launch_dependent(context, residual_ln_fwd_kernel<Shape>,
                        {blocks, static_cast<int>(team_threads<Shape>(columns))}, pointers, rows,
                        columns, dropout, args.epsilon);
     });
@@ -148,6 +148,7 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const int64_t columns = args.dy.extent(1);
   const DeviceDropout dropout = device_dropout(args.dropout);
   const bool add = args.accumulate == Accumulate::kYes;
+  if (args.dx_fp8.q.has_data()) context.require_fp8(ResidualLnBwd::kName);
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     float* partial = nullptr;

@@ -234,8 +234,8 @@ bool run_plain(const CudaContext& context, const Operation& operation, int64_t r
     launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
   } else if (columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
-  } else if (columns <= kFewElements * kWarpThreads ||
-             tma_row_bytes<Operation>(columns) > kMostRowCacheBytes ||
+  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
+             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
              !share_words(operation.inputs[0], operation.output) ||
              !share_words(operation.inputs[0], operation.inputs[Operation::kInputs - 1])) {
     return false;

@@ -170,12 +170,16 @@ class TmaRow {
 template <class Operation, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tma_row_kernel(const __grid_constant__ Operation operation, int columns) {
+#if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   using Row = TmaRow<Operation, kThreads>;
   extern __shared__ __align__(kCopyLineBytes) uint4 cells[];
   __shared__ typename Row::Shared shared;
   Row row(operation, blockIdx.x, columns, cells, shared);
   operation.run(row);
   row.finish();
+#else
+  __trap();
+#endif
 }
 
 /// Shared memory of a row.
