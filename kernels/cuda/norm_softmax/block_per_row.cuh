@@ -109,15 +109,16 @@ class BlockPerRow {
     store_vec(to + at_ + column_of(p), own_[0][p]);
   }
 
-  /// Once each: see exchange_warps and block_reduce.
+  /// Once each, or with turns that count from 0: see exchange_warps and block_reduce.
   template <int K>
   __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
     exchange_warps(own, part, exchange_, 0, static_cast<int>(blockDim.x) / kWarpThreads,
                    [] { __syncthreads(); });
   }
   template <int K, class Combine>
-  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
-    block_reduce(values, combine, exchange_);
+  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine,
+                                         int turn = 0) const {
+    block_reduce(values, combine, exchange_, turn);
   }
 
  private:

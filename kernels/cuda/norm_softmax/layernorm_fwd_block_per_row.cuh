@@ -47,7 +47,20 @@ struct BlockRowNorm : OneInput<Load> {
     });
     row.reduce(sums, Add());
     const float per_column = 1.0f / static_cast<float>(row.columns());
-    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    if constexpr (kHasSecondPass<Held<Load>>) {
+      float squares[1] = {};  // of differences to the mean
+      row.for_vecs([&](int k, auto& v) {
+        if (!row.has(k)) return;
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float difference = v[0][i] - pivot - moments.rest;
+          squares[0] = fmaf(difference, difference, squares[0]);
+        }
+      });
+      row.reduce(squares, Add(), 1);
+      moments.rstd = reciprocal_deviation(squares[0] * per_column, p.epsilon);
+    }
     if (threadIdx.x == 0) {
       p.mean[blockIdx.x] = pivot + moments.rest;
       p.rstd[blockIdx.x] = moments.rstd;

@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(kThreads)
     layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
   using T = typename Norm::Element;
+  constexpr bool kIsTwice = kHasSecondPass<Held<decltype(Norm::x)>>;
   using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -88,11 +89,29 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   reduce_lanes(sums, kLanes, Add());
+  float squares[kRows] = {};  // of differences to the mean
+  if constexpr (kIsTwice) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        if (!has(k)) continue;
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float difference = element(x[r][k], i) - pivot[r] - sums[2 * r] * per_column;
+          squares[r] = fmaf(difference, difference, squares[r]);
+        }
+      }
+    }
+    reduce_lanes(squares, kLanes, Add());
+  }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (row(r) >= rows) return;
-    const PivotedMoments moments =
-        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+    PivotedMoments moments = pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+    if constexpr (kIsTwice) {
+      moments.rstd = reciprocal_deviation(squares[r] * per_column, p.epsilon);
+    }
     if (lane == 0) {
       p.mean[row(r)] = pivot[r] + moments.rest;
       p.rstd[row(r)] = moments.rstd;

@@ -65,6 +65,12 @@ __device__ __forceinline__ PivotedMoments pivoted_moments(const float (&sums)[2]
   return {rest, reciprocal_deviation(variance, epsilon)};
 }
 
+/// Whether rows of these elements have a second pass over what registers hold, for squares around
+/// the mean: an outlier that the pivot is taken from costs the variance a factor of up to the
+/// number of columns, which results of 16 bits do not show.
+template <class T>
+inline constexpr bool kHasSecondPass = sizeof(T) == 4;
+
 /// N values of gamma or beta; without data, the same for every column.
 template <int N, class T>
 __device__ __forceinline__ void load_parameter(const T* from, int64_t column, Compute<T> otherwise,
