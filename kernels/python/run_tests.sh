@@ -22,4 +22,4 @@ rm -rf build/wheels
   --no-build-isolation -w build/wheels
 "$venv/bin/pip" --quiet --disable-pip-version-check install --no-deps --force-reinstall \
   build/wheels/*.whl
-"$venv/bin/pytest" -q -p no:cacheprovider kernels/python/tests "$@"
+"$venv/bin/python" -m pytest -q -p no:cacheprovider kernels/python/tests "$@"

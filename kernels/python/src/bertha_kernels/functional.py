@@ -3,18 +3,17 @@ import math
 
 import torch
 
-from . import torch_ops  # noqa: F401  registers torch.ops.bertha_kernels
-
-_OPS = torch.ops.bertha_kernels
+from . import torch_ops
 
 
 def _softmax(x, dim, dtype, is_log):
     if dtype is not None:
         x = x.to(dtype)
-    if x.dim() == 0 or dim in (-1, x.dim() - 1):
-        return _OPS.softmax(x.reshape(1), is_log).reshape(()) if x.dim() == 0 else _OPS.softmax(
-            x, is_log)
-    return _OPS.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+    if x.dim() == 0:
+        return torch_ops.softmax(x.reshape(1), is_log).reshape(())
+    if dim in (-1, x.dim() - 1):
+        return torch_ops.softmax(x, is_log)
+    return torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
 
 
 def softmax(x, dim=-1, dtype=None):
@@ -39,7 +38,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     columns = math.prod(shape)
     gamma = None if weight is None else weight.to(x.dtype).reshape(columns)
     beta = None if bias is None else bias.to(x.dtype).reshape(columns)
-    return _OPS.layer_norm(x, gamma, beta, columns, eps)[0]
+    return torch_ops.layer_norm(x, gamma, beta, columns, eps)[0]
 
 
 def prelu(x, weight):
@@ -48,7 +47,7 @@ def prelu(x, weight):
     if weight.dim() > 1 or weight.numel() not in (1, channels):
         raise ValueError(f"prelu: weight is {tuple(weight.shape)}, want 1 or {channels} elements "
                          f"for x {tuple(x.shape)}")
-    return _OPS.prelu(x, weight.to(x.dtype).reshape(weight.numel()))
+    return torch_ops.prelu(x, weight.to(x.dtype).reshape(weight.numel()))
 
 
 def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None, training=False,
@@ -66,7 +65,7 @@ def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None,
     if addend is not None and (addend.shape != x.shape or addend.dtype != x.dtype):
         raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
                          f"want {x.dtype} {tuple(x.shape)}")
-    y, _, _, _, new_mean, new_var = _OPS.batch_norm_add_relu(
+    y, _, _, _, new_mean, new_var = torch_ops.batch_norm_add_relu(
         x, addend, weight, bias, running_mean, running_var, not training, momentum, eps)
     if training:
         with torch.no_grad():

@@ -33,18 +33,18 @@ def _channel_dtype_of(name, x):
 
 def _device(x):
     """(operations, stream, guard) of a tensor's device."""
-    if x.device.type == "cpu":
+    if x.is_cpu:
         return c.kernels_of(False, torch.get_num_threads()), 0, _NO_GUARD
-    if x.device.type != "cuda":
+    if not x.is_cuda:
         raise TypeError(f"x is on {x.device}, want cpu or cuda")
-    index = x.device.index
+    index = x.get_device()
     guard = _NO_GUARD if index == torch.cuda.current_device() else torch.cuda.device(index)
     return c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), guard
 
 
 def _as_computed(x):
     """16 bits on the CPU as f32: there the kernels of all but softmax take no others."""
-    return x.float() if x.device.type == "cpu" and x.dtype.itemsize == 2 else x
+    return x.float() if x.is_cpu and x.dtype.itemsize == 2 else x
 
 
 def _computed_rows(tensor):
@@ -67,6 +67,46 @@ def _define(schema, run, fake):
 def _differentiate(name, backward, setup_context):
     torch.library.register_autograd(f"bertha_kernels::{name}", backward,
                                     setup_context=setup_context, lib=_LIBRARY)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, type(None), bool, int, float)
+
+
+def _is_plain(inputs):
+    """Whether nothing but autograd looks at the operation: no compiler, mode, subclass or transform."""
+    return (not torch.compiler.is_compiling()
+            and torch._C._len_torch_dispatch_stack() == 0
+            and torch._C._len_torch_function_stack() == 0
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and all(type(value) in _PLAIN for value in inputs))
+
+
+def _wants_gradient(inputs):
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+
+
+def _caller(name, run, backward=None, setup=None):
+    """The operation as Python calls it: at once where _is_plain, which saves the dispatcher's trips
+    through Python, otherwise as torch.ops.bertha_kernels.<name>."""
+    op = getattr(torch.ops.bertha_kernels, name)
+
+    class Direct(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            output = run(*inputs)
+            setup(ctx, inputs, output)
+            return output
+
+    Direct.backward = staticmethod(backward)
+
+    def call(*inputs):
+        if not _is_plain(inputs):
+            return op(*inputs)
+        if not _wants_gradient(inputs):
+            return run(*inputs)
+        return op(*inputs) if backward is None else Direct.apply(*inputs)
+    return call
 
 
 def _once_differentiable(name):
@@ -114,7 +154,7 @@ def _setup_softmax(ctx, inputs, output):
 
 def _backward_softmax(context, dy):
     (y,) = context.saved_tensors
-    return torch.ops.bertha_kernels.softmax_backward(dy, y, context.is_log), None
+    return softmax_backward(dy, y, context.is_log), None
 
 
 _define("softmax(Tensor x, bool is_log) -> Tensor", _softmax, lambda x, is_log: _dense_like(x))
@@ -122,6 +162,8 @@ _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax
         lambda dy, y, is_log: _dense_like(y))
 _differentiate("softmax", _backward_softmax, _setup_softmax)
 _once_differentiable("softmax_backward")
+softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
+softmax_backward = _caller("softmax_backward", _softmax_backward)
 
 
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
@@ -174,7 +216,7 @@ def _backward_layer_norm(context, dy, dmean, drstd):
     if dy is None:
         return None, None, None, None, None
     x, gamma, mean, rstd = context.saved_tensors
-    dx, dgamma, dbeta = torch.ops.bertha_kernels.layer_norm_backward(dy, x, mean, rstd, gamma,
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, mean, rstd, gamma,
                                                                      context.columns)
     return (dx, None if gamma is None else dgamma, dbeta if context.has_beta else None, None, None)
 
@@ -189,6 +231,8 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tens
         (_dense_like(x), x.new_empty((columns,)), x.new_empty((columns,))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 _once_differentiable("layer_norm_backward")
+layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
+layer_norm_backward = _caller("layer_norm_backward", _layer_norm_backward)
 
 
 # --- channels: PReLU, BatchNorm + Add + ReLU ------------------------------------------------------------
@@ -248,7 +292,7 @@ def _setup_prelu(ctx, inputs, output):
 
 
 def _backward_prelu(context, dy):
-    return torch.ops.bertha_kernels.prelu_backward(dy, *context.saved_tensors)
+    return prelu_backward(dy, *context.saved_tensors)
 
 
 _define("prelu(Tensor x, Tensor slope) -> Tensor", _prelu,
@@ -257,6 +301,8 @@ _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)",
         lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
 _differentiate("prelu", _backward_prelu, _setup_prelu)
 _once_differentiable("prelu_backward")
+prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
+prelu_backward = _caller("prelu_backward", _prelu_backward)
 
 
 def _mask_of(x):
@@ -321,7 +367,7 @@ def _setup_batch_norm(ctx, inputs, output):
 def _backward_batch_norm(context, dy, *_):
     if dy is None:
         return (None,) * 9
-    dx, daddend, dgamma, dbeta = torch.ops.bertha_kernels.batch_norm_add_relu_backward(
+    dx, daddend, dgamma, dbeta = batch_norm_add_relu_backward(
         dy, *context.saved_tensors, context.has_addend, context.uses_running)
     return (dx, daddend if context.has_addend else None, dgamma, dbeta) + (None,) * 5
 
@@ -341,3 +387,5 @@ _define("batch_norm_add_relu_backward(Tensor dy, Tensor x, Tensor mask, Tensor m
          torch.empty_like(gamma), torch.empty_like(gamma)))
 _differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
 _once_differentiable("batch_norm_add_relu_backward")
+batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm, _setup_batch_norm)
+batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward", _batch_norm_add_relu_backward)
