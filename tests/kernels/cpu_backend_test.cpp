@@ -38,14 +38,15 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
 // Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The stacks of the threads fit, and not what their GEMMs take.
-void make_a_device_without_memory() {
+void make_operations_without_memory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{200} << 20);
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   try {
-    make_cpu_device(4);
+    const std::unique_ptr<Device> device = make_cpu_device(4);
+    make_cpu_ops(*device, *device->make_stream());
   } catch (const Error& error) {
     std::cerr << error.what() << std::endl;
     std::_Exit(static_cast<int>(error.code));
@@ -54,7 +55,7 @@ void make_a_device_without_memory() {
 }
 
 TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
-  EXPECT_EXIT(make_a_device_without_memory(), testing::ExitedWithCode(6),
+  EXPECT_EXIT(make_operations_without_memory(), testing::ExitedWithCode(6),
               "no memory for the GEMMs of 4 threads");
 }
 #endif

@@ -132,15 +132,15 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         elements -= kVec16<T>;
 #pragma unroll 1
         for (int i = elements; i < end; ++i) {
-          to[i] = p.dy[from + i];
-          to[slot + i] = p.x[from + i];
+          to[i] = p.dy.matrix[from + i];
+          to[slot + i] = p.x.matrix[from + i];
         }
       }
     }
     const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
     mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
-    bulk_load(shared_address(to), p.dy + from, bytes, full(stage));
-    bulk_load(shared_address(to + slot), p.x + from, bytes, full(stage));
+    bulk_load(shared_address(to), p.dy.matrix + from, bytes, full(stage));
+    bulk_load(shared_address(to + slot), p.x.matrix + from, bytes, full(stage));
   };
   if (sends) {
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   int place_before = 0;
   int shift = shift_of(team);
   const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
-  T* to = p.dx + team * columns + begin + first_column;
+  T* to = p.dx.matrix + team * columns + begin + first_column;
   const int64_t to_step = teams * columns;
   int free_stage = 0;
   uint32_t parity = 0;

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   wait_for_kernel_before();
   RowTeam<Shape> team(columns);
   team.interleave_blocks();
-  const T* const streams[2] = {p.dy, p.x};
+  const T* const streams[2] = {p.dy.matrix, p.x.matrix};
   RowRing<Shape, 2, team_backward_stages<T>(kIsSm90aCode)> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, branch.mask);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       float dx[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
-      store_vec_global(p.dx + at + r * team.columns, to_vec<T>(dx));
+      store_vec_global(p.dx.matrix + at + r * team.columns, to_vec<T>(dx));
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
 #pragma unroll

@@ -158,12 +158,12 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
       return partial =
                  static_cast<float*>(context.scratch.take(column_sum_bytes(count, columns, 3)));
     };
-    const NormBackward<T> norm{.dy = aligned_elements<T>(args.dy),
-                               .x = aligned_elements<T>(args.sum),
+    const NormBackward<T> norm{.dy = {aligned_elements<T>(args.dy)},
+                               .x = {aligned_elements<T>(args.sum)},
                                .gamma = aligned_elements<T>(args.gamma),
                                .mean = elements<float>(args.mean),
                                .rstd = elements<float>(args.rstd),
-                               .dx = aligned_elements<T>(args.dresidual),
+                               .dx = {aligned_elements<T>(args.dresidual)},
                                .partial = nullptr};
     DropoutBranch<T> branch{
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
