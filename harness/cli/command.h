@@ -74,6 +74,7 @@ void add_completion_command(CLI::App& program, Chosen& chosen);
 void add_man_command(CLI::App& program, Chosen& chosen);
 void add_bench_loader_command(CLI::App& bench, Chosen& chosen);
 void add_bench_step_command(CLI::App& bench, Chosen& chosen);
+void add_bench_gains_command(CLI::App& bench, Chosen& chosen);
 void add_bench_kernels_command(CLI::App& bench, Chosen& chosen);
 
 }  // namespace bertha
