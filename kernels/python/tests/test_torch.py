@@ -125,6 +125,33 @@ def test_samples_of_pytorch(name, dtype, device):
     assert compared > 3 or (name.endswith("prelu") and dtype == torch.float64)
 
 
+def test_samples_of_batch_norm(device):
+    """Those with parameters and running statistics, with the ReLU that the operation has."""
+    compared = 0
+    for op in op_db:
+        if op.name != "nn.functional.batch_norm":
+            continue
+        for sample in op.sample_inputs(device, torch.float32):
+            names = ["running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"]
+            given = {**dict(zip(names, sample.args)), **sample.kwargs}
+            tensors = [given.get(name) for name in names[:4]]
+            if any(t is None for t in tensors) or sample.input.dim() < 2:
+                continue
+            own = [t.detach().clone() for t in tensors]
+            theirs = [t.detach().double() for t in tensors]
+            rest = {name: given[name] for name in names[4:] if name in given}
+            if not 0 <= rest.get("momentum", 0.1) <= 1:
+                with pytest.raises(ValueError, match="momentum = .*, want a value in"):
+                    bk.batch_norm_add_relu(sample.input, *own, **rest)
+                continue
+            found = bk.batch_norm_add_relu(sample.input, *own, **rest)
+            wanted = torch.relu(op.op(sample.input.double(), *theirs, **rest))
+            torch.testing.assert_close(found, wanted.float())
+            torch.testing.assert_close(own[:2], [t.float() for t in theirs[:2]])
+            compared += 1
+    assert compared > 3
+
+
 def test_compile_has_no_graph_breaks(device):
     class Network(torch.nn.Module):
         def __init__(self):
