@@ -34,33 +34,28 @@ struct BlockRowNorm : OneInput<Load> {
     float sample = row.element_of_lane(p.x);
     if constexpr (kHasResidual)
       sample += row.element_of_lane(MatrixLoad<typename Load::Element>{p.residual});
-    const float pivot = warp_sum(sample) / kWarpThreads;
-    float sums[2] = {};  // of differences to it, and of their squares
-    row.for_vecs([&](int k, auto& v) {
-      if (!row.has(k)) return;
-#pragma unroll
-      for (int i = 0; i < kVecSize; ++i) {
-        const float difference = v[0][i] - pivot;
-        sums[0] += difference;
-        sums[1] = fmaf(difference, difference, sums[1]);
-      }
-    });
-    row.reduce(sums, Add());
-    const float per_column = 1.0f / static_cast<float>(row.columns());
-    PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if constexpr (kHasSecondPass<Held<Load>>) {
-      float squares[1] = {};  // of differences to the mean
+    float pivot = warp_sum(sample) / kWarpThreads;
+    float sums[2];  // of differences to it, and of their squares
+    const auto sum_around_pivot = [&](int turn) {
+      sums[0] = sums[1] = 0;
       row.for_vecs([&](int k, auto& v) {
         if (!row.has(k)) return;
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
-          const float difference = v[0][i] - pivot - moments.rest;
-          squares[0] = fmaf(difference, difference, squares[0]);
+          const float difference = v[0][i] - pivot;
+          sums[0] += difference;
+          sums[1] = fmaf(difference, difference, sums[1]);
         }
       });
-      row.reduce(squares, Add(), 1);
-      moments.rstd = reciprocal_deviation(squares[0] * per_column, p.epsilon);
+      row.reduce(sums, Add(), turn);
+    };
+    const float per_column = 1.0f / static_cast<float>(row.columns());
+    sum_around_pivot(0);
+    if constexpr (kHasSecondPass<Held<Load>>) {
+      pivot = fmaf(sums[0], per_column, pivot);
+      sum_around_pivot(1);
     }
+    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
     if (threadIdx.x == 0) {
       p.mean[blockIdx.x] = pivot + moments.rest;
       p.rstd[blockIdx.x] = moments.rstd;

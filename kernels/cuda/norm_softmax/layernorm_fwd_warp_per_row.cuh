@@ -26,7 +26,6 @@ __global__ void __launch_bounds__(kThreads)
     layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
   using T = typename Norm::Element;
-  constexpr bool kIsTwice = kHasSecondPass<Held<decltype(Norm::x)>>;
   using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -72,46 +71,40 @@ __global__ void __launch_bounds__(kThreads)
 
   const float per_column = 1.0f / static_cast<float>(columns);
   float pivot[kRows];
-  float sums[2 * kRows] = {};  // of differences to it, and of their squares
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    // Around the row's first element, see PivotedMoments.
-    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
-#pragma unroll
-    for (int k = 0; k < kVecs; ++k) {
-      if (!has(k)) continue;
-#pragma unroll
-      for (int i = 0; i < kVecSize; ++i) {
-        const float difference = element(x[r][k], i) - pivot[r];
-        sums[2 * r] += difference;
-        sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
-      }
-    }
-  }
-  reduce_lanes(sums, kLanes, Add());
-  float squares[kRows] = {};  // of differences to the mean
-  if constexpr (kIsTwice) {
+  float sums[2 * kRows];  // of differences to it, and of their squares
+  const auto sum_around_pivots = [&] {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
+      sums[2 * r] = sums[2 * r + 1] = 0;
 #pragma unroll
       for (int k = 0; k < kVecs; ++k) {
         if (!has(k)) continue;
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
-          const float difference = element(x[r][k], i) - pivot[r] - sums[2 * r] * per_column;
-          squares[r] = fmaf(difference, difference, squares[r]);
+          const float difference = element(x[r][k], i) - pivot[r];
+          sums[2 * r] += difference;
+          sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
         }
       }
     }
-    reduce_lanes(squares, kLanes, Add());
+    reduce_lanes(sums, kLanes, Add());
+  };
+  // Around the row's first element, see PivotedMoments.
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
+  }
+  sum_around_pivots();
+  if constexpr (kHasSecondPass<Held<decltype(Norm::x)>>) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) pivot[r] = fmaf(sums[2 * r], per_column, pivot[r]);
+    sum_around_pivots();
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (row(r) >= rows) return;
-    PivotedMoments moments = pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
-    if constexpr (kIsTwice) {
-      moments.rstd = reciprocal_deviation(squares[r] * per_column, p.epsilon);
-    }
+    const PivotedMoments moments =
+        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
     if (lane == 0) {
       p.mean[row(r)] = pivot[r] + moments.rest;
       p.rstd[row(r)] = moments.rstd;

@@ -65,9 +65,9 @@ __device__ __forceinline__ PivotedMoments pivoted_moments(const float (&sums)[2]
   return {rest, reciprocal_deviation(variance, epsilon)};
 }
 
-/// Whether rows of these elements have a second pass over what registers hold, for squares around
-/// the mean: an outlier that the pivot is taken from costs the variance a factor of up to the
-/// number of columns, which results of 16 bits do not show.
+/// Whether rows of these elements are summed a second time, from registers, around the mean that
+/// the first time gave: an outlier that the pivot is taken from costs the mean and the variance
+/// digits that results of 16 bits do not have.
 template <class T>
 inline constexpr bool kHasSecondPass = sizeof(T) == 4;
 

@@ -1,4 +1,6 @@
 """The operations as citizens of PyTorch: opcheck, gradcheck, its own samples, compile, modules."""
+import math
+
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
@@ -84,6 +86,18 @@ FUNCTIONS = {"softmax": lambda x, dim, dtype=None, **_: bk.softmax(x, dim, dtype
              "nn.functional.prelu": lambda x, weight: bk.prelu(x, weight)}
 
 
+def cancelled(tensors, keywords, dy):
+    """What f32 may leave of LayerNorm's dx where its terms cancel: each of the three is at most
+    rstd * gamma * dy times the normalized row twice, and passes 8 roundings."""
+    x, shape, *parameters = tensors
+    columns = x.detach().reshape(-1, math.prod(shape))
+    variance = columns.var(1, unbiased=False) + keywords.get("eps", 1e-5)
+    normalized = (columns - columns.mean(1, keepdim=True)) / variance.sqrt()[:, None]
+    gamma = parameters[0].detach().abs().max().item() if parameters and parameters[0] is not None else 1
+    term = variance.rsqrt().max() * max(1, normalized.abs().max()) ** 2 * dy.abs().max() * gamma
+    return max(1e-5, 3 * 8 * 2.0 ** -24 * term.item())
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_samples_of_pytorch(name, dtype, device):
@@ -119,7 +133,9 @@ def test_samples_of_pytorch(name, dtype, device):
                         torch.autograd.grad(found, [own[i] for i in leaves], dy),
                         torch.autograd.grad(wanted, [theirs[i] for i in leaves], dy.to(wanted))):
                     # Of 16 bits: from y that was rounded, times a sum of dy.
-                    loose = {} if dtype.itemsize > 2 else {"rtol": 0.02, "atol": 0.02}
+                    loose = {"rtol": 0.02, "atol": 0.02} if dtype.itemsize == 2 else {}
+                    if name.endswith("layer_norm") and dtype == torch.float32:
+                        loose = {"rtol": 1.3e-6, "atol": cancelled(theirs, sample.kwargs, dy)}
                     torch.testing.assert_close(mine, other.to(mine.dtype), **loose)
             compared += 1
     assert compared > 3 or (name.endswith("prelu") and dtype == torch.float64)
