@@ -172,7 +172,8 @@ std::string gains_svg(const GainsReport& report) {
     const double percent = step_gain_percent(report, row);
     if (percent != 0) bars.push_back({row.name, percent, row.source_percent});
   }
-  return bars_svg(concat("Gain of each technique, ", report.model, ", ", report.device),
+  const std::string gpu = report.device.substr(0, report.device.find(','));
+  return bars_svg(concat("Gain of each technique, ", report.model, ", ", gpu),
                   "more steps per second with it (%)", "reported by its source", bars);
 }
 
