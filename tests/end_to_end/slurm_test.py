@@ -240,6 +240,27 @@ class Slurm(EndToEnd):
         self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
 
+    def test_a_job_on_a_node_that_doctor_refuses_waits_for_another_one(self):
+        node = socket.gethostname().split(".")[0]
+        program = self.new_folder("bertha")
+        program.write_text("#!/bin/sh\n"
+                           f"echo 'not started: repair {node}, then run this again'\nexit 5\n")
+        program.chmod(0o755)
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool(
+            "sbatch", "--parsable", "--ntasks-per-node", 2, "--output", out,
+            f"--export=ALL,DOCTOR=1,BERTHA={program}", LAUNCH / "run_slurm.sub",
+            self.config_file(self.new_folder()))
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        self.cluster.wait_for(lambda: "is in the queue again" in
+                              (out.read_text() if out.exists() else ""), "requeued job")
+        self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "job that waits")
+        _, shown = self.cluster.tool("scontrol", "show", "job", job)
+        self.assertIn(f"ExcNodeList={node}\n", shown)
+        self.assertNotIn("JobHeldUser", shown)
+
     def test_tasks_without_mpi_are_refused_with_the_way_out(self):
         config = self.config_file(self.new_folder())
         code, output = self.cluster.tool("srun", "--mpi=none", "-n", 2, BERTHA, "train", "--config",
