@@ -240,6 +240,37 @@ class Slurm(EndToEnd):
         self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
 
+    @staticmethod
+    def rank_processes(job):
+        """Of the tasks of a job."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                if (os.path.realpath(entry / "exe") == os.path.realpath(BERTHA)
+                        and f"SLURM_JOB_ID={job}".encode() in variables):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def test_a_job_that_lost_a_rank_goes_on_from_its_last_checkpoint(self):
+        folder = self.new_folder()
+        config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9,
+                                  checkpoint__every_steps=20)
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
+                                       out, LAUNCH / "run_slurm.sub", config)
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        self.cluster.wait_for(lambda: checkpoints(folder), "a checkpoint")
+        os.kill(self.rank_processes(job)[-1], signal.SIGKILL)
+        self.cluster.wait_for(lambda: len(records(folder, "run")) == 2, "the run that goes on")
+        self.assertGreaterEqual(records(folder, "run")[-1]["first_step"], 20)
+        self.assertIn("exit code 137; the run goes on from its last checkpoint, tries left: 2",
+                      out.read_text())
+
     def test_a_job_on_a_node_that_doctor_refuses_waits_for_another_one(self):
         node = socket.gethostname().split(".")[0]
         program = self.new_folder("bertha")
