@@ -98,21 +98,25 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
   return backend;
 }
 
-std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
-                               const AttentionCall& call) {
+std::string describe_attention(const BackendChoice& choice, const Backend& backend,
+                               const CudaConfig& cuda, const AttentionCall& call) {
   if (choice.kind != BackendChoice::Kind::kCuda) return "";
-  return describe_cuda_attention(cuda, call);
+  return describe_cuda_attention(backend, cuda, call);
 }
 
-bool can_record_passes(const BackendChoice& choice, const CudaConfig& cuda,
+bool can_record_passes(const BackendChoice& choice, const Backend& backend, const CudaConfig& cuda,
                        const AttentionCall& call) {
-  return choice.kind == BackendChoice::Kind::kCuda && can_record_cuda_passes(cuda, call);
+  return choice.kind == BackendChoice::Kind::kCuda && can_record_cuda_passes(backend, cuda, call);
 }
 
 std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
                                 const CudaConfig& cuda, const FeedForward& model) {
   if (choice.kind != BackendChoice::Kind::kCuda) return "";
   return describe_cuda_gelu_gemms(backend, cuda, model);
+}
+
+bool has_fp8(const BackendChoice& choice, const Backend& backend) {
+  return choice.kind != BackendChoice::Kind::kCuda || has_cuda_fp8(backend);
 }
 
 void tune_gemms(const BackendChoice& choice, const Backend& backend,

@@ -48,20 +48,24 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
 /// The attention kernels that a model takes, for logs: "grouped"; "" on the CPU, which has one
 /// kind. Error(kUsage) with a sentence where cuda.attention names kernels that cannot serve the
 /// model.
-std::string describe_attention(const BackendChoice& choice, const CudaConfig& cuda,
-                               const AttentionCall& call);
+std::string describe_attention(const BackendChoice& choice, const Backend& backend,
+                               const CudaConfig& cuda, const AttentionCall& call);
 
 /// Whether the model's passes are recorded as graphs, as cuda.graphs allows: on a GPU with
 /// attention kernels that serve batches of any lengths by the same launches. Errors as
 /// describe_attention.
-bool can_record_passes(const BackendChoice& choice, const CudaConfig& cuda,
+bool can_record_passes(const BackendChoice& choice, const Backend& backend, const CudaConfig& cuda,
                        const AttentionCall& call);
 
 /// The kernels that GEMMs with a GELU take in a model's feed-forward blocks, for logs: "own from
 /// 1921 tokens"; "" on the CPU, which has one kind. Tokens are those of a micro-batch.
-/// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model.
+/// Error(kUsage) with a sentence where cuda.gelu_gemms names kernels that cannot serve the model,
+/// and for fp8 on a GPU that runs portable kernels.
 std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
                                 const CudaConfig& cuda, const FeedForward& model);
+
+/// Whether operations run in fp8: everywhere but on a GPU with portable kernels.
+bool has_fp8(const BackendChoice& choice, const Backend& backend);
 
 /// Times the library's algorithms for each GEMM and adds the fastest to the file `path`, which
 /// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.

@@ -12,20 +12,22 @@ using EmbeddingGradient = CudaOptions::EmbeddingGradient;
 using AttentionVariant = CudaOptions::AttentionVariant;
 using GeluGemms = CudaOptions::GeluGemms;
 
-CudaOptions cuda_options(const CudaConfig& config) {
-  return {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
-                                                                      : EmbeddingGradient::kSorted,
-          .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
-                       : config.attention == "persistent" ? AttentionVariant::kPersistent
-                       : config.attention == "split"      ? AttentionVariant::kSplit
-                                                          : AttentionVariant::kAuto,
-          .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
-                        : config.gelu_gemms == "library" ? GeluGemms::kLibrary
-                                                         : GeluGemms::kAuto,
-          .gemm_plans_path = config.gemm_plans,
-          .tune_gemms = config.tune_gemms,
-          .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
-          .fp8_fast_wgrad = config.fp8_fast_wgrad};
+CudaOptions cuda_options(const Backend& backend, const CudaConfig& config) {
+  return options_on(
+      *backend.device,
+      {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
+                                                                   : EmbeddingGradient::kSorted,
+       .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
+                    : config.attention == "persistent" ? AttentionVariant::kPersistent
+                    : config.attention == "split"      ? AttentionVariant::kSplit
+                                                       : AttentionVariant::kAuto,
+       .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
+                     : config.gelu_gemms == "library" ? GeluGemms::kLibrary
+                                                      : GeluGemms::kAuto,
+       .gemm_plans_path = config.gemm_plans,
+       .tune_gemms = config.tune_gemms,
+       .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
+       .fp8_fast_wgrad = config.fp8_fast_wgrad});
 }
 
 std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device, Level level,
@@ -54,9 +56,10 @@ std::vector<std::string> visible_gpus() {
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
                           Grouping grouping) {
   Backend backend;
-  backend.device = make_cuda_device(gpu_ordinal);
+  backend.device = make_cuda_device(
+      gpu_ordinal, config.kernels == "portable" ? CudaKernels::kPortable : CudaKernels::kAuto);
   backend.stream = backend.device->make_stream();
-  backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(config));
+  backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(backend, config));
   backend.collectives = make_grouped_collectives(
       grouping, world, *backend.device, [&](Level level, World& ranks, Stream* stream) {
         return make_level(config, *backend.device, level, ranks, stream, world.rank() == 0);
@@ -64,18 +67,22 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
   return backend;
 }
 
-std::string describe_cuda_attention(const CudaConfig& config, const AttentionCall& call) {
-  return attention_kernels(cuda_options(config), call);
+std::string describe_cuda_attention(const Backend& backend, const CudaConfig& config,
+                                    const AttentionCall& call) {
+  return attention_kernels(cuda_options(backend, config), call);
 }
 
-bool can_record_cuda_passes(const CudaConfig& config, const AttentionCall& call) {
-  return config.graphs == "auto" && launches_ignore_lengths(cuda_options(config), call);
+bool can_record_cuda_passes(const Backend& backend, const CudaConfig& config,
+                            const AttentionCall& call) {
+  return config.graphs == "auto" && launches_ignore_lengths(cuda_options(backend, config), call);
 }
 
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model) {
-  return gelu_gemms(*backend.device, cuda_options(config), model);
+  return gelu_gemms(*backend.device, cuda_options(backend, config), model);
 }
+
+bool has_cuda_fp8(const Backend& backend) { return runs_sm90a_kernels(*backend.device); }
 
 void tune_cuda_gemms(const Backend& backend, std::span<const GemmShape> gemms,
                      const std::string& path,

@@ -10,15 +10,19 @@ Backend make_cuda_backend(int, const CudaConfig&, World&, Grouping) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-std::string describe_cuda_attention(const CudaConfig&, const AttentionCall&) {
+std::string describe_cuda_attention(const Backend&, const CudaConfig&, const AttentionCall&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
 
-bool can_record_cuda_passes(const CudaConfig&, const AttentionCall&) { return false; }
+bool can_record_cuda_passes(const Backend&, const CudaConfig&, const AttentionCall&) {
+  return false;
+}
 
 std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const FeedForward&) {
   fail(ExitCode::kEnvironment, "this program has no CUDA backend");
 }
+
+bool has_cuda_fp8(const Backend&) { return false; }
 
 void tune_cuda_gemms(const Backend&, std::span<const GemmShape>, const std::string&,
                      const std::function<void(const GemmShape&, const GemmTuning&)>&) {

@@ -53,6 +53,16 @@ class Graph {
   virtual ~Graph() = default;
 };
 
+/// Device::padded_rows() of the backends, for plans that are made without a device. On the CPU few,
+/// so that little work is spent on padding, and some, so that it occurs. On a GPU few distinct
+/// shapes matter more than a wave of 128-row tiles: 256 are 0.5 % of 24,576 tokens, and of 1,024
+/// tokens would be 12 % on average.
+inline int64_t padded_rows_on_cpu(int64_t rows) { return (rows + 7) / 8 * 8; }
+inline int64_t padded_rows_on_gpu(int64_t rows) {
+  const int64_t multiple = rows <= 4096 ? 64 : 256;
+  return (rows + multiple - 1) / multiple * multiple;
+}
+
 /// Allocation, copies and ordering on one device.
 ///
 /// Errors    Error(kMemory) with the bytes asked for and the bytes free; Error(kEnvironment).

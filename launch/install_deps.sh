@@ -6,12 +6,13 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: launch/install_deps.sh [--slurm] [--dry-run]
+Usage: launch/install_deps.sh [--slurm] [--fuzz] [--dry-run]
 
 Examples:
   launch/install_deps.sh            # installs what is missing, as root or through sudo
   launch/install_deps.sh --dry-run  # only says what is missing
   launch/install_deps.sh --slurm    # also the daemons that the tests labelled slurm start
+  launch/install_deps.sh --fuzz     # also clang with libFuzzer, for tests/fuzz/ and the preset fuzz
 TEXT
 }
 
@@ -22,10 +23,12 @@ refuse() {
 
 dry_run=no
 slurm=no
+fuzz=no
 for option in "$@"; do
   case $option in
     --dry-run) dry_run=yes ;;
     --slurm) slurm=yes ;;
+    --fuzz) fuzz=yes ;;
     -h | --help) usage; exit 0 ;;
     *) echo "install_deps: unknown option $option; see launch/install_deps.sh --help" >&2; exit 2 ;;
   esac
@@ -64,6 +67,8 @@ if [[ $manager == apt-get ]]; then
     python3-venv)
   slurm_tools=(slurmctld:/usr/sbin/slurmctld slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
     slurm-client:sbatch)
+  fuzz_tools=(clang-19:clang++-19)
+  fuzz_libraries=(libclang-rt-19-dev)
   # shellcheck disable=SC2016  # dpkg-query's own fields
   installed=(dpkg-query -W -f='${Package} ${db:Status-Status}\n')
   install=(apt-get install --yes --no-install-recommends)
@@ -77,11 +82,14 @@ else
     isa-l-devel leveldb-devel protobuf-devel protobuf-lite-devel)
   slurm_tools=(slurm-slurmctld:/usr/sbin/slurmctld slurm-slurmd:/usr/sbin/slurmd
     munge:/usr/sbin/munged slurm:sbatch)
+  fuzz_tools=(clang:clang++)
+  fuzz_libraries=(compiler-rt)
   installed=(rpm -q --qf '%{NAME} installed\n')
   install=(dnf install --assumeyes --setopt=install_weak_deps=False)
   commands=("dnf install --assumeyes epel-release" "crb enable")
 fi
 if [[ $slurm == yes ]]; then tools+=("${slurm_tools[@]}"); fi
+if [[ $fuzz == yes ]]; then tools+=("${fuzz_tools[@]}") libraries+=("${fuzz_libraries[@]}"); fi
 
 missing=()
 for tool in "${tools[@]}"; do

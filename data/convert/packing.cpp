@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "data/random/shuffle.h"
+#include "data/random/draws.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -57,7 +57,7 @@ class Stock {
 int64_t times(Stock& stock, const std::vector<int64_t>& pack) {
   int64_t most = std::numeric_limits<int64_t>::max();
   for (const int64_t length : pack) {
-    most = std::min(most, stock[length] / std::count(pack.begin(), pack.end(), length));
+    most = std::min(most, stock[length] / std::ranges::count(pack, length));
   }
   return most;
 }
@@ -93,14 +93,14 @@ std::vector<PackKind> plan_packs(std::span<const int64_t> seqs_of_length,
       ++stock[longest];
       for (int64_t next = room; next > 0; --next) {
         while (next <= room && std::ssize(kind.lengths) < limits.max_seqs &&
-               stock[next] > std::count(kind.lengths.begin(), kind.lengths.end(), next)) {
+               stock[next] > std::ranges::count(kind.lengths, next)) {
           kind.lengths.push_back(next);
           room -= next;
         }
       }
       kind.count = times(stock, kind.lengths);
       for (const int64_t length : kind.lengths) stock[length] -= kind.count;
-      std::sort(kind.lengths.begin(), kind.lengths.end(), std::greater<>());
+      std::ranges::sort(kind.lengths, std::greater<>());
       plan.push_back(std::move(kind));
     }
   }

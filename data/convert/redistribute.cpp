@@ -12,6 +12,7 @@
 
 #include "data/files/new_file.h"
 #include "data/format/payload.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -63,7 +64,7 @@ void write_spill(const std::string& path, const SampleSet& samples,
   std::vector<int64_t> rows(static_cast<size_t>(samples.size()));
   std::iota(rows.begin(), rows.end(), int64_t{0});
   const auto place = [&](int64_t row) { return samples.ids[static_cast<size_t>(row)]; };
-  std::sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
+  std::ranges::sort(rows, [&](int64_t a, int64_t b) { return place(a) < place(b); });
   std::vector<std::span<const int64_t>> rows_of_shard;
   auto begin = rows.begin();
   for (size_t s = 0; s + 1 < shard_firsts.size(); ++s) {
@@ -123,7 +124,7 @@ SampleSet read_spill(const std::string& path, int64_t shard) {
 
 int64_t Redistribution::num_spills() const {
   const int64_t per_spill = seqs_per_spill(*this);
-  return (files.num_seqs + per_spill - 1) / per_spill;
+  return ceil_div(files.num_seqs, per_spill);
 }
 
 void scatter(const Redistribution& all, const JobFolder& folder, const ItemProgress& progress) {

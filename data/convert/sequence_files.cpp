@@ -86,7 +86,7 @@ void read_from_shard(const SequenceFile& file, int64_t first, int64_t end,
   };
   int64_t row = first;
   if (packed) {
-    row = std::upper_bound(file.marks.begin(), file.marks.end(), first) - file.marks.begin() - 1;
+    row = std::ranges::upper_bound(file.marks, first) - file.marks.begin() - 1;
   }
   while (row < rows.num_rows() && first_of_row(row) < end) {
     const int64_t num_rows = std::min(
@@ -137,7 +137,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
         paths.push_back(entry.path().string());
       }
     }
-    std::sort(paths.begin(), paths.end());
+    std::ranges::sort(paths);
   }
   if (paths.empty()) {
     paths = list_shards(path);

@@ -25,7 +25,7 @@ auto numbers_of(const List& list) {
 
 /// The number of leading elements that are not zero; the rest must be zero.
 size_t nonzero_prefix(std::string_view name, std::span<const int64_t> values, const Wrong& wrong) {
-  const auto zero = std::find(values.begin(), values.end(), 0);
+  const auto zero = std::ranges::find(values, 0);
   const auto stray = std::find_if(zero, values.end(), [](int64_t value) { return value != 0; });
   if (stray != values.end()) {
     wrong(concat("feature ", name, ", element ", stray - values.begin(), " is ", *stray,
@@ -58,7 +58,7 @@ SampleView ExampleDecoder::decode(std::span<const std::byte> record) {
   }
   std::array<const tf::Feature*, kNames.size()> features{};
   for (const tf::FeatureEntry& entry : example_.features().feature()) {
-    const auto known = std::find(kNames.begin(), kNames.end(), entry.key());
+    const auto known = std::ranges::find(kNames, entry.key());
     if (known != kNames.end())
       features[static_cast<size_t>(known - kNames.begin())] = &entry.value();
   }

@@ -25,7 +25,7 @@ void check_levels(std::string_view text) {
       if (++levels <= kMostJsonLevels) continue;
       const std::string_view before = text.substr(0, i);
       const size_t line_start = before.rfind('\n') + 1;  // 0 without one
-      throw JsonError(concat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", byte ",
+      throw JsonError(concat("line ", 1 + std::ranges::count(before, '\n'), ", byte ",
                              1 + i - line_start, ": nested deeper than ", kMostJsonLevels,
                              " levels"));
     } else if (letter == ']' || letter == '}') {
@@ -45,6 +45,13 @@ Json parse_json(std::string_view text) {
     const size_t start = what.find("] ");
     throw JsonError(start == std::string::npos ? what : what.substr(start + 2));
   }
+}
+
+int64_t whole_number(const Json& value) {
+  const bool fits =
+      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+  if (!fits) throw JsonError("a value is no whole number of 64 bits");
+  return value.get<int64_t>();
 }
 
 JsonField JsonField::element(size_t index) const {
@@ -95,7 +102,7 @@ uint64_t JsonField::word() const {
 }
 
 std::string JsonField::hex(size_t digits) const {
-  const std::string found = text();
+  std::string found = text();
   if (found.size() != digits || found.find_first_not_of("0123456789abcdef") != std::string::npos) {
     wrong(concat(digits, " hex digits"));
   }

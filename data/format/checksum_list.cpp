@@ -87,7 +87,7 @@ ChecksumList read_checksum_list(const std::string& path) {
 
 std::string unrelated_list(const ChecksumList& list, std::span<const std::string> shard_names) {
   const auto known = [&](const std::string& name) { return !list.md5_of(name).empty(); };
-  if (shard_names.empty() || std::any_of(shard_names.begin(), shard_names.end(), known)) return "";
+  if (shard_names.empty() || std::ranges::any_of(shard_names, known)) return "";
   return concat("is the list of ", list.md5_of_stem.size(), " other shards (",
                 list.md5_of_stem.begin()->first, " and so on) and knows none of these ",
                 shard_names.size(), " (", stem_of(shard_names.front()),

@@ -14,6 +14,8 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 constexpr int64_t kCollectionHeaderBytes = 16;  // "GCOL", version, 3 reserved, u64 size
 constexpr int64_t kObjectHeaderBytes = 16;      // u16 index, u16 references, 4 reserved, u64 size
 constexpr int64_t kSmallestCollectionBytes = 4096;
+// A sound collection has up to 64 KiB, or one long list; damaged ones may all claim the whole file.
+constexpr int64_t kMostLargeBytes = int64_t{64} << 20;
 // Positions inside a sample are int16, so no list can be longer.
 constexpr int64_t kMostElementsPerRow = 32768;
 
@@ -54,10 +56,13 @@ const GlobalHeapReader::Collection& GlobalHeapReader::collection_at(int64_t addr
     damaged(place, concat("no list storage at byte ", address_bytes));
   }
   if (size_bytes > kSmallestCollectionBytes) {
+    large_bytes_ += size_bytes;
+    if (large_bytes_ > kMostLargeBytes) {
+      cache_ = {};
+      large_bytes_ = size_bytes;
+    }
     collection.bytes.resize(static_cast<size_t>(size_bytes));
-    read_at(address_bytes + kSmallestCollectionBytes,
-            std::span(collection.bytes).subspan(static_cast<size_t>(kSmallestCollectionBytes)),
-            place);
+    read_at(address_bytes, collection.bytes, place);
   }
   find_objects(collection, place);
   collection.address_bytes = address_bytes;

@@ -110,7 +110,7 @@ std::vector<hsize_t> chunk_of(hid_t creation, size_t rank, const std::string& wh
   if (H5Pget_layout(creation) != H5D_CHUNKED) return {};
   std::vector<hsize_t> chunk(rank);
   const int found = H5Pget_chunk(creation, static_cast<int>(rank), chunk.data());
-  if (found != static_cast<int>(rank) || std::find(chunk.begin(), chunk.end(), 0) != chunk.end()) {
+  if (found != static_cast<int>(rank) || std::ranges::find(chunk, 0) != chunk.end()) {
     fail(ExitCode::kData, where, " has no chunk size; the file is damaged, make it again");
   }
   return chunk;

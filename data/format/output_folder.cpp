@@ -23,6 +23,15 @@ constexpr const char* kMarkerText =
 
 fs::path work_folder(const std::string& output_dir) { return fs::path(output_dir) / "work"; }
 
+/// Whether a folder may be one whose maker was stopped before the marker was there: it is empty but
+/// for the marker's temporary file.
+bool was_just_made(const fs::path& folder, std::error_code& error) {
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return entry.path().filename() == std::string(kMarkerName) + ".tmp";
+  });
+}
+
 /// The name of a fact as a user types it: --max-seq-tokens.
 std::string option_of(const std::string& fact) {
   static const std::map<std::string, std::string> kOtherNames{
@@ -36,9 +45,9 @@ std::string option_of(const std::string& fact) {
       "eval_samples", "seed",        "max_seq_tokens",  "max_masked_per_seq",
       "vocab_size"};
   if (const auto other = kOtherNames.find(fact); other != kOtherNames.end()) return other->second;
-  if (std::find(kOptions.begin(), kOptions.end(), fact) == kOptions.end()) return fact;
+  if (std::ranges::find(kOptions, fact) == kOptions.end()) return fact;
   std::string option = "--" + fact;
-  std::replace(option.begin(), option.end(), '_', '-');
+  std::ranges::replace(option, '_', '-');
   return option;
 }
 
@@ -54,9 +63,8 @@ std::string make_work_folder(const std::string& output_dir) {
   if (has_work_folder(output_dir)) return folder.string();
   std::error_code error;
   fs::create_directories(output_dir, error);
-  // An empty folder may be one whose maker was stopped before it wrote the marker.
   const bool made = !error && fs::create_directory(folder, error);
-  if (!error && !made && !fs::is_empty(folder, error)) {
+  if (!error && !made && !was_just_made(folder, error)) {
     fail(ExitCode::kData, folder.string(),
          ": bertha keeps unfinished work under this name, but did not make this folder; rename it "
          "or choose another output folder");

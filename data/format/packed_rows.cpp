@@ -22,7 +22,7 @@ Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tok
   if (tokens < 1 || tokens > max_seq_tokens) {
     return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens);
   }
-  const auto low = std::find_if(seq_tokens.begin(), seq_tokens.end(), [](int t) { return t < 1; });
+  const auto low = std::ranges::find_if(seq_tokens, [](int t) { return t < 1; });
   if (low != seq_tokens.end()) {
     return wrong(kPackedTokens, "element ", low - seq_tokens.begin(), " is ", *low,
                  ", want 1 or more");
@@ -35,8 +35,7 @@ Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tok
     return wrong(kPackedMasked, seq_masked.size(), " elements, but ", kPackedTokens, " has ",
                  seq_tokens.size(), "; want as many");
   }
-  const auto negative =
-      std::find_if(seq_masked.begin(), seq_masked.end(), [](int m) { return m < 0; });
+  const auto negative = std::ranges::find_if(seq_masked, [](int m) { return m < 0; });
   if (negative != seq_masked.end()) {
     return wrong(kPackedMasked, "element ", negative - seq_masked.begin(), " is ", *negative,
                  ", want 0 or more");

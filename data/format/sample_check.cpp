@@ -21,7 +21,7 @@ struct Row {
 
 void check_ids(const Row& row, const char* dataset, std::span<const int16_t> ids) {
   const auto outside = [&](int16_t id) { return id < 0 || id >= row.limits.vocab_size; };
-  const auto found = std::find_if(ids.begin(), ids.end(), outside);
+  const auto found = std::ranges::find_if(ids, outside);
   if (found == ids.end()) return;
   row.wrong(dataset, "element ", found - ids.begin(), " is id ", *found, ", want 0 to ",
             row.limits.vocab_size - 1, " (is this the vocabulary the data was made with?)");

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -107,7 +108,7 @@ std::vector<std::string> list_shards(const std::string& path) {
          ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "
          ".hdf, as `bertha data prepare` writes them, or part_00000 and so on");
   }
-  std::sort(shards.begin(), shards.end());
+  std::ranges::sort(shards);
   return shards;
 }
 
@@ -123,7 +124,7 @@ std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
     fail(ExitCode::kData, num_shards, " shards wanted, but there are only ", num_samples,
          " samples; ask for at most that many shards or give more data");
   }
-  const int64_t nominal = (num_samples + num_shards - 1) / num_shards;
+  const int64_t nominal = ceil_div(num_samples, num_shards);
   const int64_t num_smaller = num_shards * nominal - num_samples;
   std::vector<int64_t> sizes(static_cast<size_t>(num_shards), nominal);
   std::fill_n(sizes.begin(), num_smaller, nominal - 1);

@@ -1,6 +1,7 @@
 #include "data/format/shard_probe.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,12 @@ namespace {
 [[noreturn]] void read_and_exit(const std::string& path) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
+  // A sound shard is read in a small part of this; a damaged one can keep the library in a loop.
+  struct stat status {};
+  const bool known = stat(path.c_str(), &status) == 0;
+  const rlim_t most_seconds = 2 + (known ? static_cast<rlim_t>(status.st_size) >> 20 : 0);
+  const rlimit time{most_seconds, most_seconds + 1};  // SIGXCPU, and SIGKILL after that
+  setrlimit(RLIMIT_CPU, &time);
   try {
     read_shard_reporting(path, 0, {}, [](const Violation&) {});
   } catch (...) {  // the caller reads the shard again and tells

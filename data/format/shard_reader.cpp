@@ -95,7 +95,7 @@ void read_block(const Hdf5Input& file, const ShardExtents& extents, int64_t firs
 template <class T>
 size_t live_prefix(std::span<const T> values, const char* dataset, int64_t row,
                    const ViolationReport& report) {
-  const auto zero = std::find(values.begin(), values.end(), T{0});
+  const auto zero = std::ranges::find(values, T{0});
   const auto stray = std::find_if(zero, values.end(), [](T value) { return value != 0; });
   if (stray != values.end()) {
     report({.row = row,
@@ -117,7 +117,7 @@ void append_block(const FixedBlock& block, const ShardExtents& extents, int64_t 
     const size_t num_tokens =
         live_prefix<int8_t>(mask, dataset_names::kInputMask, first + i, report);
     const auto live = mask.first(num_tokens);
-    if (const auto bad = std::find_if(live.begin(), live.end(), [](int8_t m) { return m != 1; });
+    if (const auto bad = std::ranges::find_if(live, [](int8_t m) { return m != 1; });
         bad != live.end()) {
       report({.row = first + i,
               .dataset = dataset_names::kInputMask,
@@ -154,7 +154,7 @@ void check_in_place(const ShardContents& contents, int64_t sample, const SampleL
 
 int64_t ShardContents::row_of(int64_t sample) const {
   if (row_offsets.empty()) return sample;
-  return std::upper_bound(row_offsets.begin(), row_offsets.end(), sample) - row_offsets.begin() - 1;
+  return std::ranges::upper_bound(row_offsets, sample) - row_offsets.begin() - 1;
 }
 
 ShardInfo inspect_shard(const std::string& path) {

@@ -1,6 +1,7 @@
 #include "data/format/stats.h"
 
 #include "data/format/shard_names.h"
+#include "kernels/base/divide.h"
 
 #include <algorithm>
 #include <iomanip>
@@ -30,7 +31,7 @@ struct Bin {
 
 std::vector<Bin> bins_of(std::span<const int64_t> histogram, int64_t max_lines) {
   const int64_t size = std::ssize(histogram);
-  const int64_t per_bin = (size + max_lines - 1) / max_lines;
+  const int64_t per_bin = ceil_div(size, max_lines);
   std::vector<Bin> bins;
   for (int64_t first = 0; first < size; first += per_bin) {
     const int64_t last = std::min(first + per_bin, size) - 1;
@@ -41,7 +42,7 @@ std::vector<Bin> bins_of(std::span<const int64_t> histogram, int64_t max_lines) 
                     .samples = std::accumulate(part.begin(), part.end(), int64_t{0})});
   }
   const auto used = [](const Bin& bin) { return bin.samples > 0; };
-  bins.erase(bins.begin(), std::find_if(bins.begin(), bins.end(), used));
+  bins.erase(bins.begin(), std::ranges::find_if(bins, used));
   bins.erase(std::find_if(bins.rbegin(), bins.rend(), used).base(), bins.end());
   return bins;
 }
@@ -79,8 +80,8 @@ int64_t DataStats::longest_tokens() const {
 }
 
 int64_t DataStats::shortest_tokens() const {
-  const auto first = std::find_if(token_length_histogram.begin(), token_length_histogram.end(),
-                                  [](int64_t samples) { return samples > 0; });
+  const auto first =
+      std::ranges::find_if(token_length_histogram, [](int64_t samples) { return samples > 0; });
   return first == token_length_histogram.end() ? 0 : first - token_length_histogram.begin();
 }
 

@@ -69,7 +69,7 @@ void check_structure(const SampleView& sample, int64_t row, const SpecialIds& sp
   const auto ids = sample.token_ids;
   if (ids.empty()) return;  // already reported
   const int64_t last = std::ssize(ids) - 1;
-  const auto ones = std::find(sample.segment_ids.begin(), sample.segment_ids.end(), int8_t{1});
+  const auto ones = std::ranges::find(sample.segment_ids, int8_t{1});
   const int64_t boundary = ones - sample.segment_ids.begin() - 1;  // last token of segment 0
   if (ids.front() != special.cls) {
     result.add(row, kInputIds,
@@ -263,7 +263,7 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
   }
   if (report.has_manifest && whole_folder) {
     for (const auto& [name, entry] : listed) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      if (std::ranges::find(names, name) != names.end()) continue;
       report.findings.push_back({.shard = name, .what = "missing, but in the manifest"});
     }
     check_totals(manifest, total, report.findings);

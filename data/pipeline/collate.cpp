@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/pipeline/pipeline.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -24,7 +25,7 @@ int64_t num_tokens(const SampleView& sample) {
 /// Bytes of an int32 array with its padding.
 int64_t array_bytes(int64_t count) {
   const int64_t bytes = count * static_cast<int64_t>(sizeof(int32_t));
-  return (bytes + kArrayAlignmentBytes - 1) / kArrayAlignmentBytes * kArrayAlignmentBytes;
+  return round_up(bytes, kArrayAlignmentBytes);
 }
 
 /// Hands out the arrays of one block one after the other.
@@ -74,7 +75,7 @@ void sort_rows(std::span<const int32_t> ids, std::span<int32_t> rows) {
 /// Extends the last group by this sequence, or opens a new one.
 void add_to_groups(std::vector<SequenceGroup>& groups, int64_t seq, int64_t first_token,
                    int64_t tokens, int64_t bucket_tokens) {
-  const int64_t bucket = (tokens + bucket_tokens - 1) / bucket_tokens * bucket_tokens;
+  const int64_t bucket = round_up(tokens, bucket_tokens);
   if (groups.empty() || groups.back().bucket_tokens != bucket) {
     groups.push_back({.first_seq = seq, .first_token = first_token, .bucket_tokens = bucket});
   }
@@ -89,7 +90,7 @@ void add_to_groups(std::vector<SequenceGroup>& groups, int64_t seq, int64_t firs
 HostBatch collate(std::vector<SampleView> samples, int64_t bucket_tokens,
                   const HostAllocator& allocate) {
   BERTHA_CHECK(bucket_tokens >= 1, "bucket_tokens ", bucket_tokens);
-  std::stable_sort(samples.begin(), samples.end(), [](const SampleView& a, const SampleView& b) {
+  std::ranges::stable_sort(samples, [](const SampleView& a, const SampleView& b) {
     return a.token_ids.size() > b.token_ids.size();
   });
   HostBatch batch;

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/random/shuffle.h"
+#include "data/random/draws.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

@@ -170,7 +170,7 @@ void count_tokens(const StepLengths& lengths, const SlotAssignment& assignment, 
   }
   batch.num_tokens_global =
       std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
-  batch.most_tokens_per_rank = *std::max_element(tokens_per_rank.begin(), tokens_per_rank.end());
+  batch.most_tokens_per_rank = *std::ranges::max_element(tokens_per_rank);
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ SlotAssignment assign_by_length(std::span<const int64_t> slot_tokens, int num_ra
                                 int64_t micro_batches) {
   std::vector<int64_t> slots(slot_tokens.size());
   std::iota(slots.begin(), slots.end(), int64_t{0});
-  std::stable_sort(slots.begin(), slots.end(), [&](int64_t a, int64_t b) {
+  std::ranges::stable_sort(slots, [&](int64_t a, int64_t b) {
     return slot_tokens[static_cast<size_t>(a)] > slot_tokens[static_cast<size_t>(b)];
   });
   SlotAssignment assignment(static_cast<size_t>(num_ranks * micro_batches));

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "data/pipeline/epoch_plan.h"
+#include "data/random/draws.h"
 #include "data/random/python_random.h"
-#include "data/random/shuffle.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

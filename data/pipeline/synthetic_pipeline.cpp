@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/pipeline/bounded_queue.h"
+#include "kernels/base/divide.h"
 
 namespace bertha {
 namespace {
@@ -95,9 +96,8 @@ std::unique_ptr<Pipeline> make_synthetic_pipeline(const SyntheticSteps& steps,
 
 std::vector<HostBatch> make_synthetic_eval_batches(SyntheticSteps steps, int64_t batch_seqs,
                                                    int rank, const HostAllocator& allocate) {
-  const auto divide_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
-  const int64_t most_of_rank = divide_up(steps.global_batch_seqs, steps.num_ranks);
-  steps.micro_batches_per_step = divide_up(most_of_rank, batch_seqs);
+  const int64_t most_of_rank = ceil_div(steps.global_batch_seqs, steps.num_ranks);
+  steps.micro_batches_per_step = ceil_div(most_of_rank, batch_seqs);
   steps.exchange = ExchangePadding::kOff;
   StepBatch set = make_synthetic_batch(steps, plan_synthetic_step(steps, 0), rank, allocate);
   std::erase_if(set.micro_batches, [](const HostBatch& batch) { return batch.num_seqs == 0; });

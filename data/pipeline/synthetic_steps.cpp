@@ -28,7 +28,7 @@ class LengthSource {
  public:
   LengthSource(const SyntheticSteps& steps, int64_t step)
       : longest_(steps.max_seq_tokens),
-        draws_(steps.seed + static_cast<uint64_t>(step), 0, kLengthSite) {
+        draws_(mixed_seed(steps.seed, static_cast<uint64_t>(step)), 0, kLengthSite) {
     for (const int64_t count : steps.lengths) {
       up_to_.push_back((up_to_.empty() ? 0.0 : up_to_.back()) + static_cast<double>(count));
     }
@@ -134,7 +134,11 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
            ", want none shorter than ", kShortestTokens, " tokens.");
     }
     if (length >= std::ssize(histogram)) histogram.resize(static_cast<size_t>(length) + 1, 0);
-    histogram[static_cast<size_t>(length)] += values.back();
+    int64_t& count = histogram[static_cast<size_t>(length)];
+    if (__builtin_add_overflow(count, values.back(), &count)) {
+      fail(ExitCode::kData, source, ":", number, ": the counts of length ", length,
+           " add up to more than 64 bits hold, want fewer sequences.");
+    }
   }
   if (std::ranges::all_of(histogram, [](int64_t count) { return count == 0; })) {
     fail(ExitCode::kData, source, ": no count above zero, want a histogram of sequence lengths.");
@@ -219,11 +223,12 @@ StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan&
                   .num_tokens_global = plan.num_tokens_global,
                   .num_masked_global = plan.num_masked_global,
                   .most_tokens_per_rank = plan.most_tokens_per_rank};
+  const uint64_t seed_of_step = mixed_seed(steps.seed, static_cast<uint64_t>(plan.step));
   const auto stride = static_cast<size_t>(steps.num_ranks);
   for (size_t bin = static_cast<size_t>(rank); bin < plan.bins.size(); bin += stride) {
     SampleSet set;
     for (const SyntheticSequence& sequence : plan.bins[bin]) {
-      Draws draws(steps.seed + static_cast<uint64_t>(plan.step), sequence.slot, kTokenSite);
+      Draws draws(seed_of_step, sequence.slot, kTokenSite);
       append_synthetic_sample(steps, sequence, draws, set);
     }
     std::vector<SampleView> views;

@@ -40,7 +40,7 @@ void PairMerger::merge(Pair pair, int32_t merged) {
   const auto found = pairs_.find(key_of(pair.left, pair.right));
   if (found == pairs_.end()) return;
   std::vector<int32_t> where = std::move(found->second.words);
-  std::sort(where.begin(), where.end());
+  std::ranges::sort(where);
   where.erase(std::unique(where.begin(), where.end()), where.end());
   for (const int32_t word_index : where) merge_in_word(word_index, pair, merged);
   pairs_.erase(key_of(pair.left, pair.right));
@@ -81,7 +81,7 @@ void PairMerger::lose(int32_t left, int32_t right, int32_t word_index) {
 }
 
 void PairMerger::push_gained() {
-  std::sort(gained_.begin(), gained_.end());
+  std::ranges::sort(gained_);
   gained_.erase(std::unique(gained_.begin(), gained_.end()), gained_.end());
   for (const uint64_t key : gained_) {
     const auto found = pairs_.find(key);

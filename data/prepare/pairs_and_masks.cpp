@@ -162,7 +162,7 @@ class Generator {
     for (const int16_t position : candidates_) {
       tokens_[static_cast<size_t>(position)] = masked_token(tokens_[static_cast<size_t>(position)]);
     }
-    std::sort(candidates_.begin(), candidates_.end());
+    std::ranges::sort(candidates_);
     masked_positions_ = candidates_;
     masked_ids_.clear();
     for (const int16_t position : masked_positions_) {

@@ -42,15 +42,16 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /// Whether the "." between `before`, which begins with its sentence, and `behind` belongs to the
 /// word before it.
 bool belongs_to_word(std::string_view before, std::string_view behind) {
-  const size_t space = before.find_last_of(" \t");
+  const size_t space = before.find_last_of(" \t.");
   const bool begins = space == std::string_view::npos;
+  if (!begins && before[space] == '.') return true;  // "e.g": looked for no farther back
   std::string_view word = begins ? before : before.substr(space + 1);
   while (take(kOpening, word)) {
   }
   if (!word.empty() && std::ranges::all_of(word, is_digit)) return begins;
   const std::string_view next = strip(behind);
   const bool number_follows = !next.empty() && is_digit(next.front());
-  return count_characters(word) == 1 || word.find('.') != std::string_view::npos ||
+  return count_characters(word) == 1 ||
          std::ranges::find(kBeforeNames, word) != kBeforeNames.end() ||
          (number_follows && std::ranges::find(kBeforeNumbers, word) != kBeforeNumbers.end());
 }
@@ -65,8 +66,13 @@ bool may_begin(std::string_view rest) {
   return !starts_lower_case(word);
 }
 
-/// How many bytes of `rest` the end of a sentence has; 0 where none ends.
-size_t end_of_sentence(std::string_view sentence, std::string_view rest) {
+struct SentenceEnd {
+  bool is_one = false;
+  size_t bytes = 0;  // of the marks, and of the quotes behind them
+};
+
+/// What the marks are that `rest` begins with.
+SentenceEnd end_of_sentence(std::string_view sentence, std::string_view rest) {
   std::string_view behind = rest;
   size_t marks = 0;
   bool needs_space = true;
@@ -77,14 +83,14 @@ size_t end_of_sentence(std::string_view sentence, std::string_view rest) {
       break;
     }
   }
-  if (marks == 0) return 0;
+  if (marks == 0) return {.bytes = 1};
   while (take(kClosing, behind)) {
   }
   const size_t bytes = rest.size() - behind.size();
-  if (!needs_space) return bytes;
+  if (!needs_space) return {.is_one = true, .bytes = bytes};
   const bool is_single_stop = rest.front() == '.' && marks == 1;
-  if (is_single_stop && belongs_to_word(sentence, behind)) return 0;
-  return may_begin(behind) ? bytes : 0;
+  if (is_single_stop && belongs_to_word(sentence, behind)) return {.bytes = bytes};
+  return {.is_one = may_begin(behind), .bytes = bytes};
 }
 
 }  // namespace
@@ -94,9 +100,9 @@ std::vector<std::string> split_sentences(std::string_view paragraph) {
   std::string_view left = strip(paragraph);
   size_t at = 0;
   while ((at = left.find_first_of(kFirstBytes, at)) != std::string_view::npos) {
-    const size_t bytes = end_of_sentence(left.substr(0, at), left.substr(at));
-    at += std::max<size_t>(bytes, 1);
-    if (bytes == 0) continue;
+    const SentenceEnd end = end_of_sentence(left.substr(0, at), left.substr(at));
+    at += end.bytes;
+    if (!end.is_one) continue;
     sentences.emplace_back(left.substr(0, at));
     left = strip(left.substr(at));
     at = 0;

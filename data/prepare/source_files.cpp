@@ -54,7 +54,7 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
          ": no text in this folder, want files *.txt or part-* (those named eval* are left out);"
          " name the files");
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   check_complete(folder, files, missing);
   return files;
 }

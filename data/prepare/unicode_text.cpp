@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "data/prepare/unicode_11.h"
@@ -16,12 +17,9 @@ namespace {
 using Text = std::vector<utf8proc_int32_t>;  // code points
 using Range = std::pair<utf8proc_int32_t, utf8proc_int32_t>;
 
-template <size_t N>
-bool in_ranges(utf8proc_int32_t c, const std::array<Range, N>& ranges) {
-  for (const auto& [first, last] : ranges) {
-    if (c >= first && c <= last) return true;
-  }
-  return false;
+bool in_ranges(utf8proc_int32_t c, std::span<const Range> ranges) {
+  return std::ranges::any_of(
+      ranges, [c](const Range& range) { return c >= range.first && c <= range.second; });
 }
 
 const utf8proc_uint8_t* bytes_of(std::string_view text) {
@@ -49,28 +47,16 @@ utf8proc_category_t category_of(utf8proc_int32_t c) {
 
 /// str.isspace().
 bool is_python_space(utf8proc_int32_t c) {
-  constexpr std::array<Range, 10> kSpaces{{{0x09, 0x0d},
-                                           {0x1c, 0x20},
-                                           {0x85, 0x85},
-                                           {0xa0, 0xa0},
-                                           {0x1680, 0x1680},
-                                           {0x2000, 0x200a},
-                                           {0x2028, 0x2029},
-                                           {0x202f, 0x202f},
-                                           {0x205f, 0x205f},
-                                           {0x3000, 0x3000}}};
+  constexpr Range kSpaces[] = {
+      {0x09, 0x0d},     {0x1c, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
+      {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
   return in_ranges(c, kSpaces);
 }
 
 bool is_cjk_ideograph(utf8proc_int32_t c) {
-  constexpr std::array<Range, 8> kIdeographs{{{0x3400, 0x4dbf},
-                                              {0x4e00, 0x9fff},
-                                              {0xf900, 0xfaff},
-                                              {0x20000, 0x2a6df},
-                                              {0x2a700, 0x2b73f},
-                                              {0x2b740, 0x2b81f},
-                                              {0x2b820, 0x2ceaf},
-                                              {0x2f800, 0x2fa1f}}};
+  constexpr Range kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                   {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
+                                   {0x2b820, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return c >= 0x3400 && in_ranges(c, kIdeographs);
 }
 
@@ -85,13 +71,9 @@ bool is_punctuation(utf8proc_int32_t c) {
 }
 
 bool is_cased(utf8proc_int32_t c) {
-  constexpr std::array<Range, 7> kOtherCased{{{0xaa, 0xaa},
-                                              {0xba, 0xba},
-                                              {0x2160, 0x217f},
-                                              {0x24b6, 0x24e9},
-                                              {0x1f130, 0x1f149},
-                                              {0x1f150, 0x1f169},
-                                              {0x1f170, 0x1f189}}};
+  constexpr Range kOtherCased[] = {{0xaa, 0xaa},      {0xba, 0xba},       {0x2160, 0x217f},
+                                   {0x24b6, 0x24e9},  {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
+                                   {0x1f170, 0x1f189}};
   const utf8proc_category_t category = category_of(c);
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
          category == UTF8PROC_CATEGORY_LT || in_ranges(c, kOtherCased);
@@ -99,21 +81,10 @@ bool is_cased(utf8proc_int32_t c) {
 
 bool is_case_ignorable(utf8proc_int32_t c) {
   // Without U+055F, which became one of them in Unicode 12.
-  constexpr std::array<Range, 15> kWordMiddle{{{0x27, 0x27},
-                                               {0x2e, 0x2e},
-                                               {0x3a, 0x3a},
-                                               {0xb7, 0xb7},
-                                               {0x387, 0x387},
-                                               {0x5f4, 0x5f4},
-                                               {0x2018, 0x2019},
-                                               {0x2024, 0x2024},
-                                               {0x2027, 0x2027},
-                                               {0xfe13, 0xfe13},
-                                               {0xfe52, 0xfe52},
-                                               {0xfe55, 0xfe55},
-                                               {0xff07, 0xff07},
-                                               {0xff0e, 0xff0e},
-                                               {0xff1a, 0xff1a}}};
+  constexpr Range kWordMiddle[] = {
+      {0x27, 0x27},     {0x2e, 0x2e},     {0x3a, 0x3a},     {0xb7, 0xb7},     {0x387, 0x387},
+      {0x5f4, 0x5f4},   {0x2018, 0x2019}, {0x2024, 0x2024}, {0x2027, 0x2027}, {0xfe13, 0xfe13},
+      {0xfe52, 0xfe52}, {0xfe55, 0xfe55}, {0xff07, 0xff07}, {0xff0e, 0xff0e}, {0xff1a, 0xff1a}};
   switch (category_of(c)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_ME:
@@ -162,29 +133,36 @@ void append_utf8(utf8proc_int32_t c, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
 }
 
-/// The canonical decomposition (NFD).
-Text decompose(const std::string& utf8) {
+/// The canonical decomposition (NFD). utf8proc's own for texts takes quadratic time for marks in a
+/// row.
+Text decompose(const Text& run) {
   constexpr auto kNfd = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-  Text decomposed(4 * utf8.size() + 4);
-  const auto fill = [&] {
-    return utf8proc_decompose(bytes_of(utf8), static_cast<utf8proc_ssize_t>(utf8.size()),
-                              decomposed.data(), static_cast<utf8proc_ssize_t>(decomposed.size()),
-                              kNfd);
+  const auto combining_class = [](utf8proc_int32_t c) {
+    return utf8proc_get_property(c)->combining_class;
   };
-  utf8proc_ssize_t count = fill();
-  if (count > static_cast<utf8proc_ssize_t>(decomposed.size())) {
-    decomposed.resize(static_cast<size_t>(count));
-    count = fill();
+  Text decomposed;
+  for (const utf8proc_int32_t c : run) {
+    std::array<utf8proc_int32_t, 32> parts{};
+    int boundary = 0;
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(c, parts.data(), parts.size(), kNfd, &boundary);
+    BERTHA_CHECK(count >= 0 && count <= std::ssize(parts), utf8proc_errmsg(count));
+    decomposed.insert(decomposed.end(), parts.begin(), parts.begin() + count);
   }
-  BERTHA_CHECK(count >= 0, utf8proc_errmsg(count));
-  decomposed.resize(static_cast<size_t>(count));
+  const auto combines = [&](utf8proc_int32_t c) { return combining_class(c) != 0; };
+  for (auto begin = decomposed.begin(); begin != decomposed.end();) {
+    begin = std::find_if(begin, decomposed.end(), combines);
+    const auto end = std::find_if_not(begin, decomposed.end(), combines);
+    std::ranges::stable_sort(begin, end, {}, combining_class);
+    begin = end;
+  }
   return decomposed;
 }
 
 /// The canonical decomposition without non-spacing marks.
 Text without_accents(const Text& word) {
   Text decomposed;
-  std::string run;  // up to a code point that did not decompose in Unicode 11
+  Text run;  // up to a code point that did not decompose in Unicode 11
   const auto end_run = [&] {
     if (run.empty()) return;
     const Text of_run = decompose(run);
@@ -193,7 +171,7 @@ Text without_accents(const Text& word) {
   };
   for (const utf8proc_int32_t c : word) {
     if (is_in_unicode_11(c)) {
-      append_utf8(c, run);
+      run.push_back(c);
       continue;
     }
     end_run();

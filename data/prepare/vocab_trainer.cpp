@@ -80,14 +80,14 @@ std::vector<std::string> frequent_characters(const std::vector<WordCount>& words
   std::vector<WordCount> ranked;
   for (const auto& [wordpiece, count] : counts)
     ranked.push_back({.word = wordpiece, .count = count});
-  std::sort(ranked.begin(), ranked.end(), [](const WordCount& a, const WordCount& b) {
+  std::ranges::sort(ranked, [](const WordCount& a, const WordCount& b) {
     return a.count != b.count ? a.count > b.count : a.word < b.word;
   });
   ranked.resize(static_cast<size_t>(std::min(most, static_cast<int64_t>(ranked.size()))));
   std::vector<std::string> wordpieces;
   for (WordCount& entry : ranked) wordpieces.push_back(std::move(entry.word));
   const auto is_inside = [](const std::string& wordpiece) { return wordpiece.starts_with("##"); };
-  std::sort(wordpieces.begin(), wordpieces.end(), [&](const std::string& a, const std::string& b) {
+  std::ranges::sort(wordpieces, [&](const std::string& a, const std::string& b) {
     return is_inside(a) != is_inside(b) ? is_inside(b) : a < b;
   });
   return wordpieces;
@@ -101,7 +101,7 @@ PairMerger spelled_words(const std::vector<WordCount>& words, const WordpieceTab
     for (const std::string& wordpiece : character_wordpieces(word.word)) {
       symbols.push_back(table.find(wordpiece));
     }
-    const bool is_spelled = std::find(symbols.begin(), symbols.end(), -1) == symbols.end();
+    const bool is_spelled = std::ranges::find(symbols, -1) == symbols.end();
     if (is_spelled && symbols.size() > 1) merger.add_word(std::move(symbols), word.count);
   }
   merger.start();

@@ -64,7 +64,7 @@ std::vector<WordCount> count_words(const std::vector<SourceFile>& sources, int w
       result.push_back({.word = word, .count = count});
     }
   }
-  std::sort(result.begin(), result.end(), [](const WordCount& a, const WordCount& b) {
+  std::ranges::sort(result, [](const WordCount& a, const WordCount& b) {
     return a.count != b.count ? a.count > b.count : a.word < b.word;
   });
   return result;

@@ -1,10 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "kernels/base/philox.h"
 
 namespace bertha {
+
+/// An independent seed of each number: the finalizer of SplitMix64, a bijection for a given seed.
+inline uint64_t mixed_seed(uint64_t seed, uint64_t number) {
+  uint64_t z = seed + 0x9E3779B97F4A7C15ull * (number + 1);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
 
 /// Random numbers one after the other: a pure function of (seed, stream, site).
 class Draws {
@@ -26,5 +36,24 @@ class Draws {
   uint32_t site_;
   int64_t next_ = 0;
 };
+
+/// Shuffles in place: Fisher-Yates from the last element down, element i changes place with
+/// element (64-bit word) mod (i + 1). Word 2b and 2b + 1 are elements {0, 1} and {2, 3} (low,
+/// high) of Philox block b at (key, step, site).
+///
+/// Random    a pure function of key, step and site, equal with every compiler and library, which
+///           std::shuffle does not promise. The modulo favours small values by i / 2^64.
+template <class T>
+void philox_shuffle(std::vector<T>& items, uint64_t key, uint64_t step, uint32_t site) {
+  PhiloxWords words{};
+  int64_t used = 0;
+  for (size_t i = items.size(); i-- > 1;) {
+    const int half = static_cast<int>(used % 2);
+    if (half == 0) words = random_block(key, step, site, used / 2);
+    const uint64_t word = words.elem[2 * half] | uint64_t{words.elem[2 * half + 1]} << 32;
+    std::swap(items[i], items[static_cast<size_t>(word % (i + 1))]);
+    ++used;
+  }
+}
 
 }  // namespace bertha

@@ -28,15 +28,26 @@ struct DataPosition {
   std::string identity;       // md5 over names and bytes of the training shards
 };
 
+/// What masked tokens usually cost in training: a moving mean over records, and the sums since the
+/// last one, so that a run that goes on finds the same jumps as one that was never stopped.
+struct UsualLoss {
+  double mean = 0;
+  int64_t records = 0;      // in it; counts up to as many as are remembered
+  double open_sum = 0;      // of the loss, over the masked tokens since the last record
+  int64_t open_masked = 0;  // how many these are
+};
+
 /// The progress of a run, beside weights and moments: everything needed to continue bit for bit.
 struct TrainingState {
-  int64_t step = 0;             // batches consumed, skipped updates included
-  int64_t samples_trained = 0;  // sequences of successful updates
-  int64_t next_eval = 0;        // index of the next point of the eval plan
-  uint64_t seed = 0;            // data order, dropout and initialization derive from it
+  int64_t step = 0;              // batches trained on, skipped updates included
+  int64_t batches_left_out = 0;  // before the next one, by going back from spikes
+  int64_t samples_trained = 0;   // sequences of successful updates
+  int64_t next_eval = 0;         // index of the next point of the eval plan
+  uint64_t seed = 0;             // data order, dropout and initialization derive from it
   DataPosition data;
   LambState lamb;
   std::vector<int> fp8_scale_exponents = {};  // see Bert::scale_exponents()
+  UsualLoss usual_loss = {};
   std::vector<EvalPoint> evals;
   double training_seconds = 0;        // over all parts of the run
   std::optional<double> joules = {};  // of all GPUs, likewise; none = that of a part is not known

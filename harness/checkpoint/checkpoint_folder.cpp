@@ -186,7 +186,7 @@ void seal_folder(const std::string& partial, const std::string& path,
   std::string done;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(partial)) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   for (const fs::path& file : files) {
     const auto known = line_of.find(file.filename().string());
     done += known == line_of.end() ? done_line(file) : known->second;
@@ -215,7 +215,7 @@ void seal_folder(const std::string& partial, const std::string& path,
 void verify_folder(const std::string& path, const std::vector<std::string>& names) {
   const std::map<std::string, DoneLine> lines = read_done(path);
   for (const auto& [name, done] : lines) {
-    if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end()) continue;
+    if (!names.empty() && std::ranges::find(names, name) == names.end()) continue;
     const std::string file = path + "/" + name;
     std::error_code error;
     const uintmax_t bytes = fs::file_size(file, error);
@@ -245,7 +245,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   for (const std::string& replaced : step_folders(folder, kReplaced)) {
     if (!fs::exists(without_suffix(replaced))) paths.push_back(replaced);
   }
-  std::sort(paths.begin(), paths.end(), [](const fs::path& a, const fs::path& b) {
+  std::ranges::sort(paths, [](const fs::path& a, const fs::path& b) {
     return step_of(a.stem()) < step_of(b.stem());
   });
   return paths;

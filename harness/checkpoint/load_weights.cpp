@@ -65,9 +65,8 @@ class MeaningReader {
  private:
   Meanings read_model_garden() {
     const auto& tensors = source_.tensors();
-    const bool head_has_pooler = std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) {
-      return is_pooler_of_head(entry.first);
-    });
+    const bool head_has_pooler = std::ranges::any_of(
+        tensors, [](const auto& entry) { return is_pooler_of_head(entry.first); });
     for (const auto& [name, tensor] : tensors) {
       if (is_optimizer_state_in_tensorflow(name)) continue;
       if (head_has_pooler && is_pooler_of_encoder(name)) {
@@ -110,7 +109,7 @@ std::vector<ModelPart> missing_parts(const std::vector<NamedRows>& wanted,
                                      const Meanings& meanings) {
   std::vector<ModelPart> missing;
   for (const ModelPart part : kOptionalParts) {
-    const bool found = std::any_of(wanted.begin(), wanted.end(), [&](const NamedRows& rows) {
+    const bool found = std::ranges::any_of(wanted, [&](const NamedRows& rows) {
       return rows.part == part && meanings.names.contains(rows.foreign_name);
     });
     if (!found) missing.push_back(part);
@@ -119,7 +118,7 @@ std::vector<ModelPart> missing_parts(const std::vector<NamedRows>& wanted,
 }
 
 bool contains(const std::vector<ModelPart>& parts, ModelPart part) {
-  return std::find(parts.begin(), parts.end(), part) != parts.end();
+  return std::ranges::find(parts, part) != parts.end();
 }
 
 std::string listed(const std::vector<ModelPart>& parts) {

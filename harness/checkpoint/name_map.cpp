@@ -80,7 +80,7 @@ void rename_for_tensorflow(NamedRows& rows) {
   }
   const size_t layer = name.find(".layer.");
   if (layer != std::string::npos) name[layer + std::string_view(".layer").size()] = '_';
-  std::replace(name.begin(), name.end(), '.', '/');
+  std::ranges::replace(name, '.', '/');
   if (name.ends_with("_embeddings/weight")) {
     replace_end(name, "/weight", "");
   } else if (name.ends_with("/LayerNorm/weight")) {
@@ -135,8 +135,8 @@ std::vector<NamedRows> padding_names(const ParamTable& table, const Dims& dims) 
 }
 
 bool is_padding_name(const std::string& name) {
-  return std::any_of(kPaddingNames.begin(), kPaddingNames.end(),
-                     [&](const NamePair& pair) { return name == pair.second; });
+  return std::ranges::any_of(kPaddingNames,
+                             [&](const NamePair& pair) { return name == pair.second; });
 }
 
 std::vector<NamedRows> tensorflow_names(const ParamTable& table, const Dims& dims) {
@@ -196,7 +196,7 @@ bool is_optimizer_state_in_tensorflow(const std::string& name) {
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = std::string_view(name).substr(begin, end - begin);
-    if (std::find(kStates.begin(), kStates.end(), part) != kStates.end()) return true;
+    if (std::ranges::find(kStates, part) != kStates.end()) return true;
     begin = end + 1;
   }
   return false;

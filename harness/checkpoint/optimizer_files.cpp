@@ -191,7 +191,7 @@ std::vector<std::string> optimizer_file_names(const std::string& folder) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("optimizer-") && name.ends_with(".safetensors")) names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

@@ -70,7 +70,7 @@ void check_coverage(const std::string& path, const SafeTensorsHeader& header, in
   for (const auto& [name, tensor] : header.tensors) {
     ranges.emplace_back(tensor.begin_byte, tensor.end_byte);
   }
-  std::sort(ranges.begin(), ranges.end());
+  std::ranges::sort(ranges);
   int64_t covered = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != covered) refuse(path, concat("tensor data starts at ", begin, ", want ", covered));

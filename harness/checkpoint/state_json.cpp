@@ -100,6 +100,13 @@ std::string to_json(const TrainingState& state) {
                  {"identity", state.data.identity}}},
                {"optimizer", lamb_to_json(state.lamb)},
                {"evals", evals}};
+  if (state.batches_left_out > 0) json["batches_left_out"] = state.batches_left_out;
+  if (const UsualLoss& usual = state.usual_loss; usual.records > 0 || usual.open_masked > 0) {
+    json["usual_loss"] = {{"mean", usual.mean},
+                          {"records", usual.records},
+                          {"open_sum", usual.open_sum},
+                          {"open_masked", usual.open_masked}};
+  }
   if (state.joules) json["joules"] = *state.joules;
   if (!state.fp8_scale_exponents.empty()) json["fp8_scale_exponents"] = state.fp8_scale_exponents;
   return json.dump(2) + "\n";
@@ -130,6 +137,15 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                              .mlm_accuracy = point["mlm_accuracy"].number(),
                              .mlm_loss = point["mlm_loss"].number()});
     });
+    if (json.contains("batches_left_out"))
+      state.batches_left_out = counter(root["batches_left_out"]);
+    if (json.contains("usual_loss")) {
+      const JsonField usual = root["usual_loss"];
+      state.usual_loss = {.mean = usual["mean"].number(),
+                          .records = counter(usual["records"]),
+                          .open_sum = usual["open_sum"].number(),
+                          .open_masked = counter(usual["open_masked"])};
+    }
     if (json.contains("joules")) state.joules = root["joules"].number();
     if (json.contains("fp8_scale_exponents")) {
       root["fp8_scale_exponents"].for_each([&](const JsonField& exponent) {

@@ -14,6 +14,7 @@
 
 #include "data/files/hashing.h"
 #include "harness/checkpoint/tf_index.h"
+#include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -23,15 +24,9 @@ constexpr int32_t kNewestVersion = 1;   // of the format, that we read
 constexpr int64_t kMostShards = 99999;  // five digits in the names
 
 /// types.proto: number, our word.
-constexpr std::array<std::pair<int32_t, const char*>, 9> kDtypes = {{{1, "F32"},
-                                                                     {2, "F64"},
-                                                                     {3, "I32"},
-                                                                     {4, "U8"},
-                                                                     {7, "STRING"},
-                                                                     {9, "I64"},
-                                                                     {10, "BOOL"},
-                                                                     {14, "BF16"},
-                                                                     {19, "F16"}}};
+constexpr std::pair<int32_t, const char*> kDtypes[] = {{1, "F32"},   {2, "F64"},    {3, "I32"},
+                                                       {4, "U8"},    {7, "STRING"}, {9, "I64"},
+                                                       {10, "BOOL"}, {14, "BF16"},  {19, "F16"}};
 
 std::string dtype_word(int32_t number) {
   for (const auto& [known, word] : kDtypes) {
@@ -59,6 +54,16 @@ TfTensor tensor_of(const tf::BundleEntry& entry) {
                   .sliced = entry.slices_size() > 0};
   for (const tf::TensorShape::Dim& dim : entry.shape().dim()) tensor.shape.push_back(dim.size());
   return tensor;
+}
+
+/// Whether a number of 64 bits counts the elements, of any of the dimensions too.
+bool has_elements(const std::vector<int64_t>& shape) {
+  int64_t product = 1;
+  for (const int64_t extent : shape) {
+    const int64_t factor = std::max<int64_t>(extent, 1);
+    if (extent < 0 || __builtin_mul_overflow(product, factor, &product)) return false;
+  }
+  return true;
 }
 
 [[noreturn]] void refuse_crc(const std::string& path, const std::string& key) {
@@ -96,6 +101,10 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
     if (key.empty() || key.front() == '\0') continue;  // the header; the parts of sliced tensors
     const std::string origin = path + ": the entry of " + key;
     TfTensor tensor = tensor_of(parsed<tf::BundleEntry>(message, origin));
+    if (!has_elements(tensor.shape)) {
+      fail(ExitCode::kData, origin, " states the shape ", shape_text(tensor.shape),
+           ", want extents whose product 64 bits hold; the file is damaged, copy it again.");
+    }
     const bool sound = tensor.shard >= 0 && tensor.shard < num_shards_ &&
                        tensor.offset_bytes >= 0 && tensor.size_bytes >= 0;
     if (!sound) {

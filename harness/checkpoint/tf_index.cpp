@@ -6,6 +6,7 @@
 #include <leveldb/options.h>
 #include <leveldb/table.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
@@ -24,19 +25,36 @@ void check(const leveldb::Status& status, const std::string& path) {
        status.ToString(), "); the file is damaged or of another format, copy it again.");
 }
 
-/// Refuses what lies outside the file, sizes that overflow when five bytes of checksum are added to
-/// them included: leveldb believes what an index states.
+constexpr size_t kTrailerBytes = 5;  // behind a block: how it is compressed, and its checksum
+
+/// Whether a block compressed with Snappy states a length that its bytes cannot give.
+bool is_overlong(const leveldb::Slice& block) {
+  constexpr char kSnappy = 1;
+  constexpr uint64_t kMostRatio = 64;  // no element of Snappy's gives more for a byte
+  const size_t bytes = block.size() - kTrailerBytes;
+  if (block[bytes] != kSnappy) return false;
+  google::protobuf::io::CodedInputStream preamble(reinterpret_cast<const uint8_t*>(block.data()),
+                                                  static_cast<int>(std::min<size_t>(bytes, 10)));
+  uint64_t length = 0;
+  return preamble.ReadVarint64(&length) && length > kMostRatio * bytes;
+}
+
+/// Refuses what lies outside the file, sizes that overflow when the trailer is added to them
+/// included, and lengths that are not there: leveldb believes what an index states.
 class FileWithin final : public leveldb::RandomAccessFile {
  public:
   FileWithin(leveldb::RandomAccessFile* file, uint64_t bytes) : file_(file), bytes_(bytes) {}
 
   leveldb::Status Read(uint64_t offset, size_t count, leveldb::Slice* result,
                        char* scratch) const override {
-    constexpr size_t kTrailerBytes = 5;
     if (count < kTrailerBytes || count > bytes_ || offset > bytes_ - count) {
       return leveldb::Status::Corruption("a block lies outside the file");
     }
-    return file_->Read(offset, count, result, scratch);
+    const leveldb::Status status = file_->Read(offset, count, result, scratch);
+    if (status.ok() && result->size() == count && is_overlong(*result)) {
+      return leveldb::Status::Corruption("a block states more bytes than it holds");
+    }
+    return status;
   }
 
  private:
@@ -44,29 +62,67 @@ class FileWithin final : public leveldb::RandomAccessFile {
   uint64_t bytes_;
 };
 
-/// Whether the two blocks that the last bytes of the file name lie in it: leveldb takes memory for
-/// a block before it reads it. What is no footer at all, leveldb refuses.
-bool footer_fits(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
+using Bytes = google::protobuf::io::CodedInputStream;
+
+Bytes bytes_in(const leveldb::Slice& slice) {
+  return Bytes(reinterpret_cast<const uint8_t*>(slice.data()), static_cast<int>(slice.size()));
+}
+
+/// Where a block lies.
+struct BlockHandle {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+/// False where the bytes end.
+bool read_handle(Bytes& from, BlockHandle& handle) {
+  return from.ReadVarint64(&handle.offset) && from.ReadVarint64(&handle.bytes);
+}
+
+/// Whether the blocks that an uncompressed index block names lie in the file.
+bool index_fits(const leveldb::RandomAccessFile& file, const BlockHandle& index,
+                uint64_t file_bytes) {
+  std::string scratch(index.bytes, '\0');
+  leveldb::Slice block;
+  if (!file.Read(index.offset, scratch.size(), &block, scratch.data()).ok()) return true;
+  Bytes entries = bytes_in(block);
+  uint32_t shared = 0, key_bytes = 0, value_bytes = 0;
+  while (entries.ReadVarint32(&shared) && entries.ReadVarint32(&key_bytes) &&
+         entries.ReadVarint32(&value_bytes) && key_bytes <= block.size() &&
+         entries.Skip(static_cast<int>(key_bytes))) {
+    BlockHandle entry;
+    const int begin = entries.CurrentPosition();
+    if (!read_handle(entries, entry)) break;
+    // Behind the entries stand numbers that are none.
+    if (entries.CurrentPosition() - begin != static_cast<int>(value_bytes)) break;
+    if (entry.bytes > file_bytes || entry.offset > file_bytes - entry.bytes) return false;
+  }
+  return true;
+}
+
+/// Whether the two blocks that the last bytes of the file name lie in it, and those that the second
+/// names: leveldb takes memory for a block before it reads it. What is no footer at all, leveldb
+/// refuses.
+bool blocks_fit(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
   std::array<char, 48> scratch{};
   leveldb::Slice footer;
   if (file_bytes < scratch.size() ||
       !file.Read(file_bytes - scratch.size(), scratch.size(), &footer, scratch.data()).ok()) {
     return true;
   }
-  google::protobuf::io::CodedInputStream handles(reinterpret_cast<const uint8_t*>(footer.data()),
-                                                 static_cast<int>(footer.size()));
+  Bytes handles = bytes_in(footer);
+  BlockHandle handle;
   for (int block = 0; block < 2; ++block) {
-    uint64_t offset = 0, size = 0;
-    if (!handles.ReadVarint64(&offset) || !handles.ReadVarint64(&size)) return true;
-    if (size > file_bytes || offset > file_bytes - size) return false;
+    if (!read_handle(handles, handle)) return true;
+    if (handle.bytes > file_bytes || handle.offset > file_bytes - handle.bytes) return false;
   }
-  return true;
+  return index_fits(file, handle, file_bytes);
 }
 
 std::map<std::string, std::string> read_entries(const std::string& path,
                                                 leveldb::RandomAccessFile& file,
                                                 uint64_t file_bytes) {
-  if (!footer_fits(file, file_bytes)) {
+  if (!blocks_fit(file, file_bytes)) {
     check(leveldb::Status::Corruption("a block lies outside the file"), path);
   }
   leveldb::Options options;

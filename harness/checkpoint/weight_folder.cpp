@@ -33,7 +33,7 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
 
 void check_vocab(const std::string& path, int64_t entries) {
   const std::string text = read_text_file(path);
-  auto lines = static_cast<int64_t>(std::count(text.begin(), text.end(), '\n'));
+  auto lines = static_cast<int64_t>(std::ranges::count(text, '\n'));
   if (!text.empty() && text.back() != '\n') ++lines;
   if (lines == entries) return;
   fail(ExitCode::kData, path, ": has ", lines, " entries, and the model ", entries,
@@ -77,7 +77,7 @@ void check_optimizer_file(const std::string& path) {
   for (const auto& [name, tensor] : header.tensors) {
     const std::vector<float> values = read_safetensor(path, header, name, 0, tensor.elements());
     check_finite(ExitCode::kData, path, name, values.data(), tensor.elements());
-    const bool negative = std::any_of(values.begin(), values.end(), [](float v) { return v < 0; });
+    const bool negative = std::ranges::any_of(values, [](float v) { return v < 0; });
     if (name == "v" && negative) {
       fail(ExitCode::kData, path,
            ": v has negative numbers, want means of squares; the checkpoint "

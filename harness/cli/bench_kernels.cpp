@@ -85,14 +85,13 @@ struct Setting {
     const int threads = config.train.threads_per_rank > 0
                             ? static_cast<int>(config.train.threads_per_rank)
                             : cores.threads;
-    Contender made{.backend = {},
-                   .bench = nullptr,
-                   .attention = describe_attention(choice, cuda,
-                                                   {.io = io,
-                                                    .head_size = model.hidden / model.heads,
-                                                    .max_seq_tokens = model.mask_width,
-                                                    .has_dropout = model.attention_dropout > 0})};
-    made.backend = make_backend(choice, cuda, threads, world);
+    Contender made{
+        .backend = make_backend(choice, cuda, threads, world), .bench = nullptr, .attention = ""};
+    made.attention = describe_attention(choice, made.backend, cuda,
+                                        {.io = io,
+                                         .head_size = model.hidden / model.heads,
+                                         .max_seq_tokens = model.mask_width,
+                                         .has_dropout = model.attention_dropout > 0});
     made.bench = std::make_unique<OpBench>(OpBench::Parts{.device = made.backend.device.get(),
                                                           .stream = made.backend.stream.get(),
                                                           .ops = made.backend.ops.get(),
@@ -234,8 +233,12 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   report.device = device.description();
   const std::vector<BenchBatch> batches = bench_batches(
       config, {.lengths_path = options.lengths, .tokens = options.tokens}, device, world);
-  const std::vector<OpCase> cases =
+  std::vector<OpCase> cases =
       chosen_cases(make_op_cases(setting.model, batches), options.operations);
+  const auto is_fp8_case = [](const OpCase& op) { return op.operation == "quantize"; };
+  if (!has_fp8(setting.choice, all.front().backend) && std::erase_if(cases, is_fp8_case) > 0) {
+    report.notes.push_back("quantize is not measured: portable kernels have no fp8");
+  }
   if (!options.tune.empty()) {
     tune(options, setting.model, batches.front(), setting.io, setting.choice, all.front().backend);
     config.cuda.gemm_plans = options.tune;

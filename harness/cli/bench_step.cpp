@@ -1,13 +1,20 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "data/files/new_file.h"
+#include "harness/backend.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
+#include "harness/plan/cost_plan.h"
+#include "harness/report/text_format.h"
 #include "harness/train/step_bench.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -15,9 +22,55 @@ namespace {
 struct StepOptions {
   std::string lengths;
   std::string json;
+  bool largest_batch = false;
   double peak_tflops = 0;  // 0 = not given
   StepBenchOptions bench;
 };
+
+/// Whether training with so many sequences per micro-batch runs: by running steps of them, enough
+/// for a graph to be recorded and launched.
+bool runs(Config config, StepBenchOptions bench, int64_t seqs, World& world) {
+  config.train.global_batch_seqs = seqs * config.train.accumulation_steps;
+  config.eval.batch_seqs = std::min(config.eval.batch_seqs, seqs);
+  bench.warmup_steps = 2;
+  bench.steps = 1;
+  std::string found = "out of memory";
+  bool fits = false;
+  try {
+    found = bytes_text(bench_step(config, bench, world).peak_memory_bytes);
+    fits = true;
+  } catch (const Error& error) {
+    if (error.code != ExitCode::kMemory) throw;
+  } catch (const std::bad_alloc&) {
+  }
+  log_line(LogLevel::kInfo, concat(counted_text(seqs, "sequence"), ": ", found));
+  return fits;
+}
+
+/// More ranks hold less of the optimizer's state each: what one GPU alone can take fits there too.
+int find_largest_batch(Config config, const StepOptions& options, World& world) {
+  if (world.size() > 1) {
+    fail(ExitCode::kUsage, "--largest-batch runs on one rank, found ", world.size(),
+         "; what fits there fits on each of several too");
+  }
+  const BackendChoice choice = choose_backend(config.train, world);
+  config.train.backend = choice.kind == BackendChoice::Kind::kCuda ? "cuda" : "cpu";
+  const int64_t most =
+      largest_fitting([&](int64_t seqs) { return runs(config, options.bench, seqs, world); });
+  const int64_t tokens = config.data.max_seq_tokens;
+  if (most == 0) {
+    fail(ExitCode::kMemory, "not even one sequence of ", tokens,
+         " tokens fits; take a smaller model or data.max_seq_tokens");
+  }
+  print_text(concat("largest micro-batch: ", counted_text(most, "sequence"), " of up to ", tokens,
+                    " tokens\nkeep eval.batch_seqs and train.global_batch_seqs / (ranks x "
+                    "train.accumulation_steps) within ",
+                    most, "\n"));
+  if (!options.json.empty()) {
+    write_new_file(options.json, concat("{\"largest_micro_batch_seqs\": ", most, "}\n"));
+  }
+  return 0;
+}
 
 int run_step_bench(const CLI::App& command, StepOptions options, CommandContext& context) {
   World& world = *context.world;
@@ -26,6 +79,7 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
   const Config config = config_for_ranks(command, world, rule);
   options.bench.lengths = read_lengths(options.lengths, world);
   context.error_scope = ErrorScope::kThisRank;
+  if (options.largest_batch) return find_largest_batch(config, options, world);
   StepBenchReport report = bench_step(config, options.bench, world);
   if (world.rank() != 0) return 0;
   if (options.peak_tflops > 0) report.peak_flops_per_second = 1e12 * options.peak_tflops;
@@ -46,7 +100,8 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
                     "mpirun -np 8 bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
                     "--lengths lengths.txt",
                     "bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
-                    "--tokens-per-rank 24576 --by-operation --json step.json"}});
+                    "--tokens-per-rank 24576 --by-operation --json step.json",
+                    "bertha bench step --config my.yaml --largest-batch"}});
   const auto options = std::make_shared<StepOptions>();
   StepBenchOptions& sizes = options->bench;
   add_text(step, "--lengths", options->lengths, "FILE",
@@ -63,6 +118,11 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
              above_zero());
   step.add_flag("--by-operation", sizes.by_operation,
                 "Also time each operation; its events cost a little");
+  step.add_flag(
+          "--largest-batch", options->largest_batch,
+          "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
+          "by running steps with more and more")
+      ->excludes("--tokens-per-rank");
   add_text(step, "--json", options->json, "FILE", "File for the same figures as JSON");
   add_config_options(step, ShortOptions::kStepBench);
   set_action(step, chosen, [&step, options](CommandContext& context) {

@@ -58,6 +58,7 @@ std::vector<std::string> option_names(const CLI::App& command);
 void add_train_command(CLI::App& program, Chosen& chosen);
 void add_encode_command(CLI::App& program, Chosen& chosen);
 void add_fill_command(CLI::App& program, Chosen& chosen);
+void add_replay_command(CLI::App& program, Chosen& chosen);
 void add_eval_command(CLI::App& program, Chosen& chosen);
 void add_data_command(CLI::App& program, Chosen& chosen);
 void add_plan_command(CLI::App& program, Chosen& chosen);
@@ -73,6 +74,7 @@ void add_completion_command(CLI::App& program, Chosen& chosen);
 void add_man_command(CLI::App& program, Chosen& chosen);
 void add_bench_loader_command(CLI::App& bench, Chosen& chosen);
 void add_bench_step_command(CLI::App& bench, Chosen& chosen);
+void add_bench_gains_command(CLI::App& bench, Chosen& chosen);
 void add_bench_kernels_command(CLI::App& bench, Chosen& chosen);
 
 }  // namespace bertha

@@ -6,6 +6,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/config_diff.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/report/json_report.h"
 #include "harness/report/metrics.h"
@@ -29,9 +30,7 @@ std::optional<double> median_speed(const Metrics& run) {
   std::vector<double> speeds;
   for (const StepRecord& step : run.steps) speeds.push_back(step.seqs_per_second);
   if (speeds.empty()) return std::nullopt;
-  const auto middle = speeds.begin() + std::ssize(speeds) / 2;
-  std::nth_element(speeds.begin(), middle, speeds.end());
-  return *middle;
+  return percentile(speeds, 0.5);
 }
 
 // Training and evaluations from the first step on, without the time between two starts.
@@ -97,7 +96,7 @@ ReportJson result_json(const std::string& folder, const Metrics& run) {
 std::vector<std::string> short_names(std::vector<std::string> names) {
   for (;;) {
     const std::string first = names.front().substr(0, names.front().find('/') + 1);
-    const bool common = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    const bool common = std::ranges::all_of(names, [&](const std::string& name) {
       return !first.empty() && name.starts_with(first) && name.size() > first.size();
     });
     if (!common) return names;
@@ -118,7 +117,7 @@ int run_compare(const CompareOptions& options) {
   for (const TextTable& part : {results(runs), differing_keys(configs, false)}) {
     table.insert(table.end(), part.begin(), part.end());
   }
-  if (prints_text(options.json)) std::cout << aligned_text(table);
+  if (prints_text(options.json)) print_table(table);
   if (!options.chart.empty()) {
     plot_accuracies(runs, short_names(options.runs), options.chart);
     if (prints_text(options.json)) std::cout << "written: " << options.chart << '\n';

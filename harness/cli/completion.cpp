@@ -58,7 +58,7 @@ std::vector<std::string> choices(const CLI::Option& option) {
   if (option.get_type_name().find('|') == std::string::npos) return words;
   std::istringstream types(option.get_type_name());
   for (std::string word; std::getline(types, word, '|');) {
-    if (std::none_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+    if (std::ranges::none_of(word, [](char c) { return c >= 'A' && c <= 'Z'; })) {
       words.push_back(word);
     }
   }
@@ -100,9 +100,8 @@ int run_completion(const CLI::App& program, const CompletionOptions& options) {
     }
     return 0;
   }
-  const auto script = std::find_if(kScripts.begin(), kScripts.end(), [&](const Script& known) {
-    return known.shell == options.shell;
-  });
+  const auto script = std::ranges::find_if(
+      kScripts, [&](const Script& known) { return known.shell == options.shell; });
   if (script == kScripts.end()) {
     fail(ExitCode::kUsage, "completion: found \"", options.shell, "\", want bash|zsh|fish");
   }

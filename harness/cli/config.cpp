@@ -4,6 +4,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/config_diff.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
@@ -78,7 +79,7 @@ void add_check(CLI::App& config, Chosen& chosen) {
     std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
               << " keys given, the rest are defaults\n";
     for (const std::string& remark : config_remarks(loaded.config)) {
-      std::cout << "note: " << remark << '\n';
+      print_text("note: " + remark + '\n');
     }
     return 0;
   });
@@ -105,7 +106,7 @@ void add_diff(CLI::App& config, Chosen& chosen) {
     }
     paths->insert(paths->begin(), "key");
     table.insert(table.begin(), *paths);
-    std::cout << aligned_text(table);
+    print_table(table);
     return 0;
   });
 }

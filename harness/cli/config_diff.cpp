@@ -4,30 +4,22 @@
 #include <filesystem>
 
 #include "harness/config/keys.h"
-#include "kernels/base/error.h"
+#include "harness/report/run_folder.h"
 
 namespace bertha {
 
-namespace fs = std::filesystem;
-
 LoadedConfig config_of(const std::string& path) {
-  if (!fs::is_directory(path)) return load_config({path}, {});
-  fs::path newest = fs::path(path) / "resolved.yaml";
-  for (int64_t resume = 1;; ++resume) {
-    const fs::path next = fs::path(path) / concat("resolved.resume", resume, ".yaml");
-    if (!fs::exists(next)) break;
-    newest = next;
-  }
-  return load_config({newest.string()}, {});
+  if (!std::filesystem::is_directory(path)) return load_config({path}, {});
+  const std::string newest = newest_config(path);
+  return load_config({newest.empty() ? path + "/resolved.yaml" : newest}, {});
 }
 
 TextTable differing_keys(const std::vector<LoadedConfig>& configs, bool origins) {
   TextTable rows;
   for (const Key& key : config_keys()) {
     const std::string first = value_text(key, configs.front().config);
-    const bool same = std::all_of(configs.begin(), configs.end(), [&](const LoadedConfig& other) {
-      return value_text(key, other.config) == first;
-    });
+    const bool same = std::ranges::all_of(
+        configs, [&](const LoadedConfig& other) { return value_text(key, other.config) == first; });
     if (same) continue;
     rows.push_back({std::string(key.path)});
     for (const LoadedConfig& loaded : configs) {

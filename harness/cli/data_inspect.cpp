@@ -8,6 +8,7 @@
 #include "data/format/stats.h"
 #include "data/format/verify.h"
 #include "harness/cli/data_commands.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/cli/progress_line.h"
 #include "harness/config/terminal.h"
@@ -33,7 +34,7 @@ struct InspectOptions {
 void print_findings(const std::string& path, const VerifyReport& report) {
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
-    std::cout << printable(report.findings[i].text()) << '\n';
+    print_text(printable(report.findings[i].text()) + '\n');
   }
   if (report.findings.size() > kShown) {
     std::cout << "... and " << report.findings.size() - kShown << " more\n";

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
+#include "harness/train/evaluate.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -53,15 +53,13 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const Termin
   });
 }
 
-/// Of text whose samples could neither teach nor measure anything: an accuracy over so many masked
-/// tokens has a standard error of 0.5 / sqrt(tokens) at most.
+/// Of text whose samples could neither teach nor measure anything.
 std::string warning_of_little_text(int64_t masked_tokens) {
   constexpr int64_t kFewestMasked = 2500;  // one percentage point
   if (masked_tokens >= kFewestMasked) return "";
-  const double points = 50 / std::sqrt(static_cast<double>(std::max<int64_t>(masked_tokens, 1)));
-  return concat("little text: an accuracy over its ", masked_tokens,
-                " masked tokens is uncertain by up to ", fixed_text(points, 1),
-                " percentage points, and a model would learn them by heart; give more text");
+  return concat("little text: an accuracy over its ", masked_tokens, " masked tokens is ",
+                uncertainty_text(masked_tokens),
+                ", and a model would learn them by heart; give more text");
 }
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {

@@ -63,7 +63,7 @@ struct Candidate {
 
 // The softmax of a row of logits: the `top` largest entries, largest first.
 std::vector<Candidate> most_probable(std::span<const float> logits, int64_t top) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
+  const float largest = *std::ranges::max_element(logits);
   std::vector<Candidate> all;
   double sum = 0;
   for (const float logit : logits) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cli/command.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/cli/rule_options.h"
 #include "harness/mlperf/curve_doctor.h"
@@ -53,7 +54,7 @@ std::vector<std::string> result_files(const std::string& path) {
   for (const auto& entry : fs::directory_iterator(path)) {
     if (is_result_file(entry.path())) files.push_back(entry.path().string());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files.empty() ? std::vector{file_of(path, "mllog/result_0.txt")} : files;
 }
 
@@ -123,14 +124,15 @@ int run_check(const CheckOptions& options) {
   }
   report["curve_remarks"] = ReportJson::array();
   for (const std::string& path : options.paths) {
-    for (const CurveRemark& remark : curve_remarks_of(path)) {
-      text += concat(path, ": curve: ", remark.shape, ": ", remark.text, "\n");
+    const std::vector<CurveRemark> remarks = curve_remarks_of(path);
+    text += curve_report(path, remarks);
+    for (const CurveRemark& remark : remarks) {
       report["curve_remarks"].push_back(
           {{"path", path}, {"shape", remark.shape}, {"text", remark.text}});
     }
   }
   const ExitCode code = passed ? ExitCode::kSuccess : ExitCode::kCompliance;
-  if (prints_text(options.json)) std::cout << text;
+  if (prints_text(options.json)) print_text(text);
   write_json_report(options.json, "log check", code, report);
   return static_cast<int>(code);
 }
@@ -141,7 +143,7 @@ int run_plot(const PlotOptions& options) {
   const std::string output = options.output.empty() ? beside : options.output;
   const Metrics metrics = read_metrics(path);
   plot_metrics(metrics, output, published_band(metrics.run, options.published));
-  std::cout << "written: " << output << "/*.svg\n" << curve_report(path, metrics);
+  print_text(concat("written: ", output, "/*.svg\n", curve_report(path, examine_curve(metrics))));
   return 0;
 }
 

@@ -3,10 +3,17 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iostream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
+#include <string_view>
+
+#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -18,10 +25,47 @@ constexpr std::array kLevels = {spdlog::level::debug, spdlog::level::info, spdlo
 // A progress line on the terminal is erased first.
 std::string line_start(const Terminal& terminal) { return terminal.redraws ? "\r\033[K" : ""; }
 
+/// Broken to fit the screen, if there is one, behind so many columns of every line.
+std::string for_screen(const std::string& text, int64_t behind = 0) {
+  const std::optional<int64_t> columns = screen_columns();
+  if (!columns) return text;
+  std::string shown;
+  for (const char letter : wrapped_text(text, *columns - behind)) {
+    shown += letter;
+    if (letter == '\n') shown.append(static_cast<size_t>(behind), ' ');
+  }
+  return shown;
+}
+
 }  // namespace
 
+void print_text(const std::string& text) {
+  const OutputSize size = output_size();
+  std::cout << (size.is_terminal ? wrapped_text(text, size.columns) : text);
+}
+
+void print_table(const TextTable& table) {
+  const OutputSize size = output_size();
+  const std::string text = aligned_text(table);
+  int64_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, columns_of(line));
+  if (!size.is_terminal || widest <= size.columns) {
+    std::cout << text;
+    return;
+  }
+  for (size_t row = 1; row < table.size(); ++row) {
+    TextTable cells;
+    for (size_t i = 1; i < table[row].size(); ++i) {
+      cells.push_back({"  " + table.front()[i], table[row][i]});
+    }
+    print_text(table[row].front() + "\n" + aligned_text(cells));
+  }
+}
+
 void print_error(const Terminal& terminal, const std::string& what) {
-  const std::string line = line_start(terminal) + "bertha: error: " + printable(what) + "\n";
+  const std::string line =
+      line_start(terminal) + for_screen("bertha: error: " + printable(what)) + "\n";
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
@@ -31,17 +75,17 @@ void start_log_sink(const Terminal& terminal, const World* world, LogLevel least
   const auto colors = terminal.colors ? spdlog::color_mode::automatic : spdlog::color_mode::never;
   const auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(colors);
   const auto logger = std::make_shared<spdlog::logger>("bertha", sink);
-  std::string pattern = line_start(terminal) + "%H:%M:%S ";
-  if (world != nullptr && world->rank() > 0) {
-    pattern += "[rank " + std::to_string(world->rank()) + "] ";
-  }
-  logger->set_pattern(pattern + "%^%v%$");
+  const bool is_first = world == nullptr || world->rank() == 0;
+  const std::string rank = is_first ? "" : concat("[rank ", world->rank(), "] ");
+  const int64_t behind = std::ssize(std::string_view("12:34:56 ")) + std::ssize(rank);
+  logger->set_pattern(line_start(terminal) + "%H:%M:%S " + rank + "%^%v%$");
   logger->set_level(kLevels[static_cast<size_t>(least)]);
   logger->flush_on(spdlog::level::debug);
-  set_log_sink([logger, terminal](LogLevel level, const std::string& text) {
+  set_log_sink([logger, terminal, behind](LogLevel level, const std::string& text) {
     if (level == LogLevel::kError) return print_error(terminal, text);
-    logger->log(kLevels[static_cast<size_t>(level)], "{}{}",
-                level == LogLevel::kWarning ? "warning: " : "", printable(text));
+    const std::string kind = level == LogLevel::kWarning ? "warning: " : "";
+    logger->log(kLevels[static_cast<size_t>(level)], "{}",
+                for_screen(kind + printable(text), behind));
   });
 }
 

@@ -4,9 +4,17 @@
 
 #include "harness/comm/world.h"
 #include "harness/config/terminal.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
+
+/// To standard output, with lines broken to fit where that is a terminal.
+void print_text(const std::string& text);
+
+/// The same with a table. Where its lines are too long for the terminal, each row is a block: its
+/// first cell, and below it a line for each other one, behind the name of its column.
+void print_table(const TextTable& table);
 
 /// "bertha: error: WHAT" as a line of its own on standard error, in one write.
 void print_error(const Terminal& terminal, const std::string& what);

@@ -71,7 +71,7 @@ void refuse_empty_paths(const Called& called) {
     const bool is_path = type == "PATH" || type == "FILE" || type == "DIR";
     if (!is_path || option->get_group() == kKeyOptionGroup) continue;
     const std::vector<std::string>& given = option->results();
-    if (std::find(given.begin(), given.end(), "") == given.end()) continue;
+    if (std::ranges::find(given, "") == given.end()) continue;
     const std::string name =
         option->get_lnames().empty() ? type : "--" + option->get_lnames().front();
     fail(ExitCode::kUsage, prefix(called.name), name, ": found \"\", want a ",
@@ -95,6 +95,7 @@ CommandLine::CommandLine()
   add_eval_command(app_, chosen_);
   add_encode_command(app_, chosen_);
   add_fill_command(app_, chosen_);
+  add_replay_command(app_, chosen_);
   add_data_command(app_, chosen_);
   add_plan_command(app_, chosen_);
   add_checkpoint_command(app_, chosen_);
@@ -110,7 +111,8 @@ CommandLine::CommandLine()
 }
 
 bool CommandLine::runs_on_ranks() const {
-  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval", "fill", "train"};
+  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval",
+                                              "fill",  "replay", "train"};
   const auto chosen = app_.get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }
@@ -125,7 +127,7 @@ std::vector<std::vector<std::string>> CommandLine::commands() const {
 std::string CommandLine::unknown_word() const {
   const std::vector<Called> met = commands_met(app_);
   std::vector<std::string> left;
-  const auto found = std::find_if(met.begin(), met.end(), [&left](const Called& called) {
+  const auto found = std::ranges::find_if(met, [&left](const Called& called) {
     left = called.command->remaining();
     std::erase(left, "--");
     return !left.empty();
@@ -138,7 +140,7 @@ std::string CommandLine::unknown_word() const {
   if (left.front().starts_with('-')) {
     const std::string word = left.front().substr(0, left.front().find('='));
     const std::vector<std::string> of_last = option_names(*met.back().command);
-    const bool too_early = std::find(of_last.begin(), of_last.end(), word) != of_last.end();
+    const bool too_early = std::ranges::find(of_last, word) != of_last.end();
     return concat(prefix(name), "unknown option ", word, "; ",
                   too_early ? concat("it belongs behind ", met.back().name)
                             : see(nearest_word(word, option_names(*command))));
@@ -150,7 +152,7 @@ std::string CommandLine::unknown_word() const {
 
 Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = normalized(arguments);
-  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  std::ranges::reverse(words);  // CLI11 takes them from the back
   try {
     app_.parse(words);
   } catch (const CLI::CallForHelp&) {

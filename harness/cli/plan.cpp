@@ -7,6 +7,7 @@
 #include "data/format/manifest.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/missing_inputs.h"
 #include "harness/cli/options.h"
 #include "harness/comm/copy_collectives.h"
@@ -72,7 +73,7 @@ DataFacts data_facts(const DataConfig& data) {
 void print_row(const std::string& name, const std::string& value) {
   std::string label = "  " + name;
   label.resize(std::max<size_t>(label.size() + 1, 30), ' ');
-  std::cout << label << value << '\n';
+  print_text(label + value + '\n');
 }
 
 void print_model(const PlanRequest& request, const CostPlan& plan) {
@@ -106,8 +107,9 @@ std::string what_would_fit(const PlanRequest& request, const MemoryFit& fit) {
 
 void print_memory(const PlanRequest& request, const PlanFacts& facts, const std::string& limit) {
   const CostPlan& plan = facts.cost;
-  std::cout << "\nmemory per rank (" << name(request.io) << " weights and activations, "
-            << plan.seqs_per_micro_batch << " sequences per micro-batch, all at full length)\n";
+  print_text(concat("\nmemory per rank (", name(request.io), " weights and activations, ",
+                    counted_text(plan.seqs_per_micro_batch, "sequence"),
+                    " per micro-batch, all at full length)\n"));
   if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
@@ -172,7 +174,7 @@ void print_schedule(const Config& config, const RunPlan& run) {
 void print_missing(const std::vector<std::string>& sentences) {
   std::cout << "\nmissing\n";
   if (sentences.empty()) std::cout << "  nothing\n";
-  for (const std::string& sentence : sentences) std::cout << "  " << sentence << '\n';
+  for (const std::string& sentence : sentences) print_text("  " + sentence + '\n');
 }
 
 /// Nothing, and why, where no measured steps resemble those of the run.
@@ -235,7 +237,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options) {
     print_memory(request, facts, limit);
     print_work(request, facts.cost, data);
     print_schedule(request.config, facts.cost.run);
-    std::cout << (speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
+    print_text(speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
     print_missing(facts.missing);
   }
   const ExitCode code = !facts.fits()           ? ExitCode::kMemory

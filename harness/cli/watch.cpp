@@ -5,12 +5,12 @@
 #include <optional>
 #include <thread>
 
-#include "data/files/text_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/comm/watchdog.h"
 #include "harness/mlperf/curve_doctor.h"
 #include "harness/report/files.h"
+#include "harness/report/metrics.h"
 #include "harness/report/run_lock.h"
 #include "harness/report/watch_frame.h"
 #include "kernels/base/error.h"
@@ -65,14 +65,14 @@ RunState state_of(const Metrics& metrics, std::optional<bool> is_held) {
 class Watch {
  public:
   explicit Watch(const WatchOptions& options)
-      : options_(options), path_((fs::path(options.run) / "metrics.jsonl").string()) {}
+      : options_(options), metrics_((fs::path(options.run) / "metrics.jsonl").string()) {}
 
   int run() {
     for (;;) {
       const OutputSize size = output_size();
       // In this order: a run that ends meanwhile has written its last record.
       const std::optional<bool> is_held = is_locked(options_.run);
-      const Metrics metrics = metrics_of(read_text_file(path_));
+      const Metrics& metrics = metrics_.look();
       const RunState state = state_of(metrics, is_held);
       WatchView view{.run_dir = options_.run,
                      .state = state.text,
@@ -109,7 +109,7 @@ class Watch {
   }
 
   WatchOptions options_;
-  std::string path_;
+  MetricsFollower metrics_;
   int64_t columns_ = 0;
   int64_t lines_ = 0;  // of the frame before
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <sstream>
@@ -13,7 +15,6 @@
 #include "harness/comm/core_plan.h"
 #include "harness/comm/cpu_quota.h"
 #include "harness/comm/gather_texts.h"
-#include "harness/comm/numa_node.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -70,7 +71,7 @@ class Topology {
   int bind(const std::vector<int>& cores, const Bitmap& allowed) {
     const Bitmap set(hwloc_bitmap_alloc());
     for (hwloc_obj_t core = next_core(nullptr); core != nullptr; core = next_core(core)) {
-      if (std::find(cores.begin(), cores.end(), id_of(core)) != cores.end()) {
+      if (std::ranges::find(cores, id_of(core)) != cores.end()) {
         hwloc_bitmap_or(set.get(), set.get(), core->cpuset);
       }
     }
@@ -132,6 +133,13 @@ CoreShare take_core_share(World& world, const std::string& gpu_bus_id) {
         concat("; the container's quota is ", quota, " cores for ", world.node_size(), " ranks");
   }
   return share;
+}
+
+int numa_node_of(const std::string& root, const std::string& bus_id) {
+  if (bus_id.empty()) return -1;
+  int node = -1;
+  std::ifstream file(std::filesystem::path(root) / "sys/bus/pci/devices" / bus_id / "numa_node");
+  return file >> node ? node : -1;
 }
 
 }  // namespace bertha

@@ -18,4 +18,8 @@ struct CoreShare {
 /// When the system forbids binding, the description says so and the rank runs unbound.
 CoreShare take_core_share(World& world, const std::string& gpu_bus_id);
 
+/// NUMA node of the PCI device "0000:1b:00.0"; -1 where the system does not say. `root` is where
+/// /sys is: "/" in the program.
+int numa_node_of(const std::string& root, const std::string& bus_id);
+
 }  // namespace bertha

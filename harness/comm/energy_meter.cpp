@@ -12,7 +12,7 @@ EnergyMeter::EnergyMeter(const std::string& bus_id, World& world)
       first_mj_(reading_mj()) {}
 
 uint64_t EnergyMeter::reading_mj() const {
-  return bus_id_.empty() ? 0 : read_gpu_state(bus_id_).energy_mj;
+  return bus_id_.empty() ? 0 : read_gpu_counters(bus_id_).energy_mj;
 }
 
 std::optional<double> EnergyMeter::joules() const {

@@ -26,20 +26,20 @@ GpuLoad GpuMonitor::load() const {
 }
 
 void GpuMonitor::watch(const std::string& bus_id, double every_seconds) {
-  GpuState before = read_gpu_state(bus_id);
+  GpuCounters before = read_gpu_counters(bus_id);
   Clock::time_point since = Clock::now();
   std::unique_lock lock(mutex_);
   const auto pause = std::chrono::duration<double>(every_seconds);
   while (!changed_.wait_for(lock, pause, [this] { return stopping_; })) {
     lock.unlock();
-    const GpuState state = read_gpu_state(bus_id);
+    const GpuCounters counters = read_gpu_counters(bus_id);
     const Clock::time_point now = Clock::now();
-    const double millijoules = static_cast<double>(state.energy_mj - before.energy_mj);
+    const double millijoules = static_cast<double>(counters.energy_mj - before.energy_mj);
     const double seconds = std::chrono::duration<double>(now - since).count();
-    const bool counts = before.energy_mj > 0 && state.energy_mj >= before.energy_mj;
+    const bool counts = before.energy_mj > 0 && counters.energy_mj >= before.energy_mj;
     lock.lock();
-    load_ = {.power_watts = counts ? millijoules / 1e3 / seconds : 0, .sm_mhz = state.sm_mhz};
-    before = state;
+    load_ = {.power_watts = counts ? millijoules / 1e3 / seconds : 0, .sm_mhz = counters.sm_mhz};
+    before = counters;
     since = now;
   }
 }

@@ -22,7 +22,7 @@ struct GpuLoad {
 /// Errors    std::system_error when the system refuses that thread.
 class GpuMonitor {
  public:
-  /// bus_id: as of read_gpu_state(); "" = there is no GPU, nothing is known.
+  /// bus_id: as of read_gpu_counters(); "" = there is no GPU, nothing is known.
   explicit GpuMonitor(const std::string& bus_id, double every_seconds = 1);
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;

@@ -35,37 +35,61 @@ Value read(void* library, const char* name, Value value, Arguments... arguments)
   return function != nullptr && function(arguments..., &value) == 0 ? value : 0;
 }
 
-GpuState read_all(void* library, Gpu* gpu) {
-  const auto number = [&](const char* name) { return read<ReadNumber>(library, name, 0U, gpu); };
-  const auto clock = [&](const char* name) {
-    return read<ReadClock>(library, name, 0U, gpu, kClockOfSms);
-  };
-  return {.pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration"),
-          .most_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration"),
-          .pcie_lanes = number("nvmlDeviceGetCurrPcieLinkWidth"),
-          .most_pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth"),
-          .sm_mhz = clock("nvmlDeviceGetClockInfo"),
-          .most_sm_mhz = clock("nvmlDeviceGetMaxClockInfo"),
-          .throttle_reasons =
-              read<ReadReasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", 0ULL, gpu),
-          .uncorrected_errors = read<ReadErrors>(library, "nvmlDeviceGetTotalEccErrors", 0ULL, gpu,
-                                                 kUncorrected, kSinceDriverStart),
-          .energy_mj = read<ReadEnergy>(library, "nvmlDeviceGetTotalEnergyConsumption", 0ULL, gpu)};
+int64_t sm_mhz_of(void* library, Gpu* gpu) {
+  return read<ReadClock>(library, "nvmlDeviceGetClockInfo", 0U, gpu, kClockOfSms);
+}
+
+uint64_t energy_mj_of(void* library, Gpu* gpu) {
+  return read<ReadEnergy>(library, "nvmlDeviceGetTotalEnergyConsumption", 0ULL, gpu);
+}
+
+/// A GPU that the driver knows, or why there is none.
+struct Found {
+  void* library = nullptr;
+  Gpu* gpu = nullptr;
+  std::string unread = "";
+};
+
+Found find_by(const std::string& bus_id) {
+  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {.unread = concat("NVML cannot be loaded: ", dlerror())};
+  Init* const init = find<Init>(library, "nvmlInit_v2");
+  FindGpu* const find_gpu = find<FindGpu>(library, "nvmlDeviceGetHandleByPciBusId_v2");
+  if (init == nullptr || find_gpu == nullptr || init() != 0) {
+    return {.unread = "NVML does not start"};
+  }
+  Gpu* gpu = nullptr;
+  if (find_gpu(bus_id.c_str(), &gpu) != 0) return {.unread = "NVML does not know " + bus_id};
+  return {.library = library, .gpu = gpu};
 }
 
 }  // namespace
 
 GpuState read_gpu_state(const std::string& bus_id) {
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return {.unread = concat("NVML cannot be loaded: ", dlerror())};
-  Init* const init = find<Init>(library, "nvmlInit_v2");
-  FindGpu* const find_gpu = find<FindGpu>(library, "nvmlDeviceGetHandleByPciBusId_v2");
-  Gpu* gpu = nullptr;
-  if (init == nullptr || find_gpu == nullptr || init() != 0) {
-    return {.unread = "NVML does not start"};
-  }
-  if (find_gpu(bus_id.c_str(), &gpu) != 0) return {.unread = "NVML does not know " + bus_id};
-  return read_all(library, gpu);
+  const Found found = find_by(bus_id);
+  if (found.gpu == nullptr) return {.unread = found.unread};
+  void* const library = found.library;
+  Gpu* const gpu = found.gpu;
+  const auto number = [&](const char* name) { return read<ReadNumber>(library, name, 0U, gpu); };
+  return {
+      .pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration"),
+      .most_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration"),
+      .pcie_lanes = number("nvmlDeviceGetCurrPcieLinkWidth"),
+      .most_pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth"),
+      .sm_mhz = sm_mhz_of(library, gpu),
+      .most_sm_mhz = read<ReadClock>(library, "nvmlDeviceGetMaxClockInfo", 0U, gpu, kClockOfSms),
+      .throttle_reasons =
+          read<ReadReasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", 0ULL, gpu),
+      .uncorrected_errors = read<ReadErrors>(library, "nvmlDeviceGetTotalEccErrors", 0ULL, gpu,
+                                             kUncorrected, kSinceDriverStart),
+      .energy_mj = energy_mj_of(library, gpu)};
+}
+
+GpuCounters read_gpu_counters(const std::string& bus_id) {
+  const Found found = find_by(bus_id);
+  if (found.gpu == nullptr) return {};
+  return {.sm_mhz = sm_mhz_of(found.library, found.gpu),
+          .energy_mj = energy_mj_of(found.library, found.gpu)};
 }
 
 GpuState combined(const GpuState& before, const GpuState& now) {

@@ -19,8 +19,15 @@ struct GpuState {
   std::string unread = "";          // why nothing is known; "" = it was read
 };
 
-/// Asks NVML, the driver's library, for the GPU at a PCI address ("0000:1b:00.0").
+/// Asks NVML, the driver's library, for all of that of the GPU at a PCI address ("0000:1b:00.0").
 GpuState read_gpu_state(const std::string& bus_id);
+
+/// What changes from moment to moment, in two calls of the driver. 0 = it does not say.
+struct GpuCounters {
+  int64_t sm_mhz = 0;
+  uint64_t energy_mj = 0;
+};
+GpuCounters read_gpu_counters(const std::string& bus_id);
 
 /// What is known of a GPU after another look: the fastest link, since a GPU without work lowers it,
 /// all reasons for low clocks, and the rest as it is now.

@@ -99,9 +99,8 @@ std::vector<RankStatus> statuses_of(const Ranks& ranks) {
 }  // namespace
 
 HangReport hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s) {
-  const auto slowest =
-      std::min_element(ranks.begin(), ranks.end(),
-                       [](const auto& a, const auto& b) { return progress(a) < progress(b); });
+  const auto slowest = std::ranges::min_element(
+      ranks, [](const auto& a, const auto& b) { return progress(a) < progress(b); });
   Ranks silent;
   Ranks behind;
   for (const Watched& rank : ranks) {

@@ -104,7 +104,7 @@ struct Assign {
 
   std::string operator()(std::string* field) const {
     const auto& words = key.words;
-    if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
+    if (!words.empty() && std::ranges::find(words, text) == words.end()) {
       const std::vector<std::string> candidates(words.begin(), words.end());
       // Other names of the same thing; by its letters gpu is nearest to cpu.
       static const std::map<std::string, std::string> kAliases{

@@ -12,7 +12,7 @@ namespace {
 
 /// Keys, and sections with their dot, that do not change what a model learns. The contents of the
 /// shards are compared with those of the checkpoint elsewhere, whatever their path.
-constexpr std::array<std::string_view, 28> kNotLearnedBy{
+constexpr std::array<std::string_view, 29> kNotLearnedBy{
     "data.train",
     "data.eval",
     "data.vocab",
@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 28> kNotLearnedBy{
     "train.init_warmup_steps",
     "train.log_every_steps",
     "train.stop_after_skips",
+    "train.check_replicas_every_steps",
     "train.hang_timeout_minutes",
     "train.backend",
     "train.threads_per_rank",
@@ -44,7 +45,7 @@ constexpr std::array<std::string_view, 28> kNotLearnedBy{
 };
 
 bool is_learned_by(std::string_view path) {
-  return std::none_of(kNotLearnedBy.begin(), kNotLearnedBy.end(), [&](std::string_view entry) {
+  return std::ranges::none_of(kNotLearnedBy, [&](std::string_view entry) {
     return entry.ends_with('.') ? path.starts_with(entry) : path == entry;
   });
 }

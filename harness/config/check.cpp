@@ -116,11 +116,19 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
-void check_optimizer(const OptimizerConfig& optimizer, std::vector<std::string>& errors) {
-  if (optimizer.gradient_spike == "skip" && optimizer.clip == "before") {
+void check_optimizer(const Config& config, std::vector<std::string>& errors) {
+  const std::string& spike = config.optimizer.gradient_spike;
+  if (spike != "warn" && config.optimizer.clip == "before") {
     errors.push_back(
-        "optimizer.gradient_spike = skip finds no spike with optimizer.clip = before, which limits "
-        "each rank's norm before it is known; write optimizer.clip: after");
+        concat("optimizer.gradient_spike = ", spike,
+               " finds no spike with optimizer.clip = before, which limits each rank's norm before "
+               "it is known; write optimizer.clip: after"));
+  }
+  if (spike == "rewind" && config.checkpoint.every_steps == 0) {
+    errors.push_back(
+        "optimizer.gradient_spike = rewind goes back to checkpoints, and checkpoint.every_steps = "
+        "0 "
+        "makes none; write how many steps it may go back");
   }
 }
 
@@ -133,10 +141,11 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
         "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
         "mlperf.division: open");
   }
-  if (config.optimizer.gradient_spike == "skip") {
+  if (config.optimizer.gradient_spike != "warn") {
     errors.push_back(
-        "optimizer.gradient_spike = skip leaves out updates, which the closed division does not; "
-        "write mlperf.division: open");
+        concat("optimizer.gradient_spike = ", config.optimizer.gradient_spike,
+               " leaves out updates, which the closed division does not; write mlperf.division: "
+               "open"));
   }
   if (config.train.nsp_weight != 1) {
     errors.push_back(
@@ -156,7 +165,7 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   check_batch(config.train, world_size, errors);
   check_run(config, errors);
   check_length(config, errors);
-  check_optimizer(config.optimizer, errors);
+  check_optimizer(config, errors);
   check_division(config, errors);
   return errors;
 }

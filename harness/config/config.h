@@ -56,7 +56,8 @@ struct TrainConfig {
   bool overfit_one_batch = false;    // a debugging aid: the first batch in every step
   int64_t init_warmup_steps = 0;     // on made-up batches, before the clock of the run starts
   int64_t log_every_steps = 10;
-  int64_t stop_after_skips = 20;     // updates skipped in a row that end the run
+  int64_t stop_after_skips = 20;              // updates skipped in a row that end the run
+  int64_t check_replicas_every_steps = 1000;  // of what several ranks hold; 0 = never
   double hang_timeout_minutes = 30;  // a step that takes longer ends the run, code 124; 0 = never
   std::string backend = "auto";      // auto | cpu | cuda
   std::string precision = "auto";    // of weights, activations and gradients: auto | fp32 | bf16 |
@@ -77,7 +78,7 @@ struct OptimizerConfig {
   double weight_decay = 0.01;
   double max_gradient_norm = 1.0;        // 0 = no clipping
   std::string clip = "after";            // after | before the reduction over ranks
-  std::string gradient_spike = "warn";   // warn | skip its update
+  std::string gradient_spike = "warn";   // warn | skip its update | rewind
   std::string decay_rule = "reference";  // reference | nvidia_fmha | nvidia_te | baidu
   bool trust_ratio = true;               // false = AdamW
   std::string loss_scale = "off";        // off | dynamic
@@ -116,6 +117,7 @@ struct LogConfig {
 };
 
 struct CudaConfig {
+  std::string kernels = "auto";               // auto: sm_90a's on an H100 or H200 | portable
   std::string attention = "auto";             // auto: the measured best | grouped | persistent
   std::string gelu_gemms = "auto";            // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics

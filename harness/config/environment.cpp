@@ -24,14 +24,13 @@ std::vector<std::pair<std::string, std::string>> recorded_environment() {
   std::vector<std::pair<std::string, std::string>> recorded;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    const bool wanted =
-        std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                    [&](std::string_view prefix) { return text.starts_with(prefix); });
+    const bool wanted = std::ranges::any_of(
+        kPrefixes, [&](std::string_view prefix) { return text.starts_with(prefix); });
     const size_t equals = text.find('=');
     if (!wanted || equals == std::string_view::npos) continue;
     recorded.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
-  std::sort(recorded.begin(), recorded.end());
+  std::ranges::sort(recorded);
   return recorded;
 }
 

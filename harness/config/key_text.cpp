@@ -55,7 +55,7 @@ std::string nearest_key(std::string_view path) {
   }
   // The right name in the wrong section first, then a misspelled section, path and name.
   const std::string name(last_part(path));
-  const auto exact = std::find(names.begin(), names.end(), name);
+  const auto exact = std::ranges::find(names, name);
   if (exact != names.end()) return paths[static_cast<size_t>(exact - names.begin())];
   if (path.find('.') == std::string_view::npos) {
     std::vector<std::string> sections;
@@ -65,7 +65,7 @@ std::string nearest_key(std::string_view path) {
   if (const std::string near = nearest_word(path, paths); !near.empty()) return near;
   const std::string near = nearest_word(name, names);
   if (near.empty()) return "";
-  return paths[static_cast<size_t>(std::find(names.begin(), names.end(), near) - names.begin())];
+  return paths[static_cast<size_t>(std::ranges::find(names, near) - names.begin())];
 }
 
 std::string type_name(const Key& key) {

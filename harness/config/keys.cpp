@@ -120,6 +120,8 @@ std::vector<Key> make_keys() {
        "Steps between log lines."},
       {"train.stop_after_skips", at<&T::stop_after_skips>, Unit::kSteps, kFromOne, {},
        "Skipped updates in a row (gradients not finite, or spikes where they are skipped) that end the run with code 7."},
+      {"train.check_replicas_every_steps", at<&T::check_replicas_every_steps>, Unit::kSteps, kFromZero, {},
+       "Steps after which ranks compare checksums of what several of them hold; a difference ends the run with code 7 and names tensor, rank and host. 0 = never."},
       {"train.hang_timeout_minutes", at<&T::hang_timeout_minutes>, Unit::kMinutes, {0, 1e7}, {},
        "Ends the run with code 124 when no rank makes progress for this time; 0 = never."},
       {"train.backend", at<&T::backend>, Unit::kNone, {}, {"auto", "cpu", "cuda"},
@@ -151,8 +153,8 @@ std::vector<Key> make_keys() {
        "Global norm to which gradients are clipped; 0 = no clipping."},
       {"optimizer.clip", at<&O::clip>, Unit::kNone, {}, {"after", "before"},
        "Clip after or before the reduction over ranks."},
-      {"optimizer.gradient_spike", at<&O::gradient_spike>, Unit::kNone, {}, {"warn", "skip"},
-       "What to do in a step whose gradient norm is more than 5 times the usual one, the mean of about 32 steps: warn in the log, or also skip the update (not in the closed division, and not with optimizer.clip before)."},
+      {"optimizer.gradient_spike", at<&O::gradient_spike>, Unit::kNone, {}, {"warn", "skip", "rewind"},
+       "What to do in a step whose gradient norm is more than 5 times the usual one, the mean of about 32 steps: warn in the log; also skip the update; or rewind, which goes back to the last checkpoint before it and leaves out the batches from there to that step, at most three times before a new checkpoint. Jumps of the loss are told of too, and rewind goes back from them. skip and rewind not in the closed division, and not with optimizer.clip before."},
       {"optimizer.decay_rule", at<&O::decay_rule>, Unit::kNone, {}, {"reference", "nvidia_fmha", "nvidia_te", "baidu"},
        "Which parameters get weight decay and the trust ratio, as in a published code: reference = all but LayerNorm and biases; nvidia_fmha = also the biases of query, key and value; nvidia_te = also the gamma of the attention LayerNorm; baidu = also those biases and both gammas of every layer. Query, key and value are three parameters, with three ratios, in reference and nvidia_fmha, and one in nvidia_te and baidu."},
       {"optimizer.trust_ratio", at<&O::trust_ratio>, Unit::kNone, {}, {},
@@ -207,6 +209,8 @@ std::vector<Key> make_keys() {
       {"log.profile_steps", at<&L::profile_steps>, Unit::kNone, {}, {},
        "Steps A:B, counted from 1, that an attached GPU profiler records; empty = none."},
 
+      {"cuda.kernels", at<&U::kernels>, Unit::kNone, {}, {"auto", "portable"},
+       "Kernels of the GPU: auto = those of sm_90a on H100 and H200, portable ones on other GPUs from compute capability 8.0 on; portable = these everywhere, without persistent attention, Bertha's own GELU GEMMs, bulk copies, clusters, CUDA graphs and fp8."},
       {"cuda.attention", at<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent", "split"},
        "Attention kernels: grouped = a launch per length bucket, on side streams; persistent = one launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere); split = the same with parts of sequences, for few tokens; auto = the faster supported one, as measured."},
       {"cuda.gelu_gemms", at<&U::gelu_gemms>, Unit::kNone, {}, {"auto", "own", "library"},
@@ -251,8 +255,7 @@ const std::vector<Key>& config_keys() {
 
 const Key* find_key(std::string_view path) {
   const auto& keys = config_keys();
-  const auto found =
-      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.path == path; });
+  const auto found = std::ranges::find_if(keys, [&](const Key& key) { return key.path == path; });
   return found == keys.end() ? nullptr : &*found;
 }
 

@@ -95,13 +95,13 @@ class Loader {
   void read_includes(const File& file, const YAML::Node& include);
   void read_map(File& file, const YAML::Node& map, const std::string& prefix);
   void read_value(const std::string& where, const Key& key, const YAML::Node& value);
-  std::string unknown_key(const std::string& path) const;
+  void refuse_key(const std::string& where, const std::string& path);
   void refuse_value(const std::string& where, const Key& key, const std::string& wrong);
   void report_contradictions();
 
   LoadedConfig loaded_;
   std::vector<std::string> errors_;
-  std::vector<std::string> refused_;  // keys whose value is among the errors
+  std::vector<std::string> refused_;  // keys whose value or name is among the errors
   std::vector<fs::path> open_files_;
 };
 
@@ -110,7 +110,7 @@ bool Loader::open(const std::string& path, const std::string& asked_at) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
   if (error) canonical = path;  // reading it reports the error
-  if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end()) {
+  if (std::ranges::find(open_files_, canonical) != open_files_.end()) {
     report(asked_at, concat("include: ", path, " is already being read; remove this include"));
     return false;
   }
@@ -240,16 +240,19 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
                            ", want a section of lines such as \"seed: 1\", with a blank behind the "
                            "colon"));
     } else if (!section) {
-      report(where, unknown_key(path));
+      refuse_key(where, path);
     }
   }
 }
 
-std::string Loader::unknown_key(const std::string& path) const {
+// The key that was meant keeps its default: it is refused too. Where nothing resembles it, ""
+// stands for every key.
+void Loader::refuse_key(const std::string& where, const std::string& path) {
   const std::string near = nearest_key(path);
-  return concat(
-      path, ": unknown key; ",
-      near.empty() ? "`bertha config show` lists all keys" : "did you mean " + near + "?");
+  report(where, concat(path, ": unknown key; ",
+                       near.empty() ? "`bertha config show` lists all keys"
+                                    : "did you mean " + near + "?"));
+  refused_.push_back(near);
 }
 
 void Loader::read_value(const std::string& where, const Key& key, const YAML::Node& value) {
@@ -275,7 +278,7 @@ void Loader::apply(const Override& given) {
   const std::string path = given.assignment.substr(0, equals);
   const Key* const key = find_key(path);
   if (key == nullptr) {
-    report(given.spelled, unknown_key(path));
+    refuse_key(given.spelled, path);
     return;
   }
   const std::string text = given.assignment.substr(equals + 1);
@@ -291,13 +294,13 @@ void Loader::refuse_value(const std::string& where, const Key& key, const std::s
   refused_.emplace_back(key.path);
 }
 
-// Where single values are all that is wrong, the keys beside them are checked too.
+// Where single keys and values are all that is wrong, the keys beside them are checked too.
 void Loader::report_contradictions() {
   if (errors_.size() != refused_.size()) return;
   for (const std::string& contradiction : contradictions(loaded_.config, 0)) {
-    const bool of_refused = std::any_of(
-        refused_.begin(), refused_.end(),
-        [&](const std::string& key) { return contradiction.find(key) != std::string::npos; });
+    const bool of_refused = std::ranges::any_of(refused_, [&](const std::string& key) {
+      return contradiction.find(key) != std::string::npos;
+    });
     if (!of_refused) errors_.push_back(contradiction);
   }
 }

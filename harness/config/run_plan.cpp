@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "kernels/base/divide.h"
+
 namespace bertha {
-namespace {
-
-int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
-}  // namespace
 
 int64_t eval_interval_samples(int64_t global_batch_seqs) {
   // 0.05 * 230.23 = 11.5115; the rule times 10,000 is exact in integers.
@@ -30,7 +27,7 @@ RunPlan make_run_plan(const Config& config) {
                                                             : std::max<int64_t>(train.max_steps, 1);
   plan.last_step = train.max_steps;
   if (train.max_samples > 0) {
-    plan.last_step = std::min(plan.last_step, divide_up(train.max_samples, batch));
+    plan.last_step = std::min(plan.last_step, ceil_div(train.max_samples, batch));
   }
   plan.last_samples = plan.last_step * batch;
   plan.eval_interval_samples =
@@ -38,7 +35,7 @@ RunPlan make_run_plan(const Config& config) {
   plan.eval_start_samples =
       config.eval.start_samples > 0 ? config.eval.start_samples : plan.eval_interval_samples;
   for (int64_t samples = plan.eval_start_samples;; samples += plan.eval_interval_samples) {
-    const int64_t step = divide_up(samples, batch);
+    const int64_t step = ceil_div(samples, batch);
     if (step > plan.last_step) break;
     if (train.max_samples > 0 && samples >= train.max_samples) break;
     if (!plan.evals.empty() && plan.evals.back().step == step) continue;

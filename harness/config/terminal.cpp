@@ -32,10 +32,15 @@ Terminal detect_terminal() {
   return terminal;
 }
 
+std::optional<int64_t> screen_columns() {
+  constexpr int64_t kLeast = 80;
+  if (isatty(STDERR_FILENO) != 1 && environment("COLUMNS").empty()) return std::nullopt;
+  return std::max(detect_terminal().columns, kLeast);
+}
+
 int64_t log_columns() {
-  constexpr int64_t kInFiles = 160, kLeast = 80;
-  const bool is_known = isatty(STDERR_FILENO) == 1 || !environment("COLUMNS").empty();
-  return is_known ? std::max(detect_terminal().columns, kLeast) : kInFiles;
+  constexpr int64_t kInFiles = 160;
+  return screen_columns().value_or(kInFiles);
 }
 
 OutputSize output_size() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,10 @@ struct Terminal {
 };
 Terminal detect_terminal();
 
-/// Columns for lines of a log: as COLUMNS or the terminal says now, at least 80; 160 in a file.
+/// Columns of the screen that shows standard error, at least 80: as COLUMNS or the terminal says
+/// now. None in a file, where sentences are not broken.
+std::optional<int64_t> screen_columns();
+/// Columns for lines of a log: those, or 160 in a file.
 int64_t log_columns();
 
 /// Of the terminal that is standard output, as it is now; elsewhere COLUMNS and LINES.

@@ -5,7 +5,6 @@
 
 #include "harness/comm/core_plan.h"
 #include "harness/doctor/checks.h"
-#include "harness/doctor/figure_text.h"
 #include "harness/report/device_peak.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"

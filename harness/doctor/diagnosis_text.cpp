@@ -7,7 +7,6 @@
 #include "data/files/json_file.h"
 #include "harness/comm/core_plan.h"
 #include "harness/doctor/checks.h"
-#include "harness/doctor/figure_text.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

@@ -247,9 +247,9 @@ std::vector<CurveRemark> examine_curve(const Metrics& metrics) {
   return remarks;
 }
 
-std::string curve_report(const std::string& path, const Metrics& metrics) {
+std::string curve_report(const std::string& path, const std::vector<CurveRemark>& remarks) {
   std::string text;
-  for (const CurveRemark& remark : examine_curve(metrics)) {
+  for (const CurveRemark& remark : remarks) {
     text += concat(path, ": curve: ", remark.shape, ": ", remark.text, "\n");
   }
   return text;

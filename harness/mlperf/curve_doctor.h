@@ -45,6 +45,6 @@ std::optional<CurveRemark> saturation(const Metrics& metrics);
 std::optional<CurveRemark> divergence(const Metrics& metrics);
 
 /// "PATH: curve: SHAPE: TEXT" per remark, a line each; "" without remarks.
-std::string curve_report(const std::string& path, const Metrics& metrics);
+std::string curve_report(const std::string& path, const std::vector<CurveRemark>& remarks);
 
 }  // namespace bertha

@@ -17,8 +17,7 @@ bool has(const MlperfRecord& record, const char* field) {
 }
 
 bool one_of(const nlohmann::json& value, std::initializer_list<const char*> choices) {
-  return std::any_of(choices.begin(), choices.end(),
-                     [&](const char* choice) { return value == choice; });
+  return std::ranges::any_of(choices, [&](const char* choice) { return value == choice; });
 }
 
 std::string check_not_empty(const MlperfRecord& record, LogState&) {
@@ -112,7 +111,10 @@ std::string check_seed(const MlperfRecord& record, LogState& state) {
 /// Python's int() also takes the text of an integer, and cuts fractions off.
 std::optional<int64_t> whole_number(const nlohmann::json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
-  if (value.is_number()) return static_cast<int64_t>(std::trunc(value.get<double>()));
+  constexpr double kMost = 9.2e18;  // 64 bits hold it
+  if (value.is_number()) {
+    return static_cast<int64_t>(std::clamp(std::trunc(value.get<double>()), -kMost, kMost));
+  }
   if (!value.is_string()) return std::nullopt;
   std::istringstream text(value.get<std::string>());
   int64_t number = 0;

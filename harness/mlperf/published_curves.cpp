@@ -72,8 +72,8 @@ const PublishedCurves& published_curves_near(int64_t batch_seqs) {
                              static_cast<double>(curves.batch_seqs)));
   };
   const auto& all = all_published_curves();
-  return *std::min_element(all.begin(), all.end(),
-                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  return *std::ranges::min_element(
+      all, [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
 ChartBand accuracy_band(const PublishedCurves& curves) {

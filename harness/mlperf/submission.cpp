@@ -51,9 +51,9 @@ ResultFile read_result_file(const std::string& path, const SubmissionOptions& op
   std::optional<double> samples;
   double start_ms = 0;
   const MlperfRecords parsed = parse_mlperf_text(text);
-  file.seeds_readable =
-      std::none_of(parsed.findings.begin(), parsed.findings.end(),
-                   [](const LogFinding& finding) { return finding.level == FindingLevel::kError; });
+  file.seeds_readable = std::ranges::none_of(parsed.findings, [](const LogFinding& finding) {
+    return finding.level == FindingLevel::kError;
+  });
   for (const MlperfRecord& record : parsed.records) {
     if (record.key == "submission_division") file.division = text_or_empty(record.value);
     if (record.key == "global_batch_size") file.batch_seqs = number_or_nan(record.value);
@@ -75,8 +75,8 @@ ResultFile read_result_file(const std::string& path, const SubmissionOptions& op
 }
 
 int64_t broken_files(const Submission& submission) {
-  return std::count_if(submission.files.begin(), submission.files.end(),
-                       [](const ResultFile& file) { return !file.check.passed(); });
+  return std::ranges::count_if(submission.files,
+                               [](const ResultFile& file) { return !file.check.passed(); });
 }
 
 void check_files(Submission& submission) {
@@ -181,8 +181,8 @@ Submission check_submission(const std::vector<std::string>& paths,
   }
   check_files(submission);
   check_successes(submission);
-  const bool closed = std::none_of(submission.files.begin(), submission.files.end(),
-                                   [](const ResultFile& file) { return file.division == "open"; });
+  const bool closed = std::ranges::none_of(
+      submission.files, [](const ResultFile& file) { return file.division == "open"; });
   if (closed) check_seeds(submission);
   if (closed && options.rules.target_accuracy == kTarget) check_convergence(submission);
   submission.score_minutes = score_minutes(submission);

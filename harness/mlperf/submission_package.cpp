@@ -167,7 +167,7 @@ std::vector<std::string> run_folders(const std::string& path) {
     fail(ExitCode::kData, path, ": neither a run folder nor a folder of run folders (no ",
          kLogOfARun, " in it); name the LOGDIR of launch/run_and_time.sh, or each run");
   }
-  std::sort(runs.begin(), runs.end(), [](const std::string& a, const std::string& b) {
+  std::ranges::sort(runs, [](const std::string& a, const std::string& b) {
     return std::tuple(a.size(), a) < std::tuple(b.size(), b);
   });
   return runs;

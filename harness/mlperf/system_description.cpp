@@ -122,7 +122,7 @@ void keep_written_fields(const std::string& path, SystemDescription& description
     const auto text = value.get<std::string>();
     const auto same_name = [&](const auto& field) { return field.first == name; };
     auto& fields = description.fields;
-    const auto known = std::find_if(fields.begin(), fields.end(), same_name);
+    const auto known = std::ranges::find_if(fields, same_name);
     if (known == fields.end()) {
       fields.emplace_back(name, text);
     } else if (!text.empty()) {

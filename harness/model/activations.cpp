@@ -111,6 +111,38 @@ Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
 
 }  // namespace
 
+std::vector<NamedView> named_activations(const Activations& activations, const BatchRows& live) {
+  std::vector<NamedView> named;
+  const auto add = [&named](const std::string& name, const View& values, int64_t rows) {
+    named.push_back({.name = name, .values = values.rows(0, rows)});
+  };
+  add("embeddings.sum", activations.embedding.sum, live.tokens);
+  add("embeddings.output", activations.embedding.y, live.tokens);
+  for (size_t i = 0; i < activations.layers.size(); ++i) {
+    const LayerActivations& layer = activations.layers[i];
+    const std::string prefix = concat("layer.", i, ".");
+    add(prefix + "attention.qkv", layer.qkv, live.tokens);
+    add(prefix + "attention.context", layer.context, live.tokens);
+    add(prefix + "attention.sum", layer.attention_sum, live.tokens);
+    add(prefix + "attention.output", layer.attention_y, live.tokens);
+    if (!layer.fp8_derivative.has_data()) {  // with fp8 others are in their place
+      add(prefix + "feed_forward.before_gelu", layer.ff_pre, live.tokens);
+      add(prefix + "feed_forward.after_gelu", layer.ff_mid, live.tokens);
+    }
+    add(prefix + "feed_forward.sum", layer.ff_sum, live.tokens);
+    add(prefix + "output", layer.y, live.tokens);
+  }
+  const HeadActivations& heads = activations.heads;
+  add("pooler.output", heads.pooled, live.seqs);
+  add("mlm.input", heads.picked, live.masked);
+  add("mlm.transform.before_gelu", heads.transform_pre, live.masked);
+  add("mlm.transform.after_gelu", heads.transform_mid, live.masked);
+  add("mlm.transform.output", heads.ln_y, live.masked);
+  add("gradient of nsp.logits", heads.nsp_logits, live.seqs);
+  add("gradient of mlm.logits", heads.mlm_logits, live.masked);
+  return named;
+}
+
 Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
                              const BatchRows& rows, DType io, bool fp8) {
   const RowArenas arenas{.tokens = {arena, capacity.tokens, rows.tokens},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "harness/model/arena.h"
@@ -85,6 +86,17 @@ struct Activations {
   HeadActivations heads;
   Scratch scratch;
 };
+
+/// A tensor under the name by which people are told of it.
+struct NamedView {
+  std::string name;
+  View values;
+};
+
+/// What a forward pass in training has left of a micro-batch of `live` rows, in the order in which
+/// it was computed: all that GEMMs and LayerNorms read or write, without statistics and masks; at
+/// the end the gradients of the logits, which take their place.
+std::vector<NamedView> named_activations(const Activations& activations, const BatchRows& live);
 
 /// Room for the rows of `capacity`, and views of the first of them: those of `rows`. Taking again
 /// from the start of the same memory views the same buffers with other rows. `fp8`: with those that

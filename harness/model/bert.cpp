@@ -247,6 +247,7 @@ struct Bert::State {
   bool has_weight_copies = false;  // of the weights as they are now
 
   // The micro-batch in work, and its rows of the buffers.
+  BatchRows live;  // without those that pad it
   DeviceBatch batch;
   Activations activations;
 };
@@ -299,6 +300,7 @@ void Bert::reset_stats() {
 void Bert::upload(const HostBatch& batch) {
   State& s = *state_;
   s.batch = s.on_device.uploader->upload(batch, s.parts);
+  s.live = {.tokens = batch.num_tokens, .seqs = batch.num_seqs, .masked = batch.num_masked};
   const BatchRows rows{.tokens = s.batch.word_ids.extent(0),
                        .seqs = batch.num_seqs,
                        .masked = s.batch.masked_labels.extent(0)};
@@ -345,6 +347,10 @@ Bert::Outputs Bert::outputs() const {
           .pooled = s.activations.heads.pooled,
           .nsp_logits = s.activations.heads.nsp_logits,
           .mlm_logits = s.activations.heads.mlm_logits};
+}
+
+std::vector<NamedView> Bert::activations() const {
+  return named_activations(state_->activations, state_->live);
 }
 
 View Bert::stats() const { return state_->on_device.stats; }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/pipeline/batch.h"
+#include "harness/model/activations.h"
 #include "harness/model/batch_rows.h"
 #include "harness/model/dims.h"
 #include "harness/model/model_parts.h"
@@ -85,6 +86,9 @@ class Bert {
     View mlm_logits;  // [M, V]  likewise beyond the masked tokens; V is padded
   };
   Outputs outputs() const;
+
+  /// named_activations() of the last forward_train(), until the next upload.
+  std::vector<NamedView> activations() const;
 
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;

@@ -1,11 +1,8 @@
 #include "harness/model/device_batch.h"
 
+#include "kernels/base/divide.h"
+
 namespace bertha {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 namespace {
 
 /// The buffers of a batch as parts of one block, and their elements in all.

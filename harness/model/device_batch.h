@@ -54,6 +54,4 @@ class BatchUploader {
   std::deque<InFlight> in_flight_;
 };
 
-int64_t round_up(int64_t value, int64_t multiple);
-
 }  // namespace bertha

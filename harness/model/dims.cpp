@@ -1,5 +1,6 @@
 #include "harness/model/dims.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -44,9 +45,9 @@ Dims make_dims(const ModelConfig& config) {
       .D = config.hidden / config.heads,
       .F = config.feed_forward,
       .C = config.vocab_size,
-      .V = (config.vocab_size + 7) / 8 * 8,
+      .V = round_up(config.vocab_size, 8),
       .P = config.max_positions,
-      .S = (config.max_positions + 31) / 32 * 32,
+      .S = round_up(config.max_positions, 32),
       .G = config.segment_types,
   };
 }

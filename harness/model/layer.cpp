@@ -86,6 +86,9 @@ void layer_forward(Ops& ops, const LayerCall& call) {
 
 namespace {
 
+// Around a block the gradient takes two ways: ResidualLnBwd writes the one past the block to
+// d_hidden and the one into it to d_branch; the block's last data gradient is added to d_hidden.
+
 void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerParams& g = *call.gradients;

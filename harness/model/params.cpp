@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/philox.h"
 
@@ -11,10 +12,6 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kAlignmentElements = 64;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 bool decays(ParamClass param_class, DecayRule rule) {
   switch (param_class) {
@@ -135,7 +132,7 @@ void fill_truncated_normal(const std::string& name, uint64_t seed, double stddev
   for (int64_t begin = 0; begin < count; begin += 4) {
     const PhiloxWords words = random_block(seed, hash >> 32, site, begin / 4);
     for (int64_t i = begin; i < std::min(begin + 4, count); ++i) {
-      const double p = kBelowMinusTwo + (words.lane[i - begin] + 0.5) * kWordToProbability;
+      const double p = kBelowMinusTwo + (words.elem[i - begin] + 0.5) * kWordToProbability;
       out[i] = static_cast<float>(stddev * normal_quantile(p));
     }
   }
@@ -172,8 +169,7 @@ DecayRule parse_decay_rule(const std::string& text) {
 }
 
 const ParamInfo& ParamTable::find(const std::string& name) const {
-  const auto found =
-      std::find_if(params.begin(), params.end(), [&](const auto& p) { return p.name == name; });
+  const auto found = std::ranges::find_if(params, [&](const auto& p) { return p.name == name; });
   BERTHA_CHECK(found != params.end(), "no parameter is named \"", name, "\"");
   return *found;
 }

@@ -22,12 +22,12 @@ bool parse_dynamic(const OptimizerConfig& config) {
   return config.loss_scale == "dynamic";
 }
 
-bool parse_skip_spikes(const OptimizerConfig& config) {
-  if (config.gradient_spike != "warn" && config.gradient_spike != "skip") {
-    fail(ExitCode::kUsage, "optimizer.gradient_spike is \"", config.gradient_spike,
-         "\", want warn or skip; correct it in the config.");
-  }
-  return config.gradient_spike == "skip";
+SpikeRule parse_spikes(const OptimizerConfig& config) {
+  if (config.gradient_spike == "warn") return SpikeRule::kCount;
+  if (config.gradient_spike == "skip") return SpikeRule::kSkip;
+  if (config.gradient_spike == "rewind") return SpikeRule::kHold;
+  fail(ExitCode::kUsage, "optimizer.gradient_spike is \"", config.gradient_spike,
+       "\", want warn, skip or rewind; correct it in the config.");
 }
 
 /// A negated comparison, so that NaN is caught too.
@@ -73,7 +73,7 @@ LambSettings make_lamb_settings(const OptimizerConfig& config, int64_t schedule_
       .initial_loss_scale = is_dynamic ? static_cast<float>(config.initial_loss_scale) : 1.0f,
       .clip = parse_clip(config),
       .max_gradient_norm = config.max_gradient_norm,
-      .skip_spikes = parse_skip_spikes(config),
+      .spikes = parse_spikes(config),
   };
 }
 

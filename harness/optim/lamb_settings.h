@@ -17,7 +17,7 @@ struct LambSettings {
   float initial_loss_scale = 1.0f;
   ClipPoint clip = ClipPoint::kAfterReduction;
   double max_gradient_norm = 1.0;
-  bool skip_spikes = false;
+  SpikeRule spikes = SpikeRule::kCount;
 };
 
 /// As published, start_warmup_step has no effect without a warm-up.

@@ -249,7 +249,7 @@ void Optimizer::Impl::prepare() {
                              .beta_1 = config.beta_1,
                              .beta_2 = config.beta_2,
                              .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0,
-                             .skip_spikes = settings.skip_spikes});
+                             .spikes = settings.spikes});
 }
 
 void Optimizer::Impl::advance_moments() {

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
 constexpr int64_t kLineElements = 128;  // 256 bytes of f16: slices are as aligned as allocations
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// Full buckets from the end of each of the two parts; what is left at their starts is smaller.
 std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, int64_t elements) {
@@ -21,7 +18,7 @@ std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, in
     const int64_t begin = std::max(part_begin, end - elements);
     buckets.push_back({.begin = begin, .elements = end - begin});
   }
-  std::reverse(buckets.begin(), buckets.end());
+  std::ranges::reverse(buckets);
   return buckets;
 }
 

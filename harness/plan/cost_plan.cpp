@@ -1,8 +1,8 @@
 #include "harness/plan/cost_plan.h"
 
-#include <array>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "harness/comm/copy_collectives.h"
@@ -13,6 +13,7 @@
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
 #include "harness/train/session.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -20,10 +21,6 @@ namespace {
 
 constexpr int64_t kBytesOfMoments = 12;  // f32 master weight and two f32 moments
 constexpr int64_t kBytesOfUpdate = 4;    // f32 direction, between the norms and their use
-
-// Rows of tokens and masked positions are rounded up to these, as the devices ask.
-constexpr int64_t kCpuTokenMultiple = 8;
-constexpr int64_t kGpuTokenMultiple = 256;
 
 // What a GPU holds beside the tensors. The second is a round estimate: the driver's context and the
 // code of the libraries.
@@ -70,10 +67,10 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   const int num_shards = grouping_of(request) == Grouping::kNode ? nodes.largest : nodes.ranks;
   const ShardPlan shards = make_shard_plan(
       table, {.shards = num_shards, .bucket_elements = bucket_elements(bucket_mib, request.io)});
-  const int64_t multiple = request.on_gpu ? kGpuTokenMultiple : kCpuTokenMultiple;
-  const BatchRows rows{.tokens = round_up(capacity.tokens, multiple),
+  const auto padded_rows = request.on_gpu ? padded_rows_on_gpu : padded_rows_on_cpu;
+  const BatchRows rows{.tokens = padded_rows(capacity.tokens),
                        .seqs = capacity.seqs,
-                       .masked = round_up(capacity.masked, multiple)};
+                       .masked = padded_rows(capacity.masked)};
   std::vector<MemoryClass> memory{
       {"weights", shards.flat_elements * io_bytes},
       {"gradients", shards.flat_elements * io_bytes},
@@ -154,6 +151,16 @@ CostPlan make_cost_plan(const PlanRequest& request) {
   return plan;
 }
 
+int64_t largest_fitting(const std::function<bool(int64_t)>& fits) {
+  int64_t most = 0, too_many = 1;
+  while (fits(too_many)) most = std::exchange(too_many, 2 * too_many);
+  while (too_many - most > 1) {
+    const int64_t middle = std::midpoint(most, too_many);
+    (fits(middle) ? most : too_many) = middle;
+  }
+  return most;
+}
+
 MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   const ParamTable table = table_of(request.config);
   const DataConfig& data = request.config.data;
@@ -164,13 +171,7 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
     return sum_of(memory_of(request, table, capacity)) <= memory_bytes;
   };
   const int64_t global = request.config.train.global_batch_seqs;
-  MemoryFit fit;
-  int64_t too_many = 1;
-  while (fits(too_many)) too_many *= 2;
-  while (too_many - fit.seqs_per_micro_batch > 1) {
-    const int64_t middle = (fit.seqs_per_micro_batch + too_many) / 2;
-    (fits(middle) ? fit.seqs_per_micro_batch : too_many) = middle;
-  }
+  MemoryFit fit{.seqs_per_micro_batch = largest_fitting(fits)};
   for (int64_t steps = 1; steps * request.ranks <= global; ++steps) {
     const int64_t slots = steps * request.ranks;
     if (global % slots == 0 && global / slots <= fit.seqs_per_micro_batch) {
@@ -182,17 +183,10 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
 }
 
 int64_t parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, double>, 11> kUnits{{{"B", 1},
-                                                                        {"kB", 1e3},
-                                                                        {"KB", 1e3},
-                                                                        {"MB", 1e6},
-                                                                        {"GB", 1e9},
-                                                                        {"TB", 1e12},
-                                                                        {"KiB", 1024.0},
-                                                                        {"MiB", 1048576.0},
-                                                                        {"GiB", 1073741824.0},
-                                                                        {"G", 1e9},
-                                                                        {"M", 1e6}}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"B", 1},     {"kB", 1e3},     {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"G", 1e9},
+      {"M", 1e6}};
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct CostPlan {
 
 /// Errors    Error(kUsage) for impossible shapes.
 CostPlan make_cost_plan(const PlanRequest& request);
+
+/// The largest count that fits, by doubling and halving; 0 = not even one. fits(n) has to be false
+/// from some n on.
+int64_t largest_fitting(const std::function<bool(int64_t)>& fits);
 
 /// How the step of a request would fit into so much memory.
 struct MemoryFit {

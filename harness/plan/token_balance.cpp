@@ -1,7 +1,6 @@
 #include "harness/plan/token_balance.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace bertha {
@@ -11,23 +10,10 @@ LengthHistogram published_lengths() {
     int64_t tokens;
     int64_t seqs;  // of 10,000, at most so long
   };
-  constexpr std::array<UpTo, 17> kShares{{{32, 359},
-                                          {64, 1759},
-                                          {96, 2897},
-                                          {128, 3694},
-                                          {160, 4317},
-                                          {192, 4834},
-                                          {224, 5276},
-                                          {256, 5663},
-                                          {288, 6003},
-                                          {320, 6308},
-                                          {352, 6584},
-                                          {384, 6836},
-                                          {416, 7067},
-                                          {448, 7280},
-                                          {480, 7477},
-                                          {511, 7657},
-                                          {512, 10000}}};
+  constexpr UpTo kShares[] = {{32, 359},   {64, 1759},  {96, 2897},  {128, 3694}, {160, 4317},
+                              {192, 4834}, {224, 5276}, {256, 5663}, {288, 6003}, {320, 6308},
+                              {352, 6584}, {384, 6836}, {416, 7067}, {448, 7280}, {480, 7477},
+                              {511, 7657}, {512, 10000}};
   constexpr int64_t kShortest = 5;
   constexpr int64_t kCountsPerSeq = 100'000;  // so that a bin divides over its lengths
   LengthHistogram histogram(513, 0);

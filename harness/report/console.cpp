@@ -86,11 +86,8 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
   return fields;
 }
 
-}  // namespace
-
-std::string step_line(const StepRecord& record, const RunFacts& facts,
-                      const StepLineLayout& layout) {
-  const std::vector<Field> fields = fields_of(record, facts, layout.target_seconds);
+/// As many fields as fit behind the time of day, and then as many of them in words.
+std::string line_of(const std::vector<Field>& fields, int64_t columns) {
   const auto line_with = [&](int levels, size_t in_words) {
     std::string line;
     for (size_t i = 0; i < fields.size(); ++i) {
@@ -100,7 +97,7 @@ std::string step_line(const StepRecord& record, const RunFacts& facts,
     return line;
   };
   const auto fits = [&](const std::string& line) {
-    return std::ssize(line) + kTimeColumns <= layout.columns;
+    return std::ssize(line) + kTimeColumns <= columns;
   };
   int levels = 0;
   const int most = std::ranges::max(fields, {}, &Field::level).level;
@@ -110,13 +107,27 @@ std::string step_line(const StepRecord& record, const RunFacts& facts,
   return line_with(levels, in_words);
 }
 
-std::string eval_line(const EvalRecord& record, double target_accuracy) {
+}  // namespace
+
+std::string step_line(const StepRecord& record, const RunFacts& facts,
+                      const StepLineLayout& layout) {
+  return line_of(fields_of(record, facts, layout.target_seconds), layout.columns);
+}
+
+std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns) {
+  const std::string step = "eval  step " + grouped_text(record.step);
   const std::string target =
       target_accuracy > 0 ? concat(" (target ", fixed_text(target_accuracy, 4), ")") : "";
-  return concat("eval  step ", grouped_text(record.step), "  accuracy ",
-                fixed_text(record.mlm_accuracy, 4), target, "  mlm loss ",
-                fixed_text(record.mlm_loss, 3), "  nsp ", fixed_text(record.nsp_accuracy, 3), "  ",
-                fixed_text(record.seconds, 1), " s");
+  const std::string accuracy = fixed_text(record.mlm_accuracy, 4) + target;
+  const std::string loss = fixed_text(record.mlm_loss, 3);
+  const std::string sentences = fixed_text(record.nsp_accuracy, 3);
+  const std::string time = fixed_text(record.seconds, 1) + " s";
+  return line_of({{0, step, step},
+                  {0, "acc " + accuracy, "accuracy " + accuracy},
+                  {1, "mlm " + loss, "mlm loss " + loss},
+                  {2, "nsp acc " + sentences, "nsp accuracy " + sentences},
+                  {3, time, time}},
+                 columns);
 }
 
 std::string start_line(const Config& config, const RunFacts& facts) {

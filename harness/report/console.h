@@ -25,9 +25,9 @@ struct StepLineLayout {
 std::string step_line(const StepRecord& record, const RunFacts& facts,
                       const StepLineLayout& layout);
 
-/// eval  step 335  accuracy 0.5612 (target 0.7200)  mlm loss 2.113  nsp 0.931  2.3 s
-/// target_accuracy is that of DataFacts. At most 80 columns with the time of day before it.
-std::string eval_line(const EvalRecord& record, double target_accuracy);
+/// eval  step 335  accuracy 0.5612 (target 0.7200)  mlm loss 2.113  nsp accuracy 0.931  2.3 s
+/// target_accuracy is that of DataFacts.
+std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns);
 
 /// What is trained, on what, until when.
 std::string start_line(const Config& config, const RunFacts& facts);

@@ -12,13 +12,14 @@ struct Peak {
 };
 
 /// bf16 and f16 without sparsity. Names that others begin with come last.
-constexpr std::array<Peak, 6> kPeaks{{
+constexpr std::array<Peak, 7> kPeaks{{
     {"NVIDIA H200 NVL", 835.5},
     {"NVIDIA H200", 989.5},
     {"NVIDIA GH200", 989.5},
     {"NVIDIA H100 NVL", 835.5},
     {"NVIDIA H100 PCIe", 756},
     {"NVIDIA H100", 989.5},
+    {"NVIDIA A100", 312},
 }};
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "harness/report/metrics.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -69,8 +73,8 @@ Json to_json(const Record& record, const std::array<Column<Record>, kCount>& col
 template <class Record, size_t kCount>
 Record from_json(const nlohmann::json& fields, const std::array<Column<Record>, kCount>& columns) {
   Record record;
-  record.step = fields.at("step").template get<int64_t>();
-  record.samples = fields.at("samples").template get<int64_t>();
+  record.step = whole_number(fields.at("step"));
+  record.samples = whole_number(fields.at("samples"));
   for (const Column<Record>& column : columns) {
     const nlohmann::json& value = fields.at(column.name);
     record.*column.value =
@@ -101,36 +105,41 @@ double number_or_zero(const nlohmann::json& fields, const char* name) {
   return found == fields.end() || !found->is_number() ? 0.0 : found->get<double>();
 }
 
+int64_t whole_or(const nlohmann::json& fields, const char* name, int64_t otherwise) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? otherwise : whole_number(*found);
+}
+
 void read_later_columns(const nlohmann::json& fields, StepRecord& record) {
-  record.skipped_steps = fields.value("skipped_steps", int64_t{0});
-  record.spikes = fields.value("spikes", int64_t{0});
+  record.skipped_steps = whole_or(fields, "skipped_steps", 0);
+  record.spikes = whole_or(fields, "spikes", 0);
   record.fp8_saturated = number_or_zero(fields, "fp8_saturated");
-  record.memory_bytes = fields.value("memory_bytes", int64_t{0});
-  record.ranks.slowest = fields.value("slowest_rank", int64_t{0});
-  record.ranks.longest_waiting = fields.value("longest_waiting_rank", int64_t{0});
+  record.memory_bytes = whole_or(fields, "memory_bytes", 0);
+  record.ranks.slowest = whole_or(fields, "slowest_rank", 0);
+  record.ranks.longest_waiting = whole_or(fields, "longest_waiting_rank", 0);
   for (const auto& column : kRankColumns) {
     record.ranks.*column.value = number_or_zero(fields, column.name);
   }
 }
 
 void read_run(const nlohmann::json& fields, RunIdentity& run) {
-  if (run.parameters == 0) run.first_step = fields.value("first_step", int64_t{0});
+  if (run.parameters == 0) run.first_step = whole_or(fields, "first_step", 0);
   run.target_accuracy = fields.at("target_accuracy").get<double>();
   run.name = fields.value("name", "");
   run.device = fields.value("device", "");
-  run.world_size = fields.value("world_size", int64_t{1});
-  run.max_steps = fields.value("max_steps", int64_t{0});
+  run.world_size = whole_or(fields, "world_size", 1);
+  run.max_steps = whole_or(fields, "max_steps", 0);
   run.peak_flops_per_second = number_or_zero(fields, "peak_flops_per_second");
   run.model = fields.value("model", "");
-  run.parameters = fields.value("parameters", int64_t{0});
-  run.vocab_size = fields.value("vocab_size", int64_t{0});
-  run.global_batch_seqs = fields.value("global_batch_seqs", int64_t{0});
+  run.parameters = whole_or(fields, "parameters", 0);
+  run.vocab_size = whole_or(fields, "vocab_size", 0);
+  run.global_batch_seqs = whole_or(fields, "global_batch_seqs", 0);
   run.start_weights = fields.value("start_weights", "");
 }
 
 void read_record(const nlohmann::json& fields, Metrics& metrics) {
   const std::string kind = fields.at("kind").get<std::string>();
-  const int64_t time_ms = fields.value("time_ms", int64_t{0});
+  const int64_t time_ms = whole_or(fields, "time_ms", 0);
   metrics.last_time_ms = std::max(metrics.last_time_ms, time_ms);
   if (kind == "run") {
     read_run(fields, metrics.run);
@@ -149,7 +158,22 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
   if (kind == "event") metrics.events.push_back({time_ms, fields.at("text").get<std::string>()});
   if (kind == "stop") {
     metrics.stop = {.status = fields.at("status").get<std::string>()};
-    if (fields.contains("exit_code")) metrics.stop->exit_code = fields["exit_code"].get<int>();
+    if (fields.contains("exit_code")) {
+      metrics.stop->exit_code = static_cast<int>(whole_number(fields["exit_code"]));
+    }
+  }
+}
+
+void add_lines(const std::string& text, Metrics& metrics) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    try {
+      read_record(parse_json(line), metrics);
+      ++metrics.records;
+    } catch (const Json::exception&) {
+      ++metrics.unreadable_lines;
+    }
   }
 }
 
@@ -225,23 +249,28 @@ RunIdentity run_identity(const Config& config, const RunFacts& facts) {
           .start_weights = config.checkpoint.init};
 }
 
-Metrics metrics_of(const std::string& text) {
-  Metrics metrics;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    try {
-      read_record(parse_json(line), metrics);
-      ++metrics.records;
-    } catch (const Json::exception&) {
-      ++metrics.unreadable_lines;
-    }
+const Metrics& MetricsFollower::look() {
+  std::ifstream file(path_, std::ios::binary);
+  struct stat now {};
+  if (!file || stat(path_.c_str(), &now) != 0) {
+    fail(ExitCode::kData, path_, ": cannot be read; give a run folder with its metrics.jsonl");
   }
-  return metrics;
+  if (now.st_ino != file_id_ || now.st_size < read_bytes_) {
+    metrics_ = {};
+    read_bytes_ = 0;
+    file_id_ = now.st_ino;
+  }
+  file.seekg(read_bytes_);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
+  read_bytes_ += std::ssize(text);
+  add_lines(text, metrics_);
+  return metrics_;
 }
 
 Metrics read_metrics(const std::string& path) {
-  Metrics metrics = metrics_of(read_text_file(path));
+  Metrics metrics;
+  add_lines(read_text_file(path), metrics);
   if (metrics.records == 0) {
     fail(ExitCode::kData, path, ": no metrics record in ", metrics.unreadable_lines,
          " lines, want one JSON object per line as metrics.jsonl of a run folder has");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/config/config.h"
@@ -76,8 +77,21 @@ struct Metrics {
 /// What a run about to start would write.
 RunIdentity run_identity(const Config& config, const RunFacts& facts);
 
-/// From the lines of a file that may still be written to; a log line tells nothing.
-Metrics metrics_of(const std::string& text);
+/// Follows a file that may still be written to: each look reads only what was appended since the
+/// one before, up to the last whole line. A file that was replaced or cut is read anew.
+class MetricsFollower {
+ public:
+  explicit MetricsFollower(std::string path) : path_(std::move(path)) {}
+
+  /// Everything up to now. Error(kData) when the file cannot be read.
+  const Metrics& look();
+
+ private:
+  std::string path_;
+  Metrics metrics_;
+  uint64_t file_id_ = 0;  // inode
+  int64_t read_bytes_ = 0;
+};
 
 /// Of a whole file. Lines that are no record are left out, with a warning.
 ///

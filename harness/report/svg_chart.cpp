@@ -126,7 +126,7 @@ std::optional<Frame> frame_of(const Chart& chart) {
       y.include(series.y[i]);
     }
   }
-  const auto most = std::max_element(chart.bars.begin(), chart.bars.end());
+  const auto most = std::ranges::max_element(chart.bars);
   if (most != chart.bars.end() && *most > 0) {
     x.include(static_cast<double>(chart.bars.size()));
     y.include(static_cast<double>(*most));
@@ -243,6 +243,14 @@ class Legend {
   double at_ = kLeft;
 };
 
+std::string document(const std::string& title, double height, const std::string& content) {
+  return concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", kWidth, " ", height,
+                "\" width=\"", kWidth, "\" height=\"", height, "\" role=\"img\">\n<title>",
+                svg_escape(title), "</title>\n", kStyle,
+                "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+                words(kLeft, 30, " class=\"title\"", title), content, "</svg>\n");
+}
+
 }  // namespace
 
 Axis make_axis(double low, double high, AxisFit fit) {
@@ -303,12 +311,44 @@ std::string chart_svg(const Chart& chart) {
       legend.add(chart.mark->label, "target");
     }
   }
-  return concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", kWidth, " ", kHeight,
-                "\" width=\"", kWidth, "\" height=\"", kHeight, "\" role=\"img\">\n<title>",
-                svg_escape(chart.title), "</title>\n", kStyle,
-                "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
-                words(kLeft, 30, " class=\"title\"", chart.title), axes(chart, frame), content,
-                legend.text(), "</svg>\n");
+  return document(chart.title, kHeight, axes(chart, frame) + content + legend.text());
+}
+
+std::string bars_svg(const std::string& title, const std::string& x_label,
+                     const std::string& mark_label, const std::vector<LabelledBar>& bars) {
+  constexpr double kBarsLeft = 210, kValueWidth = 60, kRow = 24, kBar = 14;
+  Range range{.low = 0, .high = 0};
+  for (const LabelledBar& bar : bars) {
+    range.include(bar.value);
+    range.include(bar.mark);
+  }
+  const Axis axis = make_axis(range.low, range.high, AxisFit::kToTicks);
+  const auto x = [&](double value) {
+    return kBarsLeft + (kRight - kValueWidth - kBarsLeft) * fraction(axis, value);
+  };
+  const double bottom = kTop + kRow * static_cast<double>(bars.size());
+  std::string content;
+  for (const double tick : axis.ticks) {
+    content += segment(x(tick), kTop, x(tick), bottom, "grid");
+    content += words(x(tick), bottom + 20, " text-anchor=\"middle\"", tick_label(tick));
+  }
+  double y = kTop + (kRow - kBar) / 2;
+  for (const LabelledBar& bar : bars) {
+    const double from = x(std::min(bar.value, 0.0));
+    const double to = x(std::max(bar.value, 0.0));
+    content += words(kBarsLeft - 9, y + kBar - 2, " text-anchor=\"end\"", bar.label);
+    content += concat("<rect class=\"bar\" x=\"", px(from), "\" y=\"", px(y), "\" width=\"",
+                      px(to - from), "\" height=\"", px(kBar), "\"/>\n");
+    if (bar.mark != 0) content += segment(x(bar.mark), y - 3, x(bar.mark), y + kBar + 3, "target");
+    content += words(std::max(to, bar.mark != 0 ? x(bar.mark) : to) + 6, y + kBar - 2, "",
+                     fixed_text(bar.value, 1));
+    y += kRow;
+  }
+  content += segment(x(0), kTop, x(0), bottom, "axis");
+  content += words((kBarsLeft + kRight) / 2, bottom + 44, " text-anchor=\"middle\"", x_label);
+  Legend legend;
+  legend.add(mark_label, "target");
+  return document(title, bottom + 62, content + legend.text());
 }
 
 }  // namespace bertha

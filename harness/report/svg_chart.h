@@ -44,6 +44,17 @@ struct Chart {
 /// chart says "no data".
 std::string chart_svg(const Chart& chart);
 
+struct LabelledBar {
+  std::string label;
+  double value = 0;
+  double mark = 0;  // drawn across the bar; 0 = none
+};
+
+/// A whole SVG document: bars from left to right, one below the other, with their values written
+/// at their ends. `mark_label` says what the marks are.
+std::string bars_svg(const std::string& title, const std::string& x_label,
+                     const std::string& mark_label, const std::vector<LabelledBar>& bars);
+
 enum class AxisFit { kToData, kToTicks };  // where the axis ends
 
 /// A range with round numbers marked on it.

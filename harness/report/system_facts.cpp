@@ -60,7 +60,7 @@ std::vector<fs::path> entries(const fs::path& path, const std::string& prefix) {
   for (const auto& entry : fs::directory_iterator(path, error)) {
     if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 
@@ -127,6 +127,10 @@ void for_each_fact(Host& host, const Take& take) {
   take("network", host.network);
 }
 
+void read_fact(const JsonField& field, std::string& fact) { fact = field.text(); }
+void read_fact(const JsonField& field, int64_t& fact) { fact = field.count(); }
+void read_fact(const JsonField& field, double& fact) { fact = field.number(); }
+
 }  // namespace
 
 std::string host_name() {
@@ -187,21 +191,22 @@ void write_system_facts(const std::string& path, const SystemFacts& facts) {
 SystemFacts read_system_facts(const std::string& path) {
   try {
     const nlohmann::json json = parse_json(read_text_file(path));
-    const nlohmann::json& host = json.at("host");
-    const nlohmann::json& accelerator = json.at("accelerator");
+    const JsonField root(path, json);
+    const JsonField host = root["host"];
+    const JsonField accelerator = root["accelerator"];
     SystemFacts facts{.host = {},
-                      .nodes = json.at("nodes"),
-                      .ranks_per_node = json.at("ranks_per_node"),
-                      .accelerator = accelerator.at("name"),
-                      .accelerator_memory_bytes = accelerator.at("memory_bytes"),
-                      .driver = accelerator.at("driver"),
-                      .git_hash = json.at("git_hash")};
-    for_each_fact(facts.host, [&](const char* name, auto& value) { host.at(name).get_to(value); });
-    for (const auto& [name, version] : json.at("versions").items()) {
-      facts.versions.emplace_back(name, version);
-    }
+                      .nodes = root["nodes"].count(),
+                      .ranks_per_node = root["ranks_per_node"].count(),
+                      .accelerator = accelerator["name"].text(),
+                      .accelerator_memory_bytes = accelerator["memory_bytes"].count(),
+                      .driver = accelerator["driver"].text(),
+                      .git_hash = root["git_hash"].text()};
+    for_each_fact(facts.host, [&](const char* name, auto& value) { read_fact(host[name], value); });
+    root["versions"].for_each_key([&](const std::string& name, const JsonField& version) {
+      facts.versions.emplace_back(name, version.text());
+    });
     return facts;
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     fail(ExitCode::kData, path, ": ", error.what(), "; want the system.json of a run folder");
   }
 }

@@ -14,8 +14,6 @@ constexpr int64_t kLabelColumns = 8;              // of the y axis
 constexpr int64_t kMarkDots = 4;                  // from one dot of a mark to the next
 constexpr int64_t kDotColumns = 2, kDotRows = 4;  // of a Braille letter
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 /// U+2800 and the dots of `bits`, in UTF-8.
 std::string braille(unsigned bits) {
   return {static_cast<char>(0xE2), static_cast<char>(0xA0 | bits >> 6),
@@ -144,20 +142,6 @@ std::string title_of(const Chart& chart) {
 }
 
 }  // namespace
-
-int64_t columns_of(const std::string& text) {
-  return std::ssize(text) - std::ranges::count_if(text, is_continuation);
-}
-
-std::string fitted(const std::string& text, int64_t columns) {
-  const int64_t taken = columns_of(text);
-  if (taken <= columns) return text + std::string(static_cast<size_t>(columns - taken), ' ');
-  size_t end = 0;
-  for (int64_t count = 0; end < text.size(); ++end) {
-    if (!is_continuation(text[end]) && count++ == columns) break;
-  }
-  return text.substr(0, end);
-}
 
 std::vector<std::string> chart_lines(const Chart& chart, int64_t columns, int64_t rows) {
   std::vector<std::string> lines{fitted(title_of(chart), columns)};

@@ -6,12 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <sstream>
 
 #include "kernels/base/error.h"
 #include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
+
+bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 constexpr double kLongestDurationSeconds = 1000.0 * 86400.0;
 
@@ -101,6 +104,57 @@ std::string local_time_text(int64_t time_ms) {
   std::array<char, 64> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S%z", &parts);
   return text.data();
+}
+
+int64_t columns_of(const std::string& text) {
+  return std::ssize(text) - std::ranges::count_if(text, is_continuation);
+}
+
+std::string fitted(const std::string& text, int64_t columns) {
+  const int64_t taken = columns_of(text);
+  if (taken <= columns) return text + std::string(static_cast<size_t>(columns - taken), ' ');
+  size_t end = 0;
+  for (int64_t count = 0; end < text.size(); ++end) {
+    if (!is_continuation(text[end]) && count++ == columns) break;
+  }
+  return text.substr(0, end);
+}
+
+namespace {
+
+std::string wrapped_line(const std::string& line, int64_t columns) {
+  if (columns_of(line) <= columns) return line;
+  const size_t first = std::min(line.find_first_not_of(' '), line.size());
+  const size_t second = line.find_first_not_of(' ', line.find("  ", first));
+  const bool is_table = second <= static_cast<size_t>(columns / 2);
+  const std::string margin(is_table ? second : first + 2, ' ');
+  std::string text = line.substr(0, is_table ? second : first);
+  int64_t taken = columns_of(text);
+  std::istringstream words(line.substr(text.size()));
+  bool has_word = false;
+  for (std::string word; words >> word; has_word = true) {
+    if (has_word && taken + 1 + columns_of(word) > columns) {
+      text += "\n" + margin;
+      taken = std::ssize(margin);
+      has_word = false;
+    }
+    text += (has_word ? " " : "") + word;
+    taken += columns_of(word) + (has_word ? 1 : 0);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string wrapped_text(const std::string& text, int64_t columns) {
+  std::string wrapped;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    wrapped += wrapped_line(text.substr(begin, end - begin), columns);
+    if (end < text.size()) wrapped += '\n';
+    begin = end + 1;
+  }
+  return wrapped;
 }
 
 std::string aligned_text(const TextTable& table, CellAlignment alignment) {

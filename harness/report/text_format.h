@@ -31,6 +31,16 @@ std::string ms_text(double ms);
 /// "1.5 KiB", "80.0 GiB"; whole bytes below a KiB.
 std::string bytes_text(int64_t bytes);
 
+/// Columns that UTF-8 text of letters one column wide takes in a terminal.
+int64_t columns_of(const std::string& text);
+/// The text in so many columns: cut, or with blanks behind it.
+std::string fitted(const std::string& text, int64_t columns);
+
+/// Lines longer than that broken at blanks. Their rest stands below the second column of the line,
+/// which begins behind two blanks or more in its first half, or else two blanks further right. A
+/// word that is longer, such as a path, is left whole.
+std::string wrapped_text(const std::string& text, int64_t columns);
+
 /// Rows of cells; the first row names the columns.
 using TextTable = std::vector<std::vector<std::string>>;
 enum class CellAlignment { kLeft, kRight };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "harness/report/plots.h"
 #include "harness/report/target_estimate.h"
@@ -38,23 +39,9 @@ void add_fields(const std::string& name, const Fields& fields, int64_t columns, 
   if (!is_empty) lines.push_back(line);
 }
 
-/// A sentence over as many lines as it takes, broken at blanks.
 void add_sentence(const std::string& name, const std::string& text, int64_t columns, Lines& lines) {
-  std::string line = fitted(name, kNameColumns);
-  bool has_word = false;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    if (has_word && columns_of(line) + 1 + columns_of(word) > columns) {
-      lines.push_back(line);
-      line = std::string(kNameColumns, ' ');
-      has_word = false;
-    }
-    line += (has_word ? " " : "") + word;
-    has_word = true;
-    begin = end + 1;
-  }
-  lines.push_back(line);
+  std::istringstream wrapped(wrapped_text(fitted(name, kNameColumns) + text, columns));
+  for (std::string line; std::getline(wrapped, line);) lines.push_back(line);
 }
 
 std::string bar(double share, int64_t columns) {

@@ -1,6 +1,5 @@
 #include "harness/train/data_source.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -63,12 +62,11 @@ SyntheticSteps synthetic_steps(const Config& config, int num_ranks) {
           .num_ranks = num_ranks};
 }
 
-OpenPipeline plan_training_data(const Config& config, int64_t first_step) {
-  const int64_t num_steps = std::max<int64_t>(config.train.max_steps - first_step, 0);
-  if (!config.train.overfit_one_batch) return plan_steps(config, first_step, num_steps);
+OpenPipeline plan_training_data(const Config& config, int64_t first_batch, int64_t num_steps) {
+  if (!config.train.overfit_one_batch) return plan_steps(config, first_batch, num_steps);
   const OpenPipeline open_first = plan_steps(config, 0, 1);
   return [=](Transport& transport, HostAllocator allocate) {
-    return repeat_first_batch(open_first(transport, std::move(allocate)), first_step, num_steps);
+    return repeat_first_batch(open_first(transport, std::move(allocate)), first_batch, num_steps);
   };
 }
 

@@ -23,11 +23,11 @@ LengthHistogram synthetic_lengths(const DataConfig& data);
 /// Opens the batches of a run; collective.
 using OpenPipeline = std::function<std::unique_ptr<Pipeline>(Transport&, HostAllocator)>;
 
-/// The batches from `first_step` to the last one; with train.overfit_one_batch the first one of the
-/// run each time.
+/// `num_steps` batches from `first_batch` on, counted from the start of the run's order; with
+/// train.overfit_one_batch the first one of the run each time.
 ///
 /// Errors    Error(kData) when shards or the file of lengths cannot be read, on this rank alone.
-OpenPipeline plan_training_data(const Config& config, int64_t first_step);
+OpenPipeline plan_training_data(const Config& config, int64_t first_batch, int64_t num_steps);
 
 /// This rank's part of the evaluation set. Made up, it has eval.max_samples sequences, or 1,024.
 /// Errors as above.

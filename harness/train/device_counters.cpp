@@ -1,9 +1,12 @@
 #include "harness/train/device_counters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "harness/report/text_format.h"
+#include "harness/train/loss_jump.h"
+#include "harness/train/rewind.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -15,21 +18,51 @@ bool is_log_due(const TrainingRun& run) {
   return step % train.log_every_steps == 0 || step == train.max_steps || step == run.first_step + 1;
 }
 
+/// The first spike is the one to go back from: what follows it follows from it.
+void note_spike(TrainingRun& run, const Spike& spike) {
+  if (!goes_back(run)) return;
+  if (!run.spike || spike.last_step < run.spike->last_step) run.spike = spike;
+}
+
 /// The device counts them; the log tells of the last one, and how many there were since.
 void tell_of_spikes(TrainingRun& run, const LambState& lamb) {
   const int64_t spikes = lamb.spikes - std::exchange(run.known_spikes, lamb.spikes);
   if (spikes <= 0) return;
-  const bool skips = run.config.optimizer.gradient_spike == "skip";
+  const std::string& rule = run.config.optimizer.gradient_spike;
+  note_spike(run, {.first_step = lamb.last_spike_step, .last_step = lamb.last_spike_step});
   const double norm = static_cast<double>(lamb.last_spike_norm);
   const double usual = static_cast<double>(lamb.last_spike_usual);
   run.reporter->warning(concat(
       "the gradient norm of step ", grouped_text(lamb.last_spike_step), " was ", scaled_text(norm),
       ", ", fixed_text(norm / usual, 1), " times the usual ", scaled_text(usual),
-      skips ? "; its update was skipped" : "; its update was made",
+      rule == "warn" ? "; its update was made" : "; its update was skipped",
       spikes > 1 ? concat(", the last of ", spikes, " such steps since the last record") : "",
-      skips ? ""
-            : ". Where losses jump after it, set optimizer.gradient_spike to skip, or lower "
-              "optimizer.base_learning_rate"));
+      rule == "warn" ? ". Where losses jump after it, set optimizer.gradient_spike to skip or "
+                       "rewind, or lower optimizer.base_learning_rate"
+                     : ""));
+}
+
+/// A record of the usual loss ends at the same steps wherever the process began.
+void tell_of_loss_jump(TrainingRun& run, const LossStats& losses) {
+  const int64_t step = run.probed_state.step;
+  const int64_t every_steps = run.config.train.log_every_steps;
+  const auto jump = add_losses(run.state.usual_loss, losses, step % every_steps == 0,
+                               run.config.model.vocab_size);
+  if (!jump) return;
+  note_spike(run, {.first_step = step - every_steps + 1, .last_step = step});
+  run.reporter->warning(concat("the masked-token loss jumped to ", fixed_text(jump->loss, 2),
+                               " in the ", counted_text(every_steps, "step"), " to step ",
+                               grouped_text(step), " from the usual ", fixed_text(jump->usual, 2)));
+}
+
+/// A single loss that is not finite leaves no mean: the log says how many there may have been.
+void tell_of_lost_means(TrainingRun& run, const StepRecord& record) {
+  const int64_t skips =
+      record.skipped_steps - std::exchange(run.recorded_skips, record.skipped_steps);
+  if (std::isfinite(record.loss)) return;
+  run.reporter->warning(concat("the mean loss of the record at step ", grouped_text(record.step),
+                               " is not finite; ", counted_text(skips, "update"),
+                               skips == 1 ? " was" : " were", " skipped since the record before"));
 }
 
 }  // namespace
@@ -39,11 +72,14 @@ void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars) {
   run.most_skips_in_a_row = scalars->lamb.most_skips_in_a_row;
   run.progress->add(scalars->stats);
   tell_of_spikes(run, scalars->lamb);
+  tell_of_loss_jump(run, scalars->stats);
   if (!run.is_probe_logged) return;
   note_memory(run);
   StepRecord record = run.progress->record(*scalars, run.probed_state, *run.timers);
+  record.spikes += run.earlier_spikes;
   record.memory_bytes = run.peak_memory_bytes;
   run.reporter->step(record);
+  tell_of_lost_means(run, record);
   for (const std::string& sentence : run.rank_watch->add(scalars->ranks, record.step_ms)) {
     run.reporter->warning(sentence);
   }
@@ -72,6 +108,13 @@ void capture_probe(TrainingRun& run, bool is_logged) {
   run.probe->capture(*run.session->model, *run.session->optimizer, times);
   run.probed_state = run.state;
   run.is_probe_logged = is_logged;
+}
+
+void record_last_steps(TrainingRun& run) {
+  finish_probe(run);
+  if (!run.progress->has_open_steps()) return;
+  capture_probe(run, true);
+  finish_probe(run);
 }
 
 void note_memory(TrainingRun& run) {

@@ -12,6 +12,8 @@ namespace bertha {
 void report_probe(TrainingRun& run, const std::optional<StepScalars>& scalars);
 /// The same for the pending probe, if there is one. Blocks: the host, until it has arrived.
 void finish_probe(TrainingRun& run);
+/// At the end: also a record of the steps since the last one, if there are any. All ranks call it.
+void record_last_steps(TrainingRun& run);
 /// After a step: captures the probe if the step has a record, and otherwise so often that a row of
 /// stop_after_skips skipped updates cannot go on unseen for long: for less than as many again, and
 /// the steps that the probe takes to arrive. All ranks capture after the same steps.

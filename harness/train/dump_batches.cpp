@@ -88,9 +88,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
   check_data(config, 0, 1);
-  Config steps_only = config;
-  steps_only.train.max_steps = options.steps;
-  const OpenPipeline open = plan_training_data(steps_only, 0);
+  const OpenPipeline open = plan_training_data(config, 0, options.steps);
   make_folder(options.folder, "choose a place that can be written");
   SoloTransport transport;
   const auto pipeline = open(transport, plain_host_allocator());

@@ -4,6 +4,7 @@
 #include "harness/report/run_folder.h"
 #include "harness/train/device_counters.h"
 #include "harness/train/evaluate.h"
+#include "harness/train/rewind.h"
 
 namespace bertha {
 namespace {
@@ -27,8 +28,7 @@ bool is_eval_due(TrainingRun& run) {
 
 void evaluate_now(TrainingRun& run) {
   // The evaluation uses the model's statistics: those of the steps before have to leave.
-  if (run.probed_state.step != run.state.step) capture_probe(run, false);
-  finish_probe(run);
+  if (has_spike(run)) return;
   const Session& session = *run.session;
   TrainingState& state = run.state;
   const Clock::time_point start = Clock::now();
@@ -75,6 +75,7 @@ bool is_target_reached(const TrainingRun& run) {
 }
 
 void save_now(TrainingRun& run) {
+  if (has_spike(run)) return;
   const Clock::time_point start = Clock::now();
   run.world->board().enter(run.state.step, RunPhase::kSave);
   look_up_skips(run);
@@ -83,6 +84,7 @@ void save_now(TrainingRun& run) {
   run.last_checkpoint =
       save_checkpoint(checkpoint_dir(run.run_dir), run.state, run.session->checkpoint_parts());
   run.saved_step = run.state.step;
+  run.rewinds = 0;
   run.progress->exclude(seconds_since(start));
   run.reporter->event(concat("saved ", run.last_checkpoint));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/figures.h"
 
 namespace bertha {
 namespace {
@@ -40,13 +41,17 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
   return facts;
 }
 
+std::string uncertainty_text(int64_t masked_tokens) {
+  const double points = 50 / std::sqrt(static_cast<double>(std::max<int64_t>(masked_tokens, 1)));
+  return concat("uncertain by up to ", fixed_text(points, 1), " percentage points");
+}
+
 std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path) {
   constexpr int64_t kFewestMasked = 100;
   if (facts.num_masked >= kFewestMasked) return "";
-  const double error = 50 / std::sqrt(static_cast<double>(std::max<int64_t>(facts.num_masked, 1)));
   return concat("data.eval (", path, ") holds only ", facts.num_masked,
-                " masked tokens: the accuracy is uncertain by up to ", std::llround(error),
-                " percentage points; give more evaluation text");
+                " masked tokens: the accuracy is ", uncertainty_text(facts.num_masked),
+                "; give more evaluation text");
 }
 
 void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives) {

@@ -24,8 +24,12 @@ struct EvalSetFacts {
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport);
 
-/// What to say before training about a set whose accuracy would say little: its standard error is
-/// 0.5 / sqrt(masked tokens) at most. Empty for 100 masked tokens or more.
+/// "uncertain by up to 2.5 percentage points": the standard error of an accuracy over so many
+/// masked tokens is 0.5 / sqrt(masked tokens) at most.
+std::string uncertainty_text(int64_t masked_tokens);
+
+/// What to say before training about a set whose accuracy would say little. Empty for 100 masked
+/// tokens or more.
 std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path);
 
 /// The benchmark's metric and its companions over the whole evaluation set.

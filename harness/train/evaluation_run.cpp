@@ -50,14 +50,14 @@ void print(const Verdict& verdict) {
                                          verdict.missed ? " missed)" : " reached)");
   std::printf(
       "checkpoint               %s\n"
-      "sequences                %lld\n"
-      "masked tokens            %lld\n"
+      "sequences                %s\n"
+      "masked tokens            %s\n"
       "masked-token accuracy    %.4f%s\n"
       "masked-token loss        %.4f\n"
       "next-sentence accuracy   %.4f\n"
       "constant answer scores   %.4f\n",
-      verdict.checkpoint.c_str(), static_cast<long long>(result.seqs),
-      static_cast<long long>(result.masked_tokens), result.mlm_accuracy, words.c_str(),
+      verdict.checkpoint.c_str(), grouped_text(result.seqs).c_str(),
+      grouped_text(result.masked_tokens).c_str(), result.mlm_accuracy, words.c_str(),
       result.mlm_loss, result.nsp_accuracy, verdict.constant_answer_accuracy);
 }
 

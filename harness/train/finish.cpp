@@ -77,9 +77,9 @@ void report_memory(TrainingRun& run) {
 }
 
 int say_how_to_go_on(const TrainingRun& run) {
-  const std::string where =
-      run.state.step == 0 ? "before the first step, nothing to save"
-                          : concat("at step ", run.state.step, ", all saved in ", run.run_dir);
+  const std::string where = run.state.step == 0 ? "before the first step, nothing to save"
+                                                : concat("at step ", grouped_text(run.state.step),
+                                                         ", all saved in ", run.run_dir);
   if (run.world->rank() == 0) {
     log_line(LogLevel::kInfo, concat("stopped ", where, "; run the same command again to go on"));
   }
@@ -103,7 +103,7 @@ int stop_before_training(TrainingRun& run) {
 
 int finish_run(TrainingRun& run, Stop stop) {
   run.profiled->stop();
-  finish_probe(run);
+  record_last_steps(run);
   // The steps since the last capture count too.
   const LambState lamb = read_lamb_state(run);
   run.most_skips_in_a_row = lamb.most_skips_in_a_row;
@@ -111,7 +111,7 @@ int finish_run(TrainingRun& run, Stop stop) {
     return finish_numeric(
         run, concat(lamb.most_skips_in_a_row,
                     " updates in a row were skipped: their gradient was not finite",
-                    run.config.optimizer.gradient_spike == "skip" ? " or its norm a spike." : "."));
+                    run.config.optimizer.gradient_spike != "warn" ? " or its norm a spike." : "."));
   }
 
   if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);

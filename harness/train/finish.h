@@ -8,7 +8,7 @@
 namespace bertha {
 
 /// Why the loop ended. Higher values win when ranks disagree.
-enum class Stop : int { kNo = 0, kEndOfPlan = 1, kTarget = 2, kRequeue = 3, kNumeric = 4 };
+enum class Stop : int { kNo, kSpike, kEndOfPlan, kTarget, kRequeue, kNumeric };
 
 /// The last evaluation and checkpoint, the end of the log, and the summary or the post-mortem. All
 /// ranks call it with the same reason. A stop before the first step saves nothing, as nothing has

@@ -6,12 +6,27 @@
 #include "harness/train/device_counters.h"
 #include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
+#include "harness/train/replica_check.h"
+#include "harness/train/rewind.h"
 #include "harness/train/signals.h"
 #include "harness/train/start.h"
 #include "harness/train/step.h"
 
 namespace bertha {
 namespace {
+
+/// Before anything is saved from them.
+void check_replicas_if_due(TrainingRun& run) {
+  const int64_t every_steps = run.config.train.check_replicas_every_steps;
+  const bool is_due = every_steps > 0 && run.state.step % every_steps == 0;
+  if (!is_due || run.world->size() == 1) return;
+  const std::unique_ptr<Transport> transport = run.world->make_transport();
+  check_replicas({.device = run.session->backend.device.get(),
+                  .stream = run.session->backend.stream.get(),
+                  .optimizer = run.session->optimizer.get(),
+                  .table = &run.session->table},
+                 *transport);
+}
 
 void run_step(TrainingRun& run) {
   report_probe(run, run.probe->poll());
@@ -34,6 +49,7 @@ void run_step(TrainingRun& run) {
   run.progress->count(*batch, run.pipeline->last_wait_ms());
 
   capture_probe_if_due(run);
+  check_replicas_if_due(run);
   if (is_eval_due(run)) evaluate_now(run);
   const int64_t every_steps = run.config.checkpoint.every_steps;
   const bool is_save_due = every_steps > 0 && run.state.step % every_steps == 0;
@@ -59,12 +75,17 @@ Stop stop_of_this_rank(TrainingRun& run) {
     return Stop::kEndOfPlan;
   }
   if (stop_was_requested() || is_time_over(run)) return Stop::kRequeue;
-  return Stop::kNo;
+  return run.spike ? Stop::kSpike : Stop::kNo;
 }
 
 /// All ranks take the same decision at the end of a step.
 Stop next_stop(TrainingRun& run) {
-  return static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
+  const Stop stop =
+      static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
+  if (stop == Stop::kNo || stop == Stop::kNumeric || !goes_back(run)) return stop;
+  if (!has_spike(run)) return stop;
+  rewind(run);
+  return Stop::kNo;
 }
 
 }  // namespace

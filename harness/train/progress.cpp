@@ -69,6 +69,13 @@ void Progress::add(const LossStats& stats) {
   stats_.fp8_saturated += stats.fp8_saturated;
 }
 
+void Progress::forget() {
+  stats_ = {};
+  since_ = Clock::now();
+  steps_ = seqs_ = tokens_ = 0;
+  excluded_seconds_ = flops_ = data_wait_ms_ = token_imbalance_sum_ = 0;
+}
+
 StepRecord Progress::record(const StepScalars& scalars, const TrainingState& state,
                             PhaseTimers& timers) {
   const Clock::time_point now = Clock::now();

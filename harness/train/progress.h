@@ -25,8 +25,12 @@ class Progress {
   RankTimes own_times(PhaseTimers& timers);
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);
+  /// Leaves the steps since the last record out of the next one: they were thrown away.
+  void forget();
   /// The record of the steps counted since the last call; of `scalars` all but the statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
+  /// Whether steps were counted since then.
+  bool has_open_steps() const { return steps_ > 0; }
   /// Training sequences per second since the last evaluation, without the time it takes.
   double seqs_per_second_since_eval();
   /// Over all recorded steps of this process.

@@ -63,6 +63,7 @@ class FileReporter final : public Reporter {
                   {.columns = log_columns(),
                    .target_seconds = seconds_to_target(curve_.evals, curve_.run.target_accuracy,
                                                        record.samples, record.seqs_per_second)}));
+    std::erase_if(curve_.steps, [&](const StepRecord& r) { return r.step >= record.step; });
     curve_.steps.push_back(record);
     name_bad_shapes();
     if (!tensorboard_) return;
@@ -85,7 +86,7 @@ class FileReporter final : public Reporter {
   void eval_stop(const EvalRecord& record) override {
     mlperf_->eval_stop(record);
     metrics_->eval(record);
-    log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy));
+    log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy, log_columns()));
     curve_.evals.push_back(record);
     name_bad_shapes();
     if (!tensorboard_) return;

@@ -78,12 +78,6 @@ void check_data_position(const DataPosition& saved, const DataPosition& configur
   }
 }
 
-void begin_anew(TrainingRun& run, const DataPosition& position) {
-  run.state.data = position;
-  run.state.seed = static_cast<uint64_t>(run.config.train.seed);
-  run.session->initialize_weights();
-}
-
 void tell_of_resume(TrainingRun& run, const std::string& from) {
   const std::string& resume = run.config.checkpoint.resume;
   run.reporter->event(concat("resumed from ", from, " at step ", run.state.step));
@@ -102,21 +96,19 @@ void tell_of_resume(TrainingRun& run, const std::string& from) {
 
 void go_on_from(const std::string& from, const DataPosition& position, TrainingRun& run) {
   const TrainConfig& train = run.config.train;
-  TrainingState& state = run.state;
-  state = load_checkpoint(from, run.session->checkpoint_parts());
+  const TrainingState& state = run.state;
+  put_back(run, from);
   if (state.seed != static_cast<uint64_t>(train.seed)) {
     fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
          train.seed, "; set train.seed to ", state.seed,
          " to go on, or checkpoint.resume to never to start anew.");
   }
   on_all_ranks(*run.world, [&] { check_data_position(state.data, position, run.config, from); });
-  run.session->model->set_scale_exponents(state.fp8_scale_exponents);
   run.first_step = state.step;
   run.resumed_step = state.step;
   run.saved_step = state.step;
   run.last_checkpoint = from;
-  if (!state.evals.empty()) run.evaluated_step = state.evals.back().step;
-  if (run.evaluated_step == state.step) pass_planned_evals(run);
+  run.origin = from;
   run.earlier_seconds = state.training_seconds;
   run.earlier_joules = state.joules;
   tell_of_resume(run, from);
@@ -154,10 +146,29 @@ void begin_or_go_on(TrainingRun& run) {
                               .window_shards = run.config.data.window_shards,
                               .identity = world.broadcast(identity, 0)};
   if (from.empty()) {
-    begin_anew(run, position);
+    run.state.data = position;
+    put_back(run, "");
   } else {
     go_on_from(from, position, run);
   }
+}
+
+void put_back(TrainingRun& run, const std::string& checkpoint) {
+  TrainingState& state = run.state;
+  if (checkpoint.empty()) {
+    const DataPosition data = state.data;
+    state = {};
+    state.data = data;
+    state.seed = static_cast<uint64_t>(run.config.train.seed);
+    run.session->initialize_weights();
+  } else {
+    state = load_checkpoint(checkpoint, run.session->checkpoint_parts());
+  }
+  run.session->model->set_scale_exponents(state.fp8_scale_exponents);
+  run.known_skips = state.lamb.skipped_steps;
+  run.most_skips_in_a_row = 0;
+  run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
+  if (!state.evals.empty() && run.evaluated_step == state.step) pass_planned_evals(run);
 }
 
 void claim_checkpoints(const TrainingRun& run) {

@@ -16,6 +16,10 @@ namespace bertha {
 ///           the config.
 void begin_or_go_on(TrainingRun& run);
 
+/// Weights, moments, counters and evaluations of a checkpoint; "" = those that a fresh run begins
+/// with. All ranks call it. Errors as above, of the checkpoint alone.
+void put_back(TrainingRun& run, const std::string& checkpoint);
+
 /// From here on the checkpoints of the run folder are those of this run: others are set aside, and
 /// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when
 /// nothing else can fail: a run that cannot start does not change the folder. All ranks call it.

@@ -23,6 +23,12 @@
 
 namespace bertha {
 
+/// Steps whose gradient norm or loss is out of the ordinary, counted from 1.
+struct Spike {
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+};
+
 /// One training run of one rank, from the first log line to the exit code: start.h fills it in,
 /// loop.cpp takes it from step to step, finish.h ends it.
 struct TrainingRun {
@@ -73,8 +79,13 @@ struct TrainingRun {
   TrainingState probed_state = {};  // when the last probe was captured
   bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
   int64_t known_skips = 0;
-  int64_t known_spikes = 0;  // that the log has told of
+  int64_t known_spikes = 0;    // that the log has told of
+  int64_t recorded_skips = 0;  // of the last record
   int64_t most_skips_in_a_row = 0;
+  std::optional<Spike> spike = std::nullopt;  // the first one that this rank knows of and that is
+                                              // to be left out, see rewind.h
+  int64_t rewinds = 0;                        // since the last checkpoint
+  int64_t earlier_spikes = 0;                 // of this process, in steps that were thrown away
 
   // How it began.
   Clock::time_point started = Clock::now();
@@ -82,6 +93,7 @@ struct TrainingRun {
   std::optional<double> earlier_joules = 0;  // likewise; none = not known
   int64_t first_step = 0;
   int64_t resumed_step = -1;  // none
+  std::string origin = {};    // the checkpoint that this process began with; "" = none
 
   // The data. Last, so that they go first.
   std::vector<HostBatch> eval_batches = {};

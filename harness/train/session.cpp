@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/format/shard_names.h"
+#include "data/random/draws.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
@@ -42,8 +43,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       batch_memory(make_pinned_pool(*backend.device)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
-      attention(
-          describe_attention(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
+      attention(describe_attention(choice, backend, run_config.cuda,
+                                   attention_call(run_config.model, dims, io))),
       gelu_gemms(describe_gelu_gemms(choice, backend, run_config.cuda,
                                      {.io = io,
                                       .gelu = gelu_of(run_config.model),
@@ -51,9 +52,9 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                       .feed_forward = dims.F,
                                       .fp8 = has_fp8_gemms(run_config.train)})),
       fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
-      graphs(
-          !options.time_operations && run_config.log.profile_steps.empty() &&
-          can_record_passes(choice, run_config.cuda, attention_call(run_config.model, dims, io))),
+      graphs(!options.time_operations && run_config.log.profile_steps.empty() &&
+             can_record_passes(choice, backend, run_config.cuda,
+                               attention_call(run_config.model, dims, io))),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =
@@ -180,11 +181,7 @@ StepSettings step_settings(const Config& config, const World& world, uint64_t se
 }
 
 uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t rank) {
-  // The finalizer of SplitMix64 over distinct inputs.
-  uint64_t z = seed + 0x9E3779B97F4A7C15ull * (purpose * 65536 + rank + 1);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
+  return mixed_seed(seed, purpose * 65536 + rank);
 }
 
 }  // namespace bertha

@@ -15,7 +15,6 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
-#include "harness/train/data_source.h"
 #include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
 #include "harness/train/resume.h"
@@ -119,7 +118,7 @@ void read_data(TrainingRun& run) {
     check_data(run.config, world.rank(), world.size());
     run.eval_batches =
         read_eval_batches(run.config, world.rank(), world.size(), run.session->pinned_allocator());
-    open = plan_training_data(run.config, run.state.step);
+    open = plan_batches(run);
   });
   run.transport = world.make_transport();
   run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *run.transport);
@@ -139,6 +138,12 @@ void warn_of_many_epochs(const TrainingRun& run) {
 }
 
 }  // namespace
+
+OpenPipeline plan_batches(const TrainingRun& run) {
+  const TrainingState& state = run.state;
+  return plan_training_data(run.config, state.step + state.batches_left_out,
+                            std::max<int64_t>(run.config.train.max_steps - state.step, 0));
+}
 
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   TrainingRun run{.config = config, .plan = make_run_plan(config), .world = &world};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "harness/train/data_source.h"
 #include "harness/train/run.h"
 
 namespace bertha {
@@ -17,5 +18,8 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info);
 /// Errors    the same on all ranks, and the log has ended: Error(kData) or Error(kUsage) when the
 ///           data are damaged or do not fit the config.
 void open_data(TrainingRun& run);
+
+/// The batches of the steps that are left. Errors as plan_training_data().
+OpenPipeline plan_batches(const TrainingRun& run);
 
 }  // namespace bertha

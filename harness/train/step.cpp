@@ -3,19 +3,6 @@
 namespace bertha {
 namespace {
 
-LossMean mean_of(const HostBatch& micro, const StepBatch& batch, const StepSettings& settings) {
-  if (settings.loss_mean == LossMeanRule::kGlobal) {
-    return {.masked = batch.num_masked_global,
-            .seqs = batch.num_seqs_global,
-            .nsp_weight = settings.nsp_weight};
-  }
-  const int64_t parts = settings.num_ranks * static_cast<int64_t>(batch.micro_batches.size());
-  return {.masked = micro.num_masked,
-          .seqs = micro.num_seqs,
-          .numerator = 1.0 / static_cast<double>(parts),
-          .nsp_weight = settings.nsp_weight};
-}
-
 void update_scales(const StepParts& parts) {
   const View maxima = parts.model->fp8_maxima();
   if (maxima.elements() == 0) return;
@@ -31,13 +18,27 @@ void find_first_scales(const StepBatch& batch, const StepSettings& settings, uin
   parts.model->begin_step();
   parts.model->set_random(settings.dropout_seed, micro_step);
   parts.model->upload(micro);
-  parts.model->forward_train(mean_of(micro, batch, settings), parts.optimizer->state());
+  parts.model->forward_train(loss_mean_of(micro, batch, settings), parts.optimizer->state());
   parts.model->backward();
   update_scales(parts);
   parts.model->reset_stats();  // there are none of earlier steps
 }
 
 }  // namespace
+
+LossMean loss_mean_of(const HostBatch& micro, const StepBatch& batch,
+                      const StepSettings& settings) {
+  if (settings.loss_mean == LossMeanRule::kGlobal) {
+    return {.masked = batch.num_masked_global,
+            .seqs = batch.num_seqs_global,
+            .nsp_weight = settings.nsp_weight};
+  }
+  const int64_t parts = settings.num_ranks * static_cast<int64_t>(batch.micro_batches.size());
+  return {.masked = micro.num_masked,
+          .seqs = micro.num_seqs,
+          .numerator = 1.0 / static_cast<double>(parts),
+          .nsp_weight = settings.nsp_weight};
+}
 
 void train_step(const StepBatch& batch, const StepSettings& settings, const StepParts& parts) {
   Bert& model = *parts.model;
@@ -55,7 +56,7 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
     timers.begin(Phase::kForward);
     model.set_random(settings.dropout_seed, micro_step++);
     model.upload(micro);
-    model.forward_train(mean_of(micro, batch, settings), optimizer.state());
+    model.forward_train(loss_mean_of(micro, batch, settings), optimizer.state());
     timers.begin(Phase::kBackward);
     if (&micro != &batch.micro_batches.back()) {
       model.backward();

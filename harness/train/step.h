@@ -22,6 +22,9 @@ struct StepSettings {
   int64_t num_ranks = 1;
 };
 
+/// How the losses of one of the step's micro-batches are averaged.
+LossMean loss_mean_of(const HostBatch& micro, const StepBatch& batch, const StepSettings& settings);
+
 struct StepParts {
   Bert* model = nullptr;
   Optimizer* optimizer = nullptr;

@@ -1,70 +1,21 @@
 #include "harness/train/step_bench.h"
 
 #include <algorithm>
-#include <bit>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/pipeline/synthetic_pipeline.h"
 #include "harness/comm/energy_meter.h"
 #include "harness/comm/watchdog.h"
-#include "harness/model/flops.h"
 #include "harness/report/device_peak.h"
+#include "harness/train/bench_steps.h"
 #include "harness/train/data_source.h"
 #include "harness/train/probe.h"
-#include "harness/train/profiled_steps.h"
 #include "harness/train/session.h"
-#include "harness/train/step.h"
-#include "harness/train/timers.h"
 
 namespace bertha {
 namespace {
-
-// Steps of different lengths. So few that their graphs are recorded in the warm-up, as those of a
-// long run have been for most of its steps.
-constexpr int64_t kDistinctLengths = 4;
-
-/// What the model computes in a step.
-struct BenchWork {
-  StepWork global;  // all ranks
-  StepWork here;    // this rank
-};
-
-void add(const SyntheticSteps& steps, int64_t tokens, StepWork& work) {
-  ++work.num_seqs;
-  work.num_tokens += tokens;
-  work.num_masked += masked_tokens_of(steps, tokens);
-  work.squared_tokens += tokens * tokens;
-}
-
-BenchWork work_of(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank) {
-  BenchWork work;
-  const auto ranks = static_cast<size_t>(steps.num_ranks);
-  for (size_t bin = 0; bin < plan.bins.size(); ++bin) {
-    for (const SyntheticSequence& sequence : plan.bins[bin]) {
-      add(steps, sequence.tokens, work.global);
-      if (bin % ranks == static_cast<size_t>(rank)) add(steps, sequence.tokens, work.here);
-    }
-  }
-  return work;
-}
-
-/// The largest micro-batch of any rank, where the number of tokens is given and that of
-/// sequences follows.
-BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
-  BatchRows most{.tokens = steps.tokens_per_micro_batch};
-  for (const SyntheticPlan& plan : plans) {
-    for (const std::vector<SyntheticSequence>& bin : plan.bins) {
-      int64_t masked = 0;
-      for (const SyntheticSequence& sequence : bin) {
-        masked += masked_tokens_of(steps, sequence.tokens);
-      }
-      most.seqs = std::max(most.seqs, std::ssize(bin));
-      most.masked = std::max(most.masked, masked);
-    }
-  }
-  return most;
-}
 
 SessionOptions session_options(const StepBenchOptions& options, const SyntheticSteps& steps,
                                const std::vector<SyntheticPlan>& plans) {
@@ -73,122 +24,40 @@ SessionOptions session_options(const StepBenchOptions& options, const SyntheticS
   return made;
 }
 
-/// The largest of every rank's values, place by place.
-std::vector<double> most_over_ranks(Transport& transport, const std::vector<double>& mine) {
-  std::vector<int64_t> words;
-  for (const double value : mine) words.push_back(std::bit_cast<int64_t>(value));
-  const std::vector<int64_t> all = transport.all_gather(words);
-  std::vector<double> most = mine;
-  for (size_t i = 0; i < all.size(); ++i) {
-    double& place = most[i % mine.size()];
-    place = std::max(place, std::bit_cast<double>(all[i]));
+/// Of the timed steps, whose lengths follow `plans`. Its work is the mean over them.
+void describe(const Session& session, const StepBenchOptions& options,
+              const SyntheticSteps& synthetic, const std::vector<SyntheticPlan>& plans,
+              BenchSteps& timed, StepBenchReport& report) {
+  const auto steps = static_cast<double>(options.steps);
+  StepWork here;
+  for (int64_t i = 0; i < options.steps; ++i) {
+    const SyntheticPlan& plan =
+        plans[static_cast<size_t>((options.warmup_steps + i) % kBenchBatches)];
+    const BenchWork work = work_of(synthetic, plan, session.world->rank());
+    report.seqs_global += static_cast<double>(work.global.num_seqs) / steps;
+    report.tokens_global += static_cast<double>(work.global.num_tokens) / steps;
+    report.masked_global += static_cast<double>(work.global.num_masked) / steps;
+    report.most_tokens_per_rank += static_cast<double>(plan.most_tokens_per_rank) / steps;
+    report.model_flops_global +=
+        static_cast<double>(model_flops_per_step(session.dims, work.global)) / steps;
+    here.squared_tokens += work.here.squared_tokens;
   }
-  return most;
+  report.phase_ms = timed.timers().take_totals_ms();
+  for (double& ms : report.phase_ms) ms /= steps;
+  if (session.timed_ops == nullptr) return;
+  // Scores and context, 2 per multiply-add; backward has twice as many.
+  const double attention_flops = 4.0 * static_cast<double>(session.dims.L * session.dims.H) *
+                                 static_cast<double>(here.squared_tokens);
+  for (OperationTime& time : session.timed_ops->take_totals()) {
+    if (time.name == "attention_fwd") time.flops = attention_flops;
+    if (time.name == "attention_bwd") time.flops = 2 * attention_flops;
+    report.operations.push_back({.name = time.name,
+                                 .calls = static_cast<double>(time.calls) / steps,
+                                 .ms = time.ms / steps,
+                                 .flops = time.flops / steps,
+                                 .bytes = time.bytes / steps});
+  }
 }
-
-/// The steps of one rank, from the first warm-up step to the last timed one.
-class Steps {
- public:
-  Steps(Session& session, const SyntheticSteps& synthetic, const StepBenchOptions& options)
-      : session_(session),
-        options_(options),
-        batches_(make_synthetic_pipeline(synthetic,
-                                         {.rank = session.world->rank(),
-                                          .num_steps = options.warmup_steps + options.steps,
-                                          .prefetch_steps = session.config.data.prefetch_steps,
-                                          .distinct_lengths = kDistinctLengths},
-                                         session.batch_memory)),
-        timers_(*session.backend.device, *session.backend.stream),
-        profiled_(session.config.log.profile_steps, *session.backend.device,
-                  *session.backend.stream),
-        settings_(step_settings(session.config, *session.world,
-                                static_cast<uint64_t>(session.config.train.seed))) {}
-
-  /// Blocks: the host, until they have run; then timers and counters are reset.
-  void warm_up() {
-    for (int64_t i = 0; i < options_.warmup_steps; ++i) run();
-    session_.backend.stream->wait_on_host();
-    timers_.take_totals_ms();
-    if (session_.timed_ops != nullptr) session_.timed_ops->take_totals();
-    session_.world->barrier();
-  }
-
-  /// Milliseconds of each step on the device. Blocks: the host, at the end.
-  std::vector<double> time() {
-    Stream& stream = *session_.backend.stream;
-    std::vector<std::unique_ptr<Event>> borders;
-    const auto mark = [&] {
-      borders.push_back(session_.backend.device->make_event());
-      stream.record(*borders.back());
-    };
-    mark();
-    for (int64_t i = 0; i < options_.steps; ++i) {
-      run();
-      mark();
-    }
-    profiled_.stop();
-    stream.wait_on_host();
-    std::vector<double> step_ms;
-    for (size_t i = 1; i < borders.size(); ++i) {
-      step_ms.push_back(borders[i]->ms_since(*borders[i - 1]));
-    }
-    return step_ms;
-  }
-
-  /// Of the timed steps, whose lengths follow `plans`. Its work is the mean over them.
-  void describe(const SyntheticSteps& synthetic, const std::vector<SyntheticPlan>& plans,
-                StepBenchReport& report) {
-    const auto steps = static_cast<double>(options_.steps);
-    StepWork here;
-    for (int64_t i = 0; i < options_.steps; ++i) {
-      const SyntheticPlan& plan =
-          plans[static_cast<size_t>((options_.warmup_steps + i) % kDistinctLengths)];
-      const BenchWork work = work_of(synthetic, plan, session_.world->rank());
-      report.seqs_global += static_cast<double>(work.global.num_seqs) / steps;
-      report.tokens_global += static_cast<double>(work.global.num_tokens) / steps;
-      report.masked_global += static_cast<double>(work.global.num_masked) / steps;
-      report.most_tokens_per_rank += static_cast<double>(plan.most_tokens_per_rank) / steps;
-      report.model_flops_global +=
-          static_cast<double>(model_flops_per_step(session_.dims, work.global)) / steps;
-      here.squared_tokens += work.here.squared_tokens;
-    }
-    report.phase_ms = timers_.take_totals_ms();
-    for (double& ms : report.phase_ms) ms /= steps;
-    if (session_.timed_ops == nullptr) return;
-    // Scores and context, 2 per multiply-add; backward has twice as many.
-    const double attention_flops = 4.0 * static_cast<double>(session_.dims.L * session_.dims.H) *
-                                   static_cast<double>(here.squared_tokens);
-    for (OperationTime& time : session_.timed_ops->take_totals()) {
-      if (time.name == "attention_fwd") time.flops = attention_flops;
-      if (time.name == "attention_bwd") time.flops = 2 * attention_flops;
-      report.operations.push_back({.name = time.name,
-                                   .calls = static_cast<double>(time.calls) / steps,
-                                   .ms = time.ms / steps,
-                                   .flops = time.flops / steps,
-                                   .bytes = time.bytes / steps});
-    }
-  }
-
- private:
-  void run() {
-    session_.world->board().enter(step_, RunPhase::kWaitForData);
-    const std::optional<StepBatch> batch = batches_->next();
-    session_.world->board().enter(step_++, RunPhase::kTrain);
-    profiled_.before_step(step_);
-    train_step(
-        *batch, settings_,
-        {.model = session_.model.get(), .optimizer = session_.optimizer.get(), .timers = &timers_});
-    profiled_.after_step(step_);
-  }
-
-  Session& session_;
-  StepBenchOptions options_;
-  std::unique_ptr<Pipeline> batches_;
-  PhaseTimers timers_;
-  ProfiledSteps profiled_;
-  StepSettings settings_;
-  int64_t step_ = 0;
-};
 
 }  // namespace
 
@@ -198,15 +67,26 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   synthetic.lengths = options.lengths;
   synthetic.tokens_per_micro_batch = options.tokens_per_rank;
   std::vector<SyntheticPlan> plans;
-  for (int64_t i = 0; i < kDistinctLengths; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
+  for (int64_t i = 0; i < kBenchBatches; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
   Session session(config, world, session_options(options, synthetic, plans));
   session.initialize_weights();
-  Steps steps(session, synthetic, options);
-  steps.warm_up();
+  const std::unique_ptr<Pipeline> pipeline =
+      make_synthetic_pipeline(synthetic,
+                              {.rank = world.rank(),
+                               .num_steps = options.warmup_steps + options.steps,
+                               .prefetch_steps = config.data.prefetch_steps,
+                               .distinct_lengths = kBenchBatches},
+                              session.batch_memory);
+  std::optional<StepBatch> batch;
+  BenchSteps steps(session, [&](int64_t) -> const StepBatch& {
+    batch = pipeline->next();
+    return *batch;
+  });
+  steps.warm_up(options.warmup_steps);
   const Device& device = *session.backend.device;
   const int64_t warm_bytes = device.used_memory_bytes();
   const EnergyMeter energy(session.choice.gpu_bus_id, world);
-  const std::vector<double> step_ms = steps.time();
+  const std::vector<double> step_ms = steps.time(options.steps);
   const double joules = energy.joules().value_or(0);
   const int64_t used_bytes = std::max(warm_bytes, device.used_memory_bytes());
 
@@ -228,7 +108,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
           most_over_ranks(*transport, {static_cast<double>(used_bytes)}).front()),
       .total_memory_bytes = device.total_memory_bytes(),
       .joules_global = joules / static_cast<double>(step_ms.size())};
-  steps.describe(synthetic, plans, report);
+  describe(session, options, synthetic, plans, steps, report);
   StepProbe probe(session.parts(), *session.backend.collectives);
   probe.capture(*session.model, *session.optimizer);
   const StepScalars last = probe.wait();

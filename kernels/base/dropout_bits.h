@@ -74,12 +74,12 @@ BERTHA_HOST_DEVICE inline uint32_t kept_bits(uint64_t seed, uint64_t step, uint3
   for (int four = kDropoutFours - 1; four > 0; --four) {
     for (int place = 3; place >= 0; --place) {
       const int word = dropout_word(four, place);
-      compare(words.lane[word] ^ turned(words.lane[(word + 1) % 4], dropout_mix(word)),
+      compare(words.elem[word] ^ turned(words.elem[(word + 1) % 4], dropout_mix(word)),
               4 * four + place);
     }
     below = turned(below, dropout_turn(four));
   }
-  for (int digit = 3; digit >= 0; --digit) compare(words.lane[digit], digit);
+  for (int digit = 3; digit >= 0; --digit) compare(words.elem[digit], digit);
   return ~below;
 }
 

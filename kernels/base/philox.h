@@ -8,13 +8,13 @@ namespace bertha {
 
 /// Counter-based random bits: Philox4x32-10, one source for host and device.
 ///
-/// Random    The word of element i at (seed, step, site) is lane i % 4 of
+/// Random    The word of element i at (seed, step, site) is elem[i % 4] of
 ///           philox4x32_10(counter = {i / 4 low, i / 4 high, site, step low}, key = seed).
 ///           It depends on nothing else: not on threads, tiles, ranks or backends.
 /// Exact     bit for bit the same everywhere; known answers in tests/kernels/philox_test.cpp.
 /// Source    Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 struct PhiloxWords {
-  uint32_t lane[4];
+  uint32_t elem[4];
 };
 
 constexpr int kPhiloxRounds = 10;
@@ -37,12 +37,12 @@ BERTHA_HOST_DEVICE inline uint64_t multiply_wide(uint32_t a, uint32_t b) {
 /// One round, under the round's own key.
 BERTHA_HOST_DEVICE inline PhiloxWords philox_round(PhiloxWords counter, uint32_t key_low,
                                                    uint32_t key_high) {
-  const uint64_t product_0 = multiply_wide(kPhiloxFactor0, counter.lane[0]);
-  const uint64_t product_1 = multiply_wide(kPhiloxFactor1, counter.lane[2]);
+  const uint64_t product_0 = multiply_wide(kPhiloxFactor0, counter.elem[0]);
+  const uint64_t product_1 = multiply_wide(kPhiloxFactor1, counter.elem[2]);
   const uint32_t high_0 = static_cast<uint32_t>(product_0 >> 32);
   const uint32_t high_1 = static_cast<uint32_t>(product_1 >> 32);
-  return PhiloxWords{{high_1 ^ counter.lane[1] ^ key_low, static_cast<uint32_t>(product_1),
-                      high_0 ^ counter.lane[3] ^ key_high, static_cast<uint32_t>(product_0)}};
+  return PhiloxWords{{high_1 ^ counter.elem[1] ^ key_low, static_cast<uint32_t>(product_1),
+                      high_0 ^ counter.elem[3] ^ key_high, static_cast<uint32_t>(product_0)}};
 }
 
 template <int kRounds>
@@ -73,7 +73,7 @@ BERTHA_HOST_DEVICE inline PhiloxWords random_block(uint64_t seed, uint64_t step,
 
 BERTHA_HOST_DEVICE inline uint32_t random_word(uint64_t seed, uint64_t step, uint32_t site,
                                                int64_t element) {
-  return random_block(seed, step, site, element / 4).lane[element % 4];
+  return random_block(seed, step, site, element / 4).elem[element % 4];
 }
 
 }  // namespace bertha

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/base/figures.h"
 #include "kernels/base/fp8.h"
 #include "kernels/base/philox.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -24,14 +25,8 @@ constexpr int kBusyCopies = 32;  // about a millisecond: the host enqueues 64 la
 constexpr double kClearedBytesPerSecond = 200e9;  // half of the measured rate
 constexpr int64_t kWarmUps = 3;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-View view_of(void* data, DType dtype, const std::vector<int64_t>& extents) {
-  View view(data, dtype, {});
+View view_of(DType dtype, const std::vector<int64_t>& extents) {
+  View view(nullptr, dtype, {});
   view.rank = static_cast<int>(extents.size());
   std::copy(extents.begin(), extents.end(), view.extents.begin());
   return view;
@@ -113,9 +108,9 @@ const Buffer& OpBench::pool(double scale, DType dtype) {
   auto* values = static_cast<float*>(pinned.data());
   for (int64_t i = 0; i < kPoolElements; i += 4) {
     const PhiloxWords words = random_block(20, 0, 0, i / 4);
-    for (int64_t lane = 0; lane < 4; ++lane) {
-      values[i + lane] = static_cast<float>(
-          scale * 0x1p-31 * static_cast<double>(static_cast<int32_t>(words.lane[lane])));
+    for (int64_t k = 0; k < 4; ++k) {
+      values[i + k] = static_cast<float>(scale * 0x1p-31 *
+                                         static_cast<double>(static_cast<int32_t>(words.elem[k])));
     }
   }
   const Buffer wide = parts_.device->allocate(bytes);
@@ -173,7 +168,7 @@ OpCall OpBench::call_of(const Set& set) {
 OpBench::Set OpBench::make_set(const OpCase& op, int64_t number) {
   Set set;
   for (const BenchTensor& tensor : op.tensors) {
-    View view = view_of(nullptr, tensor.io ? parts_.io : tensor.dtype, tensor.extents);
+    View view = view_of(tensor.io ? parts_.io : tensor.dtype, tensor.extents);
     set.memory.push_back(parts_.device->allocate(view.bytes()));
     view.data = set.memory.back().data();
     const View first = tensor.repeats ? view.rows(0, tensor.checked[0]) : view;
@@ -242,7 +237,7 @@ void OpBench::check(const OpCase& op, const Set& set, OpResult& result) {
   Set reference;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const BenchTensor& tensor = op.tensors[i];
-    View view = view_of(nullptr, tensor.io ? exact : tensor.dtype,
+    View view = view_of(tensor.io ? exact : tensor.dtype,
                         tensor.checked.empty() ? tensor.extents : tensor.checked);
     reference.memory.push_back(reference_device_->allocate(std::max<int64_t>(view.bytes(), 1)));
     view.data = tensor.is_absent_in_reference ? nullptr : reference.memory.back().data();
@@ -330,7 +325,7 @@ double OpBench::time_copy_us(double bytes, int64_t launches) {
       },
       launches);
   freed_bytes_ += memory.bytes();
-  return median(times);
+  return percentile(times, 0.5);
 }
 
 OpResult OpBench::run(const OpCase& op, int64_t launches) {
@@ -390,7 +385,7 @@ double OpBench::gemm_roof(double flops, int64_t launches) {
                                         .pre_activation = View()});
                   },
               .flops = 2.0 * static_cast<double>(side * side * side)};
-  const double us = median(run(gemm, launches).times_us);
+  const double us = percentile(run(gemm, launches).times_us, 0.5);
   return us > 0 ? gemm.flops / us * 1e6 : 0;
 }
 

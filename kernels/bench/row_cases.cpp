@@ -74,7 +74,7 @@ struct Images {
     const int64_t checked_bytes = bit_bytes(checked_images() * channels * pixels());
     std::vector<char> bytes(static_cast<size_t>(checked_bytes));
     for (size_t i = 0; i < bytes.size(); ++i) {
-      bytes[i] = static_cast<char>(random_block(20, 1, 0, static_cast<int64_t>(i)).lane[0]);
+      bytes[i] = static_cast<char>(random_block(20, 1, 0, static_cast<int64_t>(i)).elem[0]);
     }
     return {.name = "mask",
             .extents = {bit_bytes(images * channels * pixels())},

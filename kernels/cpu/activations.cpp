@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/cpu/gelu_erf.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace bertha {

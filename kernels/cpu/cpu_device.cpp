@@ -7,8 +7,6 @@
 #include <cstring>
 #include <fstream>
 
-#include "kernels/cpu/gemm.h"
-
 namespace bertha {
 namespace {
 
@@ -85,9 +83,7 @@ void CpuDevice::copy(Stream&, void* destination, const void* source, int64_t byt
 
 std::unique_ptr<Device> make_cpu_device(int threads) {
   if (threads < 1) fail(ExitCode::kUsage, "CPU threads = ", threads, ", want at least 1.");
-  auto device = std::make_unique<CpuDevice>(threads);
-  prepare_gemms(threads);
-  return device;
+  return std::make_unique<CpuDevice>(threads);
 }
 
 }  // namespace bertha

@@ -11,8 +11,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads) : pool_(threads) {}
 
   std::string description() const override;
-  // Few, so that little work is spent on padding, and some, so that it occurs.
-  int64_t padded_rows(int64_t rows) const override { return (rows + 7) / 8 * 8; }
+  int64_t padded_rows(int64_t rows) const override { return padded_rows_on_cpu(rows); }
   bool has_io(DType io) const override { return io == DType::kF32; }
   int64_t total_memory_bytes() const override;
   int64_t used_memory_bytes() const override;

@@ -1,9 +1,13 @@
 #include "kernels/cpu/cpu_op_set.h"
+#include "kernels/cpu/gemm.h"
 
 namespace bertha {
 
 std::unique_ptr<Ops> make_cpu_ops(Device& device, Stream&) {
-  return std::make_unique<CpuOpSet<Ops>>(device);
+  auto ops = std::make_unique<CpuOpSet<Ops>>(device);
+  // Not with the device: row operations have no GEMMs, and no use for OpenBLAS.
+  prepare_gemms(dynamic_cast<CpuDevice&>(device).pool().threads());
+  return ops;
 }
 
 }  // namespace bertha

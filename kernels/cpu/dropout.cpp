@@ -42,7 +42,7 @@ class GroupTile {
                   const int64_t (&groups)[kTileGroups]) {
     for (int i = 0; i < kTileGroups; ++i) {
       const PhiloxWords counter = dropout_counter(step, site, groups[i]);
-      for (int word = 0; word < 4; ++word) words_[word][i] = counter.lane[word];
+      for (int word = 0; word < 4; ++word) words_[word][i] = counter.elem[word];
     }
     uint32_t key_low = static_cast<uint32_t>(seed);
     uint32_t key_high = static_cast<uint32_t>(seed >> 32);
@@ -52,10 +52,10 @@ class GroupTile {
         const PhiloxWords mixed =
             philox_round(PhiloxWords{{words_[0][i], words_[1][i], words_[2][i], words_[3][i]}},
                          key_low, key_high);
-        words_[0][i] = mixed.lane[0];
-        words_[1][i] = mixed.lane[1];
-        words_[2][i] = mixed.lane[2];
-        words_[3][i] = mixed.lane[3];
+        words_[0][i] = mixed.elem[0];
+        words_[1][i] = mixed.elem[1];
+        words_[2][i] = mixed.elem[2];
+        words_[3][i] = mixed.elem[3];
       }
       key_low += kPhiloxKeyStepLow;
       key_high += kPhiloxKeyStepHigh;

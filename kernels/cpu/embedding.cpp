@@ -28,8 +28,8 @@ void add_rows_by_id(WorkerPool& pool, const char* field, const View& ids, const 
   const int32_t* id = ids.as<int32_t>();
   std::vector<int32_t> order(static_cast<size_t>(tokens));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [id](int32_t left, int32_t right) { return id[left] < id[right]; });
+  std::ranges::stable_sort(order,
+                           [id](int32_t left, int32_t right) { return id[left] < id[right]; });
   std::vector<int64_t> run_starts;
   for (int64_t k = 0; k < tokens; ++k) {
     const auto here = order.begin() + k;
@@ -41,7 +41,7 @@ void add_rows_by_id(WorkerPool& pool, const char* field, const View& ids, const 
   pool.for_range(static_cast<int64_t>(run_starts.size()) - 1, 16, [&](int64_t begin, int64_t end) {
     std::vector<double> total(static_cast<size_t>(hidden));
     for (int64_t run = begin; run < end; ++run) {
-      std::fill(total.begin(), total.end(), 0.0);
+      std::ranges::fill(total, 0.0);
       const int64_t first = run_starts[static_cast<size_t>(run)];
       const int64_t last = run_starts[static_cast<size_t>(run) + 1];
       for (int64_t k = first; k < last; ++k) {

@@ -25,7 +25,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kBlocks = 3;  // of an SM: as many 16-bit rows as its shared memory holds
 constexpr int kFinishThreads = 1024;
-constexpr int64_t kMaxCacheBytes = 226 * 1024;  // of the 227 KiB that a block can have
+constexpr int64_t kExchangeBytes = 1024;  // of shared memory, beside the row
 
 /// What a row adds to the totals.
 struct RowResult {
@@ -190,7 +190,8 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
   const int64_t columns = args.logits.extent(1);
   BERTHA_CHECK(columns < (int64_t{1} << 30), "rows of ", columns, " logits, want less than 2^30");
   const bool aligned = columns % kVecSize == 0 && is_aligned({args.logits.data});
-  const bool fits = columns * size_bytes(args.logits.dtype) <= kMaxCacheBytes;
+  const bool fits =
+      columns * size_bytes(args.logits.dtype) <= context.device.shared_bytes() - kExchangeBytes;
   dispatch_io(args.logits.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (aligned && fits) {

@@ -14,6 +14,11 @@ struct CUstream_st;  // what a cudaStream_t points to
 
 namespace bertha {
 
+/// The kernels of a device. Auto: those of sm_90a on a GPU of compute capability 9.0 (H100, H200),
+/// where the program has code for it; portable ones on all others from 8.0 on. Portable: these
+/// everywhere, with the shared memory of the smallest GPU that they serve.
+enum class CudaKernels { kAuto, kPortable };
+
 /// Choices between kernels that compute the same; the defaults are the measured best.
 struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
@@ -50,21 +55,31 @@ int count_cuda_devices();
 /// Where GPU `ordinal` sits, as /sys/bus/pci/devices names it: "0000:1b:00.0".
 std::string cuda_bus_id(int ordinal);
 
-/// GPU `ordinal` of those visible. Error(kEnvironment) with a sentence when it cannot be used.
-std::unique_ptr<Device> make_cuda_device(int ordinal);
+/// GPU `ordinal` of those visible; its description ends with "sm_90a kernels" or "portable
+/// kernels". Error(kEnvironment) with a sentence when it cannot be used.
+std::unique_ptr<Device> make_cuda_device(int ordinal, CudaKernels kernels = CudaKernels::kAuto);
+
+/// Whether `device` runs the kernels of sm_90a, without which there is no fp8.
+bool runs_sm90a_kernels(Device& device);
+
+/// `options` as they hold on `device`: with portable kernels auto is grouped attention and the
+/// library's GEMMs with a GELU.
+/// Error(kUsage) with a sentence where `options` name kernels that the device does not run.
+CudaOptions options_on(Device& device, const CudaOptions& options);
 
 /// A stream that the caller made (a cudaStream_t), for operations in order with the caller's own
 /// work. It must outlive the Stream, which does not destroy it.
 std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
 
-/// Operations enqueued on `stream` of `device`; both must outlive them.
+/// Operations enqueued on `stream` of `device`; both must outlive them. Errors as options_on.
 ///
 /// Random    dropout decisions equal those of the CPU backend bit for bit.
 /// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic, and except that tune_gemms
 ///           may choose differently each time: repeat a run with the file that the first one wrote.
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
 
-/// The kernels that attention will take where `options` hold, for logs and before any work:
+/// The kernels that attention will take where `options` hold (those of options_on), for logs and
+/// before any work:
 /// "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
 /// persistent includes split, for batches of few tokens.
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
@@ -76,7 +91,8 @@ bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& ca
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
-/// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
+/// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve, and for
+/// fp8 on a device without the kernels of sm_90a.
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and

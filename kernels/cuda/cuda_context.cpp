@@ -27,9 +27,16 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
     : device(cuda_device),
       stream(cuda_stream),
       sm_count(cuda_device.sm_count()),
-      options(cuda_options),
+      kernels(cuda_device.kernels()),
+      options(options_for(kernels, cuda_options)),
       scratch(cuda_stream),
       arrivals(cuda_device),
       exchange(cuda_device) {}
+
+void CudaContext::require_fp8(const char* operation) const {
+  if (kernels == KernelSet::kSm90a) return;
+  fail(ExitCode::kUsage, operation, " in fp8 needs the kernels of sm_90a (H100, H200), and ",
+       device.description(), " runs others; use bf16 there.");
+}
 
 }  // namespace bertha

@@ -75,10 +75,14 @@ struct CudaContext {
     return *static_cast<State*>(kept.get());
   }
 
+  /// Error(kUsage) where the kernels are portable ones: there is no fp8.
+  void require_fp8(const char* operation) const;
+
   CudaDevice& device;
   cudaStream_t stream;
   int sm_count;
-  CudaOptions options;
+  KernelSet kernels;
+  CudaOptions options;  // as they hold for these kernels
   ScratchMemory scratch;
   ArrivalCounter arrivals;
   InterBlockExchange exchange;

@@ -10,13 +10,10 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
+#include "kernels/cuda/loaded_code.h"
 
 namespace bertha {
 namespace {
-
-// Kernels are compiled for sm_90a, which runs on compute capability 9.0 and nothing else.
-constexpr int kComputeMajor = 9;
-constexpr int kComputeMinor = 0;
 
 class CudaEvent final : public Event {
  public:
@@ -133,7 +130,7 @@ int count_cuda_devices() {
   return count;
 }
 
-CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
+CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   const int count = count_cuda_devices();
   if (count == 0) {
     fail(ExitCode::kEnvironment,
@@ -150,22 +147,29 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   name_ = properties.name;
   sm_count_ = properties.multiProcessorCount;
   total_memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
-  if (properties.major != kComputeMajor || properties.minor != kComputeMinor) {
-    fail(ExitCode::kEnvironment, "GPU ", ordinal, " is a ", name_, " of compute capability ",
-         properties.major, ".", properties.minor, "; these kernels run on ", kComputeMajor, ".",
-         kComputeMinor, " (H100, H200). Set train.backend to cpu to train without it.");
+  GpuCode code{.major = properties.major, .minor = properties.minor, .compiled_for = 0};
+  const std::string gpu = concat("GPU ", ordinal, " is a ", name_, " of compute capability ",
+                                 code.major, ".", code.minor);
+  if (code.major < kLeastComputeMajor) {
+    fail(ExitCode::kEnvironment, gpu, "; these kernels need ", kLeastComputeMajor,
+         ".0 (A100) or newer. Set train.backend to cpu to train without it.");
   }
+  if (const cudaError_t status = find_loaded_code(code.compiled_for); status != cudaSuccess) {
+    fail(ExitCode::kEnvironment, gpu, ", and this program has no code for it (",
+         cudaGetErrorString(status),
+         "); build with CMAKE_CUDA_ARCHITECTURES for it, as kernels/README.md describes, or "
+         "install a newer driver.");
+  }
+  kernels_ = choose_kernels(asked, code);
+  has_sm90a_code_ = code.compiled_for == 90;
+  shared_bytes_ = asked == CudaKernels::kPortable
+                      ? kLeastSharedBytes
+                      : static_cast<int64_t>(properties.sharedMemPerBlockOptin);
 }
 
 std::string CudaDevice::description() const {
-  return concat(name_, ", GPU ", ordinal_, ", ", gib(static_cast<double>(total_memory_bytes_)));
-}
-
-// Few distinct shapes matter more than a wave of 128-row tiles: 0.5 % of 24,576 tokens. Of 1,024
-// tokens 256 more would be 12 % on average.
-int64_t CudaDevice::padded_rows(int64_t rows) const {
-  const int64_t multiple = rows <= 4096 ? 64 : 256;
-  return (rows + multiple - 1) / multiple * multiple;
+  return concat(name_, ", GPU ", ordinal_, ", ", gib(static_cast<double>(total_memory_bytes_)),
+                ", ", text(kernels_));
 }
 
 int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
@@ -287,8 +291,8 @@ std::string cuda_bus_id(int ordinal) {
   return lower;
 }
 
-std::unique_ptr<Device> make_cuda_device(int ordinal) {
-  return std::make_unique<CudaDevice>(ordinal);
+std::unique_ptr<Device> make_cuda_device(int ordinal, CudaKernels kernels) {
+  return std::make_unique<CudaDevice>(ordinal, kernels);
 }
 
 }  // namespace bertha

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/kernel_set.h"
 #include "kernels/device.h"
 
 namespace bertha {
@@ -8,11 +9,11 @@ namespace bertha {
 /// (from pageable host memory the host waits for the staging copy, as CUDA defines).
 class CudaDevice final : public Device {
  public:
-  /// Error(kEnvironment): no such device, or one that these kernels were not compiled for.
-  explicit CudaDevice(int ordinal);
+  /// Error(kEnvironment): no such device, or one that no kernels were compiled for.
+  explicit CudaDevice(int ordinal, CudaKernels asked = CudaKernels::kAuto);
 
   std::string description() const override;
-  int64_t padded_rows(int64_t rows) const override;
+  int64_t padded_rows(int64_t rows) const override { return padded_rows_on_gpu(rows); }
   int64_t total_memory_bytes() const override;
   int64_t used_memory_bytes() const override;
   bool has_io(DType io) const override;
@@ -30,10 +31,18 @@ class CudaDevice final : public Device {
 
   int ordinal() const { return ordinal_; }
   int sm_count() const { return sm_count_; }
+  KernelSet kernels() const { return kernels_; }
+  /// Whether the code that is loaded was compiled for sm_90a, also where portable kernels run.
+  bool has_sm90a_code() const { return has_sm90a_code_; }
+  /// Shared memory that a block may have.
+  int64_t shared_bytes() const { return shared_bytes_; }
 
  private:
   int ordinal_;
   int sm_count_ = 0;
+  KernelSet kernels_ = KernelSet::kPortable;
+  bool has_sm90a_code_ = false;
+  int64_t shared_bytes_ = 0;
   int64_t total_memory_bytes_ = 0;
   std::string name_;
 };

@@ -13,7 +13,20 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
   return ops;
 }
 
+bool runs_sm90a_kernels(Device& device) { return as_cuda(device).kernels() == KernelSet::kSm90a; }
+
+CudaOptions options_on(Device& device, const CudaOptions& options) {
+  return options_for(as_cuda(device).kernels(), options);
+}
+
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model) {
+  if (model.fp8 && !runs_sm90a_kernels(device)) {
+    fail(ExitCode::kUsage,
+         "train.precision is fp8, which needs the kernels of sm_90a (H100, H200), "
+         "and the device is ",
+         device.description(),
+         "; set train.precision to bf16, and cuda.kernels to auto on such a GPU.");
+  }
   return gelu_gemms_text(options, model, as_cuda(device).sm_count());
 }
 

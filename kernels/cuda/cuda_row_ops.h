@@ -13,4 +13,9 @@ namespace bertha {
 /// Exact     repeatable bit for bit.
 std::unique_ptr<RowOps> make_cuda_row_ops(Device& device, Stream& stream);
 
+struct CudaContext;
+/// The stream and the memory of row operations, for calls with functors of one's own
+/// (kernels/functors.md) in order with them. Error(kInternal) for another backend's.
+CudaContext& cuda_context(RowOps& ops);
+
 }  // namespace bertha

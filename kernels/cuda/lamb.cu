@@ -239,7 +239,7 @@ void run_cuda(CudaContext& context, const LambPrepare& args) {
                                                .beta_1 = args.beta_1,
                                                .beta_2 = args.beta_2,
                                                .max_gradient_norm = args.max_gradient_norm,
-                                               .skip_spikes = args.skip_spikes});
+                                               .spikes = args.spikes});
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -38,8 +38,8 @@ std::vector<LambChunk> make_lamb_chunks(std::span<const LambSegment> segments) {
       begin = end;
     }
   }
-  std::stable_sort(chunks.begin(), chunks.end(),
-                   [](const LambChunk& a, const LambChunk& b) { return a.tensor < b.tensor; });
+  std::ranges::stable_sort(
+      chunks, [](const LambChunk& a, const LambChunk& b) { return a.tensor < b.tensor; });
   return chunks;
 }
 

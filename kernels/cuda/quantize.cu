@@ -22,6 +22,7 @@
 #include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu.cuh"
+#include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
 
 namespace bertha {
@@ -346,6 +347,7 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
   if (columns == 0) return;
+  context.require_fp8(Quantize::kName);
   check(args);
   if (is_fp8(args.x.dtype)) {
     if (rows == 0) return;
@@ -363,16 +365,16 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   dispatch_io(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (rows > 0) choose_function<T>(context, args, partial_sums);
-    if (partial_sums == nullptr) return;
-    finish_column_sums<T, 1>(
-        context, partial_sums, tiles_of(rows), columns,
-        {{{elements<T>(args.column_sums), args.accumulate_sums == Accumulate::kYes}}});
   });
+  if (partial_sums != nullptr) {
+    add_up_columns(context, partial_sums, tiles_of(rows), args.accumulate_sums, args.column_sums);
+  }
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
 void run_cuda(CudaContext& context, const QuantizeWeights& args) {
+  context.require_fp8(QuantizeWeights::kName);
   for (const Quantize& weight : args.weights) check(weight);
   dispatch_io(args.weights[0].x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

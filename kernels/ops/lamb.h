@@ -52,13 +52,20 @@ struct LossScalePolicy {
   int64_t growth_interval_steps = 2000;
 };
 
+/// What becomes of an update whose gradient norm is a spike, see spike_of() in lamb_rules.h.
+enum class SpikeRule : uint8_t {
+  kCount,  // it is made
+  kSkip,   // it is left out
+  kHold,   // it is left out, and so are all after it, until the host puts an earlier state back
+};
+
 /// Turns the global gradient norm into this update's scalars: skip or step, learning rate, clip
 /// coefficient, bias corrections, next loss scale. All on the device.
 ///
 /// gradient_multiplier = min(1, max_gradient_norm / (norm + 1e-6)) / S; without the clip when
 /// max_gradient_norm is 0 (clipped before the reduction already). A sum of squares that is not
-/// finite skips: counters and loss scale change, successful_steps does not. With skip_spikes so
-/// does a spike of the norm (see spike_of() in lamb_rules.h), which leaves the loss scale alone.
+/// finite skips: counters and loss scale change, successful_steps does not. A spike that is left
+/// out leaves the loss scale alone.
 /// Writes    state.
 struct LambPrepare {
   static constexpr const char* kName = "lamb_prepare";
@@ -69,7 +76,7 @@ struct LambPrepare {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double max_gradient_norm = 1.0;
-  bool skip_spikes = false;
+  SpikeRule spikes = SpikeRule::kCount;
 };
 
 /// What a rank multiplies its own gradient with before the reduction: min(1, max / (norm / S +

@@ -54,7 +54,7 @@ struct LambPrepareRules {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double max_gradient_norm = 1.0;
-  bool skip_spikes = false;
+  SpikeRule spikes = SpikeRule::kCount;
 };
 
 /// A spike is a gradient norm of more than this many times the usual one. From step to step norms
@@ -121,11 +121,16 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   const double scale = static_cast<double>(state.loss_scale);
   const double norm = std::sqrt(gradient_sum_of_squares) / scale;
   state.gradient_norm = static_cast<float>(norm);
+  if (rules.spikes == SpikeRule::kHold && state.last_spike_step > 0) {
+    state.skip = 1;  // no row of skips: this state will be thrown away
+    state.skipped_steps += 1;
+    return;
+  }
   if (!is_finite_sum_of_squares(gradient_sum_of_squares)) {
     record_overflow(state, rules.loss_scale);
     return;
   }
-  if (spike_of(state, norm) && rules.skip_spikes) {
+  if (spike_of(state, norm) && rules.spikes != SpikeRule::kCount) {
     record_skipped_step(state);
     return;
   }

@@ -7,7 +7,8 @@ usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
 Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
 at column 100; a file begins with at most 30 lines of comment; no commit hash in sources and READMEs
 (kernels/measured/ has them); none of the words of retired_words.txt; `folder/file` in a README exists,
-perhaps with an ending. tests/golden/ is exempt: other programs wrote it.
+perhaps with an ending. Files that other programs wrote (tests/golden/) or that are no text
+(tests/fuzz/corpus/) are exempt.
 """
 
 import argparse
@@ -23,7 +24,7 @@ FOLDERS = ("kernels", "data", "harness", "configs", "launch", "tests", ".github"
 TOP_FILES = ("README.md", "CMakeLists.txt")
 CODE = (".h", ".cpp", ".cu", ".cuh")
 TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".yaml", ".yml", ".md", ".in", "")
-EXEMPT = ("tests/golden/", "tests/architecture/check_style.py")
+EXEMPT = ("tests/golden/", "tests/fuzz/corpus/", "tests/architecture/check_style.py")
 MEASURED = "kernels/measured/"
 MOST_HEADER_LINES = 30
 MOST_COLUMNS = 100

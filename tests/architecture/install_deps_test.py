@@ -46,6 +46,14 @@ class InstallDeps(LaunchCase):
             self.assertNotIn("g++", packages)  # a tool whose command is there
             self.assertNotIn("dnf ran", output)
 
+    def test_only_those_who_fuzz_get_clang(self):
+        for release, package in (("ID=debian\nVERSION_ID=12\n", "libclang-rt-19-dev"),
+                                 ("ID=rhel\nVERSION_ID=9.4\n", "compiler-rt")):
+            for flags in ((), ("--fuzz",)):
+                code, output = self.install(release, "not installed", "--dry-run", *flags)
+                self.assertEqual(code, 0, output)
+                self.assertEqual(package in output, bool(flags), output)
+
     def test_every_library_has_a_package_of_either_kind(self):
         """Both lists name the same libraries, so that a new one is not forgotten."""
         names = {}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "kernels/base/dropout_bits.h"
 #include "tests/cuda/attention_reference.h"
@@ -134,20 +135,11 @@ using Variant = CudaOptions::AttentionVariant;
 
 /// The kernels of one variant, made once per program.
 const TestBackend& kernels(Variant variant) {
-  static const TestBackend grouped = make_gpu({.attention = Variant::kGrouped});
-  static const TestBackend persistent = make_gpu({.attention = Variant::kPersistent});
-  static const TestBackend split = make_gpu({.attention = Variant::kSplit});
-  switch (variant) {
-    case Variant::kGrouped:
-      return grouped;
-    case Variant::kPersistent:
-      return persistent;
-    case Variant::kSplit:
-      return split;
-    case Variant::kAuto:
-      break;
-  }
-  return gpu();
+  static std::map<Variant, TestBackend> made;
+  if (variant == Variant::kAuto) return gpu();
+  const auto found = made.find(variant);
+  if (found != made.end()) return found->second;
+  return made.emplace(variant, make_gpu({.attention = variant})).first->second;
 }
 
 /// Element types that a variant serves.
@@ -185,7 +177,14 @@ void expect_matches_reference(Variant variant, const Case& c) {
 const std::vector<int64_t> kLengths = {0,   1,   7,   33,  64,  65,  127, 128,
                                        129, 200, 256, 257, 383, 384, 511, 512};
 
-class CudaAttention : public ::testing::TestWithParam<Variant> {};
+class CudaAttention : public ::testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != Variant::kGrouped && !runs_sm90a_kernels(*gpu().device)) {
+      GTEST_SKIP() << "portable kernels run here";
+    }
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaAttention,
                          ::testing::Values(Variant::kGrouped, Variant::kPersistent,
@@ -338,7 +337,7 @@ TEST(CudaAttentionWidths, WithDropoutAutoServesEveryWidthAndPersistentIsRefused)
                    .dtype = dtype,
                    .probability = 0.1f};
       expect_matches_reference(Variant::kAuto, c);
-      if (width == 128) continue;
+      if (width == 128 || !runs_sm90a_kernels(*gpu().device)) continue;
       EXPECT_THROW(run(kernels(Variant::kPersistent), c, Inputs(c)), Error) << c.text();
       EXPECT_THROW(run(kernels(Variant::kSplit), c, Inputs(c)), Error) << c.text();
     }
@@ -367,8 +366,10 @@ TEST_P(CudaAttention, BiasGradientIsTheSumOfTheRows) {
   }
 }
 
+using CudaSplitAttention = NeedsSm90a;
+
 /// Parts of a sequence are computed as the whole is, but for the order in which dQ is summed up.
-TEST(CudaSplitAttention, OnlyTheQueryGradientDiffersFromWholeItems) {
+TEST_F(CudaSplitAttention, OnlyTheQueryGradientDiffersFromWholeItems) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c{.lengths = {512, 0, 449, 129, 128, 300, 1, 64},
                  .padding = 31,
@@ -388,7 +389,7 @@ TEST(CudaSplitAttention, OnlyTheQueryGradientDiffersFromWholeItems) {
 }
 
 /// 132 SMs: auto splits backward up to 50,688 tokens of heads.
-TEST(CudaAutoAttention, FewTokensAreSplitAndManyAreNot) {
+TEST_F(CudaSplitAttention, AutoTakesItForFewTokensAndNotForMany) {
   const auto expect_same = [](Variant variant, const std::vector<int64_t>& lengths) {
     const Case c{.lengths = lengths, .heads = 16, .probability = 0.1f};
     const Inputs inputs(c);

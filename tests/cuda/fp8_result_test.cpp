@@ -124,7 +124,9 @@ void expect_norm(const TestBackend& backend, const NormCase& c) {
   }
 }
 
-TEST(CudaFp8Result, OfResidualLnIsThatOfQuantize) {
+using CudaFp8Result = NeedsSm90a;
+
+TEST_F(CudaFp8Result, OfResidualLnIsThatOfQuantize) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float probability : {0.0f, 0.1f}) {
       for (const auto& [rows, columns] :

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/cuda/linear_case.h"
+#include "tests/support/error_of.h"
 
 namespace bertha::testing {
 
@@ -34,13 +35,7 @@ inline const TestBackend& own_gelu(int sm_count = kAllSms) {
 /// Expects that own kernels refuse what `run` does, with this text in the message.
 template <class Run>
 void expect_refused(const Run& run, const char* words) {
-  try {
-    run();
-    ADD_FAILURE() << "was taken: " << words;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr(words));
-  }
+  EXPECT_THAT(error_of([&] { run(); }, ExitCode::kUsage), ::testing::HasSubstr(words));
 }
 
 }  // namespace bertha::testing

@@ -8,7 +8,9 @@ constexpr Shape kGeluShapes[] = {{1, 64, 256},     {7, 256, 512},   {33, 128, 25
                                  {127, 64, 256},   {128, 192, 768}, {129, 768, 256},
                                  {511, 1024, 512}, {2500, 64, 256}};
 
-TEST(CudaGemmBiasGelu, MatchesTheReference) {
+using CudaGemmBiasGelu = NeedsSm90a;
+
+TEST_F(CudaGemmBiasGelu, MatchesTheReference) {
   for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGeluShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
@@ -18,7 +20,7 @@ TEST(CudaGemmBiasGelu, MatchesTheReference) {
   }
 }
 
-TEST(CudaGemmBiasGelu, TakesGeluOfTheStoredPreActivation) {
+TEST_F(CudaGemmBiasGelu, TakesGeluOfTheStoredPreActivation) {
   // At any size: beyond +-10 the result is z or 0 to the last bit.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     Case c({300, 64, 256}, dtype);
@@ -32,7 +34,7 @@ TEST(CudaGemmBiasGelu, TakesGeluOfTheStoredPreActivation) {
   }
 }
 
-TEST(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
+TEST_F(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({2500, 256, 512}, dtype);
     const Forward first = forward(own_gelu(), c, dtype, true, Activation::kGeluTanh);
@@ -46,7 +48,7 @@ TEST(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
   }
 }
 
-TEST(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
+TEST_F(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
   // 256 columns are one tile, so 6 row tiles abreast, and 2 rounds of these.
   for (const int64_t rows : {11 * 128, 11 * 128 + 1}) {
     const Case c({rows, 64, 256}, DType::kBF16);
@@ -58,7 +60,7 @@ TEST(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
   }
 }
 
-TEST(CudaGemmBiasGelu, WhatItCannotServeIsRefused) {
+TEST_F(CudaGemmBiasGelu, WhatItCannotServeIsRefused) {
   const auto run = [](const Shape& shape, DType dtype, bool with_bias, Activation gelu) {
     return [=] { forward(own_gelu(), Case(shape, dtype), dtype, with_bias, gelu); };
   };

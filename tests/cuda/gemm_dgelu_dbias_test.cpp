@@ -16,7 +16,9 @@ constexpr Shape kRests[] = {{64, 256, 192},   {129, 256, 64},   {576, 256, 128},
                             {769, 256, 1024}, {900, 256, 64},   {1152, 256, 320}, {1344, 256, 64},
                             {1345, 256, 64},  {1950, 256, 128}, {5900, 256, 64},  {6900, 256, 64}};
 
-TEST(CudaGemmDgeluDbias, MatchesTheReference) {
+using CudaGemmDgeluDbias = NeedsSm90a;
+
+TEST_F(CudaGemmDgeluDbias, MatchesTheReference) {
   for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGradientShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
@@ -28,7 +30,7 @@ TEST(CudaGemmDgeluDbias, MatchesTheReference) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, RestsOfRowsMatchTheReference) {
+TEST_F(CudaGemmDgeluDbias, RestsOfRowsMatchTheReference) {
   for (const Shape& shape : kRests) {
     for (const DType dtype : {DType::kF16, DType::kBF16}) {
       const Case c(shape, dtype);
@@ -38,7 +40,7 @@ TEST(CudaGemmDgeluDbias, RestsOfRowsMatchTheReference) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
+TEST_F(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
   // At any size of the pre-activation: dx is the product, or 0.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({300, 256, 64}, dtype);
@@ -66,7 +68,7 @@ TEST(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
+TEST_F(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({2500, 512, 256}, dtype);
     const HostTensor<float> saved = rounded_to(dtype, scaled(random_tensor({2500, 512}, 5), 3.0f));
@@ -85,7 +87,7 @@ TEST(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
+TEST_F(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
   // 128 columns are one tile, so 6 row tiles abreast, and 1 round of these.
   for (const int64_t rows : {5 * 256, 5 * 256 + 1}) {
     const Case c({rows, 128, 64}, DType::kBF16);
@@ -99,7 +101,7 @@ TEST(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
   }
 }
 
-TEST(CudaGemmDgeluDbias, WhatItCannotServeIsRefused) {
+TEST_F(CudaGemmDgeluDbias, WhatItCannotServeIsRefused) {
   const auto run = [](const Shape& shape, DType dtype, Activation gelu) {
     return [=] {
       const Case c(shape, dtype);

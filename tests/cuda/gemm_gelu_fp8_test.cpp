@@ -199,7 +199,9 @@ double derivative_of(uint8_t byte) {
   return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
 }
 
-TEST(CudaGemmGeluFp8, ForwardMatchesTheReference) {
+using CudaGemmGeluFp8 = NeedsSm90a;
+
+TEST_F(CudaGemmGeluFp8, ForwardMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     const Operands of(shape);
     const HostTensor<float> z = pre_activation(of);
@@ -240,7 +242,7 @@ TEST(CudaGemmGeluFp8, ForwardMatchesTheReference) {
   }
 }
 
-TEST(CudaGemmGeluFp8, GradientMatchesTheReference) {
+TEST_F(CudaGemmGeluFp8, GradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
@@ -311,7 +313,7 @@ Operands exact_operands(const Shape& shape, float number) {
   return of;
 }
 
-TEST(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
+TEST_F(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
   const TestBackend& apart = gelu_gpu(GeluGemms::kLibrary, kAllSms);
   for (const Shape& shape : kShapes) {
     const Operands of = exact_operands(shape, 4.0f);
@@ -330,7 +332,7 @@ TEST(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
   }
 }
 
-TEST(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
+TEST_F(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
   const TestBackend& apart = gelu_gpu(GeluGemms::kLibrary, kAllSms);
   for (const Shape& shape : kShapes) {
     const Operands of = exact_operands(shape, 1.0f);
@@ -348,7 +350,7 @@ TEST(CudaGemmGeluFp8, GradientGivesTheBytesOfTheOperationsApart) {
 }
 
 // A tile has 128 rows: those past the last one have GELU(bias), which must not count.
-TEST(CudaGemmGeluFp8, RowsPastTheLastOneDoNotReachAmax) {
+TEST_F(CudaGemmGeluFp8, RowsPastTheLastOneDoNotReachAmax) {
   const Shape shape{.rows = 16, .inputs = 128, .outputs = 256};
   Operands of(shape);
   const float product = static_cast<float>(shape.inputs) * kXInverse * kWeightInverse;
@@ -358,7 +360,7 @@ TEST(CudaGemmGeluFp8, RowsPastTheLastOneDoNotReachAmax) {
   EXPECT_EQ(forward(own_gelu(), of, DType::kBF16, kScale, Wanted::kEveryRow).amax, 0.0f);
 }
 
-TEST(CudaGemmGeluFp8, ANaNReachesAmax) {
+TEST_F(CudaGemmGeluFp8, ANaNReachesAmax) {
   Operands of({144, 256, 256});
   of.x[100 * 256 + 7] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(backward(own_gelu(), of, DType::kBF16).amax));

@@ -22,6 +22,7 @@ struct Variant {
   int64_t row_place = 0;  // elements from an aligned address to the first row, and
   int64_t parameter_place = 0;
   bool sums_in_place = false;  // in x's memory
+  float outlier = 0.0f;        // added to the first element of each row
 };
 
 constexpr Variant kVariants[] = {{},
@@ -40,13 +41,15 @@ HostTensor<double> wide(const HostTensor<float>& values) {
 
 /// With the CPU backend in f64 on the same rounded inputs.
 void expect_same_as_cpu(DType io, int64_t rows, int64_t columns, const Variant& variant) {
-  const std::string what = concat(
-      name(io), " [", rows, ",", columns, "] parameters ", variant.has_parameters, " residual ",
-      variant.has_residual, " offset ", variant.offset, " beta ", variant.has_beta, " places ",
-      variant.row_place, ", ", variant.parameter_place, " in place ", variant.sums_in_place);
+  const std::string what =
+      concat(name(io), " [", rows, ",", columns, "] parameters ", variant.has_parameters,
+             " residual ", variant.has_residual, " offset ", variant.offset, " beta ",
+             variant.has_beta, " places ", variant.row_place, ", ", variant.parameter_place,
+             " in place ", variant.sums_in_place, " outlier ", variant.outlier);
   const DType statistic = io == DType::kF64 ? DType::kF64 : DType::kF32;
   HostTensor<float> x_in = random_tensor({rows, columns}, 1);
   for (float& value : x_in.values) value += variant.offset;
+  for (int64_t row = 0; row < rows; ++row) x_in[row * columns] += variant.outlier;
   const HostTensor<float> x = rounded_to(io, x_in);
   const HostTensor<float> residual = rounded_to(io, random_tensor({rows, columns}, 2));
   const HostTensor<float> gamma = rounded_to(io, random_tensor({columns}, 3));
@@ -171,6 +174,16 @@ TEST(CudaGenericLayerNorm, WideRowsMatchTheCpu) {
                                   8190,   8193,   8194,   9210,   12345,  16386,  24584,  32768,
                                   33'784, 33'785, 33'786, 33'792, 33'800, 65'530, 65'536, 65'544}) {
       for (const Variant& variant : kVariants) expect_same_as_cpu(io, 5, columns, variant);
+    }
+  }
+}
+
+/// Kernels take their sums around the first element, or around the mean of some.
+TEST(CudaGenericLayerNorm, AnOutlierInFrontCostsF32AndF64Nothing) {
+  for (const DType io : {DType::kF64, DType::kF32}) {
+    for (const int64_t columns :
+         {2, 8, 33, 64, 256, 512, 1000, 1024, 1032, 1536, 4096, 8192, 8200, 30522}) {
+      expect_same_as_cpu(io, 5, columns, {.outlier = 100.0f});
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "tests/cuda/gpu.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace bertha::testing {
@@ -15,6 +16,14 @@ View shaped(void* data, DType dtype, const std::vector<int64_t>& extents) {
   view.rank = static_cast<int>(extents.size());
   for (size_t axis = 0; axis < extents.size(); ++axis) view.extents[axis] = extents[axis];
   return view;
+}
+
+CudaKernels kernels_to_test() {
+  const char* const asked = std::getenv("BERTHA_TEST_KERNELS");
+  if (asked == nullptr) return CudaKernels::kAuto;
+  BERTHA_CHECK(std::string(asked) == "portable", "BERTHA_TEST_KERNELS is ", asked,
+               ", want portable, or no such variable");
+  return CudaKernels::kPortable;
 }
 
 }  // namespace
@@ -37,8 +46,10 @@ const TestBackend& cpu() {
 }
 
 TestBackend make_gpu(const CudaOptions& options) {
-  TestBackend made{
-      .device = make_cuda_device(0), .stream = nullptr, .ops = nullptr, .row_ops = nullptr};
+  TestBackend made{.device = make_cuda_device(0, kernels_to_test()),
+                   .stream = nullptr,
+                   .ops = nullptr,
+                   .row_ops = nullptr};
   made.stream = made.device->make_stream();
   made.ops = make_cuda_ops(*made.device, *made.stream, options);
   made.row_ops = make_cuda_row_ops(*made.device, *made.stream);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,11 +26,20 @@ struct TestBackend {
   void wait() const { stream->wait_on_host(); }
 };
 
-/// GPU 0 and the reference, made once per program.
+/// GPU 0 and the reference, made once per program. The GPU runs portable kernels where it has no
+/// others, or where the environment variable BERTHA_TEST_KERNELS is "portable".
 const TestBackend& gpu();
 const TestBackend& cpu();
 /// Another GPU backend with other choices, for variants of a kernel.
 TestBackend make_gpu(const CudaOptions& options);
+
+/// What tests of kernels of sm_90a, or of fp8, derive from: skipped where portable kernels run.
+class NeedsSm90a : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!runs_sm90a_kernels(*gpu().device)) GTEST_SKIP() << "portable kernels run here";
+  }
+};
 
 constexpr DType kIoTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr DType kFloatingTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};

@@ -28,7 +28,7 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View&
   prepare.beta_1 = 0.8;
   prepare.beta_2 = 0.97;
   prepare.max_gradient_norm = clip == Clip::kAfter ? kMaxNorm : 0.0;
-  prepare.skip_spikes = true;
+  prepare.spikes = SpikeRule::kSkip;
   LambMoments moments = shard.moments_args();
   moments.beta_1 = 0.8;
   moments.beta_2 = 0.97;

@@ -118,7 +118,9 @@ double sum_error(float magnitude) {
   return tolerance::kFp8Sum * static_cast<double>(magnitude) + 4 * tolerance::kRoundF32;
 }
 
-TEST(CudaLinearFp8, ForwardMatchesTheReference) {
+using CudaLinearFp8 = NeedsSm90a;
+
+TEST_F(CudaLinearFp8, ForwardMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     const Fp8Case c(shape);
     const HostTensor<float> sums =
@@ -155,7 +157,7 @@ TEST(CudaLinearFp8, ForwardMatchesTheReference) {
   }
 }
 
-TEST(CudaLinearFp8, DataGradientMatchesTheReference) {
+TEST_F(CudaLinearFp8, DataGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType gradient : kGradients) {
       const Fp8Case c(shape, gradient);
@@ -202,7 +204,7 @@ TEST(CudaLinearFp8, DataGradientMatchesTheReference) {
   }
 }
 
-TEST(CudaLinearFp8, WeightGradientMatchesTheReference) {
+TEST_F(CudaLinearFp8, WeightGradientMatchesTheReference) {
   const TestBackend fast = make_gpu({.fp8_fast_wgrad = true});
   for (const Shape& shape : kShapes) {
     for (const DType gradient : kGradients) {
@@ -232,7 +234,7 @@ TEST(CudaLinearFp8, WeightGradientMatchesTheReference) {
   }
 }
 
-TEST(CudaLinearFp8, NoRowsGiveNoGradient) {
+TEST_F(CudaLinearFp8, NoRowsGiveNoGradient) {
   const HostTensor<float> before({32, 16}, 2.0f);
   const Fp8Case c({0, 16, 32});
   EXPECT_EQ(weight_gradient(gpu(), c, DType::kBF16, before, Accumulate::kYes).values,
@@ -242,7 +244,7 @@ TEST(CudaLinearFp8, NoRowsGiveNoGradient) {
   EXPECT_TRUE(forward(gpu(), c, DType::kBF16, nullptr, Activation::kNone).y.values.empty());
 }
 
-TEST(CudaLinearFp8, WhatIsNoMultipleOf16IsNamed) {
+TEST_F(CudaLinearFp8, WhatIsNoMultipleOf16IsNamed) {
   const auto message = [](const Shape& shape) -> std::string {
     try {
       forward(gpu(), Fp8Case(shape), DType::kBF16, nullptr, Activation::kNone);

@@ -290,6 +290,7 @@ TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
     shapes.back().accumulate = Accumulate::kYes;
   }
   for (const GemmShape& shape : std::vector<GemmShape>(shapes)) {
+    if (!runs_sm90a_kernels(*gpu().device)) break;           // no fp8
     if (shape.dtype == DType::kF32 && shape.bias) continue;  // the same GEMM as without
     GemmShape& fp8 = shapes.emplace_back(shape);
     fp8.a_dtype = DType::kE4M3;

@@ -155,7 +155,9 @@ void expect_function(const TestBackend& backend, const GeluCase& c) {
   }
 }
 
-TEST(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
+using CudaQuantizeGelu = NeedsSm90a;
+
+TEST_F(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
   for (const int64_t rows : {16, 112, 144, 528}) {
     for (const Activation activation :
          {Activation::kNone, Activation::kGeluTanh, Activation::kGelu}) {
@@ -173,7 +175,7 @@ TEST(CudaQuantizeGelu, IsTheFunctionRoundedOnce) {
   }
 }
 
-TEST(CudaQuantizeGelu, NoRowsLeaveOrClearTheSums) {
+TEST_F(CudaQuantizeGelu, NoRowsLeaveOrClearTheSums) {
   const HostTensor<float> none({0, kColumns});
   const HostTensor<uint8_t> no_bytes({0, kColumns});
   GeluCase c{.rows = 0, .activation = Activation::kNone, .format = DType::kE5M2};
@@ -183,7 +185,7 @@ TEST(CudaQuantizeGelu, NoRowsLeaveOrClearTheSums) {
 }
 
 /// Of all finite numbers of 16 bits.
-TEST(CudaQuantizeGelu, EveryDerivativeFitsIntoItsByte) {
+TEST_F(CudaQuantizeGelu, EveryDerivativeFitsIntoItsByte) {
   constexpr int64_t kRows = 288;  // 69,120 elements
   for (const DType io : {DType::kF16, DType::kBF16}) {
     HostTensor<float> z({kRows, kColumns});

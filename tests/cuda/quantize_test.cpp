@@ -81,7 +81,9 @@ void expect_the_same(const HostTensor<float>& values, const Case& c) {
   }
 }
 
-TEST(CudaQuantize, EveryBitIsTheReferences) {
+using CudaQuantize = NeedsSm90a;
+
+TEST_F(CudaQuantize, EveryBitIsTheReferences) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const int64_t rows : {0, 16, 112, 128, 144, 528}) {
       for (const int64_t columns : {16, 128, 240, 1024}) {
@@ -97,7 +99,7 @@ TEST(CudaQuantize, EveryBitIsTheReferences) {
   }
 }
 
-TEST(CudaQuantize, FourWeightsGiveTheBytesOfEachAlone) {
+TEST_F(CudaQuantize, FourWeightsGiveTheBytesOfEachAlone) {
   constexpr Case kCases[] = {{.rows = 384, .columns = 128, .live_rows = 384, .scale = 4.0f},
                              {.rows = 16, .columns = 240, .live_rows = 16, .scale = 512.0f},
                              {.rows = 0, .columns = 32, .live_rows = 0},
@@ -119,7 +121,7 @@ TEST(CudaQuantize, FourWeightsGiveTheBytesOfEachAlone) {
   }
 }
 
-TEST(CudaQuantize, EveryBFloat16RoundsAsTheReferenceDoes) {
+TEST_F(CudaQuantize, EveryBFloat16RoundsAsTheReferenceDoes) {
   HostTensor<float> x({256, 256});
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     x[bits] = std::bit_cast<float>(bits << 16);
@@ -132,7 +134,7 @@ TEST(CudaQuantize, EveryBFloat16RoundsAsTheReferenceDoes) {
   }
 }
 
-TEST(CudaQuantize, MatrixOfFp8IsTransposed) {
+TEST_F(CudaQuantize, MatrixOfFp8IsTransposed) {
   for (const int64_t rows : {16, 112, 528}) {
     for (const int64_t columns : {16, 240, 1024}) {
       HostTensor<uint8_t> x({rows, columns});
@@ -159,7 +161,7 @@ TEST(CudaQuantize, MatrixOfFp8IsTransposed) {
   }
 }
 
-TEST(CudaQuantize, OneOutputAlone) {
+TEST_F(CudaQuantize, OneOutputAlone) {
   const HostTensor<float> x = fp8_values(144, 48, 5);
   expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_transposed = false});
   expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_q = false});

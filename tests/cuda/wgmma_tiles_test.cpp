@@ -26,7 +26,9 @@ std::vector<float> small_integers(int salt) {
   return values;
 }
 
-TEST(CudaWgmmaTiles, EveryOperandSourceMultipliesExactly) {
+using CudaWgmmaTiles = NeedsSm90a;
+
+TEST_F(CudaWgmmaTiles, EveryOperandSourceMultipliesExactly) {
   const std::vector<float> a = small_integers(3);  // [m][k]
   const std::vector<float> b = small_integers(8);  // [n][k]
   std::vector<float> want(a.size());
@@ -60,7 +62,7 @@ TEST(CudaWgmmaTiles, EveryOperandSourceMultipliesExactly) {
   }
 }
 
-TEST(CudaWgmmaTiles, BoxesComeFromTheirPlaceAndZerosFromBehindTheMatrix) {
+TEST_F(CudaWgmmaTiles, BoxesComeFromTheirPlaceAndZerosFromBehindTheMatrix) {
   constexpr int kRows = 90;
   constexpr int kColumns = 192;
   std::vector<float> matrix(kRows * kColumns);

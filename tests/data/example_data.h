@@ -73,16 +73,4 @@ inline void write_bytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// What the error of `work` says; a test failure text when it has none or another code.
-template <class Work>
-std::string data_error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    if (error.code == ExitCode::kData) return error.what();
-    return concat("another code ", static_cast<int>(error.code), ": ", error.what());
-  }
-  return "no error";
-}
-
 }  // namespace bertha

@@ -88,6 +88,12 @@ class BadCommand(EndToEnd):
                    code=5, extra={"SLURM_NTASKS": "8"})
         self.assertFalse(folder.exists())
 
+    def test_a_gpu_that_is_not_there(self):
+        folder = self.new_folder()
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}
+        self.check(["train", *self.data.config(log__run_dir=folder, train__backend="cuda")],
+                   "CUDA", "train.backend", code=5, extra=hidden)
+
     def test_a_run_folder_that_cannot_be_made(self):
         file = self.scratch / "a_file"
         file.write_text("mine\n")

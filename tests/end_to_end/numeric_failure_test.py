@@ -51,6 +51,12 @@ class NumericFailure(EndToEnd):
             self.assertIn("gradient embeddings.layer_norm.gamma", report["not_finite"])
             self.assertEqual(sum(len(ids) for ids in report["sample_ids"]), 12 // max(ranks, 1))
         self.assertIn("post_mortem", done.out + done.err, "the user is told where to look")
+        self.assertIn("the mean loss of the record at step 2 is not finite; 1 update was skipped "
+                      "since the record before", done.err)
+        done = bertha("replay", folder / "post_mortem.rank_0000.json", "--backend", "cpu")
+        self.assertEqual(done.code, 7, done)
+        self.assertIn("embeddings.output", done.out)
+        self.assertIn("are not either", done.out)
 
     def test_on_two_ranks(self):
         self.check(2)
@@ -81,6 +87,8 @@ class NumericFailure(EndToEnd):
             self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
             report = json.loads((folder / "post_mortem.rank_0000.json").read_text())
             self.assertIn("weight embeddings.position.weight", report["not_finite"])
+            done = bertha("replay", folder / "post_mortem.rank_0000.json")
+            self.assert_failure(done, 4, "weight embeddings.position.weight", "not finite")
 
     def test_every_reader_refuses_weights_that_are_not_finite(self):
         name = "bert.encoder.layer.1.output.dense.bias"
@@ -108,7 +116,8 @@ class NumericFailure(EndToEnd):
         report = json.loads((folder / "post_mortem.rank_0000.json").read_text())
         self.assertGreaterEqual(report["skipped_steps"], 4)
         self.assertLessEqual(report["skipped_steps"], 9)  # looked for every 4 steps
-        self.assertEqual([r["step"] for r in records(folder, "step")], [1])
+        found = [r["step"] for r in records(folder, "step")]
+        self.assertEqual((found[0], len(found)), (1, 2))  # and one of all steps since, at the end
         self.assertEqual(checkpoints(folder), [])
 
     def test_a_row_of_skips_that_ended_between_two_looks_ends_the_run_too(self):

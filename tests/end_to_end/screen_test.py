@@ -1,10 +1,13 @@
 """What a run shows while it trains and afterwards: its lines, `bertha watch`, and reports as JSON."""
 
+import fcntl
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 
 from support import EndToEnd, bertha, command, environment, main, records
 
@@ -15,6 +18,21 @@ def step_lines(done):
     lines = [line[9:] for line in done.err.splitlines() if re.match(r"\d\d:\d\d:\d\d step ", line)]
     assert lines, done
     return lines
+
+
+def shown_on(leader):
+    """What a process shows on a terminal, until it ends."""
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(leader)
+    return shown.decode()
 
 
 class Screen(EndToEnd):
@@ -122,22 +140,40 @@ class Screen(EndToEnd):
             view = subprocess.Popen(command(["watch", folder, "--every", "0.2"], 0),
                                     env=environment({"TERM": "xterm"}), stdout=follower)
             os.close(follower)
-            shown = b""
-            while True:
-                try:
-                    part = os.read(leader, 65536)
-                except OSError:  # the other end is closed
-                    break
-                if not part:
-                    break
-                shown += part
-            os.close(leader)
+            text = shown_on(leader)
             self.assertEqual(view.wait(), 0)
             self.assertEqual(run.wait(), 0)
-        text = shown.decode()
         self.assertIn("running", text)
         self.assertIn("ended as planned", text)
         self.assertGreater(len(re.findall("\x1b\\[\\d+A", text)), 1)
+
+    def on_terminal(self, *words, code=0, columns=80):
+        """Lines that a command shows, standard error among them, on a terminal so wide."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen(command([*words], 0), env=environment({"TERM": "xterm"}),
+                                   stdout=follower, stderr=follower)
+        os.close(follower)
+        text = shown_on(leader)
+        self.assertEqual(process.wait(), code, text)
+        return text.replace("\r\x1b[K", "").replace("\r", "").splitlines()
+
+    def test_long_lines_and_wide_tables_fit_a_terminal(self):
+        reports = {("compare", *self.folders.values(), "."): 4,
+                   ("compare", *self.folders.values(), *self.folders.values()): 0,
+                   ("plan", *self.data.config(), "--gpu-memory", "80GB"): 0,
+                   ("config", "check", "--set", "train.max_step=3", "--set", "model.heads=7",
+                    "--set", "train.target_accuracy=2", "--set", "train.accumulation_steps=3"): 2}
+        for words, code in reports.items():
+            for line in self.on_terminal(*words, code=code):
+                longest = max(map(len, line.split() or [""]))
+                self.assertTrue(len(line) <= 80 or longest > 40, line)  # but paths stay whole
+        stacked = self.on_terminal("compare", *self.folders.values(), *self.folders.values())
+        at = stacked.index("parameters")
+        self.assertEqual([line.split()[0] for line in stacked[at + 1:at + 5]],
+                         [str(folder) for folder in self.folders.values()] * 2)
+        wide = self.on_terminal("compare", *self.folders.values(), columns=400)
+        self.assertEqual(sum(line.startswith("parameters  ") for line in wide), 1)
 
     def test_reports_as_json_have_one_shape(self):
         stats = self.report("data", "stats", self.data.train)

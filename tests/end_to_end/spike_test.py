@@ -1,6 +1,13 @@
-"""A jump of the gradient norm is told of, and its update skipped where that is asked for."""
+"""A jump of the gradient norm or the loss is told of; where asked for, its update is skipped or the
+run goes back and leaves out what led there."""
 
-from support import EndToEnd, main, records, steps
+import json
+import math
+import random
+import shutil
+import struct
+
+from support import VOCAB_SIZE, EndToEnd, bertha, main, records, steps
 
 CALM_STEPS = 40  # more than it takes to know what is usual
 JUMP = {"optimizer__trust_ratio": False, "mlperf__division": "open", "train__log_every_steps": 1,
@@ -59,6 +66,46 @@ class Spike(EndToEnd):
                                   train__stop_after_skips=2)
         self.assertIn("or its norm a spike", records(folder, "event")[-1]["text"], done)
 
+    def test_a_step_that_is_run_again_shows_which_tensor_is_wrong(self):
+        folder, _ = self.go_on(60, code=7, optimizer__gradient_spike="skip",
+                               train__stop_after_skips=2, train__accumulation_steps=2,
+                               model__hidden_dropout=0.1, model__attention_dropout=0.1)
+        for rank in range(2):
+            path = folder / f"post_mortem.rank_{rank:04}.json"
+            whole = path.read_text()
+            done = bertha("replay", path)
+            self.assertEqual(done.code, 0, done)
+            self.assertIn("tensors are finite and as fp32 on the CPU computes them", done.out)
+
+            report = json.loads(whole)
+            figures = {f["name"]: f for f in report["replay"]["figures"]}
+            wrong = "micro-batch 2: layer.1.attention.context"
+            figures[wrong]["rms"] *= 1.01
+            figures["gradient of embeddings.word.weight"]["rms"] *= 2
+            path.write_text(json.dumps(report))
+            done = bertha("replay", path, "--backend", "cpu", "--json", "-")
+            self.assertEqual(done.code, 7, done)
+            said = json.loads(done.out)
+            self.assertEqual((said["command"], said["exit_code"]), ("replay", 7))
+            self.assertEqual(said["findings"][0]["tensor"], wrong)
+
+            del report["replay"]["micro_batches"][0]["samples"][0]["token_ids"]
+            path.write_text(json.dumps(report))
+            self.assert_failure(bertha("replay", path), 4, path, "token_ids")
+            path.write_text(whole)
+
+        # Another weight than the run computed with: what it makes is named, nothing before it.
+        weights = folder / "post_mortem.safetensors"
+        data = bytearray(weights.read_bytes())
+        length = struct.unpack("<Q", data[:8])[0]
+        tensor = json.loads(data[8:8 + length])["bert.encoder.layer.1.intermediate.dense.bias"]
+        at = 8 + length + tensor["data_offsets"][0]
+        data[at:at + 4] = struct.pack("<f", 100.0)
+        weights.write_bytes(data)
+        done = bertha("replay", folder / "post_mortem.rank_0001.json")
+        self.assertEqual(done.code, 7, done)
+        self.assertIn("micro-batch 1: layer.1.feed_forward.before_gelu: ", done.out)
+
     def test_a_resume_goes_on_with_what_is_usual(self):
         whole, part = self.new_folder(), self.new_folder()
         calm = dict(JUMP, optimizer__base_learning_rate=0.001)
@@ -67,6 +114,97 @@ class Spike(EndToEnd):
                    checkpoint__resume=self.checkpoint, **calm)
         name = f"ckpt/step_{CALM_STEPS + 4:08}/model.safetensors"
         self.assertEqual((whole / name).read_bytes(), (part / name).read_bytes())
+
+    def test_a_run_that_goes_back_three_times_in_vain_ends(self):
+        folder, done = self.go_on(60, code=7, optimizer__gradient_spike="rewind",
+                                  checkpoint__every_steps=50)
+        texts = [event["text"] for event in records(folder, "event")]
+        back = [text for text in texts if text.startswith("went back to step ")]
+        self.assertEqual(len(back), 3, done)
+        for i, text in enumerate(back):
+            self.assertIn(f"went back to step {CALM_STEPS} ({self.checkpoint})", text)
+            self.assertIn(f"{i + 1} of 3 times", text)
+        self.assertIn("gone back 3 times", texts[-1])
+        self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
+
+    def test_going_back_needs_checkpoints(self):
+        _, done = self.go_on(6, code=2, optimizer__gradient_spike="rewind")
+        self.assertIn("checkpoint.every_steps", done.err)
+
+
+class BadShard(EndToEnd):
+    """Among the shards is one of noise, which a run that has learned the others meets at NOISE_STEP."""
+
+    EVERY_STEPS, LAST_STEP = 10, 60
+    NOISE_STEP, NOISE_STEPS, SEED = 40, 2, 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        draw = random.Random(5)
+        text = cls.scratch / "noise.txt"
+        line = lambda: " ".join(draw.choice("bcdfghjklmnpqrstvwxz") for _ in range(12))
+        text.write_text("\n".join(f"{line()}\n{line()}\n" for _ in range(12)) + "\n")
+        noise = cls.scratch / "noise"
+        cls.data.prepare(text, noise, "--duplication", 1, "--shards", 1)
+        cls.mixed = cls.scratch / "mixed"
+        cls.mixed.mkdir()
+        for i, shard in enumerate([*sorted(cls.data.train.glob("*.hdf5")), *noise.glob("*.hdf5")]):
+            shutil.copy(shard, cls.mixed / f"part_{i:05}.hdf5")
+
+    def run_to(self, folder, last_step, ranks=2, **changes):
+        return self.train(folder, ranks=ranks, **{**JUMP, **dict(
+            data__train=self.mixed, data__verify_manifest=False, data__window_shards=1,
+            train__seed=self.SEED, train__max_steps=last_step, optimizer__base_learning_rate=0.01,
+            checkpoint__every_steps=self.EVERY_STEPS, checkpoint__keep=100), **changes})
+
+    def texts(self, folder, begin):
+        return [e["text"] for e in records(folder, "event") if e["text"].startswith(begin)]
+
+    def test_a_jump_of_the_loss_is_told_of(self):
+        folder = self.new_folder()
+        self.run_to(folder, self.NOISE_STEP + 1)
+        told = self.texts(folder, "the masked-token loss jumped to ")
+        self.assertIn(f"in the 1 step to step {self.NOISE_STEP} from the usual", told[0])
+        loss = {step: record["mlm_loss"] for step, record in steps(folder).items()}
+        self.assertGreater(loss[self.NOISE_STEP] - loss[self.NOISE_STEP - 1],
+                           math.log(VOCAB_SIZE) / 4)
+        self.assertEqual(self.texts(folder, "went back"), [])
+
+    def check(self, ranks):
+        folder = self.new_folder()
+        self.run_to(folder, self.LAST_STEP, ranks, optimizer__gradient_spike="rewind")
+        back = self.texts(folder, "went back to step ")
+        self.assertEqual(len(back), self.NOISE_STEPS, back)
+        before = self.NOISE_STEP - self.EVERY_STEPS
+        self.assertIn(f"went back to step {before} ({folder}/ckpt/step_{before:08}) and leaves out the "
+                      f"{self.EVERY_STEPS} batches from there to step {self.NOISE_STEP}: 1 of 3", back[0])
+        left_out = self.EVERY_STEPS + self.NOISE_STEPS - 1
+        losses = [record["mlm_loss"] for record in steps(folder).values()]
+        self.assertLess(max(losses[-20:]), math.log(VOCAB_SIZE) - 1)
+        last = f"ckpt/step_{self.LAST_STEP:08}"
+        state = json.loads((folder / last / "state.json").read_text())
+        self.assertEqual((state["step"], state["batches_left_out"]), (self.LAST_STEP, left_out))
+        # The skipped steps are on no checkpoint's account.
+        self.assertEqual(state["optimizer"]["successful_steps"], self.LAST_STEP)
+
+        # A run that stops on the way goes on to the same weights: before the noise, which it then
+        # meets and leaves out in the same way, and after it.
+        for stop in (before + 5, self.LAST_STEP - 7):
+            part = self.new_folder()
+            for end in (stop, self.LAST_STEP):
+                self.run_to(part, end, ranks, optimizer__gradient_spike="rewind")
+            files = sorted(path.name for path in (folder / last).glob("*.safetensors"))
+            self.assertEqual(len(files), 1 + max(ranks, 1))
+            for name in files:
+                self.assertEqual((folder / last / name).read_bytes(),
+                                 (part / last / name).read_bytes(), (stop, name))
+
+    def test_a_run_goes_back_and_leaves_the_noise_out(self):
+        self.check(2)
+
+    def test_in_one_process(self):
+        self.check(0)
 
 
 if __name__ == "__main__":

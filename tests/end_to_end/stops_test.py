@@ -82,6 +82,15 @@ class Ends(EndToEnd):
         self.assertEqual(max(steps(folder)), 5)  # the first step at or beyond 50 samples of 12 each
         self.assertEqual(steps(folder)[5]["samples"], 60)
 
+    def test_the_steps_since_the_last_record_have_one_at_the_end(self):
+        every, some = self.new_folder(), self.new_folder()
+        self.train(every, ranks=2, train__max_samples=72)
+        self.train(some, ranks=2, train__max_samples=72, train__log_every_steps=4)
+        self.assertEqual(sorted(steps(some)), [1, 4, 6])
+        single = [steps(every)[step]["mlm_loss"] for step in (5, 6)]
+        self.assertGreaterEqual(steps(some)[6]["mlm_loss"], min(single))
+        self.assertLessEqual(steps(some)[6]["mlm_loss"], max(single))
+
     def test_without_a_checkpoint_at_the_end_none_is_written(self):
         folder = self.new_folder()
         self.train(folder, train__max_steps=2, checkpoint__at_end=False)

@@ -164,6 +164,14 @@ class Running:
                 raise AssertionError(f"no {what} within {seconds} s")
             time.sleep(0.02)
 
+    def wait_for_end(self, seconds):
+        """Until the launcher and all ranks are gone."""
+        limit = time.monotonic() + seconds
+        while self.process.poll() is None or self.rank_processes():
+            if time.monotonic() > limit:
+                raise AssertionError(f"still there after {seconds} s")
+            time.sleep(0.02)
+
     def wait(self):
         self.process.wait(timeout=MOST_RUN_SECONDS)
         texts = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the sample orders that tests/data/pipeline/epoch_plan_test.cpp holds as known answers.
 
-Written from the description in data/pipeline/epoch_plan.h and data/random/shuffle.h, sharing no code with them;
+Written from the description in data/pipeline/epoch_plan.h and data/random/draws.h, sharing no code with them;
 the shuffle of the published order is CPython's own. Made with Python 3.11.
 """
 import random

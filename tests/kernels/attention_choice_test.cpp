@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -55,13 +56,7 @@ TEST(AttentionChoice, GroupedIsAlwaysGrouped) {
 }
 
 std::string refusal(Variant asked, const AttentionCall& call) {
-  try {
-    choose_attention(asked, call);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { choose_attention(asked, call); }, ExitCode::kUsage);
 }
 
 TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "tests/support/error_of.h"
 #include "tests/support/host_tensor.h"
 
 // Let an impossible allocation return null under the sanitizers, as it does without.
@@ -37,14 +38,15 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
 // Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The stacks of the threads fit, and not what their GEMMs take.
-void make_a_device_without_memory() {
+void make_operations_without_memory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{200} << 20);
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   try {
-    make_cpu_device(4);
+    const std::unique_ptr<Device> device = make_cpu_device(4);
+    make_cpu_ops(*device, *device->make_stream());
   } catch (const Error& error) {
     std::cerr << error.what() << std::endl;
     std::_Exit(static_cast<int>(error.code));
@@ -53,20 +55,15 @@ void make_a_device_without_memory() {
 }
 
 TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
-  EXPECT_EXIT(make_a_device_without_memory(), testing::ExitedWithCode(6),
+  EXPECT_EXIT(make_operations_without_memory(), testing::ExitedWithCode(6),
               "no memory for the GEMMs of 4 threads");
 }
 #endif
 
 TEST(CpuDevice, NamesTheBytesThatItCannotAllocate) {
   const std::unique_ptr<Device> device = make_cpu_device(1);
-  try {
-    device->allocate(int64_t{1} << 60);
-    FAIL() << "2^60 bytes were allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kMemory);
-    EXPECT_THAT(error.what(), testing::HasSubstr("1152921504606846976"));
-  }
+  EXPECT_THAT(error_of([&] { device->allocate(int64_t{1} << 60); }, ExitCode::kMemory),
+              testing::HasSubstr("1152921504606846976"));
 }
 
 TEST(CpuDevice, TellsTheMemoryInUse) {
@@ -106,16 +103,14 @@ TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
   HostTensor<int32_t> indices({1});
   uint16_t source[2] = {0, 0};
   uint16_t picked[2] = {0, 0};
-  try {
-    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
-                        .indices = indices.view(),
-                        .picked = View(picked, DType::kBF16, {1, 2})});
-    FAIL() << "bf16 was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("source is bf16"),
-                                             testing::HasSubstr("f32 only")));
-  }
+  EXPECT_THAT(error_of(
+                  [&] {
+                    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
+                                        .indices = indices.view(),
+                                        .picked = View(picked, DType::kBF16, {1, 2})});
+                  },
+                  ExitCode::kUsage),
+              testing::AllOf(testing::HasSubstr("source is bf16"), testing::HasSubstr("f32 only")));
 }
 
 }  // namespace

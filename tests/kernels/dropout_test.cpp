@@ -35,7 +35,7 @@ uint32_t number_of(int64_t group, int b) {
   uint32_t number = 0;
   for (int k = 0; k < 24; ++k) {
     uint32_t digit = 0;
-    for (const int bit : bits_of_digit(b, k)) digit ^= words.lane[bit / 32] >> (bit % 32) & 1u;
+    for (const int bit : bits_of_digit(b, k)) digit ^= words.elem[bit / 32] >> (bit % 32) & 1u;
     number = number << 1 | digit;
   }
   return number;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -61,13 +62,7 @@ std::vector<Beyond> beyond_gradient() {
 
 template <class Rule>
 std::string refusal(const Rule& rule, const GeluCall& call) {
-  try {
-    rule(Choice::kOwn, call);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { rule(Choice::kOwn, call); }, ExitCode::kUsage);
 }
 
 template <class Rule>

@@ -122,7 +122,7 @@ LambState used_to_norms_of_2() {
 }
 
 LambPrepareRules skipping() {
-  return {.schedule = {.base = 1, .total_steps = 1000}, .skip_spikes = true};
+  return {.schedule = {.base = 1, .total_steps = 1000}, .spikes = SpikeRule::kSkip};
 }
 
 TEST(Spikes, ANormOfManyTimesTheUsualIsOneAndIsCounted) {
@@ -154,6 +154,30 @@ TEST(Spikes, ASkippedOneLeavesTheLossScaleAndItsIntervalAlone) {
   prepare_update(state, 4.0, rules);
   EXPECT_EQ(state.skip, 0);
   EXPECT_EQ(state.skips_in_a_row, 0);
+}
+
+TEST(Spikes, OneThatIsHeldHoldsEverythingUntilAnEarlierStateIsBack) {
+  const LambState before = used_to_norms_of_2();
+  LambPrepareRules rules = skipping();
+  rules.spikes = SpikeRule::kHold;
+  LambState state = before;
+  prepare_update(state, 4.0, rules);
+  EXPECT_EQ(state.skip, 0);
+  prepare_update(state, 400.0, rules);
+  const LambState held = state;
+  EXPECT_EQ(held.skip, 1);
+  EXPECT_EQ(held.last_spike_step, 102);
+  for (const double sum : {4.0, 1e6, kBad}) prepare_update(state, sum, rules);
+  EXPECT_EQ(state.skip, 1);
+  EXPECT_EQ(state.last_spike_step, 102);  // the first one
+  EXPECT_EQ(state.spikes, 1);
+  EXPECT_EQ(state.successful_steps, held.successful_steps);
+  EXPECT_EQ(state.skipped_steps, held.skipped_steps + 3);  // the steps still count
+  EXPECT_EQ(state.skips_in_a_row, 1);
+  EXPECT_EQ(state.usual_log_norm, held.usual_log_norm);
+  state = before;
+  prepare_update(state, 4.0, rules);
+  EXPECT_EQ(state.skip, 0);
 }
 
 TEST(Spikes, OneHardlyMovesWhatIsUsual) {

@@ -31,7 +31,7 @@ TEST(Philox, GivesThePublishedKnownAnswers) {
   for (const KnownAnswer& known : kKnownAnswers) {
     const uint64_t key = (static_cast<uint64_t>(known.key_high) << 32) | known.key_low;
     const PhiloxWords words = philox4x32_10(known.counter, key);
-    for (size_t lane = 0; lane < 4; ++lane) EXPECT_EQ(words.lane[lane], known.words[lane]);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(words.elem[i], known.words[i]);
   }
 }
 
@@ -43,7 +43,7 @@ TEST(Philox, WordOfAnElementIsTheDocumentedLane) {
     const PhiloxWords words = philox4x32_10(
         {{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 77, 0x55667788u}},
         seed);
-    EXPECT_EQ(random_word(seed, step, 77, element), words.lane[element % 4]);
+    EXPECT_EQ(random_word(seed, step, 77, element), words.elem[element % 4]);
   }
 }
 
@@ -64,7 +64,7 @@ TEST(Philox, OfSevenRoundsGivesThePublishedKnownAnswers) {
   for (const KnownAnswer& known : kSevenRounds) {
     const uint64_t key = (static_cast<uint64_t>(known.key_high) << 32) | known.key_low;
     const PhiloxWords words = philox4x32<7>(known.counter, key);
-    for (size_t lane = 0; lane < 4; ++lane) EXPECT_EQ(words.lane[lane], known.words[lane]);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(words.elem[i], known.words[i]);
   }
 }
 

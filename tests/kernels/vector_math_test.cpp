@@ -7,7 +7,6 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/cpu/gelu_erf.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {

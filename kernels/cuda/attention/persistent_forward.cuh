@@ -33,9 +33,9 @@ class RegisterPhilox {
   __device__ __forceinline__ void init(const SeedKeys& keys, uint64_t step, uint32_t site) {
     const PhiloxWords once =
         philox_round(dropout_counter(step, site, 0), keys.low(0), keys.high(0));
-    const uint64_t twice = multiply_wide(kPhiloxFactor0, once.lane[0]);
+    const uint64_t twice = multiply_wide(kPhiloxFactor0, once.elem[0]);
     step_ = warp_uniform(static_cast<uint32_t>(step) ^ keys.high(0));
-    low_[1] = warp_uniform(once.lane[1] ^ keys.low(1));
+    low_[1] = warp_uniform(once.elem[1] ^ keys.low(1));
     high_[1] = warp_uniform(static_cast<uint32_t>(twice >> 32) ^ keys.high(1));
     high_[2] = warp_uniform(static_cast<uint32_t>(twice) ^ keys.high(2));
 #pragma unroll

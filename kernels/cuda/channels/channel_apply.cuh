@@ -81,8 +81,8 @@ void apply_to_channels(const CudaContext& context, const Policy& policy,
   const ChannelFinder find(extents);
   const auto launch = [&](auto* kernel, bool overlaps) {
     if (overlaps) {
-      return launch_dependent(context.stream, kernel, {blocks, threads}, policy, find, vecs,
-                              same_columns, aligned);
+      return launch_dependent(context, kernel, {blocks, threads}, policy, find, vecs, same_columns,
+                              aligned);
     }
     kernel<<<blocks, threads, 0, context.stream>>>(policy, find, vecs, same_columns, aligned);
     BERTHA_CUDA_CHECK(cudaGetLastError());

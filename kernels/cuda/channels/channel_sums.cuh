@@ -275,7 +275,7 @@ void finish_channels(const CudaContext& context, const Finish& finish,
                      const typename Finish::Sum* partial, int64_t splits, int64_t channels,
                      float* tables, int64_t stride) {
   const dim3 blocks(blocks_for(channels, kFinishChannels, INT32_MAX));
-  launch_dependent(context.stream, finish_channels_kernel<Finish>,
+  launch_dependent(context, finish_channels_kernel<Finish>,
                    {blocks, kFinishChannels * kFinishSplits}, finish, partial, splits, channels,
                    tables, stride);
 }

@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-// How channel_tiles.cuh cuts tensors, and which ones it takes. Blocks of an SM (us, f16, 128
-// images):
+// How channel_tiles.cuh cuts tensors, and which ones it takes: none where portable kernels run.
+// Blocks of an SM (us, f16, 128 images):
 //   1  where all tiles run at once: BatchNorm forward 512 x 7 x 7 15.1 for 20.3 with two, backward
 //      128 x 28 x 28 38.7 for 44.7; and where more do not fit
 //   2  more tiles: BatchNorm forward 1,024 x 14 x 14, add, 61.8 for 71.2 with one
@@ -100,6 +100,7 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
   constexpr Choice kChoices[] = {
       {1, 2}, {4, kMostTileBlocks}, {2, kMostTileBlocks}, {1, kMostTileBlocks}};
   const bool is_one = extents.inner % kVecSize == 0;
+  if (context.kernels != KernelSet::kSm90a) return std::nullopt;
   if (!aligned || (!is_one && extents.inner < kVecSize)) return std::nullopt;
   const int64_t channels = is_one ? 1 : kVecSize / std::gcd(int64_t{kVecSize}, extents.inner);
   if (extents.channels % channels != 0) return std::nullopt;
@@ -133,6 +134,7 @@ inline std::optional<ChannelTiles> plan_column_tiles(const CudaContext& context,
                                                      const ChannelExtents& extents, int kept,
                                                      int64_t vec_bytes, bool aligned) {
   const int64_t channels = std::gcd(int64_t{kMostTileChannels}, extents.channels);
+  if (context.kernels != KernelSet::kSm90a) return std::nullopt;
   if (!aligned || extents.inner != 1 || channels < kVecSize) return std::nullopt;
   const auto cut = cut_into_tiles(extents, VecChannels::kConsecutive, channels, 1);
   if (!cut || cut->tiles > context.sm_count) return std::nullopt;

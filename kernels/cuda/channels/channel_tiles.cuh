@@ -168,6 +168,7 @@ template <class Policy, VecChannels kChannels, int kBlocksPerSm>
 __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
     channel_tile_kernel(Policy policy, ChannelExtents extents, ChannelTiles tiles, uint64_t* words,
                         uint32_t* readers) {
+#if __CUDA_ARCH__ == 900  // clusters; see channel_tile_plan.cuh
   using Sums = typename Policy::Sums;
   using Sum = typename Sums::Sum;
   using Finish = typename Policy::Finish;
@@ -231,6 +232,9 @@ __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
     // The others may still read this block's sums.
     if (tiles.blocks > 1) cluster.barrier_wait();
   }
+#else
+  __trap();
+#endif
 }
 
 template <class Policy, VecChannels kChannels, int kBlocksPerSm>
@@ -266,6 +270,8 @@ void launch_tile_kernel(const CudaContext& context, const Policy& policy,
 template <class Policy>
 void launch_channel_tiles(const CudaContext& context, const Policy& policy,
                           const ChannelExtents& extents, const ChannelTiles& tiles) {
+  // Without this, a warning where the code is not for sm_90a, which alone uses it.
+  if constexpr (Policy::kKept > 0) static_assert(Policy::kApplyInFlight > 0);
   using Kind = VecChannels;
   const bool is_single = tiles.blocks_per_sm == 1;
   auto* launch = launch_tile_kernel<Policy, Kind::kConsecutive, 1>;

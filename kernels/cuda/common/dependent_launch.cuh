@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "kernels/cuda/common/compiled_for.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
 
@@ -15,13 +17,19 @@ namespace bertha {
 //
 // All threads of such a kernel wait, so that in a chain of them each one starts its work after all
 // kernels before it have completed.
+//
+// Code for other GPUs than those of sm_90a neither triggers nor waits; its launches are ordinary.
 
 /// No effect where the next launch is an ordinary one.
-__device__ __forceinline__ void begin_next_kernel() { cudaTriggerProgrammaticLaunchCompletion(); }
+__device__ __forceinline__ void begin_next_kernel() {
+  if constexpr (kIsSm90aCode) cudaTriggerProgrammaticLaunchCompletion();
+}
 
 /// Returns when the kernel before has completed and its writes are visible; at once in an ordinary
 /// launch. The kernel before must have waited for its own predecessor.
-__device__ __forceinline__ void wait_for_kernel_before() { cudaGridDependencySynchronize(); }
+__device__ __forceinline__ void wait_for_kernel_before() {
+  if constexpr (kIsSm90aCode) cudaGridDependencySynchronize();
+}
 
 /// For a launch with other attributes too.
 inline cudaLaunchAttribute dependent_attribute() {
@@ -38,6 +46,7 @@ struct LaunchShape {
   unsigned cluster = 0;  // blocks along x that form one; 0: the kernel knows no clusters
 };
 
+/// Of a kernel of sm_90a.
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
                       Arguments&&... arguments) {
@@ -52,6 +61,18 @@ void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), const 
   config.attrs = attributes;
   config.numAttrs = shape.cluster > 0 ? 2 : 1;
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+
+/// Of a kernel that portable sets have, too: an ordinary launch there.
+template <class... Parameters, class... Arguments>
+void launch_dependent(const CudaContext& context, void (*kernel)(Parameters...),
+                      const LaunchShape& shape, const Arguments&... arguments) {
+  if (context.kernels == KernelSet::kSm90a) {
+    return launch_dependent(context.stream, kernel, shape, arguments...);
+  }
+  kernel<<<shape.blocks, shape.threads, static_cast<size_t>(shape.shared_bytes), context.stream>>>(
+      arguments...);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

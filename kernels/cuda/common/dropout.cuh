@@ -49,8 +49,8 @@ struct SeedKeys {
 __device__ __forceinline__ void mix_words(uint32_t (&mixed)[4], const PhiloxWords& words) {
 #pragma unroll
   for (int word = 0; word < 4; ++word) {
-    const uint32_t next = words.lane[(word + 1) % 4];
-    mixed[word] = words.lane[word] ^ __funnelshift_r(next, next, dropout_mix(word));
+    const uint32_t next = words.elem[(word + 1) % 4];
+    mixed[word] = words.elem[word] ^ __funnelshift_r(next, next, dropout_mix(word));
   }
 }
 
@@ -77,7 +77,7 @@ __device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words, cons
     below = __funnelshift_r(below, below, dropout_turn(four));
   }
 #pragma unroll
-  for (int digit = 3; digit >= 0; --digit) compare(words.lane[digit], digit);
+  for (int digit = 3; digit >= 0; --digit) compare(words.elem[digit], digit);
   return ~below;
 }
 
@@ -114,8 +114,8 @@ __device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words) {
   below = below_of_four<kThreshold, 3>(mixed, below);
   below = below_of_four<kThreshold, 2>(mixed, below);
   below = below_of_four<kThreshold, 1>(mixed, below);
-  below = logic_of_three<below_of_two(kThreshold, 2)>(words.lane[2], words.lane[3], below);
-  return logic_of_three<~below_of_two(kThreshold, 0) & 0xFF>(words.lane[0], words.lane[1], below);
+  below = logic_of_three<below_of_two(kThreshold, 2)>(words.elem[2], words.elem[3], below);
+  return logic_of_three<~below_of_two(kThreshold, 0) & 0xFF>(words.elem[0], words.elem[1], below);
 }
 
 /// kept_bits of kernels/base/dropout_bits.h. `keys`: as SeedKeys. `limit`: as in kept_of_words().

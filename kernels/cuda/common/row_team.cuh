@@ -9,6 +9,7 @@
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
 
@@ -65,16 +66,19 @@ unsigned team_threads(int64_t columns) {
   return static_cast<unsigned>((columns + kWarpColumns - 1) / kWarpColumns) * kWarpThreads;
 }
 
-/// Blocks of a persistent grid: as many as run at once, at most one per batch of rows.
-template <class Shape>
-unsigned team_blocks(int64_t rows, int64_t columns, int sm_count, int per_sm) {
+/// Blocks of a persistent grid: as many as run at once, at most one per batch of rows. `bytes`: of
+/// dynamic shared memory.
+template <class Shape, class Kernel>
+unsigned team_blocks(const CudaContext& context, Kernel* kernel, int64_t rows, int64_t columns,
+                     int64_t bytes, int per_sm) {
   const int64_t threads = team_threads<Shape>(columns);
   // As many threads as registers allow, and for f32 shared memory. With 512 LayerNorm's backward
   // took 192 us instead of 166 at 2,048 columns, 392 instead of 335 at 4,096 (49,152 rows, f16,
   // H200).
   const int64_t most = sizeof(typename Shape::Element) == 2 ? 1024 : 512;
-  const int64_t resident = Shape::kFixed ? per_sm : (threads > most ? 1 : most / threads);
-  return blocks_for(rows, Shape::kTeams * Shape::kRows, resident * sm_count);
+  const int64_t tuned = Shape::kFixed ? per_sm : (threads > most ? 1 : most / threads);
+  return blocks_for(rows, Shape::kTeams * Shape::kRows,
+                    blocks_per_sm(context, kernel, threads, bytes, tuned) * context.sm_count);
 }
 
 /// A thread's place.
@@ -224,9 +228,10 @@ class RowRing {
   int stage_ = 0;
 };
 
-template <class Shape, int kTensors, int kStages>
-int ring_bytes(int64_t columns) {
-  return kStages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
+/// Of a ring of so many stages.
+template <class Shape, int kTensors>
+int ring_bytes(int stages, int64_t columns) {
+  return stages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
          static_cast<int>(sizeof(typename Shape::Element));
 }
 

@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
   const int column = team.thread * kVecSize;
-  RowPipeline<Shape, 3, kForwardStages> pipeline(slots);
+  constexpr int kStages = pipeline_stages<Shape>(kForwardStages, kIsSm90aCode);
+  RowPipeline<Shape, 3, kStages> pipeline(slots);
   // The ids of a batch arrive before the batch is asked for.
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
   const auto request = [&](int turn, int64_t first) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
     }
     pipeline.commit();
   };
-  for (int turn = 0; turn < kForwardStages - 1; ++turn) {
+  for (int turn = 0; turn < kStages - 1; ++turn) {
     request(turn, team.first_row + turn * team.row_stride);
   }
   const bool drops = dropout.active();
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   uint32_t drawn = 0;
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    request(turn + kForwardStages - 1, first + (kForwardStages - 1) * team.row_stride);
+    request(turn + kStages - 1, first + (kStages - 1) * team.row_stride);
     uint32_t kept[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
@@ -177,7 +178,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
   const int column = team.thread * kVecSize;
-  RowPipeline<Shape, 2, kBackwardStages> pipeline(slots);
+  constexpr int kStages = pipeline_stages<Shape>(kBackwardStages, kIsSm90aCode);
+  RowPipeline<Shape, 2, kStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
   pipeline.start(team, rows, streams);
   SavedRows<Shape> next;
@@ -190,8 +192,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   int turn = 0;
   for (int64_t first = team.first_row; team.block_has(first, rows);
        first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kBackwardStages - 1,
-                          first + (kBackwardStages - 1) * team.row_stride, rows, streams);
+    pipeline.request_rows(team, turn + kStages - 1, first + (kStages - 1) * team.row_stride, rows,
+                          streams);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
     const int32_t ids = next_ids;
@@ -258,8 +260,10 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
   const DeviceDropout dropout = device_dropout(args.dropout);
   const bool sorted = args.rows_by_word.has_data() &&
                       context.options.embedding_gradient == CudaOptions::EmbeddingGradient::kSorted;
-  const unsigned blocks =
-      rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, kBackwardBlocks);
+  const int bytes = pipeline_bytes<Shape, 2>(context, kBackwardStages, columns);
+  const unsigned blocks = rows == 0 ? 0
+                                    : team_blocks<Shape>(context, &embedding_bwd_kernel<Shape>,
+                                                         rows, columns, bytes, kBackwardBlocks);
   const int64_t partial_bytes =
       aligned_bytes(column_sum_bytes(blocks, columns, 2 + kSummedSegments));
   const int64_t dsum_bytes = aligned_bytes(args.dy.bytes());
@@ -281,8 +285,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
         .dsum = elements<T>(dsum),
         .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
         .partial = partial};
-    launch_teams<Shape, 2, kBackwardStages>(context.stream, embedding_bwd_kernel<Shape>, blocks,
-                                            columns, pointers, rows, columns, dropout);
+    launch_with_shared<Shape>(context.stream, embedding_bwd_kernel<Shape>, blocks, columns, bytes,
+                              pointers, rows, columns, dropout);
   }
   const bool add = args.accumulate == Accumulate::kYes;
   const int64_t segments = args.dsegment_table.extent(0);
@@ -333,10 +337,11 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
     dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const unsigned blocks = team_blocks<Shape>(rows, columns, context.sm_count, kForwardBlocks);
-      launch_teams<Shape, 3, kForwardStages>(context.stream, embedding_fwd_kernel<Shape>, blocks,
-                                             columns, pointers, rows, columns, dropout,
-                                             args.epsilon);
+      const int bytes = pipeline_bytes<Shape, 3>(context, kForwardStages, columns);
+      const unsigned blocks = team_blocks<Shape>(context, &embedding_fwd_kernel<Shape>, rows,
+                                                 columns, bytes, kForwardBlocks);
+      launch_with_shared<Shape>(context.stream, embedding_fwd_kernel<Shape>, blocks, columns, bytes,
+                                pointers, rows, columns, dropout, args.epsilon);
     });
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/common/compiled_for.cuh"
 #include "kernels/cuda/common/row_team.cuh"
 
 namespace bertha {
@@ -78,19 +79,19 @@ class RowPipeline {
   uint4* slots_;
 };
 
-template <class Shape, int kTensors, int kStages>
-int pipeline_bytes(int64_t columns) {
-  using Pipeline = RowPipeline<Shape, kTensors, kStages>;
-  return kStages * kTensors * Shape::kRows * Pipeline::kWords * 16 *
-         static_cast<int>(team_threads<Shape>(columns));
+/// Stages of a pipeline that has `wanted` of them on sm_90a. Elsewhere wide rows of f32 have one,
+/// for 99 KiB of shared memory.
+template <class Shape>
+__host__ __device__ constexpr int pipeline_stages(int wanted, bool is_sm90a_code) {
+  return is_sm90a_code || Shape::kFixed || sizeof(typename Shape::Element) == 2 ? wanted : 1;
 }
 
-/// Launches a kernel of teams with the dynamic shared memory of its RowPipeline.
-template <class Shape, int kTensors, int kStages, class... Parameters, class... Arguments>
-void launch_teams(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                  int64_t columns, const Arguments&... arguments) {
-  launch_with_shared<Shape>(stream, kernel, blocks, columns,
-                            pipeline_bytes<Shape, kTensors, kStages>(columns), arguments...);
+/// `wanted`: stages on sm_90a.
+template <class Shape, int kTensors>
+int pipeline_bytes(const CudaContext& context, int wanted, int64_t columns) {
+  const int stages = pipeline_stages<Shape>(wanted, context.device.has_sm90a_code());
+  return stages * kTensors * Shape::kRows * RowPipeline<Shape, kTensors, 1>::kWords * 16 *
+         static_cast<int>(team_threads<Shape>(columns));
 }
 
 }  // namespace bertha

@@ -473,9 +473,7 @@ void launch(CudaContext& context, const LinearBwdData& args) {
       matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
       matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params);
   if (!args.dbias_below.has_data()) return;
-  const ColumnSumTarget<T> target{elements<T>(args.dbias_below),
-                                  args.accumulate_dbias == Accumulate::kYes};
-  finish_column_sums<T, 1>(context, partial, row_blocks, columns, {{target}});
+  add_up_columns(context, partial, row_blocks, args.accumulate_dbias, args.dbias_below);
 }
 
 }  // namespace

@@ -375,11 +375,10 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
         grid.cluster == 2 ? &gemm_gelu_fp8_kernel<T, X, 2> : &gemm_gelu_fp8_kernel<T, X, 1>;
     launch_row_grid<SharedStorage>(context, kernel, grid, columns, x_map, weight_map,
                                    transposed_map, params);
-    if (!result.column_sums.has_data()) return;
-    const ColumnSumTarget<T> target{elements<T>(result.column_sums),
-                                    result.accumulate_sums == Accumulate::kYes};
-    finish_column_sums<T, 1>(context, params.partial, grid.row_blocks, columns, {{target}});
   });
+  if (!result.column_sums.has_data()) return;
+  add_up_columns(context, params.partial, grid.row_blocks, result.accumulate_sums,
+                 result.column_sums);
 }
 
 }  // namespace

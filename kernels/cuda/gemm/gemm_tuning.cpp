@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <set>
 
+#include "kernels/base/figures.h"
 #include "kernels/base/log.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gemm_check.h"
@@ -150,12 +151,6 @@ GemmAlgorithm bytes_of(const cublasLtMatmulAlgo_t& algorithm) {
   return words;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// The search for the fastest algorithm of one GEMM. The library's first choice stays in front, to
 /// be compared with.
 class AlgorithmSearch {
@@ -213,9 +208,7 @@ class AlgorithmSearch {
   }
 
   const Candidate& first() const { return candidates_.front(); }
-  const Candidate& best() const {
-    return *std::min_element(candidates_.begin(), candidates_.end(), faster);
-  }
+  const Candidate& best() const { return *std::ranges::min_element(candidates_, faster); }
   int tried() const { return tried_; }
   int wrong() const { return wrong_; }
 
@@ -244,7 +237,7 @@ class AlgorithmSearch {
   }
 
   void set_medians(std::span<const std::vector<double>> times) {
-    for (size_t i = 0; i < candidates_.size(); ++i) candidates_[i].us = median(times[i]);
+    for (size_t i = 0; i < candidates_.size(); ++i) candidates_[i].us = percentile(times[i], 0.5);
   }
 
   GemmPlans& plans_;
@@ -283,7 +276,7 @@ GemmTuning GemmPlans::tune(const GemmKey& key) {
     std::vector<Candidate> around = search.correct_among(neighbors(plan));
     std::erase_if(around, [&](const Candidate& one) { return one.us > kMaxSlowdown * best.us; });
     if (around.empty()) break;
-    std::sort(around.begin(), around.end(), faster);
+    std::ranges::sort(around, faster);
     around.resize(std::min<size_t>(around.size(), kFinalists));
     search.time_short_runs(around);
     if (bytes_of(search.best().algorithm) == bytes_of(best.algorithm)) break;

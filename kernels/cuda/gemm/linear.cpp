@@ -48,9 +48,10 @@ const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
 }
 
 /// Multiples of 16 are what the library's GEMMs of fp8 want.
-void check_fp8(const char* operation, const GemmKey& key,
+void check_fp8(const CudaContext& context, const char* operation, const GemmKey& key,
                std::initializer_list<std::pair<const char*, const View&>> views) {
   if (!is_fp8(key.a_dtype)) return;
+  context.require_fp8(operation);
   const ArgumentCheck check(operation);
   check.multiple_of("T", key.rows, 16);
   check.multiple_of("K", key.inputs, 16);
@@ -181,7 +182,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
                           .bias = args.bias.has_data(),
                           .activation = args.activation},
                          context.options.gemm_sm_count);
-  check_fp8(LinearFwd::kName, key,
+  check_fp8(context, LinearFwd::kName, key,
             {{"x", args.x},
              {"weight", args.weight},
              {"y", args.y},
@@ -223,7 +224,7 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
                                 .activation = args.activation,
                                 .accumulate = args.accumulate},
                                context.options.gemm_sm_count);
-  check_fp8(LinearBwdData::kName, key,
+  check_fp8(context, LinearBwdData::kName, key,
             {{"dy", args.dy},
              {"weight", args.weight},
              {"dx", args.dx},
@@ -286,7 +287,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
                                 .accumulate = args.accumulate,
                                 .fast_accumulate = context.options.fp8_fast_wgrad},
                                context.options.gemm_sm_count);
-  check_fp8(LinearBwdWeight::kName, key,
+  check_fp8(context, LinearBwdWeight::kName, key,
             {{"dy", args.dy},
              {"x", args.x},
              {"dweight", args.dweight},

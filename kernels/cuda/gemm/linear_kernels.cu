@@ -165,8 +165,10 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   const int64_t rows = values.extent(0);
   const int64_t columns = values.extent(1);
   const int64_t across = (columns + kWarpThreads * kVec - 1) / (kWarpThreads * kVec);
+  const auto kernel = &column_partials_kernel<T, kVec>;
   // Every SM full once; a block has at least one round of loads.
-  const int64_t resident = static_cast<int64_t>(context.sm_count) * kBlocksPerSm;
+  const int64_t resident =
+      context.sm_count * blocks_per_sm(context, kernel, kThreads, 0, kBlocksPerSm);
   const int64_t wanted = resident / across < 1 ? 1 : resident / across;
   constexpr int64_t kLeastRows = kWarps * kRowsInFlight;
   const int64_t even = (rows + wanted - 1) / wanted;
@@ -174,13 +176,21 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   const int64_t partials = (rows + rows_per_block - 1) / rows_per_block;
   auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(partials, columns, 1)));
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
-  launch_dependent(context.stream, column_partials_kernel<T, kVec>, {grid, kThreads},
-                   elements<T>(values), rows, columns, rows_per_block, partial);
-  finish_column_sums<T, 1>(context, partial, partials, columns,
-                           {{{elements<T>(target), accumulate == Accumulate::kYes}}});
+  launch_dependent(context, kernel, {grid, kThreads}, elements<T>(values), rows, columns,
+                   rows_per_block, partial);
+  add_up_columns(context, partial, partials, accumulate, target);
 }
 
 }  // namespace
+
+void add_up_columns(const CudaContext& context, const float* partial, int64_t blocks,
+                    Accumulate accumulate, const View& target) {
+  dispatch_io(target.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    finish_column_sums<T, 1>(context, partial, blocks, target.elements(),
+                             {{{elements<T>(target), accumulate == Accumulate::kYes}}});
+  });
+}
 
 void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
                            Activation activation) {

@@ -19,6 +19,10 @@ void multiply_by_derivative(CudaContext& context, const ActivationBwd& args);
 void sum_columns(CudaContext& context, const View& values, Accumulate accumulate,
                  const View& target);
 
+/// target[n] (+)= sum over b of partial[b, n], f32 [blocks, N], in a fixed order.
+void add_up_columns(const CudaContext& context, const float* partial, int64_t blocks,
+                    Accumulate accumulate, const View& target);
+
 // GEMMs with their epilogues by kernels of our own, for the calls that gelu_choice.h gives them.
 
 /// gemm_bias_gelu.cu. GELU is applied to the rounded pre-activation, as it is stored.

@@ -4,16 +4,18 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
 
 // One block per row, for rows of a multiple of 8 columns at 16-byte aligned addresses that are too
-// wide for a warp: the row stays in registers, as the words that it is in memory. The grid is
-// one-shot; while a block waits for memory the other blocks of the SM are at work.
+// wide for a warp: the row stays in registers, as the words that it is in memory, or as the numbers
+// that a Load makes of them. The grid is one-shot; while a block waits for memory the other blocks
+// of the SM are at work.
 //
 // An operation is a value that the kernel gets as its argument:
-//   Element, kInputs, inputs   its rows: kInputs matrices [rows, columns]
-//   output                     where its result begins; may be an input
+//   OneInput or TwoInputs      its rows, the base class
+//   store                      where its results go; may be a matrix of the input
 //   padding()                  a 32-bit word of elements that changes no result, beyond the row
 //   run(row)                   its passes, in terms of BlockPerRow
 //
@@ -24,7 +26,7 @@ namespace bertha {
 template <class Operation, int kVecCount, int kThreads>
 class BlockPerRow {
  public:
-  using T = typename Operation::Element;
+  using T = typename Operation::HeldElement;
   static constexpr int kInputs = Operation::kInputs;
   static constexpr int kVecElements = kVecSize;
   static constexpr int kVecs = kVecCount;
@@ -34,13 +36,17 @@ class BlockPerRow {
   using Exchange = WarpExchange<float, 2, kMostWarps>;
 
   __device__ BlockPerRow(const Operation& operation, int64_t row, int columns, Exchange& exchange)
-      : operation_(operation), at_(row * columns), columns_(columns), exchange_(exchange) {
+      : operation_(operation),
+        row_(row),
+        at_(row * columns),
+        columns_(columns),
+        exchange_(exchange) {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
       for (int p = 0; p < kVecs; ++p) {
         fill_words(own_[k][p], operation.padding());
-        if (has(p)) own_[k][p] = load_vec(operation.inputs[k] + at_ + column_of(p));
+        if (has(p)) own_[k][p] = operation.template hold_input<kVecSize>(k, place_of(p));
       }
     }
   }
@@ -62,13 +68,8 @@ class BlockPerRow {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) work(p);
   }
-  /// The largest of the thread's elements of the first input, of which NaN is none; T of 16 bits.
-  __device__ __forceinline__ float largest() const {
-    uint32_t most = minus_infinity_pair<T>();
-#pragma unroll
-    for (int p = 0; p < kVecs; ++p) most = larger_pair(own_[0][p], most);
-    return larger_of_pair<T>(most);
-  }
+  /// The largest of the thread's elements of the first input, of which NaN is none.
+  __device__ __forceinline__ float largest() const { return largest_of(own_[0]); }
   /// Adds the row of another matrix to the first input, rounded.
   __device__ __forceinline__ void add(const T* matrix) {
     Vec<T, kVecSize> other[kVecs] = {};
@@ -93,32 +94,40 @@ class BlockPerRow {
     return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVecSize;
   }
   __device__ int columns() const { return columns_; }
-  /// From memory, the element of a matrix whose column is the lane of the thread.
-  __device__ __forceinline__ float element_of_lane(const T* matrix) const {
-    return to_float(matrix[at_ + threadIdx.x % kWarpThreads]);
+  /// From memory, the element of a Load's rows whose column is the lane of the thread.
+  template <class Load>
+  __device__ __forceinline__ float element_of_lane(const Load& load) const {
+    const int64_t lane = threadIdx.x % kWarpThreads;
+    return element(hold<1>(load, RowPlace{row_, lane, at_ + lane}), 0);
   }
   /// The result of vector p, if the row has it.
   __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
-    if (has(p)) store_vec(operation_.output + at_ + column_of(p), to_vec<T>(values));
+    if (has(p)) put(operation_.store, place_of(p), values);
   }
   /// Vector p of the first input, to another matrix.
   __device__ __forceinline__ void store_input(int p, T* to) const {
     store_vec(to + at_ + column_of(p), own_[0][p]);
   }
 
-  /// Once each: see exchange_warps and block_reduce.
+  /// Once each, or with turns that count from 0: see exchange_warps and block_reduce.
   template <int K>
   __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
     exchange_warps(own, part, exchange_, 0, static_cast<int>(blockDim.x) / kWarpThreads,
                    [] { __syncthreads(); });
   }
   template <int K, class Combine>
-  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
-    block_reduce(values, combine, exchange_);
+  __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine,
+                                         int turn = 0) const {
+    block_reduce(values, combine, exchange_, turn);
   }
 
  private:
+  __device__ __forceinline__ RowPlace place_of(int p) const {
+    return {row_, column_of(p), at_ + column_of(p)};
+  }
+
   const Operation& operation_;
+  int64_t row_;
   int64_t at_;
   int columns_;
   Exchange& exchange_;

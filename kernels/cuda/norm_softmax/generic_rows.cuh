@@ -7,6 +7,7 @@
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
 
@@ -18,9 +19,7 @@ namespace bertha {
 //   nowhere           the block reads it again for each pass.
 //
 // An operation is a value that the kernel gets as its argument:
-//   Element, kInputs       its rows: kInputs matrices [rows, columns] of one type
-//   inputs                 where they begin
-//   values(raw, row, column, v)   one Vec of every input as numbers v[kInputs][N]
+//   OneInput or TwoInputs  its rows, the base class
 //   kDrops, drops(), draw(row, word, words)   with for_vecs_with_bits only: whether it draws
 //                          dropout while storing, 32 decisions at a time, `words` for a row
 //   run(row)               its passes, in terms of for_vecs and reduce below
@@ -34,7 +33,12 @@ inline constexpr int kRegisterThreads = 128;
 inline constexpr int kMostBlockThreads = 512;
 // Of a thread, before a block gets more of them: each row costs every thread the same.
 inline constexpr int kVecsPerThread = 8;
-inline constexpr int64_t kMostRowCacheBytes = 220 * 1024;  // of 227 KiB; the rest is for exchange
+inline constexpr int64_t kRowExchangeBytes = 7 * 1024;
+
+/// Shared memory for the rows of a block: 220 of 227 KiB on sm_90.
+inline int64_t most_row_cache_bytes(const CudaContext& context) {
+  return context.device.shared_bytes() - kRowExchangeBytes;
+}
 
 /// row.for_vecs, with the vector's dropout decisions in the low bits of `bits`: work(column, v,
 /// bits).
@@ -73,17 +77,20 @@ class RegisterRow {
       if (column_of(p) >= end_) continue;
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) {
-        raw[p][k] = load_vec<N>(operation.inputs[k] + row_ * columns_ + column_of(p));
+        raw[p][k] = operation.template fetch_input<N>(k, place_of(column_of(p)));
       }
     }
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
-      if (column_of(p) < end_) operation.values(raw[p], row_, column_of(p), values_[p]);
+      if (column_of(p) < end_) operation.values(place_of(column_of(p)), raw[p], values_[p]);
     }
   }
 
   __device__ int64_t row() const { return row_; }
   __device__ int64_t columns() const { return columns_; }
+  __device__ RowPlace place_of(int64_t column) const {
+    return {row_, column, row_ * columns_ + column};
+  }
   __device__ bool exists() const { return end_ > 0; }
   /// Whether this thread stores what a row has once.
   __device__ bool is_first() const { return exists() && lane_ == 0; }
@@ -153,6 +160,9 @@ class SharedRow {
 
   __device__ int64_t row() const { return row_; }
   __device__ int64_t columns() const { return columns_; }
+  __device__ RowPlace place_of(int64_t column) const {
+    return {row_, column, row_ * columns_ + column};
+  }
   __device__ bool is_first() const { return threadIdx.x == 0; }
 
   template <class Work>
@@ -197,7 +207,6 @@ class SharedRow {
  private:
   __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N; }
   __device__ int64_t stride() const { return static_cast<int64_t>(blockDim.x) * N; }
-  __device__ const T* global(int input) const { return operation_.inputs[input] + row_ * columns_; }
   __device__ T* cached(int input) const { return cache_ + input * cache_columns(columns_); }
 
   __device__ void fill_cache() {
@@ -205,13 +214,13 @@ class SharedRow {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
       T* own = cached(k);
-      const T* from = global(k);
 #pragma unroll 4
       for (int64_t column = first_column(); column < columns_; column += stride()) {
-        if constexpr (kBytes >= 4) {
-          __pipeline_memcpy_async(own + column, from + column, kBytes);
+        if constexpr (kBytes >= 4 && Operation::kHasMatrices) {
+          __pipeline_memcpy_async(own + column, operation_.matrix(k) + row_ * columns_ + column,
+                                  kBytes);
         } else {
-          own[column] = from[column];
+          store_vec(own + column, operation_.template fetch_input<N>(k, place_of(column)));
         }
       }
     }
@@ -223,9 +232,13 @@ class SharedRow {
     Vec<T, N> raw[kInputs];
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
-      raw[k] = load_vec<N>((kCached ? cached(k) : global(k)) + column);
+      if constexpr (kCached) {
+        raw[k] = load_vec<N>(cached(k) + column);
+      } else {
+        raw[k] = operation_.template fetch_input<N>(k, place_of(column));
+      }
     }
-    operation_.values(raw, row_, column, v);
+    operation_.values(place_of(column), raw, v);
   }
 
  public:
@@ -282,7 +295,7 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kVecsPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);
-  const bool is_cached = bytes <= kMostRowCacheBytes;
+  const bool is_cached = bytes <= most_row_cache_bytes(context);
   const auto kernel =
       is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
   if (is_cached) allow_shared_bytes(kernel, bytes);
@@ -291,28 +304,25 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
-/// work(std::integral_constant<int, N>) with the widest vectors that the width and `address_bits`
-/// (of every pointer that is read in vectors, or-ed) allow: 16 bytes, two elements of 16 bits, or
-/// one.
+/// work(std::integral_constant<int, N>) with the widest vectors that `most` elements at once allow
+/// (row_vec_elements): 16 bytes, two elements of 16 bits, or one.
 template <class T, class Work>
-void with_vec_size(int64_t columns, uintptr_t address_bits, const Work& work) {
+void with_vec_size(int most, const Work& work) {
   constexpr int kWide = kVec16<T>;
-  if (columns % kWide == 0 && address_bits % 16 == 0) {
-    return work(std::integral_constant<int, kWide>{});
-  }
+  if (most >= kWide) return work(std::integral_constant<int, kWide>{});
   if constexpr (sizeof(T) == 2) {
-    if (columns % 2 == 0 && address_bits % 4 == 0) return work(std::integral_constant<int, 2>{});
+    if (most >= 2) return work(std::integral_constant<int, 2>{});
   }
   work(std::integral_constant<int, 1>{});
 }
 
-/// Runs the operation on all rows, in vectors as wide as with_vec_size allows.
+/// Runs the operation on all rows, in vectors as wide as with_vec_size chooses them.
 template <class Operation>
 void launch_rows(const CudaContext& context, const Operation& operation, int64_t rows,
-                 int64_t columns, uintptr_t address_bits) {
+                 int64_t columns, int most_elements) {
   using T = typename Operation::Element;
   if (rows == 0) return;
-  with_vec_size<T>(columns, address_bits, [&](auto vec_size) {
+  with_vec_size<T>(most_elements, [&](auto vec_size) {
     constexpr int N = decltype(vec_size)::value;
     if (columns <= kFewElements * kWarpThreads) {
       return launch_register_rows<N, kFewElements>(context, operation, rows, columns);
@@ -325,12 +335,6 @@ void launch_rows(const CudaContext& context, const Operation& operation, int64_t
     }
     launch_shared_rows<N>(context, operation, rows, columns);
   });
-}
-
-inline uintptr_t address_bits(std::initializer_list<const View*> views) {
-  uintptr_t bits = 0;
-  for (const View* view : views) bits |= reinterpret_cast<uintptr_t>(view->data);
-  return bits;
 }
 
 }  // namespace bertha

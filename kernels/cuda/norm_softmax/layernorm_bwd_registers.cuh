@@ -37,16 +37,16 @@ inline constexpr int kBlockElements = sizeof(T) == 2 && N > 1 ? 16 : kThreadElem
 template <class T, int N>
 inline constexpr int64_t kMostRegisterColumns = int64_t{kBlockThreads} * kBlockElements<T, N>;
 
-template <class T, int N, RowScope kScope>
+template <class Norm, int N, RowScope kScope>
 __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : kBlockThreads,
                                   kScope == RowScope::kLanes ? 2 : 1)
-    layernorm_bwd_registers_kernel(NormBackward<T> p, int64_t rows, int64_t columns,
-                                   int lanes_of_row) {
+    layernorm_bwd_registers_kernel(Norm p, int64_t rows, int64_t columns, int lanes_of_row) {
+  using T = typename Norm::HeldElement;
   using Number = Compute<T>;
+  using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   constexpr bool kIsLanes = kScope == RowScope::kLanes;
   constexpr int kElements = kIsLanes ? kThreadElements<T> : kBlockElements<T, N>;
   constexpr int kVecs = kElements / N;
-  using Vecs = Vec<T, N>[kVecs];
   __shared__ std::conditional_t<kIsLanes, Number[kElements][kLanesThreads],
                                 WarpExchange<Number, 2, kBlockThreads / kWarpThreads>>
       shared;
@@ -60,10 +60,13 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   const int64_t step = static_cast<int64_t>(gridDim.x) * groups;
   const auto column_of = [&](int k) { return begin + k * lanes * N; };
   const auto has = [&](int k) { return column_of(k) < columns; };
+  const auto place = [&](int64_t row, int k) {
+    return RowPlace{row, column_of(k), row * columns + column_of(k)};
+  };
 
   struct Incoming {
-    Vecs dy;
-    Vecs x;
+    Vec<Held<decltype(Norm::dy)>, N> dy[kVecs];
+    Vec<Held<decltype(Norm::x)>, N> x[kVecs];
     Number mean;
     Number rstd;
   };
@@ -73,8 +76,8 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
-      in.dy[k] = load_vec<N>(p.dy + row * columns + column_of(k));
-      in.x[k] = load_vec<N>(p.x + row * columns + column_of(k));
+      in.dy[k] = hold<N>(p.dy, place(row, k));
+      in.x[k] = hold<N>(p.x, place(row, k));
     }
     in.mean = p.mean[row];
     in.rstd = p.rstd[row];
@@ -82,11 +85,11 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   };
   const int64_t block_first = static_cast<int64_t>(blockIdx.x) * groups;
   Incoming next = load(block_first + group);
-  Vecs gamma;
+  Vec<Parameter, N> gamma[kVecs];
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) gamma[k].elem[i] = from_compute<T>(Number(1));
+    for (int i = 0; i < N; ++i) gamma[k].elem[i] = from_compute<Parameter>(1);
     if (p.gamma != nullptr && has(k)) gamma[k] = load_vec<N>(p.gamma + column_of(k));
   }
   const Number per_column = Number(1) / static_cast<Number>(columns);
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
         const Number g = to_compute(own.dy[k].elem[i]) * to_compute(gamma[k].elem[i]);
         dx[i] = own.rstd * (g - sums[0] - normalized * sums[1]);
       }
-      store_compute(p.dx + row * columns + column_of(k), dx);
+      put(p.dx, place(row, k), dx);
     }
   }
 
@@ -172,12 +175,13 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
 
 /// There is at least one row, of at most kMostRegisterColumns columns; N as with_vec_size chooses
 /// it. take_partial(blocks) allocates as many partial sums.
-template <int N, class T, class TakePartial>
-void launch_layernorm_bwd_registers(const CudaContext& context, NormBackward<T> p, int64_t rows,
+template <int N, class Norm, class TakePartial>
+void launch_layernorm_bwd_registers(const CudaContext& context, Norm p, int64_t rows,
                                     int64_t columns, const TakePartial& take_partial) {
+  using T = typename Norm::HeldElement;
   const bool is_lanes = columns <= kThreadElements<T> * kWarpThreads;
-  const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<T, N, RowScope::kLanes>
-                               : &layernorm_bwd_registers_kernel<T, N, RowScope::kBlock>;
+  const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<Norm, N, RowScope::kLanes>
+                               : &layernorm_bwd_registers_kernel<Norm, N, RowScope::kBlock>;
   int lanes = 1;
   while (is_lanes && lanes * kThreadElements<T> < columns) lanes *= 2;
   const int threads =

@@ -39,8 +39,8 @@ template <class T>
 inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<T>;
 
 template <class T>
-constexpr bool is_streamed(int64_t columns) {
-  return columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
+bool is_streamed(const CudaContext& context, int64_t columns) {
+  return context.kernels == KernelSet::kSm90a && columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
          columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
 }
 
@@ -71,6 +71,7 @@ template <class T, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
                                 int64_t columns, StreamPlan plan) {
+#if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
   constexpr int kVecs = kStreamElements<T> / N;
   constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
@@ -131,15 +132,15 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         elements -= kVec16<T>;
 #pragma unroll 1
         for (int i = elements; i < end; ++i) {
-          to[i] = p.dy[from + i];
-          to[slot + i] = p.x[from + i];
+          to[i] = p.dy.matrix[from + i];
+          to[slot + i] = p.x.matrix[from + i];
         }
       }
     }
     const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
     mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
-    bulk_load(shared_address(to), p.dy + from, bytes, full(stage));
-    bulk_load(shared_address(to + slot), p.x + from, bytes, full(stage));
+    bulk_load(shared_address(to), p.dy.matrix + from, bytes, full(stage));
+    bulk_load(shared_address(to + slot), p.x.matrix + from, bytes, full(stage));
   };
   if (sends) {
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   int place_before = 0;
   int shift = shift_of(team);
   const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
-  T* to = p.dx + team * columns + begin + first_column;
+  T* to = p.dx.matrix + team * columns + begin + first_column;
   const int64_t to_step = teams * columns;
   int free_stage = 0;
   uint32_t parity = 0;
@@ -285,6 +286,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     }
   }
   if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
+#else
+  __trap();
+#endif
 }
 
 /// There is at least one row; columns are a multiple of N, and is_streamed. take_partial(teams)

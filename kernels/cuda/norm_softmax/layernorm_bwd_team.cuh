@@ -22,9 +22,12 @@ namespace bertha {
 // rows in flight.
 inline constexpr int kTeamBackwardThreads = 512;
 inline constexpr int kTeamBackwardRows = 2;  // of a batch
-/// Batches of rows in flight or at work; more of f32 shared memory does not hold.
+/// Batches of rows in flight or at work: as many as 227 KiB of shared memory hold on sm_90a, and
+/// 99 KiB elsewhere.
 template <class T>
-inline constexpr int kTeamBackwardStages = sizeof(T) == 2 ? 4 : 3;
+__host__ __device__ constexpr int team_backward_stages(bool is_sm90a_code) {
+  return is_sm90a_code ? (sizeof(T) == 2 ? 4 : 3) : (sizeof(T) == 2 ? 3 : 1);
+}
 
 /// The branch of a residual block that goes back through the dropout.
 template <class T>
@@ -52,8 +55,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   wait_for_kernel_before();
   RowTeam<Shape> team(columns);
   team.interleave_blocks();
-  const T* const streams[2] = {p.dy, p.x};
-  RowRing<Shape, 2, kTeamBackwardStages<T>> ring(slots, team, rows, streams);
+  const T* const streams[2] = {p.dy.matrix, p.x.matrix};
+  RowRing<Shape, 2, team_backward_stages<T>(kIsSm90aCode)> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, branch.mask);
   Vec<T, kVecSize> gamma{};
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       float dx[kVecSize];
       to_floats(ring.read(team, 0, r), dy);
       row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
-      store_vec_global(p.dx + at + r * team.columns, to_vec<T>(dx));
+      store_vec_global(p.dx.matrix + at + r * team.columns, to_vec<T>(dx));
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
 #pragma unroll
@@ -126,13 +129,15 @@ void launch_layernorm_bwd_team(const CudaContext& context, NormBackward<T> p,
                                const TakePartial& take_partial) {
   dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
-    const unsigned blocks = rows == 0 ? 0 : team_blocks<Shape>(rows, columns, context.sm_count, 1);
+    const auto kernel = &layernorm_bwd_team_kernel<Shape, kBranch>;
+    const int bytes =
+        ring_bytes<Shape, 2>(team_backward_stages<T>(context.device.has_sm90a_code()), columns);
+    const unsigned blocks =
+        rows == 0 ? 0 : team_blocks<Shape>(context, kernel, rows, columns, bytes, 1);
     p.partial = take_partial(blocks);
     if (blocks == 0) return;
-    const auto kernel = &layernorm_bwd_team_kernel<Shape, kBranch>;
-    const int bytes = ring_bytes<Shape, 2, kTeamBackwardStages<T>>(columns);
     allow_shared_bytes(kernel, bytes);
-    launch_dependent(context.stream, kernel,
+    launch_dependent(context, kernel,
                      {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, p, branch,
                      rows, columns);
   });

@@ -18,13 +18,10 @@ namespace bertha {
 template <class T>
 inline constexpr int64_t kMostBlockRowNormColumns = sizeof(T) == 2 ? 16'384 : 8'192;
 
-template <class T, bool kHasResidual>
-struct BlockRowNorm {
-  using Element = T;
-  static constexpr int kInputs = 1;
-  const T* inputs[kInputs];  // x
-  T* output;                 // y
-  NormForward<T> p;
+template <class Load, class Store, class Parameter, bool kHasResidual>
+struct BlockRowNorm : OneInput<Load> {
+  Store store;  // of y
+  NormForward<Load, Store, Parameter> p;
 
   __device__ static uint32_t padding() { return 0; }
 
@@ -35,7 +32,8 @@ struct BlockRowNorm {
     // a large mean costs nothing, and the variance loses at most a factor n / 32, of usual rows
     // none.
     float sample = row.element_of_lane(p.x);
-    if constexpr (kHasResidual) sample += row.element_of_lane(p.residual);
+    if constexpr (kHasResidual)
+      sample += row.element_of_lane(MatrixLoad<typename Load::Element>{p.residual});
     const float pivot = warp_sum(sample) / kWarpThreads;
     float sums[2] = {};  // of differences to it, and of their squares
     row.for_vecs([&](int k, auto& v) {
@@ -49,7 +47,20 @@ struct BlockRowNorm {
     });
     row.reduce(sums, Add());
     const float per_column = 1.0f / static_cast<float>(row.columns());
-    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    if constexpr (kHasSecondPass<Held<Load>>) {
+      float squares[1] = {};  // of differences to the mean
+      row.for_vecs([&](int k, auto& v) {
+        if (!row.has(k)) return;
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float difference = v[0][i] - pivot - moments.rest;
+          squares[0] = fmaf(difference, difference, squares[0]);
+        }
+      });
+      row.reduce(squares, Add(), 1);
+      moments.rstd = reciprocal_deviation(squares[0] * per_column, p.epsilon);
+    }
     if (threadIdx.x == 0) {
       p.mean[blockIdx.x] = pivot + moments.rest;
       p.rstd[blockIdx.x] = moments.rstd;
@@ -74,17 +85,18 @@ struct BlockRowNorm {
 };
 
 /// There is at least one row; columns are a multiple of 8, at most kMostBlockRowNormColumns.
-template <bool kHasResidual, class T>
-void launch_layernorm_fwd_block_per_row(const CudaContext& context, const NormForward<T>& p,
-                                        int64_t rows, int64_t columns) {
+template <bool kHasResidual, class Load, class Store, class Parameter>
+void launch_layernorm_fwd_block_per_row(const CudaContext& context,
+                                        const NormForward<Load, Store, Parameter>& p, int64_t rows,
+                                        int64_t columns) {
   // Blocks of an SM that have registers; those of a residual or of f32 need more.
-  constexpr bool kIsLarge = kHasResidual || sizeof(T) == 4;
-  const BlockRowNorm<T, kHasResidual> norm{.inputs = {p.x}, .output = p.y, .p = p};
+  constexpr bool kIsLarge = kHasResidual || sizeof(Held<Load>) == 4;
+  const BlockRowNorm<Load, Store, Parameter, kHasResidual> norm{{p.x}, p.y, p};
   if (columns <= 6 * kVecSize * kWarpThreads) {  // of a warp
     launch_block_per_row<6, 32, kIsLarge ? 16 : 32>(context, norm, rows, columns);
   } else if (columns <= 8'192) {
     launch_block_per_row<4, 256, kIsLarge ? 3 : 4>(context, norm, rows, columns);
-  } else if constexpr (sizeof(T) == 2) {
+  } else if constexpr (sizeof(Held<Load>) == 2) {
     launch_block_per_row<4, 512, kIsLarge ? 2 : 3>(context, norm, rows, columns);
   }
 }

@@ -36,8 +36,9 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
 
 template <class T>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
-    layernorm_fwd_persistent_kernel(NormForward<T> p, int64_t rows, int columns,
+    layernorm_fwd_persistent_kernel(PlainNormForward<T> p, int64_t rows, int columns,
                                     uint32_t* taken /* rows after the first ones, zero */) {
+#if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   constexpr int kStages = kPersistentStages;
   constexpr int kVecs = kPersistentVecs;
   constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
@@ -74,7 +75,8 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         return;
       }
       mbarrier_arrive_expect_tx(full(stage), bytes);
-      bulk_load(shared_address(place_of(stage, row)), p.x + row * columns, bytes, full(stage));
+      bulk_load(shared_address(place_of(stage, row)), p.x.matrix + row * columns, bytes,
+                full(stage));
     };
     // A row is taken one ahead of its use, which covers the latency of the counter.
     const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
@@ -90,7 +92,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       for (int stage = 0; stage < kStages; ++stage) {
         if (here[stage] >= rows) return;
         mbarrier_wait(done(stage), parity);
-        bulk_store(p.y + here[stage] * columns, shared_address(place_of(stage, here[stage])),
+        bulk_store(p.y.matrix + here[stage] * columns, shared_address(place_of(stage, here[stage])),
                    bytes);
         bulk_store_wait();
         here[stage] = next;
@@ -165,13 +167,16 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       parity ^= 1;
     }
   }
+#else
+  __trap();
+#endif
 }
 
 /// There is at least one row; columns are a multiple of 8 above 16,384, at most
 /// kMostPersistentColumns.
 template <class T>
-void launch_layernorm_fwd_persistent(CudaContext& context, const NormForward<T>& p, int64_t rows,
-                                     int64_t columns) {
+void launch_layernorm_fwd_persistent(CudaContext& context, const PlainNormForward<T>& p,
+                                     int64_t rows, int64_t columns) {
   const auto kernel = &layernorm_fwd_persistent_kernel<T>;
   const unsigned threads =
       kWarpThreads *

@@ -21,12 +21,14 @@ namespace bertha {
 
 inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
 
-template <class T, bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads>
+template <class Norm, bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    layernorm_fwd_warp_per_row_kernel(const __grid_constant__ NormForward<T> p, int64_t rows,
-                                      int columns) {
+    layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
-  using V = Vec<T, kVecSize>;
+  using T = typename Norm::Element;
+  constexpr bool kIsTwice = kHasSecondPass<Held<decltype(Norm::x)>>;
+  using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
+  using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int64_t first_row =
       static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
@@ -34,24 +36,25 @@ __global__ void __launch_bounds__(kThreads)
   const auto column = [&](int k) { return (k * kLanes + lane) * kVecSize; };
   const auto has = [&](int k) { return column(k) < columns; };
   const auto at = [&](int r, int k) { return row(r) * columns + column(k); };
+  const auto place = [&](int r, int k) { return RowPlace{row(r), column(k), at(r, k)}; };
 
   V x[kRows][kVecs] = {};
-  V residual[kRows][kHasResidual ? kVecs : 1] = {};
+  Vec<T, kVecSize> residual[kRows][kHasResidual ? kVecs : 1] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k) || row(r) >= rows) continue;
-      x[r][k] = load_vec_no_allocate(p.x + at(r, k));
+      x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
       if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
     }
   }
   const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
-  V gamma[kVecs];
-  V beta[kVecs];
+  Vec<Parameter, kVecSize> gamma[kVecs];
+  Vec<Parameter, kVecSize> beta[kVecs];
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
-    gamma[k] = to_vec<T>(ones);
+    gamma[k] = to_vec<Parameter>(ones);
     beta[k] = {};
     if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
     if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
@@ -86,11 +89,29 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   reduce_lanes(sums, kLanes, Add());
+  float squares[kRows] = {};  // of differences to the mean
+  if constexpr (kIsTwice) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        if (!has(k)) continue;
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float difference = element(x[r][k], i) - pivot[r] - sums[2 * r] * per_column;
+          squares[r] = fmaf(difference, difference, squares[r]);
+        }
+      }
+    }
+    reduce_lanes(squares, kLanes, Add());
+  }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (row(r) >= rows) return;
-    const PivotedMoments moments =
-        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+    PivotedMoments moments = pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+    if constexpr (kIsTwice) {
+      moments.rstd = reciprocal_deviation(squares[r] * per_column, p.epsilon);
+    }
     if (lane == 0) {
       p.mean[row(r)] = pivot[r] + moments.rest;
       p.rstd[row(r)] = moments.rstd;
@@ -105,24 +126,24 @@ __global__ void __launch_bounds__(kThreads)
         const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      store_vec_streaming(p.y + at(r, k), to_vec<T>(y));
+      put_streaming(p.y, place(r, k), y);
     }
   }
 }
 
-template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class T>
-void launch_layernorm_lanes(const CudaContext& context, const NormForward<T>& p, int64_t rows,
+template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
+void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
                             int64_t columns) {
   const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
-  layernorm_fwd_warp_per_row_kernel<T, kHasResidual, kLanes, kVecs, kRows, kThreads>
+  layernorm_fwd_warp_per_row_kernel<Norm, kHasResidual, kLanes, kVecs, kRows, kThreads>
       <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
   BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 /// There is at least one row; columns are a multiple of 8, at most kMostWarpRowColumns.
-template <bool kResidual, class T>
-void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const NormForward<T>& p,
-                                       int64_t rows, int64_t columns) {
+template <bool kResidual, class Norm>
+void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
+                                       int64_t columns) {
   const int64_t vecs = columns / kVecSize;
   if (vecs <= 4) {
     launch_layernorm_lanes<kResidual, 4, 1, 1, 256>(context, p, rows, columns);

@@ -14,21 +14,18 @@ namespace bertha {
 
 inline constexpr int kColumnThreads = 256;
 
-template <class T>
-struct GenericNormForward {
-  using Element = T;
-  static constexpr int kInputs = 1;
-  const T* inputs[kInputs];  // x
-  NormForward<T> p;
-  int64_t columns;
+template <class Load, class Store, class Parameter>
+struct GenericNormForward : OneInput<Load> {
+  using T = typename Load::Element;
+  NormForward<Load, Store, Parameter> p;
 
   template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[1], int64_t row, int64_t column,
+  __device__ void values(const RowPlace& place, const Vec<T, N> (&raw)[1],
                          Compute<T> (&v)[1][N]) const {
-    to_compute(raw[0], v[0]);
+    numbers_of(p.x, place, raw[0], v[0]);
     if (p.residual == nullptr) return;
     Compute<T> added[N];
-    load_compute(p.residual + row * columns + column, added);
+    load_compute(p.residual + place.dense, added);
     // Rounded as backward will see it.
 #pragma unroll
     for (int i = 0; i < N; ++i) v[0][i] = to_compute(from_compute<T>(v[0][i] + added[i]));
@@ -38,7 +35,7 @@ struct GenericNormForward {
   __device__ void run(Row& row) const {
     using Number = Compute<T>;
     constexpr int N = Row::kVecElements;
-    const Number per_column = Number(1) / static_cast<Number>(columns);
+    const Number per_column = Number(1) / static_cast<Number>(row.columns());
     Number first_sum[1] = {};
     row.for_vecs([&](int64_t, auto& v) {
 #pragma unroll
@@ -64,35 +61,26 @@ struct GenericNormForward {
       p.rstd[row.row()] = scale;
     }
     row.for_vecs([&](int64_t column, auto& v) {
-      const int64_t at = row.row() * columns + column;
-      if (p.residual != nullptr) store_compute(p.sum + at, v[0]);
+      const RowPlace place = row.place_of(column);
+      if (p.residual != nullptr) store_compute(p.sum + place.dense, v[0]);
       Number gamma[N];
       Number y[N];
       load_parameter(p.gamma, column, Number(1), gamma);
       load_parameter(p.beta, column, Number(0), y);
 #pragma unroll
       for (int i = 0; i < N; ++i) y[i] += ((v[0][i] - first_mean) - lost) * scale * gamma[i];
-      store_compute(p.y + at, y);
+      put(p.y, place, y);
     });
   }
 };
 
-template <class T>
-struct GenericNormBackward {
-  using Element = T;
-  static constexpr int kInputs = 2;
-  const T* inputs[kInputs];  // dy, x
-  NormBackward<T> p;
-
-  template <int N>
-  __device__ void values(const Vec<T, N> (&raw)[2], int64_t, int64_t, Compute<T> (&v)[2][N]) const {
-    to_compute(raw[0], v[0]);
-    to_compute(raw[1], v[1]);
-  }
+template <class LoadDy, class LoadX, class Store, class Parameter>
+struct GenericNormBackward : TwoInputs<LoadDy, LoadX> {
+  NormGradient<LoadDy, LoadX, Store, Parameter> p;
 
   template <class Row>
   __device__ void run(Row& row) const {
-    using Number = Compute<T>;
+    using Number = typename decltype(p)::Number;
     constexpr int N = Row::kVecElements;
     const Number per_column = Number(1) / static_cast<Number>(row.columns());
     const Number mean = p.mean[row.row()];
@@ -119,17 +107,17 @@ struct GenericNormBackward {
         const Number g = v[0][i] * gamma[i];
         dx[i] = rstd * (g - sums[0] * per_column - normalized * (sums[1] * per_column));
       }
-      store_compute(p.dx + row.row() * row.columns() + column, dx);
+      put(p.dx, row.place_of(column), dx);
     });
   }
 };
 
 /// A block's share of the rows, N columns per thread; partial [blocks, 2, columns]: dgamma, dbeta.
 /// Runs before dx is written, which may be dy.
-template <class T, int N>
+template <class Norm, int N>
 __global__ void __launch_bounds__(kColumnThreads)
-    layernorm_column_sums_kernel(NormBackward<T> p, int64_t rows, int64_t columns) {
-  using Number = Compute<T>;
+    layernorm_column_sums_kernel(Norm p, int64_t rows, int64_t columns) {
+  using Number = typename Norm::Number;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   if (column >= columns) return;
   Number dgamma[N] = {};
@@ -138,8 +126,9 @@ __global__ void __launch_bounds__(kColumnThreads)
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     Number dy[N];
     Number x[N];
-    load_compute(p.dy + row * columns + column, dy);
-    load_compute(p.x + row * columns + column, x);
+    const RowPlace place{row, column, row * columns + column};
+    numbers_of(p.dy, place, fetch<N>(p.dy, place), dy);
+    numbers_of(p.x, place, fetch<N>(p.x, place), x);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       dgamma[i] += dy[i] * ((x[i] - p.mean[row]) * p.rstd[row]);
@@ -154,25 +143,28 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-/// There is at least one row; address_bits of all operands, as in generic_rows.cuh.
-template <class T>
-void launch_layernorm_fwd_generic(const CudaContext& context, const NormForward<T>& p, int64_t rows,
-                                  int64_t columns, uintptr_t address_bits) {
-  const GenericNormForward<T> norm{.inputs = {p.x}, .p = p, .columns = columns};
-  launch_rows(context, norm, rows, columns, address_bits);
+/// There is at least one row; most_elements of all operands, see row_vec_elements.
+template <class Load, class Store, class Parameter>
+void launch_layernorm_fwd_generic(const CudaContext& context,
+                                  const NormForward<Load, Store, Parameter>& p, int64_t rows,
+                                  int64_t columns, int most_elements) {
+  const GenericNormForward<Load, Store, Parameter> norm{{p.x}, p};
+  launch_rows(context, norm, rows, columns, most_elements);
 }
 
 /// There is at least one row; N as with_vec_size chooses it. take_partial(teams) allocates as many
 /// partial sums.
-template <int N, class T, class TakePartial>
-void launch_layernorm_bwd_generic(const CudaContext& context, NormBackward<T> p, int64_t rows,
+template <int N, class LoadDy, class LoadX, class Store, class Parameter, class TakePartial>
+void launch_layernorm_bwd_generic(const CudaContext& context,
+                                  NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,
                                   int64_t columns, const TakePartial& take_partial) {
   const unsigned teams = blocks_for(rows, 16, context.sm_count);
   const dim3 grid(blocks_for(columns, kColumnThreads * N, INT32_MAX), teams);
   p.partial = take_partial(teams);
-  layernorm_column_sums_kernel<T, N><<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
+  layernorm_column_sums_kernel<decltype(p), N>
+      <<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
   BERTHA_CUDA_CHECK(cudaGetLastError());
-  const GenericNormBackward<T> norm{.inputs = {p.dy, p.x}, .p = p};
+  const GenericNormBackward<LoadDy, LoadX, Store, Parameter> norm{{p.dy, p.x}, p};
   launch_shared_rows<N>(context, norm, rows, columns);
 }
 

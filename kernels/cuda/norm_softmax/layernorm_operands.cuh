@@ -1,34 +1,45 @@
 #pragma once
 
-#include "kernels/cuda/common/compute.cuh"
+#include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
 
 /// Operands of LayerNorm forward. Statistics are f64 for f64, f32 otherwise.
-template <class T>
+template <class Load, class Store, class Parameter>
 struct NormForward {
-  const T* x;         // [rows, columns]
-  const T* residual;  // [rows, columns]; null: none
-  const T* gamma;     // [columns]; null: 1
-  const T* beta;      // [columns]; null: 0
-  T* sum;             // [rows, columns] with a residual: x + residual; may be x or the residual
-  T* y;               // [rows, columns]
-  Compute<T>* mean;   // [rows]
-  Compute<T>* rstd;   // [rows]
-  Compute<T> epsilon;
+  using Element = typename Load::Element;
+  using Number = Compute<Element>;
+  Load x;                   // [rows, columns]
+  const Element* residual;  // [rows, columns] of a plain Load; null: none
+  const Parameter* gamma;   // [columns]; null: 1
+  const Parameter* beta;    // [columns]; null: 0
+  Element* sum;  // [rows, columns] with a residual: x + residual; may be x or the residual
+  Store y;       // [rows, columns]
+  Number* mean;  // [rows]
+  Number* rstd;  // [rows]
+  Number epsilon;
 };
 
-/// Operands of LayerNorm backward.
 template <class T>
-struct NormBackward {
-  const T* dy;             // [rows, columns]
-  const T* x;              // [rows, columns]
-  const T* gamma;          // [columns]; null: 1
-  const Compute<T>* mean;  // [rows]
-  const Compute<T>* rstd;  // [rows]
-  T* dx;                   // [rows, columns]; may be dy
-  Compute<T>* partial;     // [teams of blocks, 2, columns]: sums for dgamma and dbeta
+using PlainNormForward = NormForward<MatrixLoad<T>, MatrixStore<T>, T>;
+
+/// Operands of LayerNorm backward.
+template <class LoadDy, class LoadX, class Store, class Parameter>
+struct NormGradient {
+  using Element = typename LoadDy::Element;
+  using Number = Compute<Element>;
+  using HeldElement = typename TwoInputs<LoadDy, LoadX>::HeldElement;
+  LoadDy dy;               // [rows, columns]
+  LoadX x;                 // [rows, columns]
+  const Parameter* gamma;  // [columns]; null: 1
+  const Number* mean;      // [rows]
+  const Number* rstd;      // [rows]
+  Store dx;                // [rows, columns]; may be dy
+  Number* partial;         // [teams of blocks, 2, columns]: sums for dgamma and dbeta
 };
+
+template <class T>
+using NormBackward = NormGradient<MatrixLoad<T>, MatrixLoad<T>, MatrixStore<T>, T>;
 
 /// 1 / standard deviation; a variance below 0 is rounding, and NaN stays NaN.
 template <class Number>
@@ -53,6 +64,12 @@ __device__ __forceinline__ PivotedMoments pivoted_moments(const float (&sums)[2]
   const float variance = fmaf(-sums[0], rest, sums[1]) * per_column;
   return {rest, reciprocal_deviation(variance, epsilon)};
 }
+
+/// Whether rows of these elements have a second pass over what registers hold, for squares around
+/// the mean: an outlier that the pivot is taken from costs the variance a factor of up to the
+/// number of columns, which results of 16 bits do not show.
+template <class T>
+inline constexpr bool kHasSecondPass = sizeof(T) == 4;
 
 /// N values of gamma or beta; without data, the same for every column.
 template <int N, class T>

@@ -34,7 +34,26 @@ __device__ __forceinline__ float larger_of_pair(uint32_t pair) {
   return fmaxf(element(two, 0), element(two, 1));
 }
 
-/// `word`, of two equal elements, in all words of a Vec.
+/// The largest element of some vectors.
+template <class T, int N, int kVecs>
+__device__ __forceinline__ float largest_of(const Vec<T, N> (&vecs)[kVecs]) {
+  if constexpr (sizeof(T) == 2) {
+    uint32_t most = minus_infinity_pair<T>();
+#pragma unroll
+    for (int p = 0; p < kVecs; ++p) most = larger_pair(vecs[p], most);
+    return larger_of_pair<T>(most);
+  } else {
+    float most = -INFINITY;
+#pragma unroll
+    for (int p = 0; p < kVecs; ++p) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) most = fmaxf(most, vecs[p].elem[i]);
+    }
+    return most;
+  }
+}
+
+/// `word`, of two equal elements or an f32, in all words of a Vec.
 template <class T, int N>
 __device__ __forceinline__ void fill_words(Vec<T, N>& vec, uint32_t word) {
 #pragma unroll

@@ -135,7 +135,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
     dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows, INT32_MAX);
-      launch_dependent(context.stream, residual_ln_fwd_kernel<Shape>,
+      launch_dependent(context, residual_ln_fwd_kernel<Shape>,
                        {blocks, static_cast<int>(team_threads<Shape>(columns))}, pointers, rows,
                        columns, dropout, args.epsilon);
     });
@@ -148,6 +148,7 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const int64_t columns = args.dy.extent(1);
   const DeviceDropout dropout = device_dropout(args.dropout);
   const bool add = args.accumulate == Accumulate::kYes;
+  if (args.dx_fp8.q.has_data()) context.require_fp8(ResidualLnBwd::kName);
   dispatch_io(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     float* partial = nullptr;
@@ -157,12 +158,12 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
       return partial =
                  static_cast<float*>(context.scratch.take(column_sum_bytes(count, columns, 3)));
     };
-    const NormBackward<T> norm{.dy = aligned_elements<T>(args.dy),
-                               .x = aligned_elements<T>(args.sum),
+    const NormBackward<T> norm{.dy = {aligned_elements<T>(args.dy)},
+                               .x = {aligned_elements<T>(args.sum)},
                                .gamma = aligned_elements<T>(args.gamma),
                                .mean = elements<float>(args.mean),
                                .rstd = elements<float>(args.rstd),
-                               .dx = aligned_elements<T>(args.dresidual),
+                               .dx = {aligned_elements<T>(args.dresidual)},
                                .partial = nullptr};
     DropoutBranch<T> branch{
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,

@@ -3,13 +3,14 @@
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/cuda/norm_softmax/row_functors.cuh"
 #include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/ops/softmax.h"
 
 namespace bertha {
 
-// Softmax and log-softmax of plain 16-bit rows, on warp_per_row.cuh, block_per_row.cuh and
-// tma_row.cuh, and the arithmetic of all softmax rows.
+// Softmax and log-softmax of 16-bit rows, on warp_per_row.cuh, block_per_row.cuh and tma_row.cuh,
+// and the arithmetic of all softmax rows.
 
 /// e^x. f32 takes the exact library function. For 16-bit results the hardware's 2^x is exact
 /// enough; it is 0 below 2^-126, which is 0 in f16 and nothing beside a row's largest element in
@@ -52,15 +53,16 @@ __device__ __forceinline__ Compute<T> softmax_gradient(Compute<T> dy, Compute<T>
   }
 }
 
-template <class T, SoftmaxKind kKind>
-struct PlainSoftmax {
-  using Element = T;
-  static constexpr int kInputs = 1;
+template <class Load, class Store, SoftmaxKind kKind>
+struct SoftmaxRows : OneInput<Load> {
+  using T = typename Load::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
-  const T* inputs[kInputs];
-  T* output;
+  Store store;
 
-  __device__ static uint32_t padding() { return minus_infinity_pair<T>(); }
+  __device__ static uint32_t padding() {
+    if constexpr (sizeof(Held<Load>) == 2) return minus_infinity_pair<T>();
+    return 0xff800000u;  // of f32
+  }
 
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
@@ -164,13 +166,12 @@ struct PlainSoftmax {
   }
 };
 
-template <class T, SoftmaxKind kKind>
-struct PlainSoftmaxGradient {
-  using Element = T;
-  static constexpr int kInputs = 2;
+/// Of dy and y; the store of dx may be to the memory of either.
+template <class LoadDy, class LoadY, class Store, SoftmaxKind kKind>
+struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
+  using T = typename LoadDy::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
-  const T* inputs[kInputs];  // dy, y
-  T* output;                 // dx, may be dy or y
+  Store store;
   float scale;
 
   __device__ static uint32_t padding() { return 0; }

@@ -4,12 +4,14 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
 
 // A warp, or a power of two of its lanes, per row of 16 bits: the row stays in registers, as the
-// words that it is in memory. The lanes of a row are known when the kernel is compiled; the grid is
-// one-shot. Operations are those of block_per_row.cuh, with WarpPerRow as the row.
+// words that it is in memory, or as the numbers that a Load makes of them. The lanes of a row are
+// known when the kernel is compiled; the grid is one-shot. Operations are those of
+// block_per_row.cuh, with WarpPerRow as the row.
 //
 // Bound by memory: softmax of 49,152 x 1,024 f16 takes 53 us on an H200, 98 % of a copy
 // (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
@@ -18,7 +20,7 @@ namespace bertha {
 template <class Operation, int kLanes, int N, int kVecCount>
 class WarpPerRow {
  public:
-  using T = typename Operation::Element;
+  using T = typename Operation::HeldElement;
   static constexpr int kInputs = Operation::kInputs;
   static constexpr int kVecElements = N;
   static constexpr int kVecs = kVecCount;
@@ -27,6 +29,7 @@ class WarpPerRow {
 
   __device__ WarpPerRow(const Operation& operation, int64_t row, int64_t rows, int columns)
       : operation_(operation),
+        row_(row),
         at_(row * columns),
         end_(row < rows ? columns : 0),  // the shuffles are of whole warps
         lane_(static_cast<int>(threadIdx.x) % kLanes) {
@@ -35,7 +38,7 @@ class WarpPerRow {
 #pragma unroll
       for (int p = 0; p < kVecs; ++p) {
         fill_words(own_[k][p], operation.padding());
-        if (column_of(p) < end_) own_[k][p] = load_vec<N>(operation.inputs[k] + at_ + column_of(p));
+        if (column_of(p) < end_) own_[k][p] = operation.template hold_input<N>(k, place_of(p));
       }
     }
   }
@@ -55,16 +58,11 @@ class WarpPerRow {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) work(p);
   }
-  __device__ __forceinline__ float largest() const {
-    uint32_t most = minus_infinity_pair<T>();
-#pragma unroll
-    for (int p = 0; p < kVecs; ++p) most = larger_pair(own_[0][p], most);
-    return larger_of_pair<T>(most);
-  }
+  __device__ __forceinline__ float largest() const { return largest_of(own_[0]); }
   __device__ __forceinline__ void keep_packed() const {}
   __device__ __forceinline__ void store(int p, const float (&values)[N]) const {
     if (column_of(p) >= end_) return;
-    store_vec(operation_.output + at_ + column_of(p), to_vec<T>(values));
+    put(operation_.store, place_of(p), values);
   }
   template <int K, class Combine>
   __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
@@ -73,8 +71,12 @@ class WarpPerRow {
 
  private:
   __device__ __forceinline__ int column_of(int p) const { return (p * kLanes + lane_) * N; }
+  __device__ __forceinline__ RowPlace place_of(int p) const {
+    return {row_, column_of(p), at_ + column_of(p)};
+  }
 
   const Operation& operation_;
+  int64_t row_;
   int64_t at_;
   int end_;
   int lane_;

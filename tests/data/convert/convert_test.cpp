@@ -14,6 +14,7 @@
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -147,14 +148,14 @@ TEST_F(Convert, OnlyTheFirstSequencesAreLookedAt) {
   expect_found(part(0, 1000));
   options_.output_dir = folder_.path("more");
   options_.source.max_seqs = 1101;
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }), HasSubstr("part-00002-of-00003"));
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }), HasSubstr("part-00002-of-00003"));
 }
 
 TEST_F(Convert, MissingFilesAreNamedUnlessAPartIsAccepted) {
   write_record_source();
   fs::remove(from("part-00001-of-00003"));
   EXPECT_THAT(
-      data_error_of([&] { convert_data(options_, {}); }),
+      error_of([&] { convert_data(options_, {}); }),
       AllOf(HasSubstr("1 of 3 files are missing: part-00001-of-00003"), HasSubstr("--partial")));
   EXPECT_FALSE(fs::exists(options_.output_dir));
   options_.source.missing = MissingFiles::kAccept;
@@ -177,8 +178,7 @@ TEST_F(Convert, AStoppedRunGoesOnWhereItWas) {
     std::string bad = good;
     bad[bad.size() - 20] ^= 1;  // the last record
     write_bytes(path, bad);
-    EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
-                HasSubstr("record 1399 at byte "));
+    EXPECT_THAT(error_of([&] { convert_data(options_, {}); }), HasSubstr("record 1399 at byte "));
     EXPECT_TRUE(fs::exists(options_.output_dir + "/work"));
     EXPECT_FALSE(fs::exists(options_.output_dir + "/manifest.json"));
     EXPECT_EQ(fs::exists(options_.output_dir + "/part_00003_of_00005.hdf5"), !shuffled);
@@ -204,7 +204,7 @@ TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
     write_bytes(from(name), bytes);
   };
   damage("part-00002-of-00003", 40);
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               AllOf(HasSubstr("part-00002-of-00003"), HasSubstr("record 0 at byte 0")));
   damage("part-00002-of-00003", 40);  // well again; now one of the part that is done
   damage("part-00000-of-00003", 40);
@@ -215,7 +215,7 @@ TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
 TEST_F(Convert, ShardsBesideRecordsAreRefused) {
   write_record_source();
   write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               HasSubstr("holds shards (part_0.hdf5) and TFRecord files (part-00000-of-00003)"));
 }
 
@@ -236,17 +236,17 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   convert_data(options_, {});
   options_.layout = ShardLayout::kFixedLength;
   EXPECT_THAT(
-      data_error_of([&] { convert_data(options_, {}); }),
+      error_of([&] { convert_data(options_, {}); }),
       HasSubstr("holds data made with --layout = variable_length, but now it is fixed_length"));
   options_.output_dir = folder_.path("strange");
   fs::create_directory(options_.output_dir);
   write_bytes(folder_.path("strange/part_77.hdf5"), "x");
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               AllOf(HasSubstr("part_77.hdf5"), HasSubstr("did not make it")));
   make_work_folder(folder_.path("other"));
   write_bytes(folder_.path("other/work/key.txt"), "another");
   options_.output_dir = folder_.path("other");
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               HasSubstr("unfinished work of another conversion"));
 }
 
@@ -254,13 +254,13 @@ TEST_F(Convert, NothingOfTheUserIsWrittenOverOrRemoved) {
   write_source(kVariable);
   fs::create_directories(to("work"));
   write_bytes(to("work/thesis"), "years");
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               HasSubstr("to/work: bertha keeps unfinished work under this name"));
   EXPECT_EQ(bytes_of(to("work/thesis")), "years");
   EXPECT_FALSE(fs::exists(to("part_0.hdf5")));
   fs::remove_all(to("work"));
   write_bytes(to("part_0.hdf5"), "a shard from elsewhere");
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               HasSubstr("to/part_0.hdf5: this command did not make it"));
   EXPECT_EQ(bytes_of(to("part_0.hdf5")), "a shard from elsewhere");
 }
@@ -278,7 +278,7 @@ TEST_F(Convert, AManifestThatListsOtherShardsIsRefused) {
   Manifest manifest = convert_data(options_, {}).manifest;
   manifest.shards.clear();
   write_manifest(to("manifest.json"), manifest);
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               AllOf(HasSubstr("manifest.json: lists 0 shards"), HasSubstr("writes 3 (part_0.hdf5"),
                     HasSubstr("remove it")));
   fs::remove(to("manifest.json"));
@@ -290,29 +290,23 @@ TEST_F(Convert, AListOfOtherShardsIsRefusedBeforeTheWork) {
   write_bytes(options_.checksum_list,
               concat("part_00000_of_00007.hdf5\t", std::string(32, '1'),
                      "\npart_00001_of_00007.hdf5\t", std::string(32, '2'), "\n"));
-  try {
-    convert_data(options_, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("list.chk: is the list of 2 other shards (part_00000_of_00007"),
-                      HasSubstr("none of these 3 (part_0 "), HasSubstr("--shards 2")));
-  }
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }, ExitCode::kUsage),
+              AllOf(HasSubstr("list.chk: is the list of 2 other shards (part_00000_of_00007"),
+                    HasSubstr("none of these 3 (part_0 "), HasSubstr("--shards 2")));
   EXPECT_FALSE(fs::exists(options_.output_dir));
 }
 
 TEST_F(Convert, TheSourceItselfIsNoOutput) {
   write_source(kVariable);
   options_.output_dir = options_.source.path;
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }, ExitCode::kUsage),
               HasSubstr("is the source itself; choose another output folder"));
 }
 
 TEST_F(Convert, FilesThatWouldShareANameAreRefused) {
   write_source(kVariable);
   fs::rename(from("part_1.hdf5"), from("part_0.hdf"));
-  EXPECT_THAT(data_error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
               HasSubstr("another file would become part_0.hdf5 too"));
 }
 

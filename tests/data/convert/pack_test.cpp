@@ -10,6 +10,7 @@
 #include "data/format/shard_reader.h"
 #include "data/format/verify.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -141,11 +142,11 @@ TEST_F(Pack, WithoutAnOutputOnlyTheFiguresAreTold) {
 
 TEST_F(Pack, ASequenceThatIsLongerThanAPackIsNamed) {
   options_.source.limits.max_seq_tokens = 63;
-  EXPECT_THAT(data_error_of([&] { pack_data(options_, {}); }),
+  EXPECT_THAT(error_of([&] { pack_data(options_, {}); }),
               testing::AllOf(HasSubstr("part_"), HasSubstr("has 64 tokens, want 1 to 63")));
   options_.source.limits.max_seq_tokens = 64;
   options_.num_shards = 9999;
-  EXPECT_THAT(data_error_of([&] { pack_data(options_, {}); }), HasSubstr("9999 shards wanted"));
+  EXPECT_THAT(error_of([&] { pack_data(options_, {}); }), HasSubstr("9999 shards wanted"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -24,7 +25,7 @@ SampleSet read_all(const std::string& path, const SampleLimits& limits = {}) {
 }
 
 std::string complaint(const std::string& path, const SampleLimits& limits = {}) {
-  const std::string text = data_error_of([&] { read_all(path, limits); });
+  const std::string text = error_of([&] { read_all(path, limits); });
   EXPECT_THAT(text, HasSubstr(path));
   return text;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -63,7 +64,7 @@ TEST(Hashing, AFileOfSeveralChunksHashesAsOne) {
 }
 
 TEST(Hashing, AMissingFileIsADataErrorWithItsName) {
-  EXPECT_THAT(data_error_of([] { xxh3_of_file("/nowhere/part_0.hdf5"); }),
+  EXPECT_THAT(error_of([] { xxh3_of_file("/nowhere/part_0.hdf5"); }),
               testing::HasSubstr("/nowhere/part_0.hdf5: cannot open: No such file"));
 }
 

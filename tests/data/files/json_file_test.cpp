@@ -8,6 +8,7 @@
 
 #include "data/files/text_file.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -56,6 +57,14 @@ TEST(ParseJson, CountsListsSideBySideOnce) {
   EXPECT_EQ(parse_json("[" + repeated("[],{},", 1000) + "0]").size(), 2001u);
 }
 
+TEST(WholeNumber, TakesWhat64BitsHold) {
+  EXPECT_EQ(whole_number(parse_json("-9223372036854775808")), INT64_MIN);
+  EXPECT_EQ(whole_number(parse_json("9223372036854775807")), INT64_MAX);
+  for (const char* text : {"9223372036854775808", "1e3", "3.0", "1e300", "\"3\"", "null", "[3]"}) {
+    EXPECT_THROW(whole_number(parse_json(text)), JsonError) << text;
+  }
+}
+
 TEST(ParseJson, SaysWhereTextThatIsNoJsonIsWrong) {
   EXPECT_THAT(json_error_of("{\"a\": 1,\n oops}"), StartsWith("parse error at line 2, column 2"));
   EXPECT_THAT(json_error_of(""), StartsWith("parse error at line 1"));
@@ -67,7 +76,7 @@ TEST(JsonField, RefusesWhatIsNoWholeNumberInRange) {
   const std::string path = "state.json";
   const auto complaint = [&](const std::string& value) {
     const nlohmann::json root = parse_json("{\"deep\": {\"step\": " + value + "}}");
-    return data_error_of([&] { JsonField(path, root)["deep"]["step"].integer(-1, 10); });
+    return error_of([&] { JsonField(path, root)["deep"]["step"].integer(-1, 10); });
   };
   for (const char* value : {"-2", "11", "3.99", "3.0", "1e300", "-1e12", "18446744073709551615",
                             "true", "\"3\"", "null", "[]"}) {
@@ -88,10 +97,10 @@ TEST(JsonField, TakesNumbersAndFlagsOfTheirOwnTypeOnly) {
   const nlohmann::json root = parse_json("[0.5, 3, true, \"x\"]");
   std::vector<std::string> complaints;
   JsonField(path, root).for_each([&](const JsonField& field) {
-    complaints.push_back(data_error_of([&] { field.number(); }));
-    complaints.push_back(data_error_of([&] { field.flag(); }));
+    complaints.push_back(error_of([&] { field.number(); }));
+    complaints.push_back(error_of([&] { field.flag(); }));
   });
-  const std::string none = data_error_of([] {});
+  const std::string none = error_of([] {});
   EXPECT_EQ(complaints[0], none);
   EXPECT_EQ(complaints[1], "p: field [0] is 0.5, want true or false");
   EXPECT_EQ(complaints[2], none);
@@ -102,7 +111,7 @@ TEST(JsonField, TakesNumbersAndFlagsOfTheirOwnTypeOnly) {
 TEST(ReadTextFile, NamesAFileThatCannotBeReadAndTheReason) {
   const TempFolder folder;
   const auto complaint = [](const std::string& path) {
-    return data_error_of([&] { read_text_file(path, 1000); });
+    return error_of([&] { read_text_file(path, 1000); });
   };
   EXPECT_EQ(complaint(folder.path("none")),
             folder.path("none") + ": cannot open: No such file or directory");

@@ -9,6 +9,7 @@
 #include "data/format/shard_file.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -23,7 +24,7 @@ constexpr ShardLayout kPacked = ShardLayout::kPacked;
 
 /// What read_shard says of `path`; the path itself must be in it.
 std::string complaint(const std::string& path, const SampleLimits& limits = {}) {
-  const std::string text = data_error_of([&] { read_shard(path, 0, limits); });
+  const std::string text = error_of([&] { read_shard(path, 0, limits); });
   EXPECT_THAT(text, HasSubstr(path));
   return text;
 }
@@ -45,7 +46,7 @@ class EachBadLayout : public testing::TestWithParam<ShardLayout> {
 INSTANTIATE_TEST_SUITE_P(BadShard, EachBadLayout, testing::Values(kVariable, kFixed, kPacked));
 
 TEST_P(EachBadLayout, UnbentRowsAreAccepted) {
-  EXPECT_EQ(data_error_of([&] {
+  EXPECT_EQ(error_of([&] {
               write_raw_shard(path_, raw_shard(example_samples(33, 4), GetParam()));
               read_shard(path_, 0, {});
             }),
@@ -160,7 +161,7 @@ TEST_P(EachBadLayout, TheWriterRefusesWhatTheReaderWould) {
   SampleSet samples = example_samples(8, 4);
   samples.token_ids[1] = 30522;
   EXPECT_THAT(
-      data_error_of([&] { write_shard(path_, GetParam(), samples); }),
+      error_of([&] { write_shard(path_, GetParam(), samples); }),
       AllOf(HasSubstr(path_), HasSubstr("row 0, dataset input_ids: element 1 is id 30522")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
@@ -326,7 +327,7 @@ TEST(BadShard, MoreRowsThanTheFileCanHoldAreRefusedBeforeTheyAreRead) {
   const std::string path =
       concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/a_million_million_rows.hdf5");
   EXPECT_THAT(complaint(path), HasSubstr("dataset input_ids states 1000000000000 rows"));
-  EXPECT_THAT(data_error_of([&] { inspect_shard(path); }), HasSubstr(" bytes can hold at most "));
+  EXPECT_THAT(error_of([&] { inspect_shard(path); }), HasSubstr(" bytes can hold at most "));
 }
 
 TEST(BadShard, APipeIsRefusedAndNotWaitedFor) {
@@ -334,7 +335,7 @@ TEST(BadShard, APipeIsRefusedAndNotWaitedFor) {
   const std::string path = folder.path("part_0.hdf5");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_THAT(complaint(path), HasSubstr("not a regular file"));
-  EXPECT_THAT(data_error_of([&] { xxh3_of_file(path); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of([&] { xxh3_of_file(path); }), HasSubstr("not a regular file"));
 }
 
 /// Flips one random bit per round, of `part` of the file, and reads: the answer must be samples or
@@ -350,7 +351,7 @@ int64_t flips_that_go_unnoticed(const std::string& path, int64_t rounds, double 
     const auto bit = static_cast<int>(random() % 8);
     bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
     write_bytes(path, bad);
-    const std::string text = data_error_of([&] { read_shard(path, 0, {}); });
+    const std::string text = error_of([&] { read_shard(path, 0, {}); });
     if (text == "no error") {
       ++unnoticed;
     } else {
@@ -401,7 +402,7 @@ TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
   for (const int64_t room : {0, 100, 5000, 100'000, 1'000'000, 2'000'000}) {
     const std::string text = [&] {
       const FileSizeLimit limit(room);
-      return data_error_of([&] { write_shard(path_, GetParam(), many); });
+      return error_of([&] { write_shard(path_, GetParam(), many); });
     }();
     EXPECT_THAT(text, AllOf(HasSubstr(path_), HasSubstr("cannot "), HasSubstr("File too large")))
         << room;
@@ -413,7 +414,7 @@ TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
 }
 
 TEST_P(EachBadLayout, AFolderThatCannotBeWrittenIsNamed) {
-  EXPECT_THAT(data_error_of([&] {
+  EXPECT_THAT(error_of([&] {
                 write_shard(folder_.path("nowhere/part_0.hdf5"), GetParam(), example_samples(1, 1));
               }),
               AllOf(HasSubstr("nowhere/part_0.hdf5"), HasSubstr("No such file or directory")));

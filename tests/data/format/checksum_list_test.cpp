@@ -6,6 +6,7 @@
 #include "data/files/hashing.h"
 #include "data/format/verify.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -58,15 +59,14 @@ TEST(ChecksumList, WhatIsNoListIsNamedWithItsLine) {
   const TempFolder folder;
   const auto complaint = [&](const std::string& text) {
     write_bytes(folder.path("c.chk"), text);
-    return data_error_of([&] { read_checksum_list(folder.path("c.chk")); });
+    return error_of([&] { read_checksum_list(folder.path("c.chk")); });
   };
   EXPECT_THAT(complaint("part_0\t123\n"), HasSubstr("c.chk: line 1 is \"part_0\t123\", want"));
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_1\n")), HasSubstr("line 2 is \"part_1\""));
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_0.hdf\t", kOne)),
               HasSubstr("line 2 names part_0.hdf again"));
   EXPECT_THAT(complaint(""), HasSubstr("no checksum inside"));
-  EXPECT_THAT(data_error_of([&] { read_checksum_list(folder.path("none")); }),
-              HasSubstr("cannot open"));
+  EXPECT_THAT(error_of([&] { read_checksum_list(folder.path("none")); }), HasSubstr("cannot open"));
 }
 
 TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {

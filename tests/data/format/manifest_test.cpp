@@ -6,6 +6,7 @@
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -106,7 +107,7 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
   };
   for (const auto& one : cases) {
     write_bytes(path, replaced(good, one.from, one.to));
-    EXPECT_THAT(data_error_of([&] { read_manifest(path); }),
+    EXPECT_THAT(error_of([&] { read_manifest(path); }),
                 testing::AllOf(HasSubstr(path), HasSubstr(one.complaint)));
   }
 }
@@ -114,17 +115,17 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
 TEST(Manifest, WhatIsNoJsonObjectIsADataError) {
   const TempFolder folder;
   const std::string path = folder.path("manifest.json");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr(path + ": cannot open"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr(path + ": cannot open"));
   write_bytes(path, "");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
   write_bytes(path, "[1, 2");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
   write_bytes(path, "{\"seed\": 1e999}");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
   write_bytes(path, "[1, 2]");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("want an object"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("want an object"));
   write_bytes(path, "{}");
-  EXPECT_THAT(data_error_of([&] { read_manifest(path); }), HasSubstr("format_version is missing"));
+  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("format_version is missing"));
 }
 
 TEST(Manifest, TheEntryOfAShardTellsItsFileAndItsSamples) {

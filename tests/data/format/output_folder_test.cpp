@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -34,7 +35,7 @@ TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
   const TempFolder folder;
   fs::create_directory(folder.path("work"));
   write_bytes(folder.path("work/thesis"), "years");
-  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path()); }),
+  EXPECT_THAT(error_of([&] { make_work_folder(folder.path()); }),
               AllOf(HasSubstr("/work: "), HasSubstr("did not make this folder"),
                     HasSubstr("choose another output folder")));
   remove_work_folder(folder.path());
@@ -44,10 +45,10 @@ TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
 TEST(OutputFolder, AFileInPlaceOfAFolderIsNamed) {
   const TempFolder folder;
   write_bytes(folder.path("file"), "");
-  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path("file/out")); }),
+  EXPECT_THAT(error_of([&] { make_work_folder(folder.path("file/out")); }),
               HasSubstr("file/out/work: cannot make the folder"));
   write_bytes(folder.path("work"), "mine");
-  EXPECT_THAT(data_error_of([&] { make_work_folder(folder.path()); }), HasSubstr("/work: "));
+  EXPECT_THAT(error_of([&] { make_work_folder(folder.path()); }), HasSubstr("/work: "));
   EXPECT_EQ(bytes_of(folder.path("work")), "mine");
 }
 
@@ -58,10 +59,18 @@ TEST(OutputFolder, AnEmptyWorkFolderIsOfARunThatWasStoppedAtOnce) {
   EXPECT_TRUE(has_work_folder(folder.path()));
 }
 
+TEST(OutputFolder, AnUnfinishedMarkerIsOfARunThatWasStoppedAtOnce) {
+  const TempFolder folder;
+  fs::create_directory(folder.path("work"));
+  write_bytes(folder.path("work/made_by_bertha.txt.tmp"), "Unfin");
+  make_work_folder(folder.path());
+  EXPECT_TRUE(has_work_folder(folder.path()));
+}
+
 TEST(OutputFolder, ShardsAndListsOfOthersAreForeign) {
   const TempFolder folder;
   const auto complaint = [&] {
-    return data_error_of([&] { check_nothing_foreign(folder.path(), {"part_0.hdf5"}); });
+    return error_of([&] { check_nothing_foreign(folder.path(), {"part_0.hdf5"}); });
   };
   check_nothing_foreign(folder.path("none"), {});
   write_bytes(folder.path("notes.txt"), "");
@@ -83,7 +92,7 @@ TEST(OutputFolder, ShardsAndListsOfOthersAreForeign) {
 
 TEST(OutputFolder, OtherFactsAreNamedAsTheirOptionsAreTyped) {
   const auto complaint = [](const DataFacts& found, const DataFacts& wanted) {
-    return data_error_of([&] { check_same_facts("d/manifest.json", found, wanted); });
+    return error_of([&] { check_same_facts("d/manifest.json", found, wanted); });
   };
   check_same_facts("d/manifest.json", {{"seed", "1"}, {"more", "x"}}, {{"seed", "1"}});
   EXPECT_THAT(complaint({{"max_seq_tokens", "512"}}, {{"max_seq_tokens", "64"}}),

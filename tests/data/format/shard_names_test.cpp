@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -27,8 +28,7 @@ TEST(ShardNames, SizesAreThePublishedOnes) {
   EXPECT_EQ(published[2771], 36'280);
   EXPECT_EQ(std::accumulate(published.begin(), published.end(), int64_t{0}), 156'726'829);
   EXPECT_THAT(shard_sizes(1, 1), ElementsAre(1));
-  EXPECT_THAT(data_error_of([] { shard_sizes(3, 4); }),
-              HasSubstr("4 shards wanted, but there are"));
+  EXPECT_THAT(error_of([] { shard_sizes(3, 4); }), HasSubstr("4 shards wanted, but there are"));
 }
 
 TEST(ShardNames, NumbersAreFoundInNames) {
@@ -95,8 +95,8 @@ TEST(ListShards, TakesPartsOfEveryPublishedNameSortedByName) {
 
 TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
   const TempFolder folder;
-  EXPECT_THAT(data_error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
-  EXPECT_THAT(data_error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
+  EXPECT_THAT(error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
+  EXPECT_THAT(error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
 }
 
 }  // namespace

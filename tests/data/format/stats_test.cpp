@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -66,7 +67,7 @@ TEST(Stats, OfNoSamplesAreZero) {
 TEST(Stats, ADamagedShardIsADataError) {
   const TempFolder folder;
   for (int i = 0; i < 5; ++i) write_bytes(folder.path(concat("part_", i, ".hdf5")), "no");
-  EXPECT_THAT(data_error_of([&] { stats_of_data(folder.path(), {}); }),
+  EXPECT_THAT(error_of([&] { stats_of_data(folder.path(), {}); }),
               testing::HasSubstr("not a readable HDF5 file"));
 }
 

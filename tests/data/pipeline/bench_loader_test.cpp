@@ -9,6 +9,7 @@
 
 #include "data/pipeline/synthetic_shards.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
@@ -78,9 +79,8 @@ TEST(SyntheticShard, FitsAnyLimits) {
 
 TEST(BenchLoader, FolderThatDoesNotExistIsADataErrorOnAllRanks) {
   run_thread_ranks(2, [&](Transport& transport) {
-    EXPECT_THAT(
-        data_error_of([&] { bench_loader(small_bench("/nonexistent/scratch"), transport); }),
-        ::testing::HasSubstr("/nonexistent/scratch"));
+    EXPECT_THAT(error_of([&] { bench_loader(small_bench("/nonexistent/scratch"), transport); }),
+                ::testing::HasSubstr("/nonexistent/scratch"));
   });
 }
 

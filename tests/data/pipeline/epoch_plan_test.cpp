@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -145,7 +146,7 @@ TEST(PublishedOrder, RanksReadDifferentShardsWhileThereAreEnough) {
 }
 
 TEST(PublishedOrder, ShardsSmallerThanABatchAreADataError) {
-  EXPECT_NE(data_error_of([] {
+  EXPECT_NE(error_of([] {
               make_published_order({.seed = 1,
                                     .shard_seqs = {3, 3},
                                     .rank = 0,

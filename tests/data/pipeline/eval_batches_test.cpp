@@ -10,6 +10,7 @@
 #include "data/format/shard_names.h"
 #include "data/pipeline/pipeline.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(EvalBatches, ShardThatIsNotAsItWasMadeIsRefused) {
   EXPECT_EQ(ids_of_rank(0, 1).size(), 33u);
   // Sound samples, as many as before, but others.
   write_shard(options_.shards[2], ShardLayout::kVariableLength, example_samples(5, 99));
-  const std::string message = data_error_of([&] { ids_of_rank(0, 1); });
+  const std::string message = error_of([&] { ids_of_rank(0, 1); });
   EXPECT_THAT(message, HasSubstr(options_.shards[2]));
   EXPECT_THAT(message, HasSubstr(options_.shard_xxh3[2]));
   options_.shard_xxh3[2].clear();  // not known: not compared
@@ -82,12 +83,12 @@ TEST_F(EvalBatches, RanksTakeContiguousPartsAndTheFirstOnesTheRemainder) {
 TEST_F(EvalBatches, RankReadsOnlyTheShardsOfItsPart) {
   // Rows stay countable, but the tokens are beyond the vocabulary of the reader.
   options_.limits.vocab_size = 2000;
-  EXPECT_THAT(data_error_of([&] { ids_of_rank(1, 2); }), HasSubstr("part_"));
+  EXPECT_THAT(error_of([&] { ids_of_rank(1, 2); }), HasSubstr("part_"));
   SampleLimits narrow{.max_seq_tokens = 512, .max_masked_per_seq = 76, .vocab_size = 2000};
   write_shard(folder_.path("part_3.hdf5"), ShardLayout::kVariableLength,
               example_samples(17, 1, narrow), narrow);
   EXPECT_EQ(ids_of_rank(1, 2).size(), 16u);  // samples 17 .. 32 are in the last shard
-  EXPECT_THAT(data_error_of([&] { ids_of_rank(0, 2); }), HasSubstr("part_0"));
+  EXPECT_THAT(error_of([&] { ids_of_rank(0, 2); }), HasSubstr("part_0"));
 }
 
 }  // namespace

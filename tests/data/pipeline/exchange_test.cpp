@@ -12,6 +12,7 @@
 #include "data/format/payload.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
@@ -186,7 +187,7 @@ TEST(GatherValues, LowestFailingRankIsHeardByAll) {
       mine.failure = std::make_exception_ptr(
           Error(ExitCode::kData, concat("shard of rank ", transport.rank())));
     }
-    EXPECT_EQ(data_error_of([&] { gather_values(transport, mine); }), "shard of rank 2");
+    EXPECT_EQ(error_of([&] { gather_values(transport, mine); }), "shard of rank 2");
     const auto values = gather_values(
         transport, {.values = std::vector<int64_t>(static_cast<size_t>(transport.rank()), 5)});
     for (size_t rank = 0; rank < 4; ++rank) {
@@ -212,7 +213,7 @@ TEST(SumValues, LowestFailingRankIsHeardByAll) {
               .failure = std::make_exception_ptr(
                   Error(ExitCode::kData, concat("shard of rank ", transport.rank())))};
     }
-    EXPECT_EQ(data_error_of([&] { sum_values(transport, mine, 3); }), "shard of rank 2");
+    EXPECT_EQ(error_of([&] { sum_values(transport, mine, 3); }), "shard of rank 2");
   });
 }
 

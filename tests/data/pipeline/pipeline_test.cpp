@@ -18,6 +18,7 @@
 #include "data/files/hashing.h"
 #include "data/format/shard_names.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
@@ -313,11 +314,11 @@ std::vector<Ending> run_to_the_error(const PipelineOptions& options, int num_ran
   run_thread_ranks(num_ranks, [&](Transport& transport) {
     Ending& ending = endings[static_cast<size_t>(transport.rank())];
     const auto pipeline = make_training_pipeline(options, transport, allocator(transport.rank()));
-    ending.message = data_error_of([&] {
+    ending.message = error_of([&] {
       while (pipeline->next()) ++ending.batches;
     });
     // Once failed, always failed.
-    EXPECT_EQ(data_error_of([&] { pipeline->next(); }), ending.message);
+    EXPECT_EQ(error_of([&] { pipeline->next(); }), ending.message);
   });
   return endings;
 }
@@ -360,7 +361,7 @@ TEST_F(PipelineTest, MissingShardEndsTheConstructionOnAllRanks) {
   std::set<std::string> messages;
   run_thread_ranks(3, [&](Transport& transport) {
     const std::string message =
-        data_error_of([&] { make_training_pipeline(options_, transport, plain_host_allocator()); });
+        error_of([&] { make_training_pipeline(options_, transport, plain_host_allocator()); });
     const std::lock_guard lock(mutex);
     messages.insert(message);
   });
@@ -371,13 +372,8 @@ TEST_F(PipelineTest, MissingShardEndsTheConstructionOnAllRanks) {
 TEST_F(PipelineTest, PublishedOrderWithoutASequencePerRankIsAUsageError) {
   options_.order = SampleOrder::kPublished;
   options_.global_batch_seqs = 2;
-  try {
-    run_pipelines(options_, 3);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("one sequence per rank"));
-  }
+  EXPECT_THAT(error_of([&] { run_pipelines(options_, 3); }, ExitCode::kUsage),
+              HasSubstr("one sequence per rank"));
 }
 
 TEST_F(PipelineTest, FailureToCollateOnOneRankReachesAllRanks) {
@@ -409,14 +405,13 @@ TEST_F(PipelineTest, RankThatLeavesEarlyEndsTheOthersWithAnError) {
   run_thread_ranks(2, [&](Transport& transport) {
     const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
     if (transport.rank() == 1) return;
-    try {
-      while (pipeline->next()) {
-      }
-      FAIL() << "an endless pipeline ended";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code, ExitCode::kInternal);
-      EXPECT_THAT(error.what(), HasSubstr("rank 1"));
-    }
+    EXPECT_THAT(error_of(
+                    [&] {
+                      while (pipeline->next()) {
+                      }
+                    },
+                    ExitCode::kInternal),
+                HasSubstr("rank 1"));
   });
 }
 

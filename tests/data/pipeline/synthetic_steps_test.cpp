@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -15,13 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string histogram_error(const std::string& text) {
-  try {
-    parse_length_histogram(text, "lengths.txt");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    return error.what();
-  }
-  return "none";
+  return error_of([&] { parse_length_histogram(text, "lengths.txt"); });
 }
 
 TEST(LengthHistogram, IsOneCountPerLengthOrPairs) {
@@ -38,6 +33,8 @@ TEST(LengthHistogram, MistakesNameTheLine) {
   }
   EXPECT_THAT(histogram_error("0\n5\n"), HasSubstr("sequences of length 2"));
   EXPECT_THAT(histogram_error("# nothing\n"), HasSubstr("no count above zero"));
+  EXPECT_THAT(histogram_error("5 9223372036854775807\n5 1\n"),
+              HasSubstr("lengths.txt:2: the counts of length 5"));
   EXPECT_THAT(histogram_error("5 0\n"), HasSubstr("no count above zero"));
 }
 
@@ -123,6 +120,15 @@ TEST(SyntheticPlan, AGivenNumberOfTokensIsNearlyReachedAndNeverPassed) {
         EXPECT_LE(plan.most_tokens_per_rank, 2 * wanted);
       }
     }
+  }
+}
+
+TEST(SyntheticPlan, SeedsOneApartShareNoSteps) {
+  SyntheticSteps steps = wikipedia_like();
+  const std::vector<int64_t> lengths = lengths_of(plan_synthetic_step(steps, 1));
+  ++steps.seed;
+  for (int64_t step = 0; step < 3; ++step) {
+    EXPECT_NE(lengths_of(plan_synthetic_step(steps, step)), lengths);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "data/prepare/pairs_and_masks.h"
 #include "tests/data/prepare/golden_samples.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -79,16 +80,10 @@ INSTANTIATE_TEST_SUITE_P(Golden, GeneratorTest, ::testing::ValuesIn(golden_cases
 
 TEST(GeneratorOptionsTest, ImpossibleOptionsAreNamed) {
   const auto message = [](const GeneratorOptions& options) -> std::string {
-    try {
-      check_options(options);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code, ExitCode::kUsage);
-      return error.what();
-    }
-    return "";
+    return error_of([&] { check_options(options); }, ExitCode::kUsage);
   };
   using ::testing::HasSubstr;
-  EXPECT_EQ(message({}), "");
+  EXPECT_EQ(message({}), "no error");
   EXPECT_THAT(message({.duplication = 0}), HasSubstr("--duplication 0"));
   EXPECT_THAT(message({.max_seq_tokens = 4}), HasSubstr("--max-seq-tokens 4"));
   EXPECT_THAT(message({.max_seq_tokens = 32768}), HasSubstr("32767"));

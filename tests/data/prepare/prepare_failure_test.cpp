@@ -201,7 +201,7 @@ TEST(PrepareFailureTest, BadTextEndsTheRunNamingFileAndLine) {
   EXPECT_THAT(message_of_preparing(options),
               AllOf(HasSubstr("part-00003"), HasSubstr("no document")));
   write_bytes(folder.text(3), "Fine.\n");
-  EXPECT_EQ(message_of_preparing(options), "prepared");
+  EXPECT_EQ(message_of_preparing(options), "no error");
 }
 
 TEST(PrepareFailureTest, MissingInputsAreNamed) {

@@ -14,6 +14,7 @@
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 
@@ -98,13 +99,7 @@ class PrepareFolder {
 /// The message of the error that the preparation ends with.
 inline std::string message_of_preparing(const PrepareOptions& options,
                                         ExitCode code = ExitCode::kData) {
-  try {
-    prepare_data(options, {});
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, code) << error.what();
-    return error.what();
-  }
-  return "prepared";
+  return error_of([&] { prepare_data(options, {}); }, code);
 }
 
 }  // namespace bertha

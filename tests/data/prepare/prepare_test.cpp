@@ -15,6 +15,7 @@
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/log.h"
 #include "tests/data/prepare/prepare_folder.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -65,7 +66,7 @@ TEST(PrepareTest, ProseGivesTheSamplesOfItsSentences) {
   EXPECT_EQ(split.options.at("text_form"), "prose");
   EXPECT_EQ(lines.options.count("text_form"), 0u);
   // Another form is another preparation.
-  EXPECT_THAT(message_of_preparing(options), "prepared");
+  EXPECT_THAT(message_of_preparing(options), "no error");
   options.text_form = TextForm::kSentencePerLine;
   EXPECT_THAT(message_of_preparing(options),
               HasSubstr("the form of the text (--prose) = prose, but now it is sentence_per_line"));
@@ -261,7 +262,7 @@ TEST(SourceFilesTest, AFolderThatLacksFilesOfANumberedSetIsRefusedUnlessAPartIsA
   for (const char* name : {"part-00000-of-00004", "part-00003-of-00004"}) {
     write_bytes(folder.path(name), "text");
   }
-  EXPECT_THAT(data_error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
+  EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
               AllOf(HasSubstr("2 of 4 text files are missing: part-00001-of-00004, part-00002"),
                     HasSubstr("--partial")));
   const Warnings warnings;

@@ -56,6 +56,15 @@ TEST(SplitSentences, NeedNoSpaceInChineseAndJapanese) {
   EXPECT_EQ(split("वह आया। वह गया।"), "वह आया।|वह गया।");
 }
 
+TEST(SplitSentences, TakeLinearTimeForMarksWithoutSpace) {
+  // Seconds to hours otherwise.
+  for (const char* part : {"A.", ".", "\".", "?", "…"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += part;
+    EXPECT_EQ(split(text + "a"), text + "a") << part;
+  }
+}
+
 TEST(SplitSentences, LoseNothingButSpace) {
   const std::string text = "A b. C (d). \"E!\" f? G… 7. H. Mr. X. Y";
   std::string joined;

@@ -112,6 +112,14 @@ TEST(BasicTokensTest, AccentsGoAndLowerCaseIsPythons) {
   EXPECT_THAT(split("\u2126 \u212B \u01C4 \u1E9E"), ElementsAre("\u03C9", "a", "\u01C6", "\u00DF"));
 }
 
+TEST(BasicTokensTest, MarksInARowTakeTimeInProportion) {
+  std::string line = "a";
+  for (int i = 0; i < 250'000; ++i) line += "\u0315\u0327";  // out of their canonical order
+  EXPECT_THAT(split(line), ElementsAre("a"));
+  // Marks that stay, in canonical order.
+  EXPECT_THAT(split("\u302E\U0001D165\u302E"), ElementsAre("\U0001D165\u302E\u302E"));
+}
+
 TEST(BasicTokensTest, TheAsciiShortcutChangesNothing) {
   std::mt19937 random(5);
   const std::vector<std::string> parts{"a",      "Z",      "9",      " ",      "\t",

@@ -15,6 +15,7 @@
 #include "kernels/base/error.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -113,14 +114,9 @@ TEST(PairMergerTest, MergesWhatCountingAnewWouldMerge) {
 TEST(TrainWordpiecesTest, JoinsTheMostFrequentNeighbours) {
   const std::vector<WordCount> words{{"hug", 10}, {"pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}};
   // 128 wordpieces: 9 special and unused ones, 7 characters, and few merges.
-  try {
-    train_wordpieces(words, 128, [](int64_t) {});
-    FAIL() << "five words cannot give 128 wordpieces";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
-    EXPECT_THAT(error.what(), HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces")));
-  }
+  // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
+  EXPECT_THAT(error_of([&] { train_wordpieces(words, 128, [](int64_t) {}); }),
+              HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces")));
 }
 
 std::vector<std::string> train_on_golden_text(int64_t num_wordpieces, int workers) {
@@ -168,13 +164,9 @@ TEST(TrainVocabularyTest, TellsItsProgressAndCountsAllText) {
 TEST(TrainVocabularyTest, TextWithoutWordsIsAnError) {
   const TempFolder folder;
   write_bytes(folder.path("blank.txt"), "\n \n\n");
-  try {
-    train_vocabulary({.inputs = {folder.path()}, .num_wordpieces = 200}, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("blank.txt"), HasSubstr("no words")));
-  }
+  EXPECT_THAT(
+      error_of([&] { train_vocabulary({.inputs = {folder.path()}, .num_wordpieces = 200}, {}); }),
+      AllOf(HasSubstr("blank.txt"), HasSubstr("no words")));
 }
 
 TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {

@@ -158,16 +158,6 @@ inline Content load(const std::string& path, int ranks, const Config& config = s
   return content;
 }
 
-inline std::string message_of(const std::function<void()>& work, ExitCode code = ExitCode::kData) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, code) << error.what();
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 inline void flip_byte(const std::string& path, int64_t from_end) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-from_end, std::ios::end);

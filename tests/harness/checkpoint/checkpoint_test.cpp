@@ -20,6 +20,7 @@
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/log.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -167,7 +168,7 @@ TEST(Checkpoint, WithNumbersThatAreNotFiniteIsNotSavedAndRemovesNoOther) {
     as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
       fill_randomly(parts);
       poison(parts);
-      const std::string message = message_of(
+      const std::string message = error_of(
           [&] { save_checkpoint(folder.path(), some_state(3), parts); }, ExitCode::kNumeric);
       EXPECT_THAT(message, AllOf(HasSubstr(name), HasSubstr("nothing is saved")));
     });
@@ -195,7 +196,7 @@ TEST(Checkpoint, PassesOverDamagedOnesAndSaysSo) {
   EXPECT_EQ(newest_checkpoint(folder.path()), good);
   EXPECT_EQ(warnings.size(), 1u);
   flip_byte(good + "/model.safetensors", 5);
-  EXPECT_THAT(message_of([&] { newest_checkpoint(folder.path()); }),
+  EXPECT_THAT(error_of([&] { newest_checkpoint(folder.path()); }),
               AllOf(HasSubstr("none of the 1 checkpoints in " + folder.path()),
                     HasSubstr("model.safetensors: has the hash"), HasSubstr("never")));
   ASSERT_EQ(warnings.size(), 3u);
@@ -267,7 +268,7 @@ TEST(Checkpoint, RefusesAFlippedByteAnywhereInAHeaderNamingTheFile) {
   as_ranks(1, small_config(), [&](const CheckpointParts& parts) {
     for (int64_t at = 0; at < 400; ++at) {
       flip_byte(file, bytes - at);
-      EXPECT_THAT(message_of([&] { load_checkpoint(path, parts); }), HasSubstr(file)) << at;
+      EXPECT_THAT(error_of([&] { load_checkpoint(path, parts); }), HasSubstr(file)) << at;
       flip_byte(file, bytes - at);
     }
     EXPECT_EQ(load_checkpoint(path, parts).step, 1);
@@ -278,7 +279,7 @@ TEST(OnAllRanks, AnExceptionOfTheStandardLibraryOnOneRankIsAnErrorOnAll) {
   int throwing_ranks = 0;
   std::mutex mutex;
   as_ranks(3, small_config(), [&](const CheckpointParts& parts) {
-    const std::string message = message_of(
+    const std::string message = error_of(
         [&] {
           on_all_ranks(*parts.world, [&] {
             if (parts.world->rank() == 1) throw std::out_of_range("no such key");
@@ -294,7 +295,7 @@ TEST(OnAllRanks, AnExceptionOfTheStandardLibraryOnOneRankIsAnErrorOnAll) {
 
 TEST(OnAllRanks, AFailedAllocationOnOneRankIsOutOfMemoryOnAll) {
   as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
-    const std::string message = message_of(
+    const std::string message = error_of(
         [&] {
           on_all_ranks(*parts.world, [&] {
             if (parts.world->rank() == 0) throw std::bad_alloc();
@@ -315,7 +316,7 @@ TEST(Checkpoint, RefusesAFlippedByteInEveryFileOnAllRanks) {
     int throwing_ranks = 0;
     std::mutex mutex;
     as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
-      const std::string message = message_of([&] { load_checkpoint(path, parts); });
+      const std::string message = error_of([&] { load_checkpoint(path, parts); });
       const std::lock_guard<std::mutex> lock(mutex);
       EXPECT_THAT(message, HasSubstr(name));
       ++throwing_ranks;
@@ -335,7 +336,7 @@ TEST(Checkpoint, RefusesTruncatedAndMissingFiles) {
       } else {
         fs::remove(file);
       }
-      const std::string message = message_of([&] { load(path, 1); });
+      const std::string message = error_of([&] { load(path, 1); });
       EXPECT_THAT(message, HasSubstr(truncate ? name : "")) << name;
       EXPECT_THAT(message, HasSubstr(".")) << name;
     }
@@ -347,12 +348,12 @@ TEST(Checkpoint, OfAnotherShapeNamesTensorFoundAndWanted) {
   const std::string path = save(folder.path(), 1, 1);
   Config config = small_config();
   config.model.feed_forward = 32;
-  EXPECT_THAT(message_of([&] { load(path, 1, config); }),
+  EXPECT_THAT(error_of([&] { load(path, 1, config); }),
               AllOf(HasSubstr("intermediate.dense.weight is [24,16], want [32,16]"),
                     HasSubstr("model.safetensors")));
   config = small_config();
   config.model.layers = 2;
-  EXPECT_THAT(message_of([&] { load(path, 1, config); }),
+  EXPECT_THAT(error_of([&] { load(path, 1, config); }),
               HasSubstr("bert.encoder.layer.1.attention.self.query.weight is missing"));
 }
 
@@ -364,7 +365,7 @@ TEST(Checkpoint, OnAFullDiskFailsWithASentenceAndLeavesTheEarlierOnes) {
   getrlimit(RLIMIT_FSIZE, &limit);
   const rlimit tight{.rlim_cur = 4096, .rlim_max = limit.rlim_max};
   setrlimit(RLIMIT_FSIZE, &tight);
-  const std::string message = message_of([&] { save(folder.path(), 2, 2); });
+  const std::string message = error_of([&] { save(folder.path(), 2, 2); });
   setrlimit(RLIMIT_FSIZE, &limit);
   std::signal(SIGXFSZ, SIG_DFL);
   EXPECT_THAT(message, AllOf(HasSubstr(".safetensors"), HasSubstr("cannot write")));

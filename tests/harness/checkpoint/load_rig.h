@@ -5,6 +5,7 @@
 
 #include "harness/checkpoint/load_weights.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/error_of.h"
 
 namespace bertha::testing {
 
@@ -28,7 +29,7 @@ inline Loaded load_into(const ModelConfig& config, const WeightRequest& request)
 }
 
 inline std::string refusal(const ModelConfig& config, const WeightRequest& request) {
-  return message_of([&] { load_into(config, request); });
+  return error_of([&] { load_into(config, request); });
 }
 
 }  // namespace bertha::testing

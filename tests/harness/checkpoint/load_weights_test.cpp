@@ -15,6 +15,7 @@
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/harness/checkpoint/load_rig.h"
 #include "tests/harness/model/golden_bert.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tolerance.h"
 
@@ -266,7 +267,7 @@ TEST(LoadWeights, OptimizerStateIsPassedOver) {
     draft.add(concat("bert/pooler/dense/kernel/", slot), {1}, {1});
   }
   for (const char* name : {"global_step", "beta1_power", "beta2_power"}) draft.add(name, {}, {1});
-  EXPECT_EQ(refusal_of(draft), "nothing was thrown");
+  EXPECT_EQ(refusal_of(draft), "no error");
   draft.add("bert/pooler/dense/adam_moment", {1}, {1});
   EXPECT_THAT(refusal_of(draft), HasSubstr("adam_moment [1] belongs nowhere"));
 }
@@ -358,7 +359,7 @@ TEST_F(HuggingFace, HalfAHeadIsAnError) {
   draft_.write(folder_.path("model.safetensors"));
   EXPECT_THAT(refusal(config_, {.path = folder_.path(), .missing_heads = MissingHeads::kFresh}),
               HasSubstr("cls.predictions.transform.dense.bias is missing"));
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(error_of([&] {
                 const TempFolder other;
                 draft_.erase("cls.seq_relationship");
                 draft_.write(other.path("model.safetensors"));

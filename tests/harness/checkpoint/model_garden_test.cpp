@@ -82,7 +82,7 @@ std::string refusal_of_garden(const BundleDraft& draft) {
 
 TEST(ModelGarden, WhatIsMissingOrBelongsNowhereIsListed) {
   const std::string end = "/.ATTRIBUTES/VARIABLE_VALUE";
-  EXPECT_EQ(refusal_of_garden(garden_draft("model-1")), "nothing was thrown");
+  EXPECT_EQ(refusal_of_garden(garden_draft("model-1")), "no error");
 
   BundleDraft draft = garden_draft("model-1");
   draft.add("model/classification_heads/1/dense/kernel" + end, {16, 16},

@@ -11,6 +11,7 @@
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -61,7 +62,7 @@ TEST(OptimizerFiles, ARankOpensItsOwnFileAloneWhereAsManyHaveSaved) {
   replace_file(path, "optimizer-00003-of-00003.safetensors",
                [](const std::string& file) { std::ofstream(file) << "no tensors"; });
   EXPECT_EQ(load(path, 3).master, saved.master);
-  EXPECT_THAT(message_of([&] { load(path, 4); }), HasSubstr("optimizer-00003-of-00003"));
+  EXPECT_THAT(error_of([&] { load(path, 4); }), HasSubstr("optimizer-00003-of-00003"));
 }
 
 TEST(OptimizerFiles, LoadsFilesThatNameTheirFirstElement) {
@@ -124,7 +125,7 @@ TEST(OptimizerFiles, RefusesAnOptimizerFileOfAnotherProgram) {
       writer.finish();
     });
     EXPECT_THAT(
-        message_of([&] { load(path, 1); }),
+        error_of([&] { load(path, 1); }),
         AllOf(HasSubstr(path + "/" + file), HasSubstr("no optimizer file of this program")));
   }
 }

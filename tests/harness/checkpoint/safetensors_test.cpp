@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -27,13 +28,7 @@ std::string write_file(const TempFolder& folder, const std::string& header, size
 }
 
 std::string refusal(const std::string& path) {
-  try {
-    read_safetensors_header(path);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    return error.what();
-  }
-  return "nothing was thrown";
+  return error_of([&] { read_safetensors_header(path); });
 }
 
 TEST(SafeTensors, ReadBackWhatWasWritten) {

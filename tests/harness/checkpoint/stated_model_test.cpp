@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -26,7 +27,7 @@ class Stated : public ::testing::Test {
     Json json = json_;
     json[key] = value;
     if (value.is_null()) json.erase(key);
-    return message_of([&] { read(json); });
+    return error_of([&] { read(json); });
   }
 
   TempFolder folder_;
@@ -99,7 +100,7 @@ TEST_F(Stated, RefusesOtherModels) {
   EXPECT_THAT(refusal("hidden_size", nullptr), HasSubstr("hidden_size"));
   EXPECT_THAT(refusal("hidden_size", "wide"), HasSubstr("hidden_size is \"wide\""));
   EXPECT_THAT(
-      message_of([&] { read_stated_model(folder_.path("none.json"), WeightFormat::kHuggingFace); }),
+      error_of([&] { read_stated_model(folder_.path("none.json"), WeightFormat::kHuggingFace); }),
       HasSubstr("cannot open"));
 }
 

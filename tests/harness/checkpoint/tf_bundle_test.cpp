@@ -11,6 +11,7 @@
 #include "harness/checkpoint/tf_index.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -34,7 +35,7 @@ std::string copy_golden(const TempFolder& folder, const std::string& name) {
 void cut(const std::string& path, uintmax_t bytes) { fs::resize_file(path, bytes); }
 
 std::string refusal(const std::string& prefix) {
-  return message_of([&] {
+  return error_of([&] {
     const TfBundle bundle(prefix);
     for (const auto& [key, tensor] : bundle.tensors()) bundle.read(key);
   });
@@ -92,7 +93,7 @@ TEST(TfBundle, ReadsAStringWithItsChecksums) {
   const auto file_bytes = static_cast<int64_t>(fs::file_size(data));
   for (const int64_t at : {tensor.offset_bytes + tensor.size_bytes - 1, tensor.offset_bytes + 3}) {
     flip_byte(data, file_bytes - at);
-    EXPECT_THAT(message_of([&] { TfBundle(prefix).read_string(key); }),
+    EXPECT_THAT(error_of([&] { TfBundle(prefix).read_string(key); }),
                 AllOf(HasSubstr(data), HasSubstr(key), HasSubstr("another checksum")));
     flip_byte(data, file_bytes - at);
   }
@@ -189,10 +190,23 @@ TEST(TfBundle, ReadsACompressedIndex) {
   EXPECT_EQ(read_tf_index(folder.path("small.index")), entries);
 }
 
+TEST(TfBundle, RefusesShapesThat64BitsDoNotCount) {
+  const TempFolder folder;
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-1}, {int64_t{1} << 32, int64_t{1} << 32}, {0, INT64_MAX, 3}}) {
+    BundleDraft draft = one_tensor();
+    draft.entries["w"].clear_shape();
+    for (const int64_t extent : shape) {
+      draft.entries["w"].mutable_shape()->add_dim()->set_size(extent);
+    }
+    EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w states the shape ["));
+  }
+}
+
 TEST(TfBundle, RefusesWhatItCannotRead) {
   const TempFolder folder;
   BundleDraft draft = one_tensor();
-  EXPECT_EQ(refusal(folder, draft), "nothing was thrown");
+  EXPECT_EQ(refusal(folder, draft), "no error");
   draft.header = bundle_header(1, 1);
   EXPECT_THAT(refusal(folder, draft), HasSubstr("big-endian"));
   draft.header = bundle_header(1, 0, 2);

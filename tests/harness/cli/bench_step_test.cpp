@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/error.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/temp_folder.h"
 
@@ -99,6 +100,36 @@ TEST_F(BenchStepTest, WrongInputsEndWithOneSentence) {
   EXPECT_THAT(tokens.err, HasSubstr("63 tokens per rank, want at least the longest sequence, 64."));
   EXPECT_EQ(run_bertha_program(command({"--set", "log.profile_steps=4"})).code, 2);
   EXPECT_EQ(run_bertha_program(command({"--profile-steps", "2:3"})).code, 0);
+}
+
+/// The program with so much address space.
+std::vector<std::string> within_mib(int64_t mib, const std::vector<std::string>& words) {
+  std::vector<std::string> all{"/bin/sh", "-c", concat("ulimit -v ", mib * 1024, " && exec \"$@\""),
+                               "sh", BERTHA_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+TEST_F(BenchStepTest, TheLargestBatchIsTheLastThatRunsInTheMemory) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer reserves more address space than any limit leaves";
+#endif
+  // Logits of the most masked tokens allowed, of which few are computed: 8 MiB for each sequence.
+  const std::vector<std::string> words =
+      command({"--largest-batch", "--set", "model.vocab_size=32760", "--set",
+               "data.max_masked_per_seq=64"});
+  const Ran some = run_program(within_mib(900, words));
+  ASSERT_EQ(some.code, 0) << some.err;
+  const int64_t most = json()["largest_micro_batch_seqs"];
+  EXPECT_GT(most, 1);
+  EXPECT_THAT(some.out, HasSubstr(concat("largest micro-batch: ", most, " sequences")));
+  EXPECT_THAT(some.err, HasSubstr(concat(most + 1, " sequences: out of memory")));
+  const Ran none =
+      run_program(within_mib(900, command({"--largest-batch", "--set", "model.feed_forward=60000",
+                                           "--set", "model.layers=200"})));
+  EXPECT_EQ(none.code, 6) << none.err;
+  EXPECT_THAT(none.err, HasSubstr("not even one sequence of 64 tokens fits"));
+  EXPECT_EQ(run_bertha_on_ranks(2, command({"--largest-batch"})).code, 2);
 }
 
 }  // namespace

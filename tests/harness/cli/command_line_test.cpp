@@ -231,6 +231,7 @@ TEST(CommandLine, ConfigDiffShowsBothValuesAndTheirOrigins) {
   const std::string a = folder.write("a.yaml", "train: {seed: 3, max_steps: 5}\n");
   folder.write("run/resolved.yaml", "train: {seed: 9}\n");
   folder.write("run/resolved.resume1.yaml", "train: {max_steps: 5}\n");
+  for (const char* start : {"run/env.json", "run/env.resume1.json"}) folder.write(start, "{}");
   const Ran ran = run_bertha_program({"config", "diff", "a.yaml", "run"}, folder.path(""));
   EXPECT_EQ(ran.code, 0) << ran.err;
   const std::string first = "3  # a.yaml:1:9";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -16,13 +17,7 @@ using ::testing::HasSubstr;
 const std::vector<std::string> kThree{"0000:1b:00.0", "0000:3d:00.0", "0000:9a:00.0"};
 
 std::string refusal(const std::vector<RankGpus>& ranks, int self) {
-  try {
-    plan_gpu(ranks, self);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kEnvironment);
-    return error.what();
-  }
-  return "accepted";
+  return error_of([&] { plan_gpu(ranks, self); }, ExitCode::kEnvironment);
 }
 
 TEST(GpuPlan, TheOrdinalIsThePlaceOnTheNode) {

@@ -22,6 +22,14 @@ TEST(GpuState, EnergyIsThatOfTheMoment) {
   EXPECT_EQ(read_gpu_state("0000:1b:00.0").energy_mj, before + 500);
 }
 
+TEST(GpuState, CountersAreReadAlone) {
+  const uint64_t before = read_gpu_state("0000:1b:00.0").energy_mj;
+  const GpuCounters counters = read_gpu_counters("0000:1b:00.0");
+  EXPECT_EQ(counters.energy_mj, before + 500);
+  EXPECT_EQ(counters.sm_mhz, 1400);
+  EXPECT_EQ(read_gpu_counters("0000:ff:00.0").energy_mj, 0U);
+}
+
 TEST(GpuState, WhatTheDriverLacksOrRefusesIsNotKnown) {
   const GpuState state = read_gpu_state("0000:1b:00.0");
   EXPECT_EQ(state.most_sm_mhz, 0);

@@ -1,4 +1,5 @@
 #include "harness/comm/grouped_collectives.h"
+#include "tests/support/error_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,14 +30,8 @@ TEST(PlanGrouping, FollowsTheNodes) {
 }
 
 TEST(PlanGrouping, RefusesNodesOfUnequalSizeAsGroups) {
-  try {
-    plan_grouping("node", kUnequal);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(),
-                HasSubstr("optimizer.shard_group is node, but nodes have 4 to 8 ranks"));
-  }
+  EXPECT_THAT(error_of([&] { plan_grouping("node", kUnequal); }, ExitCode::kUsage),
+              HasSubstr("optimizer.shard_group is node, but nodes have 4 to 8 ranks"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "harness/comm/numa_node.h"
+#include "harness/comm/binding.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"
 
@@ -18,18 +19,13 @@ using testing::Not;
 // The message of the Error(kUsage) that loading ends with; "<folder>" stands for the test's folder.
 std::string error_of(const TempFolder& folder, const std::vector<std::string>& files,
                      const std::vector<std::string>& overrides = {}) {
-  try {
-    test::load_settings(files, overrides);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    std::string text = error.what();
-    const std::string root = folder.path("");
-    for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at)) {
-      text.erase(at, root.size());
-    }
-    return text;
+  std::string text =
+      bertha::error_of([&] { test::load_settings(files, overrides); }, ExitCode::kUsage);
+  const std::string root = folder.path("");
+  for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at)) {
+    text.erase(at, root.size());
   }
-  return "loaded";
+  return text;
 }
 
 std::string error_of_text(const std::string& text) {
@@ -295,6 +291,17 @@ TEST(LoadConfig, AWrongValueHidesNoContradictionOfOtherKeys) {
   EXPECT_THAT(error_of(folder, {}, {"model.hidden=many", "model.heads=7"}),
               Not(HasSubstr("does not divide")));
   EXPECT_THAT(error_of(folder, {}, {"model.hiden=2048", "model.heads=7"}),
+              Not(HasSubstr("does not divide")));
+}
+
+TEST(LoadConfig, AnUnknownKeyHidesNoContradictionOfOtherKeys) {
+  const TempFolder folder;
+  EXPECT_EQ(error_of(folder, {}, {"train.sede=1", "model.heads=7"}),
+            "2 errors in the configuration:\n"
+            "  --set train.sede=1: train.sede: unknown key; did you mean train.seed?\n"
+            "  model.heads = 7 does not divide model.hidden = 1024; choose a divisor of it");
+  // It may have been meant for any of them.
+  EXPECT_THAT(error_of(folder, {}, {"zzzzzzzz=1", "model.heads=7"}),
               Not(HasSubstr("does not divide")));
 }
 

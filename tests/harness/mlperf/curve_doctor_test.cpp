@@ -101,9 +101,9 @@ TEST(CurveDoctor, NothingIsWrongWithTheQuickstart) {
                            6'400);
   metrics.steps = {step_of(1, 8.33), step_of(50, 7.95), step_of(100, 6.9)};
   EXPECT_THAT(shapes(metrics), IsEmpty());
-  EXPECT_EQ(curve_report("run", metrics), "");
+  EXPECT_EQ(curve_report("run", examine_curve(metrics)), "");
   metrics.steps = {step_of(1, 8.3, 0.5)};
-  EXPECT_THAT(curve_report("run", metrics),
+  EXPECT_THAT(curve_report("run", examine_curve(metrics)),
               testing::StartsWith("run: curve: collapsing loss scale: the loss scale has"));
 }
 

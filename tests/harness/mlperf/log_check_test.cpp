@@ -5,6 +5,7 @@
 
 #include "harness/mlperf/log_writer.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -456,13 +457,8 @@ TEST(MlperfCheck, EvaluationsComeAsOftenAsTheGlobalBatchWants) {
 TEST(MlperfCheck, ATextWithoutRecordsIsAnErrorAndAMissingFileIsDataError) {
   EXPECT_FALSE(check_mlperf_text("").passed());
   EXPECT_THAT(findings({"hello"}), testing::Contains("0 error: no record of the benchmark's log"));
-  try {
-    check_mlperf_log("/nonexistent/result_0.txt");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr("/nonexistent/result_0.txt"));
-  }
+  EXPECT_THAT(error_of([&] { check_mlperf_log("/nonexistent/result_0.txt"); }),
+              HasSubstr("/nonexistent/result_0.txt"));
 }
 
 TEST(MlperfCheck, TheReportNamesFileLineAndVerdict) {

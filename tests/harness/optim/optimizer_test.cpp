@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/harness/optim/optimizer_runs.h"
+#include "tests/support/error_of.h"
 #include "tests/support/thread_collectives.h"
 #include "tests/support/tolerance.h"
 
@@ -451,12 +452,12 @@ TEST(Optimizer, ABadSettingIsRefusedBeforeAnythingIsAllocated) {
     const RunSpec spec = ragged_spec();
     OptimizerConfig config = spec.config;
     config.clip = "sometimes";
-    try {
-      Optimizer(config, 10, spec.table, {&device, nullptr, nullptr, &collectives});
-      FAIL() << "accepted";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("optimizer.clip"));
-    }
+    EXPECT_THAT(error_of(
+                    [&] {
+                      Optimizer(config, 10, spec.table, {&device, nullptr, nullptr, &collectives});
+                    },
+                    ExitCode::kUsage),
+                HasSubstr("optimizer.clip"));
   });
 }
 

@@ -103,13 +103,13 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
   EXPECT_EQ(bytes_of(cpu, "GEMM workspace"), -1);
   EXPECT_EQ(bytes_of(gpu, "GEMM workspace"), int64_t{64} << 20);
   EXPECT_EQ(bytes_of(gpu, "CUDA context, libraries"), int64_t{1} << 30);
-  // 300 tokens and 228 masked ones are rounded up: to whole 8s on the CPU, to whole 256s on a GPU.
+  // 300 tokens and 228 masked ones are rounded up: to whole 8s on the CPU, to whole 64s on a GPU.
   EXPECT_EQ(
       bytes_of(cpu, "activations and batches"),
       activation_bytes_for(config.model, {.tokens = 304, .seqs = 3, .masked = 232}, DType::kBF16));
   EXPECT_EQ(
       bytes_of(gpu, "activations and batches"),
-      activation_bytes_for(config.model, {.tokens = 512, .seqs = 3, .masked = 256}, DType::kBF16));
+      activation_bytes_for(config.model, {.tokens = 320, .seqs = 3, .masked = 256}, DType::kBF16));
 }
 
 TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {

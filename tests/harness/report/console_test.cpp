@@ -119,9 +119,12 @@ TEST(Console, ALineFitsFrom80ColumnsUpward) {
 }
 
 TEST(Console, AnEvaluationNamesTheTargetWhenThereIsOne) {
-  EXPECT_EQ(eval_line(test::test_eval(335, 0.56125), 0.72),
-            "eval  step 335  accuracy 0.5613 (target 0.7200)  mlm loss 2.125  nsp 0.875  2.5 s");
-  EXPECT_THAT(eval_line(test::test_eval(335, 0.5), 0), Not(HasSubstr("target")));
+  EXPECT_EQ(eval_line(test::test_eval(335, 0.56125), 0.72, 160),
+            "eval  step 335  accuracy 0.5613 (target 0.7200)  mlm loss 2.125  nsp accuracy 0.875  "
+            "2.5 s");
+  EXPECT_EQ(eval_line(test::test_eval(335, 0.56125), 0.72, 80),
+            "eval  step 335  acc 0.5613 (target 0.7200)  mlm 2.125  nsp acc 0.875");
+  EXPECT_THAT(eval_line(test::test_eval(335, 0.5), 0, 160), Not(HasSubstr("target")));
 }
 
 TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
@@ -246,6 +249,19 @@ TEST(Summary, ExactlyTheTargetIsReached) {
   RunSummary run = summary();
   run.accuracy = run.target_accuracy;
   EXPECT_TRUE(target_reached(run));
+}
+
+TEST(TextFormat, LongLinesAreBrokenAtBlanks) {
+  EXPECT_EQ(wrapped_text("as it is\n  and  this\n", 11), "as it is\n  and  this\n");
+  EXPECT_EQ(wrapped_text("found one, want another", 12), "found one,\n  want\n  another");
+  EXPECT_EQ(wrapped_text("errors:\n  a.yaml: no such key", 16),
+            "errors:\n  a.yaml: no\n    such key");
+  EXPECT_EQ(wrapped_text("  name    a long value of", 20), "  name    a long\n          value of");
+  // A second column that begins too far right would leave no room.
+  EXPECT_EQ(wrapped_text("  a long name    value", 16), "  a long name\n    value");
+  EXPECT_EQ(wrapped_text("saved /a/path/that/is/long now", 12),
+            "saved\n  /a/path/that/is/long\n  now");
+  EXPECT_EQ(wrapped_text("\u00b5s \u00b5s \u00b5s", 8), "\u00b5s \u00b5s \u00b5s");
 }
 
 TEST(TextFormat, ScaledNumbersKeepThreeDigits) {

@@ -9,6 +9,7 @@ TEST(DevicePeak, IsThatOfTheDataSheetIn16Bits) {
   EXPECT_EQ(peak_flops("NVIDIA H200, GPU 3, 139.8 GiB", DType::kBF16), 989.5e12);
   EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3, GPU 0, 79.1 GiB", DType::kF16), 989.5e12);
   EXPECT_EQ(peak_flops("NVIDIA H100 PCIe, GPU 0, 79.1 GiB", DType::kBF16), 756e12);
+  EXPECT_EQ(peak_flops("NVIDIA A100-SXM4-80GB, GPU 0, 79.1 GiB", DType::kBF16), 312e12);
 }
 
 TEST(DevicePeak, IsNotGuessed) {

@@ -12,6 +12,7 @@
 
 #include "data/files/text_file.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -63,26 +64,15 @@ TEST(AppendFile, AFileThatIsNoLongerThereOrAnotherOneIsADataError) {
     file.append_line("kept");
     std::filesystem::remove(folder.path("f"));
     if (replaced) write_new_file(folder.path("f"), "another\n");
-    try {
-      file.append_line("lost");
-      FAIL() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code, ExitCode::kData);
-      EXPECT_THAT(error.what(),
-                  testing::StartsWith(folder.path("f") + ": was removed or replaced"));
-    }
+    EXPECT_THAT(error_of([&] { file.append_line("lost"); }),
+                testing::StartsWith(folder.path("f") + ": was removed or replaced"));
   }
 }
 
 TEST(AppendFile, AFullDiskIsADataErrorThatNamesTheFile) {
   AppendFile file("/dev/full");
-  try {
-    file.append_line("text");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), testing::HasSubstr("/dev/full: cannot write: No space left"));
-  }
+  EXPECT_THAT(error_of([&] { file.append_line("text"); }),
+              testing::HasSubstr("/dev/full: cannot write: No space left"));
 }
 
 /// Files of this process cannot grow beyond `bytes`, as on a disk that fills up.

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "data/files/text_file.h"
+#include "kernels/base/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -66,6 +68,23 @@ TEST(HostFacts, PortsThatAreUpAreCountedBySpeed) {
   put(root, "sys/class/net/docker0/speed", "10000");
   EXPECT_EQ(read_host_facts(root.path()).network,
             "1x Ethernet 100000 Mb/s, 2x InfiniBand 400 Gb/sec (4X NDR)");
+}
+
+TEST(SystemFacts, AFieldOfAnotherKindIsNamed) {
+  const TempFolder folder;
+  const std::string path = folder.path("system.json");
+  write_system_facts(path, {.host = {}, .nodes = 4});
+  EXPECT_EQ(read_system_facts(path).nodes, 4);
+  std::string text = read_text_file(path);
+  text.replace(text.find("\"nodes\": 4"), 10, "\"nodes\": 1e300");
+  folder.write("system.json", text);
+  try {
+    read_system_facts(path);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kData);
+    EXPECT_EQ(error.what(), path + ": field nodes is 1e+300, want a count");
+  }
 }
 
 TEST(HostFacts, WhatAMachineDoesNotTellIsLeftOpen) {

@@ -11,6 +11,7 @@
 #include "harness/report/system_facts.h"
 #include "kernels/base/log.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -33,14 +34,8 @@ StartRecord some_start() {
                    .environment = {{"OMP_NUM_THREADS", "2"}}}};
 }
 
-std::string error_of(const RunPlace& place) {
-  try {
-    open_run_folder(place);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    return error.what();
-  }
-  return "";
+std::string refusal(const RunPlace& place) {
+  return error_of([&] { open_run_folder(place); });
 }
 
 TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
@@ -166,7 +161,7 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
   RunPlace place = place_in(folder);
   for (const char* path : {"file", "file/run"}) {
     place.run_dir = folder.path(path);
-    EXPECT_THAT(error_of(place),
+    EXPECT_THAT(refusal(place),
                 testing::AllOf(HasSubstr(folder.path(path)), HasSubstr("Not a directory"),
                                HasSubstr("log.run_dir")));
   }
@@ -176,8 +171,8 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
 TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
   RunPlace place;
   place.run_dir = "/proc/bertha-run";  // not even root may make a folder there
-  EXPECT_THAT(error_of(place), testing::AllOf(HasSubstr("/proc/bertha-run: cannot make"),
-                                              HasSubstr("No such file or directory")));
+  EXPECT_THAT(refusal(place), testing::AllOf(HasSubstr("/proc/bertha-run: cannot make"),
+                                             HasSubstr("No such file or directory")));
 }
 
 TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt"); }

@@ -9,6 +9,7 @@
 
 #include "harness/report/system_facts.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -18,17 +19,11 @@ using testing::HasSubstr;
 TEST(RunLock, ASecondHolderIsRefusedWithHostAndProcessOfTheFirst) {
   const TempFolder folder;
   const RunLock first(folder.path());
-  try {
-    const RunLock second(folder.path(), 0.1);
-    FAIL() << "two hold the lock";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kEnvironment);
-    EXPECT_THAT(
-        error.what(),
-        testing::AllOf(testing::StartsWith(folder.path() + ": process "),
-                       HasSubstr(concat("process ", ::getpid(), " on ", host_name(), " since 2")),
-                       HasSubstr("log.run_dir")));
-  }
+  EXPECT_THAT(
+      error_of([&] { const RunLock second(folder.path(), 0.1); }, ExitCode::kEnvironment),
+      testing::AllOf(testing::StartsWith(folder.path() + ": process "),
+                     HasSubstr(concat("process ", ::getpid(), " on ", host_name(), " since 2")),
+                     HasSubstr("log.run_dir")));
 }
 
 TEST(RunLock, IsFreeAtOnceWhenItsHolderIsGone) {
@@ -55,13 +50,8 @@ TEST(RunLock, CanBeLookedAtWithoutTakingIt) {
 }
 
 TEST(RunLock, AFolderThatCannotBeWrittenIsNamed) {
-  try {
-    const RunLock lock("/proc/nowhere");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/run.lock"));
-  }
+  EXPECT_THAT(error_of([&] { const RunLock lock("/proc/nowhere"); }),
+              HasSubstr("/proc/nowhere/run.lock"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "harness/report/metrics.h"
 #include "harness/report/plots.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -249,13 +250,9 @@ TEST(Plots, ARunThatEndedBeforeItsFirstStepHasEmptyCharts) {
 TEST(Plots, APlaceThatCannotBeWrittenIsNamed) {
   const TempFolder folder;
   MetricsFile(folder.path("m")).run(test::test_config(), test::test_facts());
-  try {
-    plot_metrics(read_metrics(folder.path("m")), folder.path("m/plots"));
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr(folder.path("m/plots")));
-  }
+  EXPECT_THAT(
+      error_of([&] { plot_metrics(read_metrics(folder.path("m")), folder.path("m/plots")); }),
+      HasSubstr(folder.path("m/plots")));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/report/text_format.h"
+
 namespace bertha {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "harness/report/text_chart.h"
+#include "harness/report/text_format.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {

@@ -12,6 +12,7 @@
 #include "harness/config/load.h"
 #include "harness/train/session.h"
 #include "tests/data/example_data.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -120,13 +121,8 @@ TEST_F(DumpBatches, GiveTheWeightsThatTheRunBeginsWith) {
 }
 
 TEST_F(DumpBatches, RefuseMoreStepsThanTheRunHas) {
-  try {
-    dump(9, false);
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kUsage);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("train.max_steps is 8"));
-  }
+  EXPECT_THAT(error_of([&] { dump(9, false); }, ExitCode::kUsage),
+              ::testing::HasSubstr("train.max_steps is 8"));
 }
 
 }  // namespace

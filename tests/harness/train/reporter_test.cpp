@@ -12,6 +12,7 @@
 #include "harness/report/metrics.h"
 #include "harness/report/run_folder.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
@@ -162,14 +163,9 @@ TEST(Reporter, SwitchesTurnOffTensorBoardAndPlots) {
 
 TEST(Reporter, AFolderThatIsMissingIsNamedInTheError) {
   const TempFolder folder;
-  try {
-    make_reporter(test::test_config(), folder.path("absent"), 0);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_THAT(error.what(), testing::HasSubstr(folder.path("absent/mllog/result_0.txt")));
-    EXPECT_THAT(error.what(), testing::HasSubstr("No such file or directory"));
-  }
+  EXPECT_THAT(error_of([&] { make_reporter(test::test_config(), folder.path("absent"), 0); }),
+              testing::AllOf(testing::HasSubstr(folder.path("absent/mllog/result_0.txt")),
+                             testing::HasSubstr("No such file or directory")));
 }
 
 TEST(Reporter, AnUnknownStatusIsRefused) {

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/files/new_file.h"
+#include "harness/backend.h"
+#include "harness/cli/bench_batches.h"
+#include "harness/cli/command.h"
+#include "harness/cli/config_options.h"
+#include "harness/cli/options.h"
+#include "harness/comm/binding.h"
+#include "harness/model/params.h"
+#include "harness/report/gains_report.h"
+#include "harness/train/precision.h"
+#include "harness/train/step_gains.h"
+#include "kernels/base/error.h"
+#include "kernels/bench/bench_report.h"
+#include "kernels/bench/gain_cases.h"
+#include "kernels/bench/op_bench.h"
+
+namespace bertha {
+namespace {
+
+struct GainsOptions {
+  std::string lengths;
+  std::vector<std::string> only;
+  std::string json;
+  std::string svg;
+  StepGainsOptions steps;
+};
+
+constexpr int64_t kLaunchesPerStep = 4;  // of operations, for each step that is asked for
+constexpr int64_t kTurns = 2;
+constexpr int64_t kImages = 128;  // of ResNet-50, for BatchNorm
+
+/// One segment per parameter, in a norms table of all.
+std::vector<LambSegment> parameters_of(const Config& config) {
+  const ParamTable table =
+      make_param_table(make_dims(config.model), parse_decay_rule(config.optimizer.decay_rule));
+  std::vector<LambSegment> segments;
+  for (const ParamInfo& param : table.params) {
+    segments.push_back({.tensor = std::ssize(segments),
+                        .begin = param.offset,
+                        .end = param.offset + param.elements,
+                        .decay = param.decay});
+  }
+  return segments;
+}
+
+/// The rows of operations, off and on in turns. Attention takes the grouped kernels, whose groups
+/// one of the rows is about.
+void measure_operations(const Config& config, const GainsOptions& options, World& world,
+                        GainsReport& report) {
+  const auto is_operation = [](const GainRow& row) {
+    return row.scope == "operation" && row.reason.empty();
+  };
+  if (std::ranges::none_of(report.rows, is_operation)) return;
+  const BackendChoice choice = choose_backend(config.train, world);
+  CudaConfig cuda = config.cuda;
+  cuda.attention = "grouped";
+  const int threads = config.train.threads_per_rank > 0
+                          ? static_cast<int>(config.train.threads_per_rank)
+                          : take_core_share(world, choice.gpu_bus_id).threads;
+  const Backend backend = make_backend(choice, cuda, threads, world);
+  const DType io = choose_io(config, *backend.device);
+  report.device = backend.device->description();
+  OpBench bench({.device = backend.device.get(),
+                 .stream = backend.stream.get(),
+                 .ops = backend.ops.get(),
+                 .io = io,
+                 .reference_threads = threads});
+  const int64_t tokens =
+      options.steps.tokens_per_rank > 0
+          ? options.steps.tokens_per_rank
+          : config.data.max_seq_tokens *
+                std::max<int64_t>(config.train.global_batch_seqs / world.size(), 1);
+  const BenchModel model = bench_model(config);
+  const std::vector<BenchBatch> batches = bench_batches(
+      config, {.lengths_path = options.lengths, .tokens = tokens}, *backend.device, world);
+  const int64_t launches = std::max<int64_t>(kLaunchesPerStep * options.steps.steps / kTurns, 1);
+  for (const GainCase& made : make_gain_cases(model, batches.front(), parameters_of(config))) {
+    const auto row = std::ranges::find(report.rows, made.row, &GainRow::name);
+    if (row == report.rows.end() || !is_operation(*row)) continue;
+    row->calls_per_step = static_cast<double>(config.train.accumulation_steps *
+                                                  config.model.layers * made.calls_per_layer +
+                                              made.calls_per_step);
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      for (const double us : bench.run(made.off, launches).times_us) {
+        row->off_ms.push_back(us / 1e3);
+      }
+      for (const double us : bench.run(made.on, launches).times_us) {
+        row->on_ms.push_back(us / 1e3);
+      }
+    }
+  }
+}
+
+/// What neither a key nor a parameter of an operation selects, and what needs another backend.
+void note_what_cannot_run(bool on_gpu, DType io, GainsReport& report) {
+  for (GainRow& row : report.rows) {
+    if (row.name == "embedding-half2") {
+      row.reason = "no key or parameter of an operation selects single atomic adds";
+    } else if (row.name == "attention-streams" && !on_gpu) {
+      row.reason = "needs a GPU";
+    } else if (row.name == "batch-norm-mask") {
+      const BatchNormBytes bytes = batch_norm_bytes(kImages, io);
+      row.off_ms = {bytes.with_y_mb};
+      row.on_ms = {bytes.with_bits_mb};
+    }
+  }
+}
+
+int run_gains(const CLI::App& command, GainsOptions options, CommandContext& context) {
+  World& world = *context.world;
+  const BatchRule rule =
+      options.steps.tokens_per_rank > 0 ? BatchRule::kAnySize : BatchRule::kDividesOverRanks;
+  Config config = config_for_ranks(command, world, rule);
+  GainsReport report{.model = config.model.name,
+                     .device = {},
+                     .precision = {},
+                     .date = utc_date(),
+                     .ranks = world.size(),
+                     .rows = chosen_gain_rows(options.only)};
+  options.steps.lengths = read_lengths(options.lengths, world);
+  const bool on_gpu = choose_backend(config.train, world).kind == BackendChoice::Kind::kCuda;
+  config.train.backend = on_gpu ? "cuda" : "cpu";  // `auto` is logged at each choice
+  const DType io = planned_io(config.train, on_gpu);
+  report.precision = concat(name(io), has_fp8_gemms(config.train) ? " with fp8 GEMMs" : "");
+  note_what_cannot_run(on_gpu, io, report);
+  context.error_scope = ErrorScope::kThisRank;
+  measure_step_gains(config, options.steps, world, report);
+  measure_operations(config, options, world, report);
+  if (world.rank() != 0) return 0;
+  if (prints_text(options.json)) std::cout << gains_text(report);
+  write_json_report(options.json, "bench gains", ExitCode::kSuccess, gains_json(report));
+  if (!options.svg.empty()) write_new_file(options.svg, gains_svg(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_gains_command(CLI::App& bench, Chosen& chosen) {
+  CLI::App& gains = add_command(
+      bench, chosen,
+      {.name = "gains",
+       .description =
+           "What each technique gains on this machine: off and on, in turns, at whole "
+           "training steps on synthetic batches or at the operations that differ, beside "
+           "what its source reports. Needs no data.",
+       .examples = {"bertha bench gains --config configs/quickstart.yaml",
+                    "bertha bench gains --config configs/mlperf_closed_8gpu_448.yaml "
+                    "--lengths lengths.txt --tokens-per-rank 24576 --json gains.json "
+                    "--svg gains.svg",
+                    "mpirun -np 2 bertha bench gains --only exchange,exchange-ahead"}});
+  const auto options = std::make_shared<GainsOptions>();
+  add_text(gains, "--lengths", options->lengths, "FILE",
+           "Counts of sequence lengths, as `bench step` reads them (default: all at full length, "
+           "where un-padding gains nothing)");
+  add_count(gains, "--tokens-per-rank", options->steps.tokens_per_rank,
+            "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs", 1,
+            int64_t{1} << 30);
+  add_count(gains, "--steps", options->steps.steps,
+            "Steps of each variant, in turns of four (default {})", 1);
+  add_text(gains, "--only", options->only, "ROW[,..]", "Only these rows, separated by commas")
+      ->delimiter(',');
+  add_json(gains, options->json);
+  add_text(gains, "--svg", options->svg, "FILE", "File for the gains as a bar chart");
+  add_config_options(gains, ShortOptions::kStepBench);
+  set_action(gains, chosen, [&gains, options](CommandContext& context) {
+    return run_gains(gains, *options, context);
+  });
+}
+
+}  // namespace bertha

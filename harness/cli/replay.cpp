@@ -1,0 +1,162 @@
+#include "harness/train/replay.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "harness/checkpoint/load_weights.h"
+#include "harness/cli/command.h"
+#include "harness/cli/options.h"
+#include "harness/comm/binding.h"
+#include "harness/report/json_report.h"
+#include "harness/train/precision.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+struct ReplayOptions {
+  std::string path;
+  std::string backend = "auto";
+  std::string json;
+};
+
+/// The figures of the step on this backend, and what it computed with.
+struct Replayed {
+  std::string device = {};
+  DType io = DType::kF32;
+  bool fp8 = false;
+  std::vector<TensorFigures> figures = {};
+};
+
+struct ReplayInputs {
+  PostMortem post_mortem;
+  ParamTable table = {};
+  std::vector<float> weights = {};  // [table.elements]
+};
+
+ReplayInputs read_inputs(const std::string& path) {
+  ReplayInputs in{.post_mortem = read_post_mortem(path)};
+  const PostMortem& post_mortem = in.post_mortem;
+  if (post_mortem.weights.empty()) {
+    std::string tensors;
+    for (const std::string& tensor : post_mortem.weights_not_finite) tensors += " " + tensor + ";";
+    fail(ExitCode::kData, path, ": post_mortem.safetensors does not lie beside it",
+         tensors.empty() ? "; put it there."
+                         : concat(", because these are not finite:", tensors,
+                                  " go on from a checkpoint before."));
+  }
+  const Dims dims = make_dims(post_mortem.config.model);
+  in.table = make_param_table(dims, parse_decay_rule(post_mortem.config.optimizer.decay_rule));
+  in.weights.resize(static_cast<size_t>(in.table.elements));
+  load_weights({.path = post_mortem.weights}, post_mortem.config.model, in.table,
+               in.weights.data());
+  return in;
+}
+
+Replayed replay_on(const ReplayInputs& in, const BackendChoice& choice, World& world) {
+  const bool on_gpu = choice.kind == BackendChoice::Kind::kCuda;
+  const Config& config = in.post_mortem.config;
+  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
+  const Backend backend = make_backend(choice, config.cuda, cores.threads, world);
+  Replayed replayed{.device = backend.device->description()};
+  if (on_gpu) {
+    replayed.io = choose_io(config, *backend.device);
+    replayed.fp8 = has_fp8_gemms(config.train);
+  }
+  replayed.figures = replay_step(in.post_mortem, in.table, in.weights,
+                                 {.device = backend.device.get(),
+                                  .stream = backend.stream.get(),
+                                  .ops = backend.ops.get(),
+                                  .io = replayed.io,
+                                  .fp8 = replayed.fp8});
+  return replayed;
+}
+
+/// Terms of the longest sum: a weight gradient's over tokens, or a GEMM's.
+int64_t most_terms(const PostMortem& post_mortem) {
+  int64_t tokens = 0;
+  for (const TracedStep::MicroBatch& micro : post_mortem.traced.micro_batches) {
+    tokens += micro.batch.num_tokens;
+  }
+  return std::max(tokens, post_mortem.config.model.feed_forward);
+}
+
+int run_replay(const ReplayOptions& options, World& world) {
+  if (world.size() != 1) {
+    fail(ExitCode::kUsage, "replay runs on one rank, found ", world.size(),
+         "; start it without mpirun.");
+  }
+  const ReplayInputs in = read_inputs(options.path);
+  const PostMortem& post_mortem = in.post_mortem;
+  const bool text = prints_text(options.json);
+  if (text) {
+    std::cout << "step " << post_mortem.step << " of rank " << post_mortem.rank << " of "
+              << post_mortem.num_ranks << ", " << name(post_mortem.io) << " on "
+              << post_mortem.device << '\n';
+  }
+  TrainConfig train;
+  train.backend = options.backend;
+  const BackendChoice choice = choose_backend(train, world);
+  const std::vector<TensorFigures> reference = replay_on(in, {}, world).figures;
+
+  std::vector<std::pair<std::string, Replayed>> computed{
+      {"the run",
+       {.device = post_mortem.device,
+        .io = post_mortem.io,
+        .fp8 = has_fp8_gemms(post_mortem.config.train),
+        .figures = post_mortem.figures}}};
+  if (choice.kind == BackendChoice::Kind::kCuda) {
+    computed.emplace_back("run again", replay_on(in, choice, world));
+  }
+  ReportJson report{{"step", post_mortem.step}, {"rank", post_mortem.rank}};
+  ReportJson findings = ReportJson::array();
+  ExitCode exit_code = ExitCode::kSuccess;
+  for (const auto& [who, replayed] : computed) {
+    const auto finding = first_finding(replayed.figures, reference, replayed.io, replayed.fp8,
+                                       most_terms(post_mortem));
+    if (finding) exit_code = ExitCode::kNumeric;
+    ReportJson entry{{"computed_by", who}, {"device", replayed.device}};
+    entry["tensor"] = finding ? ReportJson(finding->tensor) : ReportJson();
+    entry["text"] = finding ? finding->text : "";
+    findings.push_back(entry);
+    if (!text) continue;
+    std::cout << who << " (" << replayed.device << "): ";
+    if (finding) {
+      std::cout << finding->tensor << ": " << finding->text << '\n';
+    } else {
+      std::cout << "all " << replayed.figures.size()
+                << " tensors are finite and as fp32 on the CPU computes them\n";
+    }
+  }
+  report["findings"] = findings;
+  write_json_report(options.json, "replay", exit_code, report);
+  return static_cast<int>(exit_code);
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& program, Chosen& chosen) {
+  CLI::App& replay = add_command(
+      program, chosen,
+      {.name = "replay",
+       .description =
+           "Runs the last step of a run that ended with exit code 7 again, in fp32 on the CPU and, "
+           "where there is a GPU, there in the run's precision, and names the first activation or "
+           "gradient that is not finite or differs from fp32 by more than roundings explain. Exit "
+           "code 7 where there is one.",
+       .examples = {
+           "bertha replay runs/latest/post_mortem.rank_0000.json",
+           "bertha replay runs/latest/post_mortem.rank_0003.json --backend cpu --json -"}});
+  const auto options = std::make_shared<ReplayOptions>();
+  add_text(replay, "post_mortem", options->path, "FILE",
+           "post_mortem.rank_NNNN.json of a run folder")
+      ->required();
+  add_word(replay, "--backend", options->backend, {"auto", "cpu", "cuda"},
+           "cpu leaves the GPU out, cuda wants one");
+  add_json(replay, options->json);
+  set_action(replay, chosen,
+             [options](CommandContext& context) { return run_replay(*options, *context.world); });
+}
+
+}  // namespace bertha

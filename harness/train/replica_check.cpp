@@ -1,0 +1,178 @@
+#include "harness/train/replica_check.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/files/hashing.h"
+#include "harness/comm/rank_name.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kPieceBytes = 8 << 20;
+
+/// CRC-32C of device memory: it finds every error of up to 32 bits in a row, and others but for one
+/// in four thousand million.
+class Checksums {
+ public:
+  explicit Checksums(const ReplicaParts& parts)
+      : parts_(parts), pinned_(parts.device->allocate_pinned(kPieceBytes)) {}
+
+  uint32_t after(uint32_t before, const View& values) {
+    const char* data = static_cast<const char*>(values.data);
+    const int64_t bytes = values.bytes();
+    for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+      const int64_t piece = std::min(kPieceBytes, bytes - at);
+      parts_.device->copy(*parts_.stream, pinned_.data(), data + at, piece);
+      parts_.stream->wait_on_host();
+      before =
+          crc32c({static_cast<const char*>(pinned_.data()), static_cast<size_t>(piece)}, before);
+    }
+    return before;
+  }
+
+ private:
+  const ReplicaParts& parts_;
+  Buffer pinned_;
+};
+
+/// The checksum of one tensor: all ranks hold the same, or with `by_shard` those of the same shard.
+struct Held {
+  std::string name;
+  bool by_shard = false;
+  int64_t checksum = 0;
+};
+
+uint32_t checksum_in_shard(const Optimizer& optimizer, Checksums& checksums, const View& values,
+                           const ParamInfo& param) {
+  uint32_t checksum = 0;
+  for (const ShardRange& range : optimizer.shard_ranges()) {
+    const int64_t from = std::max(param.offset, range.flat_begin);
+    const int64_t to = std::min(param.offset + param.elements, range.flat_begin + range.elements);
+    if (from >= to) continue;
+    checksum = checksums.after(checksum,
+                               values.rows(from - range.flat_begin + range.shard_begin, to - from));
+  }
+  return checksum;
+}
+
+std::vector<Held> held_by_this_rank(const ReplicaParts& parts, int num_ranks) {
+  const Optimizer& optimizer = *parts.optimizer;
+  Checksums checksums(parts);
+  std::vector<Held> all;
+  const View weights = optimizer.weights();
+  for (const ParamInfo& param : parts.table->params) {
+    all.push_back({.name = "the weights of " + param.name,
+                   .checksum = checksums.after(0, weights.rows(param.offset, param.elements))});
+  }
+  all.push_back(
+      {.name = "the counters of the optimizer", .checksum = checksums.after(0, optimizer.state())});
+  if (optimizer.shard_count() == num_ranks) return all;  // no shard has a copy
+  const std::pair<const char*, View> shards[] = {{"the master weights of ", optimizer.master()},
+                                                 {"the first moments of ", optimizer.m()},
+                                                 {"the second moments of ", optimizer.v()}};
+  for (const auto& [what, values] : shards) {
+    for (const ParamInfo& param : parts.table->params) {
+      all.push_back({.name = what + param.name,
+                     .by_shard = true,
+                     .checksum = checksum_in_shard(optimizer, checksums, values, param)});
+    }
+  }
+  return all;
+}
+
+/// What ranks say of the same tensor.
+struct Copies {
+  std::vector<int> ranks;
+  std::vector<int64_t> checksums;
+};
+
+/// Of tensor `i`, by shard where it has shards. `all`: of each rank its shard, then its checksums.
+std::map<int64_t, Copies> copies_of(const std::vector<Held>& own, size_t i,
+                                    const std::vector<int64_t>& all) {
+  std::map<int64_t, Copies> by_shard;
+  const size_t numbers = own.size() + 1;
+  for (size_t rank = 0; rank * numbers < all.size(); ++rank) {
+    Copies& copies = by_shard[own[i].by_shard ? all[rank * numbers] : 0];
+    copies.ranks.push_back(static_cast<int>(rank));
+    copies.checksums.push_back(all[rank * numbers + 1 + i]);
+  }
+  return by_shard;
+}
+
+/// The first tensor whose copies differ, and these. All ranks call it.
+std::optional<std::pair<std::string, Copies>> first_difference(const std::vector<Held>& own,
+                                                               int64_t shard,
+                                                               Transport& transport) {
+  std::vector<int64_t> mine{shard};
+  for (const Held& held : own) mine.push_back(held.checksum);
+  const std::vector<int64_t> all = transport.all_gather(mine);
+  for (size_t i = 0; i < own.size(); ++i) {
+    for (const auto& [_, copies] : copies_of(own, i, all)) {
+      const bool is_same = std::ranges::count(copies.checksums, copies.checksums.front()) ==
+                           std::ssize(copies.checksums);
+      if (!is_same) return std::pair(own[i].name, copies);
+    }
+  }
+  return std::nullopt;
+}
+
+/// The ranks whose checksum is not that of more than half; all where there is no such one.
+std::vector<int> odd_ones(const Copies& copies) {
+  std::vector<int> odd;
+  for (const int64_t checksum : copies.checksums) {
+    if (2 * std::ranges::count(copies.checksums, checksum) <= std::ssize(copies.ranks)) continue;
+    for (size_t i = 0; i < copies.ranks.size(); ++i) {
+      if (copies.checksums[i] != checksum) odd.push_back(copies.ranks[i]);
+    }
+    return odd;
+  }
+  return copies.ranks;
+}
+
+[[noreturn]] void fail_of(const std::string& tensor, const Copies& copies,
+                          const std::vector<std::vector<std::byte>>& hosts) {
+  const std::vector<int> odd = odd_ones(copies);
+  std::string names;
+  for (const int rank : odd) {
+    const std::vector<std::byte>& host = hosts[static_cast<size_t>(rank)];
+    names += (names.empty() ? "" : ", ") +
+             rank_name(rank, static_cast<int>(hosts.size()),
+                       std::string(reinterpret_cast<const char*>(host.data()), host.size()));
+  }
+  const bool is_known = odd.size() < copies.ranks.size();
+  fail(ExitCode::kNumeric, tensor,
+       is_known ? concat(" have other bits on ", names, " than on the other ranks that hold them")
+                : concat(" differ between ", names, ", and no majority tells which are right"),
+       ": memory or a link changed them unnoticed. Go on from the last checkpoint without that "
+       "machine, and try it with bertha doctor.");
+}
+
+}  // namespace
+
+void check_replicas(const ReplicaParts& parts, Transport& transport) {
+  const std::vector<Held> own = held_by_this_rank(parts, transport.size());
+  const int64_t shard = parts.optimizer->shard();
+  // One number of each kind from every rank; more only where these differ.
+  int64_t common = 0, of_shard = 0;
+  for (const Held& held : own) {
+    int64_t& sum = held.by_shard ? of_shard : common;
+    const std::string_view bytes(reinterpret_cast<const char*>(&held.checksum), sizeof(int64_t));
+    sum = crc32c(bytes, static_cast<uint32_t>(sum));
+  }
+  const std::vector<Held> sums{{.name = "", .checksum = common},
+                               {.name = "", .by_shard = true, .checksum = of_shard}};
+  if (!first_difference(sums, shard, transport)) return;
+  const auto found = first_difference(own, shard, transport);
+  const std::string host = own_host();
+  const auto hosts = transport.all_gather_bytes(std::as_bytes(std::span(host)));
+  fail_of(found->first, found->second, hosts);
+}
+
+}  // namespace bertha

@@ -1,0 +1,210 @@
+#pragma once
+
+#include "kernels/cuda/norm_softmax/block_per_row.cuh"
+#include "kernels/cuda/norm_softmax/generic_rows.cuh"
+#include "kernels/cuda/norm_softmax/softmax_rows.cuh"
+#include "kernels/cuda/norm_softmax/tma_row.cuh"
+#include "kernels/cuda/norm_softmax/warp_per_row.cuh"
+
+namespace bertha {
+
+// Softmax and log-softmax with Load and Store functors (row_functors.cuh, kernels/functors.md): the
+// plain operation is softmax_rows with MatrixLoad and MatrixStore.
+
+/// Whether a Store draws dropout, 32 decisions of a row at once, by draw(row, word, words) where
+/// drops(), and takes them as the low bits of the last argument of store<N>(place, numbers, bits).
+template <class Store>
+inline constexpr bool kDraws = requires(const Store& store) {
+  store.drops();
+};
+
+template <class Load, class Store, SoftmaxKind kKind>
+struct GenericSoftmax : OneInput<Load> {
+  using T = typename Load::Element;
+  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  static constexpr bool kDrops = kDraws<Store> && !kIsLog;
+  Store store;
+
+  __device__ bool drops() const { return store.drops(); }
+  __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
+    return store.draw(row, word, words);
+  }
+
+  template <class Row>
+  __device__ void run(Row& row) const {
+    using Number = Compute<T>;
+    constexpr int N = Row::kVecElements;
+    // NaN loses here; it comes back with the sum.
+    Number top[1] = {minus_infinity<Number>()};
+    row.for_vecs([&](int64_t, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
+    });
+    row.reduce(top, Larger());
+
+    // From a row of minus infinities nothing is subtracted, and its sum is 0.
+    const Number shift = top[0] == minus_infinity<Number>() ? Number(0) : top[0];
+    Number sum[1] = {};
+    row.for_vecs([&](int64_t, auto& v) {
+      Number vec_sum = 0;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number e = softmax_exp<T>(v[0][i] - shift);
+        if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
+        vec_sum += e;
+      }
+      sum[0] += vec_sum;
+    });
+    row.reduce(sum, Add());
+
+    Number rest = 0;  // 1 / sum, or log(sum)
+    if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
+    for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
+      Number y[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if constexpr (kIsLog) {
+          y[i] = v[0][i] - shift - rest;
+        } else {
+          y[i] = (Row::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - shift)) * rest;
+        }
+      }
+      if constexpr (kDrops) {
+        store.template store<N>(row.place_of(column), y, bits);
+      } else {
+        put(store, row.place_of(column), y);
+      }
+    });
+  }
+};
+
+template <class LoadDy, class LoadY, class Store, SoftmaxKind kKind>
+struct GenericSoftmaxGradient : TwoInputs<LoadDy, LoadY> {
+  using T = typename LoadDy::Element;
+  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  Store store;  // of dx
+  Compute<T> scale;
+
+  template <class Row>
+  __device__ void run(Row& row) const {
+    using Number = Compute<T>;
+    constexpr int N = Row::kVecElements;
+    Number sum[1] = {};
+    row.for_vecs([&](int64_t, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[0], v[0][i], v[1][i]);
+    });
+    row.reduce(sum, Add());
+    row.for_vecs([&](int64_t column, auto& v) {
+      Number gradient[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        gradient[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
+      }
+      put(store, row.place_of(column), gradient);
+    });
+  }
+};
+
+/// Whether addresses differ by whole words of 16 bytes.
+inline bool share_words(const void* a, const void* b) {
+  return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
+}
+
+/// Whether the words of a row can be copied in bulk, and results stored, word by word.
+template <class Operation>
+bool has_whole_words(const Operation& operation, int most_elements) {
+  if constexpr (Operation::kIsPlain && kHasMatrix<decltype(Operation::store)>) {
+    const auto* const first = operation.matrix(0);
+    return share_words(first, operation.store.matrix) &&
+           share_words(first, operation.matrix(Operation::kInputs - 1));
+  } else {
+    return most_elements == kVecSize;
+  }
+}
+
+/// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and for
+/// most_elements (row_vec_elements). What a Load computes takes more registers than what it reads.
+template <class Operation>
+bool launch_softmax_rows(const CudaContext& context, const Operation& operation, int64_t rows,
+                         int64_t columns, int most_elements) {
+  constexpr bool kHasOne = Operation::kInputs == 1;
+  constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
+  const bool has_vectors = most_elements == kVecSize;
+  const bool is_odd = columns % 2 != 0;
+  if (has_vectors && columns <= 256) {
+    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 512) {
+    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
+  } else if (most_elements >= 4 && columns <= 512) {
+    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
+  } else if (has_vectors && !kHasOne && columns <= 4096) {
+    launch_block_per_row<1, 512, kIsPacked ? 4 : 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 8192) {
+    launch_block_per_row<2, 512,
+                         !kHasOne    ? 1
+                         : kIsPacked ? 4
+                                     : 2>(context, operation, rows, columns);
+  } else if (is_odd && columns > 16 && columns <= 160) {
+    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
+  } else if (is_odd && columns > 160 && columns <= 288) {
+    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
+  } else if (columns > 256 && columns <= 544) {
+    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
+             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
+             !has_whole_words(operation, most_elements)) {
+    return false;
+  } else if (columns <= 8192) {
+    // Functors have whole vectors here, which registers hold up to this width.
+    if constexpr (Operation::kIsPlain) {
+      if (columns <= 2048) {
+        launch_tma_row<64, 16>(context, operation, rows, columns);
+      } else {
+        launch_tma_row<128, 8>(context, operation, rows, columns);
+      }
+    }
+  } else {
+    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+  }
+  return true;
+}
+
+/// softmax or log softmax of the numbers that `load` gives, row by row, to `store`; one pass over
+/// memory. Kernels by width as for SoftmaxFwd; a Load of 16-bit elements takes the fast ones.
+///
+/// Exact     deterministic; a row without a number above minus infinity gives zeros or minus
+///           infinities, and NaN makes its row NaN.
+/// Needs     columns >= 1; rows == 0 is a no-op. Nothing waits for the result.
+/// Errors    Error(kInternal) where a launch fails.
+template <SoftmaxKind kKind, class Load, class Store>
+void softmax_rows(const CudaContext& context, const Load& load, const Store& store, int64_t rows,
+                  int64_t columns) {
+  if (rows == 0) return;
+  const int most = row_vec_elements(columns, load, store);
+  if constexpr (sizeof(typename Load::Element) == 2 && !kDraws<Store>) {
+    const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
+    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
+  }
+  const GenericSoftmax<Load, Store, kKind> generic{{load}, store};
+  launch_rows(context, generic, rows, columns, most);
+}
+
+/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward; both have
+/// the same Element. Rules as softmax_rows.
+template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
+void softmax_gradient_rows(const CudaContext& context, const LoadDy& dy, const LoadY& y,
+                           const Store& dx, float scale, int64_t rows, int64_t columns) {
+  if (rows == 0) return;
+  const int most = row_vec_elements(columns, dy, y, dx);
+  if constexpr (sizeof(typename LoadDy::Element) == 2) {
+    const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{{dy, y}, dx, scale};
+    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
+  }
+  const GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind> generic{{dy, y}, dx, scale};
+  launch_rows(context, generic, rows, columns, most);
+}
+
+}  // namespace bertha

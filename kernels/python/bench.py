@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What a call costs and how fast the operations are beside PyTorch, eager and compiled.
+
+    python kernels/python/bench.py [--device cuda] [--dtype bfloat16] [--no-compile] [--svg FILE]
+
+The first table has microseconds of the host for one call on a [1, 8] row, whose kernel takes next to
+nothing: the C function alone with arguments that are packed already, with their packing, through
+torch.ops, and PyTorch's own operation. The second has microseconds and the share of a copy of as many
+bytes for [R, C] with R * C about 2^25 (CPU: 2^21), medians of 5 runs. --svg draws the second.
+"""
+import argparse
+import statistics
+import time
+
+import torch
+
+import bertha_kernels as bk
+from bertha_kernels import c_interface as c
+
+WIDTHS = (64, 256, 1024, 4096, 8192, 16384, 32768)
+
+
+def microseconds(call, device, calls, runs=5):
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+    for _ in range(3):
+        call()
+    wait()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        wait()
+        times.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.median(times)
+
+
+def overhead(device):
+    x = torch.randn(1, 8, device=device)
+    y = torch.empty_like(x)
+    gradient_x = x.clone().requires_grad_()
+    ops = c.kernels_of(device == "cuda", 0 if device == "cuda" else torch.get_num_threads())
+    stream = torch._C._cuda_getCurrentRawStream(0) if device == "cuda" else 0
+    shape = (1, 8, 0, 0, c.F32, 2)
+    packed = c._SOFTMAX_FWD.pack(x.data_ptr(), *shape, y.data_ptr(), *shape, 1.0, 0)
+    function = c._LIBRARY.bertha_softmax_fwd
+    rows = [
+        ("the C function", lambda: function(ops._handle, stream, packed)),
+        ("packing and the C function",
+         lambda: ops.softmax(stream, x.data_ptr(), y.data_ptr(), 1, 8, c.F32, 0)),
+        ("bertha_kernels.softmax", lambda: bk.softmax(x)),
+        ("bertha_kernels.softmax, with autograd", lambda: bk.softmax(gradient_x)),
+        ("torch.softmax", lambda: torch.softmax(x, -1)),
+        ("torch.softmax, with autograd", lambda: torch.softmax(gradient_x, -1)),
+    ]
+    print("| Call | us of the host |\n|---|---|")
+    for name, call in rows:
+        print(f"| {name} | {microseconds(call, device, 2000):.2f} |")
+
+
+def cases(columns, device, dtype):
+    """Name, ours, theirs, tensors read and written."""
+    rows = max(1, (2 ** 25 if device == "cuda" else 2 ** 21) // columns)
+    x = torch.randn(rows, columns, device=device, dtype=dtype)
+    dy = torch.randn_like(x)
+    gamma, beta = (torch.randn(columns, device=device, dtype=dtype) for _ in range(2))
+    leaf = x.clone().requires_grad_()
+
+    def backward(function):
+        y = function(leaf)
+        return lambda: torch.autograd.grad(y, leaf, dy, retain_graph=True)
+
+    def norm(module):
+        return lambda t: module(t, [columns], gamma, beta)
+    theirs_softmax, theirs_norm = (lambda t: torch.softmax(t, -1)), torch.nn.functional.layer_norm
+    yield "softmax", lambda: bk.softmax(x), theirs_softmax, (x,), 2, x
+    yield "softmax backward", backward(bk.softmax), backward(theirs_softmax), None, 3, x
+    yield "LayerNorm", lambda: norm(bk.layer_norm)(x), norm(theirs_norm), (x,), 2, x
+    yield "LayerNorm backward", backward(norm(bk.layer_norm)), backward(norm(theirs_norm)), None, 3, x
+
+
+def draw(path, results):
+    """Bars of the share of a copy: ours dark, eager light."""
+    lines = []
+    for index, (name, columns, ours, eager) in enumerate(results):
+        top = 20 + 22 * index
+        lines.append(f'<text x="4" y="{top + 12}">{name}, {columns}</text>')
+        lines.append(f'<rect x="220" y="{top}" width="{4 * ours:.0f}" height="8" fill="#234"/>')
+        lines.append(f'<rect x="220" y="{top + 9}" width="{4 * eager:.0f}" height="8" fill="#9bd"/>')
+    height = 40 + 22 * len(results)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="660" height="{height}" '
+                   f'font-family="sans-serif" font-size="11"><text x="220" y="12">percent of a copy: '
+                   f'bertha_kernels (dark), PyTorch eager (light); 4 pixels each</text>'
+                   + "".join(lines) + "</svg>\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype")
+    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--svg")
+    options = parser.parse_args()
+    dtype = getattr(torch, options.dtype or ("bfloat16" if options.device == "cuda" else "float32"))
+    place = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
+    print(f"{place}, PyTorch {torch.__version__}\n")
+    overhead(options.device)
+    print(f"\n{dtype}\n\n| Operation | Columns | us | of a copy | eager us | compiled us |\n"
+          "|---|---|---|---|---|---|")
+    results = []
+    calls = 20 if options.device == "cuda" else 2
+    for columns in WIDTHS:
+        for name, ours, theirs, arguments, tensors, x in cases(columns, options.device, dtype):
+            if arguments is None:
+                eager, compiled = theirs, None
+            else:
+                compile_now = None if options.no_compile else torch.compile(theirs)
+                eager = lambda call=theirs: call(*arguments)
+                compiled = compile_now and (lambda: compile_now(*arguments))
+            source, target = torch.empty_like(x), torch.empty_like(x)
+            copy = microseconds(lambda: target.copy_(source), options.device, calls)
+            copy *= tensors / 2
+            own = microseconds(ours, options.device, calls)
+            other = microseconds(eager, options.device, calls)
+            fused = f"{microseconds(compiled, options.device, calls):.1f}" if compiled else "-"
+            print(f"| {name} | {columns} | {own:.1f} | {copy / own:.0%} | {other:.1f} | {fused} |",
+                  flush=True)
+            results.append((name, columns, 100 * copy / own, 100 * copy / other))
+    if options.svg:
+        draw(options.svg, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Softmax, LayerNorm, PReLU and BatchNorm + Add + ReLU for PyTorch, on the CPU and on sm_90a GPUs.
+
+Functions here mirror torch.nn.functional, modules torch.nn; both work with autograd and
+torch.compile. bertha_kernels.dlpack takes arrays of NumPy, CuPy and JAX.
+"""
+from .functional import batch_norm_add_relu, layer_norm, log_softmax, prelu, softmax
+from .modules import BatchNormAddReLU, LayerNorm, LogSoftmax, PReLU, Softmax
+
+__all__ = ["BatchNormAddReLU", "LayerNorm", "LogSoftmax", "PReLU", "Softmax",
+           "batch_norm_add_relu", "layer_norm", "log_softmax", "prelu", "softmax"]

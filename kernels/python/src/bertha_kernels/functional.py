@@ -1,0 +1,74 @@
+"""Functions with the arguments of torch.nn.functional."""
+import math
+
+import torch
+
+from . import torch_ops
+
+
+def _softmax(x, dim, dtype, is_log):
+    if dtype is not None:
+        x = x.to(dtype)
+    if x.dim() == 0:
+        return torch_ops.softmax(x.reshape(1), is_log).reshape(())
+    if dim in (-1, x.dim() - 1):
+        return torch_ops.softmax(x, is_log)
+    return torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+
+
+def softmax(x, dim=-1, dtype=None):
+    """As torch.softmax, but a row of minus infinities gives zeros, not NaN."""
+    return _softmax(x, dim, dtype, False)
+
+
+def log_softmax(x, dim=-1, dtype=None):
+    """As torch.log_softmax, but a row of minus infinities gives minus infinities, not NaN."""
+    return _softmax(x, dim, dtype, True)
+
+
+def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """As torch.nn.functional.layer_norm; parameters of another dtype are converted to x's."""
+    shape = tuple(normalized_shape)
+    if len(shape) == 0 or tuple(x.shape[-len(shape):]) != shape:
+        raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
+                         f"{tuple(x.shape)}")
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and tuple(parameter.shape) != shape:
+            raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
+    columns = math.prod(shape)
+    gamma = None if weight is None else weight.to(x.dtype).reshape(columns)
+    beta = None if bias is None else bias.to(x.dtype).reshape(columns)
+    return torch_ops.layer_norm(x, gamma, beta, columns, eps)[0]
+
+
+def prelu(x, weight):
+    """As torch.nn.functional.prelu, for float32, float16 and bfloat16."""
+    channels = x.shape[1] if x.dim() >= 2 else 1
+    if weight.dim() > 1 or weight.numel() not in (1, channels):
+        raise ValueError(f"prelu: weight is {tuple(weight.shape)}, want 1 or {channels} elements "
+                         f"for x {tuple(x.shape)}")
+    return torch_ops.prelu(x, weight.to(x.dtype).reshape(weight.numel()))
+
+
+def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None, training=False,
+                        momentum=0.1, eps=1e-5):
+    """relu(torch.nn.functional.batch_norm(x, ...) + addend), for float32, float16 and bfloat16 x and
+    float32 parameters and statistics. In training the running statistics are updated in place."""
+    if x.dim() < 2:
+        raise ValueError(f"batch_norm_add_relu: x is {tuple(x.shape)}, want [N, C, ...]")
+    parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight,
+                  "bias": bias}
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32 or tuple(parameter.shape) != (x.shape[1],):
+            raise ValueError(f"batch_norm_add_relu: {name} is {parameter.dtype} "
+                             f"{tuple(parameter.shape)}, want torch.float32 [{x.shape[1]}]")
+    if addend is not None and (addend.shape != x.shape or addend.dtype != x.dtype):
+        raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
+                         f"want {x.dtype} {tuple(x.shape)}")
+    y, _, _, _, new_mean, new_var = torch_ops.batch_norm_add_relu(
+        x, addend, weight, bias, running_mean, running_var, not training, momentum, eps)
+    if training:
+        with torch.no_grad():
+            running_mean.copy_(new_mean)
+            running_var.copy_(new_var)
+    return y

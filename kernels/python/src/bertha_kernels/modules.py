@@ -1,0 +1,46 @@
+"""Modules that replace those of torch.nn: the same arguments, parameters and state_dict."""
+import torch
+
+from . import functional
+
+
+class Softmax(torch.nn.Softmax):
+    def forward(self, x):
+        return functional.softmax(x, -1 if self.dim is None else self.dim)
+
+
+class LogSoftmax(torch.nn.LogSoftmax):
+    def forward(self, x):
+        return functional.log_softmax(x, -1 if self.dim is None else self.dim)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    def forward(self, x):
+        return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class PReLU(torch.nn.PReLU):
+    def forward(self, x):
+        return functional.prelu(x, self.weight)
+
+
+class BatchNormAddReLU(torch.nn.Module):
+    """relu(batch_norm(x) + addend) of x [N, C, ...]; parameters and buffers are those of
+    torch.nn.BatchNorm2d, float32 whatever x is."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1):
+        super().__init__()
+        self.eps = eps
+        self.momentum = momentum
+        self.weight = torch.nn.Parameter(torch.ones(num_features))
+        self.bias = torch.nn.Parameter(torch.zeros(num_features))
+        self.register_buffer("running_mean", torch.zeros(num_features))
+        self.register_buffer("running_var", torch.ones(num_features))
+        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
+
+    def forward(self, x, addend=None):
+        if self.training:
+            self.num_batches_tracked.add_(1)
+        return functional.batch_norm_add_relu(x, self.running_mean, self.running_var, self.weight,
+                                              self.bias, addend, self.training, self.momentum,
+                                              self.eps)

@@ -1,0 +1,391 @@
+"""torch.ops.bertha_kernels.*: the operations with fake kernels and autograd.
+
+Rows are the last axis, or the last axes that the parameters of LayerNorm span; channels are axis 1.
+Results are dense; of dense channels-last x those of PReLU and BatchNorm are channels-last too. On the
+CPU all but softmax compute 16 bits through f32. A second derivative is an error.
+"""
+import contextlib
+
+import torch
+
+from . import c_interface as c
+
+_LIBRARY = torch.library.Library("bertha_kernels", "DEF")
+_DTYPES = {torch.float64: c.F64, torch.float32: c.F32, torch.float16: c.F16,
+           torch.bfloat16: c.BF16}
+_NO_GUARD = contextlib.nullcontext()
+
+
+def _dtype_of(name, x):
+    dtype = _DTYPES.get(x.dtype)
+    if dtype is None:
+        raise TypeError(f"{name}: x is {x.dtype}, want float64, float32, float16 or bfloat16")
+    return dtype
+
+
+def _channel_dtype_of(name, x):
+    dtype = _dtype_of(name, x)
+    if dtype == c.F64:
+        raise TypeError(f"{name}: x is torch.float64, want float32, float16 or bfloat16: its "
+                        "parameters and statistics are float32")
+    return dtype
+
+
+def _device(x):
+    """(operations, stream, guard) of a tensor's device."""
+    if x.is_cpu:
+        return c.kernels_of(False, torch.get_num_threads()), 0, _NO_GUARD
+    if not x.is_cuda:
+        raise TypeError(f"x is on {x.device}, want cpu or cuda")
+    index = x.get_device()
+    guard = _NO_GUARD if index == torch.cuda.current_device() else torch.cuda.device(index)
+    return c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), guard
+
+
+def _as_computed(x):
+    """16 bits on the CPU as f32: there the kernels of all but softmax take no others."""
+    return x.float() if x.is_cpu and x.dtype.itemsize == 2 else x
+
+
+def _computed_rows(tensor):
+    return None if tensor is None else _as_computed(tensor.contiguous())
+
+
+def _pointer(tensor):
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _define(schema, run, fake):
+    """One operation with its implementation and what its results look like."""
+    _LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
+    name = schema.split("(")[0]
+    for key in ("CPU", "CUDA"):
+        _LIBRARY.impl(name, run, key)
+    torch.library.register_fake(f"bertha_kernels::{name}", fake, lib=_LIBRARY)
+
+
+def _differentiate(name, backward, setup_context):
+    torch.library.register_autograd(f"bertha_kernels::{name}", backward,
+                                    setup_context=setup_context, lib=_LIBRARY)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, type(None), bool, int, float)
+
+
+def _is_plain(inputs):
+    """Whether nothing but autograd looks at the operation: no compiler, mode, subclass or transform."""
+    return (not torch.compiler.is_compiling()
+            and torch._C._len_torch_dispatch_stack() == 0
+            and torch._C._len_torch_function_stack() == 0
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and all(type(value) in _PLAIN for value in inputs))
+
+
+def _wants_gradient(inputs):
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+
+
+def _caller(name, run, backward=None, setup=None):
+    """The operation as Python calls it: at once where _is_plain, which saves the dispatcher's trips
+    through Python, otherwise as torch.ops.bertha_kernels.<name>."""
+    op = getattr(torch.ops.bertha_kernels, name)
+
+    class Direct(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            output = run(*inputs)
+            setup(ctx, inputs, output)
+            return output
+
+    Direct.backward = staticmethod(backward)
+
+    def call(*inputs):
+        if not _is_plain(inputs):
+            return op(*inputs)
+        if not _wants_gradient(inputs):
+            return run(*inputs)
+        return op(*inputs) if backward is None else Direct.apply(*inputs)
+    return call
+
+
+def _once_differentiable(name):
+    def refuse(context, *_):
+        raise NotImplementedError(f"bertha_kernels::{name} has no derivative of its own: a second "
+                                  "derivative was asked for")
+    _differentiate(name, refuse, lambda ctx, inputs, output: None)
+
+
+# --- softmax and log-softmax over the last axis ------------------------------------------------------
+
+def _softmax(x, is_log):
+    dtype = _dtype_of("softmax", x)
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    if x.numel() > 0:
+        columns = x.shape[-1]
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.softmax(stream, x.data_ptr(), y.data_ptr(), x.numel() // columns, columns, dtype,
+                        is_log)
+    return y
+
+
+def _softmax_backward(dy, y, is_log):
+    dy, y = dy.contiguous(), y.contiguous()
+    dx = torch.empty_like(y)
+    if y.numel() > 0:
+        columns = y.shape[-1]
+        ops, stream, guard = _device(y)
+        with guard:
+            ops.softmax_backward(stream, dy.data_ptr(), y.data_ptr(), dx.data_ptr(),
+                                 y.numel() // columns, columns, _dtype_of("softmax", y), is_log)
+    return dx
+
+
+def _dense_like(x):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _setup_softmax(ctx, inputs, output):
+    ctx.save_for_backward(output)
+    ctx.is_log = inputs[1]
+
+
+def _backward_softmax(context, dy):
+    (y,) = context.saved_tensors
+    return softmax_backward(dy, y, context.is_log), None
+
+
+_define("softmax(Tensor x, bool is_log) -> Tensor", _softmax, lambda x, is_log: _dense_like(x))
+_define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax_backward,
+        lambda dy, y, is_log: _dense_like(y))
+_differentiate("softmax", _backward_softmax, _setup_softmax)
+_once_differentiable("softmax_backward")
+softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
+softmax_backward = _caller("softmax_backward", _softmax_backward)
+
+
+# --- LayerNorm over the last `columns` elements ---------------------------------------------------------
+
+def _statistics_of(x, columns):
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty((x.numel() // columns if columns > 0 else 0,), dtype=dtype)
+
+
+def _layer_norm(x, gamma, beta, columns, epsilon):
+    _dtype_of("layer_norm", x)
+    io = x.dtype
+    x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
+    y = torch.empty_like(x)
+    mean, rstd = _statistics_of(x, columns), _statistics_of(x, columns)
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.layer_norm(stream, x.data_ptr(), _pointer(gamma), _pointer(beta), y.data_ptr(),
+                           mean.data_ptr(), rstd.data_ptr(), x.numel() // columns, columns,
+                           _DTYPES[x.dtype], epsilon)
+    return y.to(io), mean, rstd
+
+
+def _layer_norm_backward(dy, x, mean, rstd, gamma, columns):
+    io = x.dtype
+    dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
+    dx = torch.empty_like(x)
+    dgamma, dbeta = x.new_zeros((columns,)), x.new_zeros((columns,))
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.layer_norm_backward(
+                stream, dy.data_ptr(), x.data_ptr(), mean.data_ptr(), rstd.data_ptr(),
+                _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(), dbeta.data_ptr(),
+                x.numel() // columns, columns, _DTYPES[x.dtype])
+    return dx.to(io), dgamma.to(io), dbeta.to(io)
+
+
+def _setup_layer_norm(ctx, inputs, output):
+    x, gamma, beta, ctx.columns, _ = inputs
+    _, mean, rstd = output
+    ctx.has_beta = beta is not None
+    ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, gamma, mean, rstd)
+
+
+def _backward_layer_norm(context, dy, dmean, drstd):
+    if dy is None:
+        return None, None, None, None, None
+    x, gamma, mean, rstd = context.saved_tensors
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, mean, rstd, gamma,
+                                                                     context.columns)
+    return (dx, None if gamma is None else dgamma, dbeta if context.has_beta else None, None, None)
+
+
+_define("layer_norm(Tensor x, Tensor? gamma, Tensor? beta, SymInt columns, float epsilon)"
+        " -> (Tensor, Tensor, Tensor)", _layer_norm,
+        lambda x, gamma, beta, columns, epsilon:
+        (_dense_like(x), _statistics_of(x, columns), _statistics_of(x, columns)))
+_define("layer_norm_backward(Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor? gamma,"
+        " SymInt columns) -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
+        lambda dy, x, mean, rstd, gamma, columns:
+        (_dense_like(x), x.new_empty((columns,)), x.new_empty((columns,))))
+_differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
+_once_differentiable("layer_norm_backward")
+layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
+layer_norm_backward = _caller("layer_norm_backward", _layer_norm_backward)
+
+
+# --- channels: PReLU, BatchNorm + Add + ReLU ------------------------------------------------------------
+
+def _is_channels_last(x):
+    return (x.dim() == 4 and not x.is_contiguous()
+            and x.is_contiguous(memory_format=torch.channels_last))
+
+
+def _format_of(x):
+    return torch.channels_last if _is_channels_last(x) else torch.contiguous_format
+
+
+def _channel_extents(x, channels):
+    """(N, C, S) of kernels/ops/prelu.h for dense x; channels 1: all elements share it."""
+    if channels == 1:
+        return 1, 1, x.numel()
+    if _is_channels_last(x):
+        return x.numel() // channels, channels, 1
+    outer = x.shape[0]
+    return outer, channels, x.numel() // (outer * channels)
+
+
+def _empty_in(x, like_format):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
+
+
+def _prelu(x, slope):
+    _channel_dtype_of("prelu", x)
+    layout = _format_of(x)
+    dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
+    y = torch.empty_like(dense)
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.prelu(stream, dense.data_ptr(), own_slope.data_ptr(), y.data_ptr(),
+                      _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+    return y.to(x.dtype)
+
+
+def _prelu_backward(dy, x, slope):
+    layout = _format_of(x)
+    dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
+    own_dy = _as_computed(dy.contiguous(memory_format=layout))
+    dx, dslope = torch.empty_like(dense), torch.zeros_like(own_slope)
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.prelu_backward(stream, own_dy.data_ptr(), dense.data_ptr(), own_slope.data_ptr(),
+                               dx.data_ptr(), dslope.data_ptr(),
+                               _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+    return dx.to(x.dtype), dslope.to(slope.dtype)
+
+
+def _setup_prelu(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _backward_prelu(context, dy):
+    return prelu_backward(dy, *context.saved_tensors)
+
+
+_define("prelu(Tensor x, Tensor slope) -> Tensor", _prelu,
+        lambda x, slope: _empty_in(x, _format_of(x)))
+_define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)", _prelu_backward,
+        lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
+_differentiate("prelu", _backward_prelu, _setup_prelu)
+_once_differentiable("prelu_backward")
+prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
+prelu_backward = _caller("prelu_backward", _prelu_backward)
+
+
+def _mask_of(x):
+    return x.new_empty(((x.numel() + 7) // 8,), dtype=torch.uint8)
+
+
+def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses_running, momentum,
+                         epsilon):
+    _channel_dtype_of("batch_norm_add_relu", x)
+    layout = _format_of(x)
+    dense = _as_computed(x.contiguous(memory_format=layout))
+    added = None if addend is None else _as_computed(addend.contiguous(memory_format=layout))
+    y, mask = torch.empty_like(dense), _mask_of(x)
+    mean, rstd = torch.zeros_like(gamma), torch.ones_like(gamma)
+    # The operation is functional; what runs is copied by its caller.
+    new_mean, new_var = running_mean.clone(), running_var.clone()
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.batch_norm_relu(stream, dense.data_ptr(), _pointer(added), gamma.data_ptr(),
+                                beta.data_ptr(), new_mean.data_ptr(), new_var.data_ptr(),
+                                y.data_ptr(), mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(),
+                                _batch_extents(dense), _DTYPES[dense.dtype], uses_running, momentum,
+                                epsilon)
+    return y.to(x.dtype), mask, mean, rstd, new_mean, new_var
+
+
+def _batch_extents(x):
+    if _is_channels_last(x):
+        return x.numel() // x.shape[1], x.shape[1], 1
+    return x.shape[0], x.shape[1], x.numel() // (x.shape[0] * x.shape[1])
+
+
+def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
+    layout = _format_of(x)
+    dense = _as_computed(x.contiguous(memory_format=layout))
+    own_dy = _as_computed(dy.contiguous(memory_format=layout))
+    dx = torch.empty_like(dense)
+    daddend = torch.empty_like(dense) if wants_addend else None
+    dgamma, dbeta = torch.zeros_like(gamma), torch.zeros_like(gamma)
+    if x.numel() > 0:
+        ops, stream, guard = _device(x)
+        with guard:
+            ops.batch_norm_relu_backward(
+                stream, own_dy.data_ptr(), dense.data_ptr(), mask.data_ptr(), mean.data_ptr(),
+                rstd.data_ptr(), gamma.data_ptr(), dx.data_ptr(), _pointer(daddend),
+                dgamma.data_ptr(), dbeta.data_ptr(), _batch_extents(dense), _DTYPES[dense.dtype],
+                uses_running)
+    daddend = x.new_empty((0,)) if daddend is None else daddend.to(x.dtype)
+    return dx.to(x.dtype), daddend, dgamma, dbeta
+
+
+def _setup_batch_norm(ctx, inputs, output):
+    x, addend, gamma, _, _, _, ctx.uses_running, _, _ = inputs
+    _, mask, mean, rstd, new_mean, new_var = output
+    ctx.has_addend = addend is not None
+    ctx.mark_non_differentiable(mask, mean, rstd, new_mean, new_var)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, mask, mean, rstd, gamma)
+
+
+def _backward_batch_norm(context, dy, *_):
+    if dy is None:
+        return (None,) * 9
+    dx, daddend, dgamma, dbeta = batch_norm_add_relu_backward(
+        dy, *context.saved_tensors, context.has_addend, context.uses_running)
+    return (dx, daddend if context.has_addend else None, dgamma, dbeta) + (None,) * 5
+
+
+_define("batch_norm_add_relu(Tensor x, Tensor? addend, Tensor gamma, Tensor beta, Tensor running_mean,"
+        " Tensor running_var, bool uses_running, float momentum, float epsilon)"
+        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)", _batch_norm_add_relu,
+        lambda x, addend, gamma, beta, running_mean, running_var, uses_running, momentum, epsilon:
+        (_empty_in(x, _format_of(x)), _mask_of(x), torch.empty_like(gamma), torch.empty_like(gamma),
+         torch.empty_like(running_mean), torch.empty_like(running_var)))
+_define("batch_norm_add_relu_backward(Tensor dy, Tensor x, Tensor mask, Tensor mean, Tensor rstd,"
+        " Tensor gamma, bool wants_addend, bool uses_running) -> (Tensor, Tensor, Tensor, Tensor)",
+        _batch_norm_add_relu_backward,
+        lambda dy, x, mask, mean, rstd, gamma, wants_addend, uses_running:
+        (_empty_in(x, _format_of(x)),
+         _empty_in(x, _format_of(x)) if wants_addend else x.new_empty((0,)),
+         torch.empty_like(gamma), torch.empty_like(gamma)))
+_differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
+_once_differentiable("batch_norm_add_relu_backward")
+batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm, _setup_batch_norm)
+batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward", _batch_norm_add_relu_backward)

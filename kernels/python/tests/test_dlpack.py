@@ -1,0 +1,36 @@
+"""Arrays of other libraries, by DLPack."""
+import numpy
+import pytest
+import torch
+
+from bertha_kernels import dlpack
+
+
+def test_numpy_arrays():
+    x = numpy.random.default_rng(1).standard_normal((3, 7)).astype(numpy.float32)
+    y = dlpack.softmax(x)
+    assert isinstance(y, numpy.ndarray)
+    wanted = numpy.exp(x) / numpy.exp(x).sum(-1, keepdims=True)
+    numpy.testing.assert_allclose(y, wanted, rtol=1e-5)
+    numpy.testing.assert_allclose(dlpack.log_softmax(x), numpy.log(wanted), rtol=1e-4)
+    normal = (x - x.mean(-1, keepdims=True)) / numpy.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    numpy.testing.assert_allclose(dlpack.layer_norm(x), normal, rtol=1e-4, atol=1e-5)
+    slope = numpy.array([0.5], dtype=numpy.float32)
+    numpy.testing.assert_allclose(dlpack.prelu(x, slope), numpy.where(x > 0, x, 0.5 * x))
+
+
+def test_jax_arrays():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.linspace(-2.0, 2.0, 24).reshape(4, 6)
+    y = dlpack.softmax(x)
+    assert isinstance(y, jax.Array)
+    numpy.testing.assert_allclose(y, jax.nn.softmax(x), rtol=1e-5)
+
+
+def test_cupy_arrays():
+    cupy = pytest.importorskip("cupy")
+    x = cupy.linspace(-2.0, 2.0, 24, dtype=cupy.float32).reshape(4, 6)
+    y = dlpack.softmax(x)
+    assert isinstance(y, cupy.ndarray)
+    wanted = torch.softmax(torch.from_dlpack(x), -1)
+    torch.testing.assert_close(torch.from_dlpack(y), wanted)

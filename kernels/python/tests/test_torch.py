@@ -1,0 +1,216 @@
+"""The operations as citizens of PyTorch: opcheck, gradcheck, its own samples, compile, modules."""
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import bertha_kernels as bk
+
+OPS = torch.ops.bertha_kernels
+
+
+def samples(device):
+    """Operation and arguments for opcheck."""
+    def r(*shape, **keywords):
+        return torch.randn(*shape, device=device, **keywords)
+    x, gamma, beta = (r(3, 40, requires_grad=True), r(40, requires_grad=True),
+                      r(40, requires_grad=True))
+    image, slope = r(2, 4, 5, 5, requires_grad=True), r(4, requires_grad=True)
+    mean, var = r(4), torch.rand(4, device=device) + 0.5
+    yield OPS.softmax.default, (x, False)
+    yield OPS.softmax.default, (r(2, 3, 7).transpose(0, 2).requires_grad_(), True)
+    yield OPS.softmax_backward.default, (r(3, 40), r(3, 40), False)
+    yield OPS.layer_norm.default, (x, gamma, beta, 40, 1e-5)
+    yield OPS.layer_norm.default, (x, None, None, 40, 1e-5)
+    yield OPS.layer_norm_backward.default, (r(3, 40), r(3, 40), r(3), r(3), r(40), 40)
+    yield OPS.prelu.default, (image, slope)
+    yield OPS.prelu.default, (
+        r(2, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_(), slope)
+    yield OPS.prelu_backward.default, (r(2, 4, 5, 5), r(2, 4, 5, 5), r(4))
+    for addend in (None, r(2, 4, 5, 5, requires_grad=True)):
+        for uses_running in (False, True):
+            yield OPS.batch_norm_add_relu.default, (
+                image, addend, slope, r(4, requires_grad=True), mean, var, uses_running, 0.1, 1e-5)
+    mask = torch.randint(0, 255, (25,), dtype=torch.uint8, device=device)
+    yield OPS.batch_norm_add_relu_backward.default, (
+        r(2, 4, 5, 5), r(2, 4, 5, 5), mask, r(4), r(4), r(4), True, False)
+
+
+def test_opcheck(device):
+    for op, arguments in samples(device):
+        torch.library.opcheck(op, arguments)
+
+
+def test_gradcheck(device):
+    def d(*shape):
+        return torch.randn(*shape, dtype=torch.float64, device=device, requires_grad=True)
+    for columns in (1, 5, 33):
+        assert torch.autograd.gradcheck(bk.softmax, (d(3, columns),))
+        assert torch.autograd.gradcheck(bk.log_softmax, (d(3, columns),))
+        # The epsilon of the operation is a float32.
+        assert torch.autograd.gradcheck(lambda x, w, b: bk.layer_norm(x, [columns], w, b, 2.0 ** -10),
+                                        (d(3, columns), d(columns), d(columns)), rtol=1e-2)
+
+
+def test_gradcheck_in_float32(device):
+    """Operations that are linear between their kinks: differences over a wide step have rounding
+    errors only, as long as no element crosses zero."""
+    x = torch.randn(2, 3, 4, device=device)
+    x = (x + 0.25 * x.sign()).requires_grad_()  # away from zero
+    slope = torch.rand(3, device=device, requires_grad=True)
+    settings = {"eps": 2.0 ** -5, "atol": 1e-3, "rtol": 1e-3}
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert torch.autograd.gradcheck(bk.prelu, (x, slope), **settings)
+    addend = torch.full((2, 3, 4), 4.0, device=device, requires_grad=True)  # no result is zero
+    gamma = torch.rand(3, device=device, requires_grad=True)
+    beta = torch.rand(3, device=device, requires_grad=True)
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert torch.autograd.gradcheck(
+            lambda t, a, g, b: bk.batch_norm_add_relu(
+                t, torch.zeros(3, device=device), torch.ones(3, device=device), g, b, a, False),
+            (x, addend, gamma, beta), **settings)
+
+
+def test_second_derivatives_are_refused(device):
+    x = torch.randn(2, 8, device=device, requires_grad=True)
+    (dx,) = torch.autograd.grad(bk.softmax(x).square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivative"):
+        dx.sum().backward()
+
+
+FUNCTIONS = {"softmax": lambda x, dim, dtype=None, **_: bk.softmax(x, dim, dtype),
+             "log_softmax": lambda x, dim, dtype=None, **_: bk.log_softmax(x, dim, dtype),
+             "nn.functional.layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5:
+                 bk.layer_norm(x, shape, weight, bias, eps),
+             "nn.functional.prelu": lambda x, weight: bk.prelu(x, weight)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_samples_of_pytorch(name, dtype, device):
+    """Forward and backward of the samples that PyTorch tests its own operation with, against PyTorch
+    in float64."""
+    compared = 0
+
+    def widened(value):
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value.detach().double().requires_grad_(value.requires_grad)
+    for op in op_db:
+        if op.name != name or (name.endswith("prelu") and dtype == torch.float64):
+            continue
+        for sample in op.sample_inputs(device, dtype, requires_grad=True):
+            if sample.kwargs.get("eps", 1) <= 0:  # of layer_norm, which refuses it
+                with pytest.raises(ValueError, match="epsilon = .*, want a finite value above 0"):
+                    FUNCTIONS[name](sample.input, *sample.args, **sample.kwargs)
+                continue
+            own = [sample.input, *sample.args, *sample.kwargs.values()]
+            theirs = [widened(value) for value in own]
+            count = 1 + len(sample.args)
+            keywords = dict(zip(sample.kwargs, theirs[count:]))
+            wanted = op.op(*theirs[:count], **keywords)
+            found = FUNCTIONS[name](sample.input, *sample.args, **sample.kwargs)
+            torch.testing.assert_close(found, wanted.to(found.dtype))
+            assert found.dtype == op.op(*own[:count], **sample.kwargs).dtype
+            leaves = [i for i, value in enumerate(own)
+                      if isinstance(value, torch.Tensor) and value.requires_grad]
+            if leaves and wanted.numel() > 0:
+                dy = torch.randn_like(found)
+                for mine, other in zip(
+                        torch.autograd.grad(found, [own[i] for i in leaves], dy),
+                        torch.autograd.grad(wanted, [theirs[i] for i in leaves], dy.to(wanted))):
+                    # Of 16 bits: from y that was rounded, times a sum of dy.
+                    loose = {} if dtype.itemsize > 2 else {"rtol": 0.02, "atol": 0.02}
+                    torch.testing.assert_close(mine, other.to(mine.dtype), **loose)
+            compared += 1
+    assert compared > 3 or (name.endswith("prelu") and dtype == torch.float64)
+
+
+def test_samples_of_batch_norm(device):
+    """Those with parameters and running statistics, with the ReLU that the operation has."""
+    compared = 0
+    for op in op_db:
+        if op.name != "nn.functional.batch_norm":
+            continue
+        for sample in op.sample_inputs(device, torch.float32):
+            names = ["running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"]
+            given = {**dict(zip(names, sample.args)), **sample.kwargs}
+            tensors = [given.get(name) for name in names[:4]]
+            if any(t is None for t in tensors) or sample.input.dim() < 2:
+                continue
+            own = [t.detach().clone() for t in tensors]
+            theirs = [t.detach().double() for t in tensors]
+            rest = {name: given[name] for name in names[4:] if name in given}
+            if not 0 <= rest.get("momentum", 0.1) <= 1:
+                with pytest.raises(ValueError, match="momentum = .*, want a value in"):
+                    bk.batch_norm_add_relu(sample.input, *own, **rest)
+                continue
+            found = bk.batch_norm_add_relu(sample.input, *own, **rest)
+            wanted = torch.relu(op.op(sample.input.double(), *theirs, **rest))
+            torch.testing.assert_close(found, wanted.float())
+            torch.testing.assert_close(own[:2], [t.float() for t in theirs[:2]])
+            compared += 1
+    assert compared > 3
+
+
+def test_compile_has_no_graph_breaks(device):
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = bk.LayerNorm(24)
+            self.batch_norm = bk.BatchNormAddReLU(3)
+            self.prelu = bk.PReLU(3)
+            self.softmax = bk.Softmax(-1)
+            self.log_softmax = bk.LogSoftmax(1)
+
+        def forward(self, x):
+            y = self.batch_norm(self.norm(x), x)
+            return self.softmax(self.prelu(y - 1)) + self.log_softmax(y)
+
+    x = torch.randn(2, 3, 5, 24, device=device)
+    eager, compiled = Network().to(device), Network().to(device)
+    compiled.load_state_dict(eager.state_dict())
+    run = torch.compile(compiled, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        wanted, found = eager(x), run(x)
+        torch.testing.assert_close(found, wanted)
+        wanted.square().sum().backward()
+        found.square().sum().backward()
+    for (name, one), (_, other) in zip(eager.named_parameters(), compiled.named_parameters()):
+        torch.testing.assert_close(one.grad, other.grad, msg=name)
+    torch.testing.assert_close(eager.batch_norm.running_var, compiled.batch_norm.running_var)
+
+
+def test_modules_replace_those_of_torch(device):
+    x = torch.randn(4, 6, 5, 5, device=device)
+    pairs = [(torch.nn.Softmax(1), bk.Softmax(1)), (torch.nn.LogSoftmax(-1), bk.LogSoftmax(-1)),
+             (torch.nn.LayerNorm([5, 5]), bk.LayerNorm([5, 5])), (torch.nn.PReLU(6), bk.PReLU(6))]
+    for theirs, ours in pairs:
+        ours.load_state_dict(theirs.state_dict())
+        torch.testing.assert_close(ours.to(device)(x), theirs.to(device)(x))
+    theirs, ours = torch.nn.BatchNorm2d(6).to(device), bk.BatchNormAddReLU(6).to(device)
+    ours.load_state_dict(theirs.state_dict())
+    for training in (True, True, False):
+        theirs.train(training)
+        ours.train(training)
+        torch.testing.assert_close(ours(x, x), torch.relu(theirs(x) + x))
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+
+
+def test_wrong_arguments_are_refused(device):
+    x = torch.zeros(2, 3, device=device)
+    with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(4,\)"):
+        bk.layer_norm(x, [4])
+    with pytest.raises(ValueError, match=r"prelu: weight is \(2,\), want 1 or 3 elements"):
+        bk.prelu(x, torch.zeros(2, device=device))
+    with pytest.raises(TypeError, match="softmax: x is torch.int64"):
+        bk.softmax(torch.zeros(2, 3, dtype=torch.int64, device=device))
+    with pytest.raises(ValueError, match="batch_norm_add_relu: weight is"):
+        bk.batch_norm_add_relu(x, torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3))
+
+
+def test_autocast_and_mixed_parameters(device):
+    x = torch.randn(3, 16, device=device, dtype=torch.bfloat16)
+    norm = bk.LayerNorm(16).to(device)  # float32 parameters
+    assert norm(x).dtype == torch.bfloat16
+    torch.testing.assert_close(norm(x).float(), torch.nn.functional.layer_norm(x.float(), [16]),
+                               rtol=2.0 ** -8, atol=1e-6)

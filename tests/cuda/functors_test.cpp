@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+
+#include "kernels/examples/examples.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/softmax.h"
+#include "tests/cuda/gpu.h"
+#include "tests/support/expect_near.h"
+#include "tests/support/tolerance.h"
+
+// Load and Store functors in the kernels of all widths: the examples against the CPU backend.
+
+namespace bertha::testing {
+namespace {
+
+constexpr uint32_t kSite = 3;
+constexpr float kScale = 0.375f;
+constexpr float kProbability = 0.3f;
+constexpr float kEpsilon = 0.0625f;
+
+// Registers of lanes and warps (single elements, four, eight), of a block, shared memory by bulk
+// copies (8,200 to 112,640) and by threads (8,201), and nowhere.
+constexpr int64_t kWidths[] = {1,    2,    8,    20,    40,    129,   161,     256,
+                               264,  300,  513,  768,   1024,  1032,  4096,    4104,
+                               8192, 8200, 8201, 16384, 16392, 30520, 112'640, 130'000};
+
+HostTensor<double> wide(const HostTensor<float>& values) {
+  HostTensor<double> same;
+  same.extents = values.extents;
+  same.values = values.doubles();
+  return same;
+}
+
+void expect_softmax_of_the_cpu(int64_t rows, int64_t columns, int64_t offset) {
+  const DType io = DType::kF16;
+  const std::string what = concat("[", rows, ",", columns, "] offset ", offset);
+  const HostTensor<float> x = rounded_to(io, random_tensor({rows, columns}, 1));
+  const HostTensor<float> dy = rounded_to(io, random_tensor({rows, columns}, 2));
+  HostTensor<uint8_t> mask({1, columns});
+  for (int64_t i = 0; i < columns; ++i) mask[i] = i % 5 != 2 ? 1 : 0;
+  HostTensor<uint8_t> kept({rows, softmax_mask_columns(columns) / 8});
+  HostTensor<uint64_t> random = random_state(99, 1234);
+  const HostTensor<float> garbage = garbage_tensor({rows, columns});
+  const DeviceTensor x_on(gpu(), io, x, offset), dy_on(gpu(), io, dy, offset);
+  const DeviceTensor y_on(gpu(), io, garbage, offset), dropped_on(gpu(), io, garbage, offset);
+  const DeviceTensor dx_on(gpu(), io, garbage, offset);
+  const DeviceTensor mask_on(gpu(), mask), kept_on(gpu(), kept), random_on(gpu(), random);
+  const examples::MaskedSoftmax on{
+      .x = x_on.view(),
+      .mask = mask_on.view(),
+      .y = y_on.view(),
+      .dropped = dropped_on.view(),
+      .kept_mask = kept_on.view(),
+      .scale = kScale,
+      .dropout = {.random = random_on.view(), .probability = kProbability, .site = kSite}};
+  CudaContext& context = cuda_context(*gpu().row_ops);
+  examples::masked_softmax(context, on);
+  examples::masked_softmax_gradient(context, on, dy_on.view(), dx_on.view());
+
+  HostTensor<double> x_at = wide(x), dy_at = wide(dy);
+  HostTensor<double> y_at = wide(garbage), dropped_at = y_at, dx_at = y_at;
+  Dropout dropout = on.dropout;
+  dropout.random = random.view();
+  cpu().row_ops->run(SoftmaxFwd{.x = x_at.view(),
+                                .bias = View(),
+                                .mask = mask.view(),
+                                .y = y_at.view(),
+                                .dropped = dropped_at.view(),
+                                .kept_mask = kept.view(),
+                                .scale = kScale,
+                                .dropout = dropout});
+  const double tolerance = tolerance::device_softmax(rounding(io), rounding(DType::kF32), columns);
+  expect_near(y_on.numbers(), y_at.values, tolerance, "y " + what);
+  EXPECT_EQ(kept_on.values<uint8_t>().values, kept.values) << what;
+  expect_near(dropped_on.numbers(), dropped_at.values, 2 * tolerance, "dropped " + what);
+  y_at.values = y_on.numbers();  // of the same rounding
+  cpu().row_ops->run(SoftmaxBwd{.dy = dy_at.view(),
+                                .y = y_at.view(),
+                                .kept_mask = kept.view(),
+                                .dx = dx_at.view(),
+                                .scale = kScale,
+                                .dropout = dropout});
+  expect_near(dx_on.numbers(), dx_at.values, 4 * tolerance, "dx " + what);
+}
+
+/// The reference gets the sum in f64, which the Load adds in f32; dx has an io of its own.
+void expect_norm_of_the_cpu(int64_t rows, int64_t columns, int64_t offset) {
+  const std::string what = concat("[", rows, ",", columns, "] offset ", offset);
+  const HostTensor<float> x = rounded_to(DType::kBF16, random_tensor({rows, columns}, 1));
+  const HostTensor<float> residual = rounded_to(DType::kBF16, random_tensor({rows, columns}, 2));
+  const HostTensor<float> gamma = random_tensor({columns}, 3), beta = random_tensor({columns}, 4);
+  const HostTensor<float> dy = rounded_to(DType::kF16, random_tensor({rows, columns}, 5));
+  const HostTensor<float> garbage = garbage_tensor({rows, columns});
+  const DeviceTensor x_on(gpu(), DType::kBF16, x, offset);
+  const DeviceTensor residual_on(gpu(), DType::kBF16, residual, offset);
+  const DeviceTensor dy_on(gpu(), DType::kF16, dy, offset);
+  const DeviceTensor y_on(gpu(), DType::kF16, garbage, offset);
+  const DeviceTensor dx_on(gpu(), DType::kBF16, garbage, offset);
+  const DeviceTensor gamma_on(gpu(), DType::kF32, gamma), beta_on(gpu(), DType::kF32, beta);
+  const DeviceTensor mean_on(gpu(), DType::kF32, garbage_tensor({rows}));
+  const DeviceTensor rstd_on(gpu(), DType::kF32, garbage_tensor({rows}));
+  const DeviceTensor dgamma_on(gpu(), DType::kF32, garbage_tensor({columns}));
+  const DeviceTensor dbeta_on(gpu(), DType::kF32, garbage_tensor({columns}));
+  const examples::ResidualNorm on{.x = x_on.view(),
+                                  .residual = residual_on.view(),
+                                  .gamma = gamma_on.view(),
+                                  .beta = beta_on.view(),
+                                  .y = y_on.view(),
+                                  .mean = mean_on.view(),
+                                  .rstd = rstd_on.view(),
+                                  .epsilon = kEpsilon};
+  CudaContext& context = cuda_context(*gpu().row_ops);
+  examples::residual_norm(context, on);
+  examples::residual_norm_gradient(
+      context, on, dy_on.view(),
+      {.dx = dx_on.view(), .dgamma = dgamma_on.view(), .dbeta = dbeta_on.view()});
+
+  HostTensor<double> sum = wide(x), gamma_at = wide(gamma), beta_at = wide(beta), dy_at = wide(dy);
+  for (size_t i = 0; i < sum.values.size(); ++i) {
+    sum.values[i] += static_cast<double>(residual.values[i]);
+  }
+  HostTensor<double> y_at = wide(garbage), dx_at = y_at, mean_at({rows}), rstd_at({rows});
+  HostTensor<double> dgamma_at({columns}), dbeta_at({columns});
+  cpu().row_ops->run(LayerNormFwd{.x = sum.view(),
+                                  .gamma = gamma_at.view(),
+                                  .beta = beta_at.view(),
+                                  .y = y_at.view(),
+                                  .mean = mean_at.view(),
+                                  .rstd = rstd_at.view(),
+                                  .epsilon = kEpsilon});
+  // As in generic_layer_norm_test.cpp; the sum adds one rounding of numbers up to 4.
+  const double unit = rounding(DType::kF32);
+  const double chain = tolerance::device_row_statistics(unit, false, columns) + 4 * unit;
+  expect_near(y_on.numbers(), y_at.values, rounding(DType::kF16) + 18 * chain, "y " + what);
+  expect_near(mean_on.numbers(), mean_at.values, chain, "mean " + what);
+  expect_near(rstd_on.numbers(), rstd_at.values, chain, "rstd " + what);
+  mean_at.values = mean_on.numbers();
+  rstd_at.values = rstd_on.numbers();
+  cpu().row_ops->run(LayerNormBwd{.dy = dy_at.view(),
+                                  .x = sum.view(),
+                                  .mean = mean_at.view(),
+                                  .rstd = rstd_at.view(),
+                                  .gamma = gamma_at.view(),
+                                  .dx = dx_at.view(),
+                                  .dgamma = dgamma_at.view(),
+                                  .dbeta = dbeta_at.view()});
+  expect_near(dx_on.numbers(), dx_at.values, rounding(DType::kBF16) + 10 * 16 * chain,
+              "dx " + what);
+  const double summed = 8 * std::sqrt(1.0 + static_cast<double>(rows)) * (10 * chain + 6 * unit);
+  expect_near(dgamma_on.numbers(), dgamma_at.values, summed, "dgamma " + what);
+  expect_near(dbeta_on.numbers(), dbeta_at.values, summed, "dbeta " + what);
+}
+
+TEST(CudaFunctors, MaskedSoftmaxMatchesTheCpu) {
+  for (const int64_t columns : kWidths) {
+    for (const int64_t rows : {0, 1, 5}) expect_softmax_of_the_cpu(rows, columns, 0);
+    for (const int64_t offset : {1, 2, 4}) expect_softmax_of_the_cpu(3, columns, offset);
+  }
+}
+
+TEST(CudaFunctors, ResidualNormMatchesTheCpu) {
+  for (const int64_t columns : kWidths) {
+    for (const int64_t rows : {0, 1, 5}) expect_norm_of_the_cpu(rows, columns, 0);
+    for (const int64_t offset : {1, 2, 4}) expect_norm_of_the_cpu(3, columns, offset);
+  }
+}
+
+}  // namespace
+}  // namespace bertha::testing

@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cuda/gpu.h"
+
+namespace bertha::testing {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+constexpr FeedForward kFp8Blocks{.io = DType::kBF16,
+                                 .gelu = Activation::kGeluTanh,
+                                 .hidden = 1024,
+                                 .feed_forward = 4096,
+                                 .fp8 = true};
+
+/// A device that portable kernels were asked for, on any GPU.
+TestBackend portable_gpu() {
+  TestBackend made{.device = make_cuda_device(0, CudaKernels::kPortable),
+                   .stream = nullptr,
+                   .ops = nullptr,
+                   .row_ops = nullptr};
+  made.stream = made.device->make_stream();
+  made.ops = make_cuda_ops(*made.device, *made.stream, {});
+  return made;
+}
+
+template <class Work>
+std::string refusal_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, ExitCode::kUsage);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(CudaPortable, TheDeviceNamesItsKernels) {
+  EXPECT_THAT(portable_gpu().device->description(), EndsWith(", portable kernels"));
+  EXPECT_THAT(gpu().device->description(), EndsWith(" kernels"));
+}
+
+TEST(CudaPortable, AutoIsGroupedAttentionAndTheLibrarysGemms) {
+  const TestBackend gpu = portable_gpu();
+  const CudaOptions options = options_on(*gpu.device, {});
+  EXPECT_EQ(options.attention, CudaOptions::AttentionVariant::kGrouped);
+  EXPECT_EQ(options.gelu_gemms, CudaOptions::GeluGemms::kLibrary);
+  FeedForward blocks = kFp8Blocks;
+  blocks.fp8 = false;
+  EXPECT_EQ(gelu_gemms(*gpu.device, options, blocks), "library");
+}
+
+TEST(CudaPortable, OtherKernelsAndFp8AreRefused) {
+  const TestBackend gpu = portable_gpu();
+  const auto refusal_of_ops = [&](const CudaOptions& options) {
+    return refusal_of([&] { make_cuda_ops(*gpu.device, *gpu.stream, options); });
+  };
+  EXPECT_THAT(refusal_of_ops({.attention = CudaOptions::AttentionVariant::kSplit}),
+              HasSubstr("cuda.attention is split"));
+  EXPECT_THAT(refusal_of_ops({.gelu_gemms = CudaOptions::GeluGemms::kOwn}),
+              HasSubstr("cuda.gelu_gemms is own"));
+  EXPECT_THAT(refusal_of([&] { gelu_gemms(*gpu.device, {}, kFp8Blocks); }),
+              HasSubstr("train.precision is fp8"));
+  const HostTensor<float> square({16, 16});
+  const DeviceTensor x(gpu, DType::kE4M3, square);
+  const DeviceTensor y(gpu, DType::kBF16, square);
+  const DeviceTensor scale(gpu, DType::kF32, HostTensor<float>({1}));
+  const LinearFwd gemm{.x = x.view(),
+                       .weight = x.view(),
+                       .bias = View(),
+                       .y = y.view(),
+                       .pre_activation = View(),
+                       .x_inverse_scale = scale.view(),
+                       .weight_inverse_scale = scale.view()};
+  EXPECT_THAT(refusal_of([&] { gpu.ops->run(gemm); }),
+              HasSubstr("in fp8 needs the kernels of sm_90a"));
+}
+
+}  // namespace
+}  // namespace bertha::testing

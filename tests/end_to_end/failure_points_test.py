@@ -1,0 +1,199 @@
+"""Every call that a result depends on fails once, or is the last of its process: nothing whole is lost,
+one sentence says why, and the same command then ends with the same results.
+
+    failure_points_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH FAILING_CALLS [all]
+
+The program runs with a library before the C library (tests/support/failing_calls.cpp) that counts its
+calls and makes one of them fail. Without `all` a few calls of each command are taken, at the same
+distance from each other.
+"""
+
+import shutil
+import sys
+
+from support import EndToEnd, bertha, checkpoints, main, records, tree
+
+FAILING_CALLS = sys.argv[5]
+TAKES_ALL = sys.argv[6:] == ["all"]
+CALLS_OF_A_COMMAND = 8
+IO_ERROR, NO_SPACE, KILL = "5", "28", "kill"
+LEAST_BYTES = 32768  # of allocations that fail: smaller ones are those of libraries at their start
+
+
+class Calls(EndToEnd):
+    """Commands whose calls fail. `results` are the files that must be the same in the end."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.failed = cls.taken = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        print(f"{cls.__name__}: {cls.taken} calls, {cls.failed} of them ended the command")
+
+    def run_with(self, words, folder, what, at, how=IO_ERROR, ranks=0):
+        log = self.scratch / "calls"
+        log.unlink(missing_ok=True)
+        extra = {"LD_PRELOAD": FAILING_CALLS, "FAIL_WHAT": what, "FAIL_BELOW": str(folder),
+                 "FAIL_AT": str(at), "FAIL_HOW": how, "FAIL_OUTPUT": str(log),
+                 "FAIL_BYTES": str(LEAST_BYTES)}
+        if ranks:
+            extra["FAIL_RANK"] = str(ranks - 1)
+        done = bertha(*words(folder), ranks=ranks, extra=extra)
+        lines = log.read_text().splitlines() if log.exists() else []
+        return done, [line.split(" ", 1)[1] for line in lines]
+
+    def chosen(self, calls):
+        """Numbers of calls, from 1. Of equal ones in a row the first and the last are enough."""
+        ends = [n for n in range(len(calls)) if n in (0, len(calls) - 1) or
+                not calls[n - 1] == calls[n] == calls[n + 1]]
+        step = 1 if TAKES_ALL else max(1, len(ends) // CALLS_OF_A_COMMAND)
+        return [(ends[n] + 1, n // step) for n in range(0, len(ends), step)]
+
+    def sweep(self, words, results, start=lambda folder: None, ranks=0,
+              hows=(IO_ERROR, KILL, NO_SPACE)):
+        """`words(folder)` is the command, `start(folder)` makes what it finds there."""
+        whole = self.new_folder("whole")
+        start(whole)
+        done, calls = self.run_with(words, whole, "files", 0, ranks=ranks)
+        self.assertEqual(done.code, 0, done)
+        self.assertGreater(len(calls), 3, calls)
+        wanted = results(whole)
+        for number, index in self.chosen(calls):
+            for how in hows if TAKES_ALL else [hows[index % len(hows)]]:
+                folder = self.new_folder("failing")
+                start(folder)
+                with self.subTest(call=calls[number - 1].replace(str(whole), ""), how=how):
+                    self.fail_once(words, results, wanted, folder, number, how, ranks)
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def fail_once(self, words, results, wanted, folder, number, how, ranks):
+        done, _ = self.run_with(words, folder, "files", number, how, ranks)
+        type(self).taken += 1
+        if how == KILL:
+            self.assertIn(done.code, (-9, 137), done)
+        elif done.code != 0:
+            self.assert_failure(done, 4, folder)
+        self.check_what_is_whole(folder)
+        if done.code != 0:
+            type(self).failed += 1
+            again = bertha(*words(folder), ranks=ranks)
+            self.assertEqual(again.code, 0, f"{done}\n\n{again}")
+        self.assertEqual(results(folder), wanted)
+        left = [name for name in tree(folder) if name.endswith((".tmp", ".partial"))]
+        self.assertEqual(left, [])
+
+    def check_what_is_whole(self, folder):
+        for name in checkpoints(folder):
+            shown = bertha("checkpoint", "show", folder / "ckpt" / name)
+            self.assertEqual(shown.code, 0, shown)
+
+
+def weights(folder):
+    found = sorted(folder.glob("ckpt/step_*/model.safetensors"))
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found}
+
+
+def shards(folder):
+    return {name: data for name, data in tree(folder).items()
+            if name.endswith((".hdf5", "manifest.json"))}
+
+
+class Training(Calls):
+    def words(self, folder, **changes):
+        values = {"train__max_steps": 4, "checkpoint__every_steps": 2, "checkpoint__keep": 1,
+                  **changes}
+        return ["train", *self.data.config(log__run_dir=folder, **values)]
+
+    def test_a_run(self):
+        self.sweep(self.words, weights)
+
+    def test_a_resumed_run_on_two_ranks(self):
+        first = self.new_folder()
+        self.train(first, ranks=2, train__max_steps=2, optimizer__schedule_steps=20)
+        self.sweep(self.words, weights, lambda folder: shutil.copytree(first, folder), ranks=2,
+                   hows=(IO_ERROR, KILL))
+
+    def check_what_is_whole(self, folder):
+        super().check_what_is_whole(folder)
+        if (folder / "metrics.jsonl").exists():
+            records(folder, "step")  # whole lines, but for the last one
+        if (folder / "ckpt" / "resumed_from").exists():
+            self.assertGreaterEqual(len(checkpoints(folder)), 1)
+
+
+class Commands(Calls):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.trained = cls.new_folder("trained")
+        cls().train(cls.trained, train__max_steps=2)
+        cls.saved = cls.trained / "ckpt" / "step_00000002"
+        cls.lines = cls.scratch / "lines.txt"
+        cls.lines.write_text("the old river .\nthe quiet harbor .\n")
+
+    def test_prepare(self):
+        self.sweep(lambda folder: ["data", "prepare", "--text", self.data.text, "--vocab",
+                                   self.data.vocab, "--output", folder, "--duplication", 1,
+                                   "--shards", 2, "--max-seq-tokens", 32,
+                                   "--max-masked-per-seq", 5], shards)
+
+    def test_convert(self):
+        self.sweep(lambda folder: ["data", "convert", self.data.train, "--output", folder], shards)
+
+    def test_pack(self):
+        self.sweep(lambda folder: ["data", "pack", self.data.train, "--output", folder], shards)
+
+    def test_vocab(self):
+        self.sweep(lambda folder: ["data", "vocab", "--text", self.data.text, "--size", 300,
+                                   "--output", folder / "vocab.txt"], tree,
+                   lambda folder: folder.mkdir())
+
+    def test_export(self):
+        self.sweep(lambda folder: ["checkpoint", "export", self.saved, "--vocab", self.data.vocab,
+                                   "--output", folder], tree)
+
+    def test_encode(self):
+        self.sweep(lambda folder: ["encode", "--checkpoint", self.saved, "--vocab",
+                                   self.data.vocab, "--text", self.lines, "--output",
+                                   folder / "vectors.safetensors"], tree,
+                   lambda folder: folder.mkdir())
+
+    def test_dump_batches(self):
+        self.sweep(lambda folder: ["data", "dump-batches", *self.data.config(), "--steps", 2,
+                                   "--output", folder], tree)
+
+
+class Resources(Calls):
+    """No memory and no thread, at any moment of a run."""
+
+    def sweep_resource(self, what, codes):
+        def words(folder):
+            return ["train", *self.data.config(log__run_dir=folder, train__max_steps=2)]
+
+        done, calls = self.run_with(words, self.new_folder(), what, 0)
+        self.assertEqual(done.code, 0, done)
+        self.assertGreater(len(calls), 1)
+        step = 1 if TAKES_ALL else max(1, len(calls) // CALLS_OF_A_COMMAND)
+        for number in range(1, len(calls) + 1, step):
+            with self.subTest(what=what, number=number, call=calls[number - 1]):
+                folder = self.new_folder()
+                done, _ = self.run_with(words, folder, what, number)
+                type(self).taken += 1
+                if done.code != 0:
+                    type(self).failed += 1
+                    self.assertIn(done.code, codes, done)
+                    self.assertEqual(len(done.errors()), 1, done)
+                    self.assertNotIn("terminate called", done.err)
+                    self.assertEqual(bertha(*words(folder)).code, 0)
+
+    def test_memory(self):
+        self.sweep_resource("memory", (5, 6))
+
+    def test_threads(self):
+        self.sweep_resource("threads", (5, 6))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/harness/cli/run_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class BenchGainsTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> command(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{"bench",   "gains", "--config", config_, "--lengths", lengths_,
+                                   "--steps", "4",     "--json",   json_,   "--svg",     svg_};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  /// Rows of the last run by name.
+  std::map<std::string, Json> rows() const {
+    std::ifstream file(json_);
+    std::map<std::string, Json> found;
+    const Json json = Json::parse(file);
+    EXPECT_EQ(json["command"], "bench gains");
+    for (const Json& row : json["rows"]) found[row["name"]] = row;
+    return found;
+  }
+
+  TempFolder folder_;
+  std::string json_ = folder_.path("gains.json");
+  std::string svg_ = folder_.path("gains.svg");
+  std::string lengths_ = folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
+  std::string config_ = folder_.write(
+      "tiny.yaml",
+      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
+      "        max_positions: 64}\n"
+      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
+      "train: {global_batch_seqs: 8, threads_per_rank: 1, backend: cpu}\n");
+};
+
+TEST_F(BenchGainsTest, EveryRowRunsOrSaysWhyNot) {
+  const Ran ran = run_bertha_program(command({}), folder_.path(""));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::map<std::string, std::string> refused{
+      {"exchange", "needs 2 ranks or more"},
+      {"exchange-ahead", "needs 2 ranks or more"},
+      {"embedding-gradient", "needs a GPU"},
+      {"embedding-half2", "no key or parameter of an operation selects single atomic adds"},
+      {"gelu-gemms", "needs a GPU"},
+      {"gemm-plans", "needs a GPU and a file of plans, cuda.gemm_plans"},
+      {"graphs", "needs a GPU"},
+      {"attention-groups", "needs a GPU"},
+      {"attention-persistent", "needs a GPU"},
+      {"attention-streams", "needs a GPU"}};
+  const std::map<std::string, Json> found = rows();
+  EXPECT_EQ(found.size(), 24u);
+  for (const auto& [name, row] : found) {
+    const auto why = refused.find(name);
+    EXPECT_EQ(row["reason"], why == refused.end() ? "" : why->second) << name;
+    ASSERT_EQ(row.contains("gain_percent"), why == refused.end()) << name;
+    if (!row.contains("off_ms")) continue;
+    EXPECT_GT(row["off_ms"]["median"], 0) << name;
+    EXPECT_GT(row["on_ms"]["median"], 0) << name;
+    EXPECT_THAT(ran.out, HasSubstr("\n" + name + " "));
+  }
+  EXPECT_EQ(found.at("fp8")["on_ms"]["all"].size(), 4u);
+  EXPECT_EQ(found.at("addto")["calls_per_step"], 4.0);  // two in each of two layers
+  EXPECT_GT(found.at("addto")["step_gain_percent"].is_number(), 0);
+  EXPECT_TRUE(std::filesystem::exists(svg_));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("runs")));
+}
+
+TEST_F(BenchGainsTest, PaddedBatchesHaveAsManySequencesAtFullLength) {
+  const Ran ran =
+      run_bertha_program(command({"--only", "unpad-most,unpad-longest"}), folder_.path(""));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const auto& [name, row] : rows()) {
+    EXPECT_EQ(row["off_tokens"], 8 * 64) << name;
+    EXPECT_LT(row["on_tokens"], 8 * 64) << name;
+  }
+}
+
+TEST_F(BenchGainsTest, TwoRanksMeasureTheExchange) {
+  const Ran ran = run_bertha_on_ranks(2, command({"--only", "exchange,exchange-ahead"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const auto& [name, row] : rows()) {
+    EXPECT_EQ(row["reason"], "") << name;
+    EXPECT_EQ(row["on_ms"]["all"].size(), 4u) << name;
+  }
+}
+
+TEST_F(BenchGainsTest, AConfigurationThatCannotRunIsAnErrorAndNotAReason) {
+  const Ran ran = run_bertha_program(
+      command({"--only", "rare-output", "--set", "train.precision=bf16"}), folder_.path(""));
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("train.precision is bf16"));
+}
+
+TEST_F(BenchGainsTest, AnUnknownRowIsRefused) {
+  const Ran ran = run_bertha_program(command({"--only", "graph"}), folder_.path(""));
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--only graph is no row; want some of unpad-most,"));
+}
+
+}  // namespace
+}  // namespace bertha

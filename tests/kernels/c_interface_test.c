@@ -1,0 +1,180 @@
+/* The C interface from C, on the CPU: every operation, values that are known, and sentences. */
+#include <bertha_kernels.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+static void expect(int holds, const char* what) {
+  if (holds) return;
+  ++failures;
+  fprintf(stderr, "FAILED: %s\n", what);
+}
+
+static void expect_values(const float* found, const float* wanted, int count, const char* what) {
+  for (int i = 0; i < count; ++i) {
+    if (fabsf(found[i] - wanted[i]) <= 1e-6f) continue;
+    ++failures;
+    fprintf(stderr, "FAILED: %s[%d] = %g, want %g\n", what, i, (double)found[i],
+            (double)wanted[i]);
+  }
+}
+
+static BerthaTensor tensor(void* data, int dtype, int rank, int64_t a, int64_t b, int64_t c) {
+  BerthaTensor made = {data, {a, b, c, 0}, {0, 0, 0, 0}, dtype, rank};
+  return made;
+}
+static BerthaTensor matrix(float* data, int64_t rows, int64_t columns) {
+  return tensor(data, BERTHA_F32, 2, rows, columns, 0);
+}
+static BerthaTensor vector(float* data, int64_t extent) {
+  return tensor(data, BERTHA_F32, 1, extent, 0, 0);
+}
+
+static void test_softmax(BerthaKernels* kernels) {
+  float x[4] = {0.0f, 0.0f, 0.0f, 1.0986123f}; /* ln 3 */
+  float y[4], dx[4];
+  float dy[4] = {1.0f, 0.0f, 0.0f, 1.0f};
+  const float wanted[4] = {0.5f, 0.5f, 0.25f, 0.75f};
+  const float gradient[4] = {0.25f, -0.25f, -0.1875f, 0.1875f};
+  BerthaSoftmaxFwd forward = {.x = matrix(x, 2, 2), .y = matrix(y, 2, 2), .scale = 1.0f};
+  expect(bertha_softmax_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(y, wanted, 4, "softmax");
+  BerthaSoftmaxBwd backward = {
+      .dy = matrix(dy, 2, 2), .y = matrix(y, 2, 2), .dx = matrix(dx, 2, 2), .scale = 1.0f};
+  expect(bertha_softmax_bwd(kernels, NULL, &backward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(dx, gradient, 4, "gradient of softmax");
+  forward.is_log = 1;
+  expect(bertha_softmax_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
+  expect(fabsf(expf(y[3]) - 0.75f) < 1e-6f, "log-softmax");
+}
+
+static void test_layer_norm(BerthaKernels* kernels) {
+  float x[2] = {1.0f, 3.0f}, gamma[2] = {1.0f, 2.0f}, beta[2] = {0.0f, 1.0f};
+  float y[2], mean[1], rstd[1], dx[2], dgamma[2], dbeta[2], dy[2] = {1.0f, 1.0f};
+  const float wanted[2] = {-1.0f, 3.0f};
+  const float of_gamma[2] = {-1.0f, 1.0f};
+  BerthaLayerNormFwd forward = {.x = matrix(x, 1, 2),
+                                .gamma = vector(gamma, 2),
+                                .beta = vector(beta, 2),
+                                .y = matrix(y, 1, 2),
+                                .mean = vector(mean, 1),
+                                .rstd = vector(rstd, 1),
+                                .epsilon = 1e-12f};
+  expect(bertha_layer_norm_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(y, wanted, 2, "LayerNorm");
+  BerthaLayerNormBwd backward = {.dy = matrix(dy, 1, 2),
+                                 .x = forward.x,
+                                 .mean = forward.mean,
+                                 .rstd = forward.rstd,
+                                 .gamma = forward.gamma,
+                                 .dx = matrix(dx, 1, 2),
+                                 .dgamma = vector(dgamma, 2),
+                                 .dbeta = vector(dbeta, 2)};
+  expect(bertha_layer_norm_bwd(kernels, NULL, &backward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(dgamma, of_gamma, 2, "gradient of gamma");
+}
+
+static void test_prelu(BerthaKernels* kernels) {
+  float x[2] = {-2.0f, 4.0f}, slope[1] = {0.25f}, y[2], dx[2], dslope[1], dy[2] = {1.0f, 1.0f};
+  const float wanted[2] = {-0.5f, 4.0f}, gradient[2] = {0.25f, 1.0f}, of_slope[1] = {-2.0f};
+  BerthaPreluFwd forward = {tensor(x, BERTHA_F32, 3, 1, 1, 2), vector(slope, 1),
+                            tensor(y, BERTHA_F32, 3, 1, 1, 2)};
+  expect(bertha_prelu_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(y, wanted, 2, "PReLU");
+  BerthaPreluBwd backward = {.dy = tensor(dy, BERTHA_F32, 3, 1, 1, 2),
+                             .x = forward.x,
+                             .slope = forward.slope,
+                             .dx = tensor(dx, BERTHA_F32, 3, 1, 1, 2),
+                             .dslope = vector(dslope, 1)};
+  expect(bertha_prelu_bwd(kernels, NULL, &backward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(dx, gradient, 2, "gradient of PReLU");
+  expect_values(dslope, of_slope, 1, "gradient of the slope");
+}
+
+static void test_batch_norm(BerthaKernels* kernels) {
+  float x[2] = {1.0f, 3.0f}, addend[2] = {0.5f, 0.5f}, gamma[1] = {1.0f}, beta[1] = {0.0f};
+  float running_mean[1] = {0.0f}, running_var[1] = {1.0f}, y[2], mean[1], rstd[1];
+  float dy[2] = {1.0f, 1.0f}, dx[2], daddend[2], dgamma[1], dbeta[1];
+  unsigned char mask[1];
+  const float wanted[2] = {0.0f, 1.5f}, of_addend[2] = {0.0f, 1.0f};
+  const BerthaTensor x_view = tensor(x, BERTHA_F32, 3, 2, 1, 1);
+  BerthaBatchNormReluFwd forward = {.x = x_view,
+                                    .addend = tensor(addend, BERTHA_F32, 3, 2, 1, 1),
+                                    .gamma = vector(gamma, 1),
+                                    .beta = vector(beta, 1),
+                                    .running_mean = vector(running_mean, 1),
+                                    .running_var = vector(running_var, 1),
+                                    .y = tensor(y, BERTHA_F32, 3, 2, 1, 1),
+                                    .mask = tensor(mask, BERTHA_U8, 1, 1, 0, 0),
+                                    .mean = vector(mean, 1),
+                                    .rstd = vector(rstd, 1),
+                                    .momentum = 0.5f};
+  forward.epsilon = 1e-12f;
+  expect(bertha_batch_norm_relu_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(y, wanted, 2, "BatchNorm + Add + ReLU");
+  expect(running_mean[0] == 1.0f && mask[0] == 2, "running mean and mask");
+  BerthaBatchNormReluBwd backward = {.dy = tensor(dy, BERTHA_F32, 3, 2, 1, 1),
+                                     .x = x_view,
+                                     .mask = forward.mask,
+                                     .mean = forward.mean,
+                                     .rstd = forward.rstd,
+                                     .gamma = forward.gamma,
+                                     .dx = tensor(dx, BERTHA_F32, 3, 2, 1, 1),
+                                     .daddend = tensor(daddend, BERTHA_F32, 3, 2, 1, 1),
+                                     .dgamma = vector(dgamma, 1),
+                                     .dbeta = vector(dbeta, 1)};
+  expect(bertha_batch_norm_relu_bwd(kernels, NULL, &backward) == BERTHA_OK, bertha_error(kernels));
+  expect_values(daddend, of_addend, 2, "gradient of the addend");
+}
+
+static void expect_refusal(BerthaKernels* kernels, const BerthaSoftmaxFwd* args, const char* text) {
+  expect(bertha_softmax_fwd(kernels, NULL, args) == BERTHA_INVALID, text);
+  if (strstr(bertha_error(kernels), text) == NULL) {
+    ++failures;
+    fprintf(stderr, "FAILED: '%s' lacks '%s'\n", bertha_error(kernels), text);
+  }
+}
+
+static void test_refusals(BerthaKernels* kernels) {
+  float x[6] = {0};
+  BerthaSoftmaxFwd args = {.x = matrix(x, 2, 2), .y = matrix(x, 2, 3), .scale = 1.0f};
+  expect_refusal(kernels, &args, "softmax_fwd: y is f32 [2,3], want f32 [2,2]");
+  args.y = matrix(x, 2, 2);
+  args.x.strides[0] = 3;
+  args.x.strides[1] = 1;
+  expect_refusal(kernels, &args, "softmax_fwd: x has the strides [3,1], want dense rows");
+  args.x.strides[0] = 2;
+  expect(bertha_softmax_fwd(kernels, NULL, &args) == BERTHA_OK, bertha_error(kernels));
+  args.x.dtype = 77;
+  expect_refusal(kernels, &args, "softmax_fwd: x has dtype 77");
+  args.x = tensor(NULL, BERTHA_F32, 5, 0, 0, 0);
+  expect_refusal(kernels, &args, "softmax_fwd: x has rank 5");
+  args.x = tensor(x, BERTHA_F32, 2, -1, 2, 0);
+  expect_refusal(kernels, &args, "softmax_fwd: x has the extent -1");
+  expect_refusal(kernels, NULL, "softmax_fwd: the arguments are NULL");
+  args.x = matrix(x, 2, 2);
+  expect(bertha_softmax_fwd(kernels, x, &args) == BERTHA_INVALID, "a stream for the CPU");
+  expect(bertha_softmax_fwd(NULL, NULL, &args) == BERTHA_INVALID, "no handle");
+  args.x = args.y = matrix(NULL, 0, 2); /* no rows: nothing to do */
+  expect(bertha_softmax_fwd(kernels, NULL, &args) == BERTHA_OK, bertha_error(kernels));
+}
+
+int main(void) {
+  BerthaKernels* kernels = NULL;
+  expect(bertha_abi_version() == BERTHA_ABI_VERSION, "version");
+  expect(bertha_open_cpu(0, &kernels) == BERTHA_USAGE, "no threads");
+  expect(strstr(bertha_error(kernels), "threads is 0, want 1 or more") != NULL, "sentence");
+  bertha_close(kernels);
+  expect(bertha_open_cpu(2, &kernels) == BERTHA_OK, "CPU");
+  test_softmax(kernels);
+  test_layer_norm(kernels);
+  test_prelu(kernels);
+  test_batch_norm(kernels);
+  test_refusals(kernels);
+  bertha_close(kernels);
+  bertha_close(NULL);
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
