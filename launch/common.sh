@@ -4,6 +4,7 @@
 launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 max_ranks=1000000
+own_command=("$0" "$@")  # goes on with what the script that sources this began
 
 stop() {  # exit code, sentence
   echo "$(basename "$0"): $2" >&2
@@ -65,15 +66,68 @@ take_work() {  # words behind the script's own options
   work=(train --config "$@")
 }
 
-# Ends with 5 when `bertha doctor` finds a sick node, which it names. DOCTOR=0 skips it.
+# Ends with 5 when `bertha doctor` finds a sick node, which it names. DOCTOR=0 skips it. A Slurm job
+# goes back into the queue and leaves that node out.
 refuse_sick_nodes() {  # command that runs `doctor` on all ranks
-  local status=0
+  local status=0 said sick
   if [[ ${DOCTOR:-1} == 0 ]]; then return 0; fi
-  "$@" || status=$?
+  said=$(mktemp) || stop 5 "cannot create a file in ${TMPDIR:-/tmp}; set TMPDIR to a folder with free space"
+  "$@" > >(tee "$said") || status=$?
+  wait $! || true  # for tee
+  sick=$(sed -n 's/^not started: repair \([A-Za-z0-9._,-]*[A-Za-z0-9]\),\{0,1\} .*/\1/p' "$said" | tail -n 1)
+  rm -f "$said"
   if ((status == 5)); then
+    if [[ -n ${SLURM_JOB_ID:-} && -n $sick ]]; then requeue_without "$sick"; fi
     stop 5 "bertha doctor refused this job, see above; DOCTOR=0 starts it all the same"
   fi
   if ((status != 0)); then exit "$status"; fi
+}
+
+# Puts this Slurm job back into the queue without these nodes, of which it leaves out RETRIES at
+# most. Returns when that cannot be done. Only a job in the queue takes another list of nodes: it is
+# held there until it has one, and Slurm's SIGTERM to this script is ignored meanwhile.
+requeue_without() {  # nodes a,b
+  local out nodes
+  out=$(scontrol show job "$SLURM_JOB_ID" 2> /dev/null |
+    sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p' | sed '/(null)/d' || true)
+  nodes=${out:+$out,}$1
+  if (($(scontrol show hostnames "$nodes" | wc -l) > retries)); then
+    echo "$(basename "$0"): with $1 this job would leave out more nodes than RETRIES=$retries: $nodes" >&2
+    return
+  fi
+  trap '' TERM
+  if ! scontrol requeuehold "$SLURM_JOB_ID"; then
+    trap - TERM
+    echo "$(basename "$0"): Slurm does not requeue this job; submit it again with --exclude=$nodes" >&2
+    return
+  fi
+  if scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=$nodes" && scontrol release "$SLURM_JOB_ID"; then
+    stop 5 "bertha doctor refused $1; the job is in the queue again and leaves out $nodes"
+  fi
+  stop 5 "bertha doctor refused $1; the job is held in the queue: scontrol update JobId=$SLURM_JOB_ID ExcNodeList=$nodes, then scontrol release $SLURM_JOB_ID"
+}
+
+# Sets `retries`, how often a run that lost a rank is started again without a person.
+take_retries() {
+  retries=${RETRIES:-3}
+  check_number 2 RETRIES "$retries" 0 1000
+}
+
+# Runs a command, and again where it ended with 124 or 137, a rank that hung or was killed: RETRIES
+# times in all. Each time, and where it ended with 5 as with a broken GPU, the nodes are examined
+# first.
+train_with_retries() {  # function that refuses sick nodes, command
+  local examine=$1 status
+  shift
+  while :; do
+    status=0
+    "$@" || status=$?
+    if ((status != 5 && status != 124 && status != 137)); then return "$status"; fi
+    if ((status != 5 && retries == 0)); then return "$status"; fi
+    "$examine"
+    if ((status == 5)); then return 5; fi
+    echo "$(basename "$0"): exit code $status; the run goes on from its last checkpoint, tries left: $((--retries))" >&2
+  done
 }
 
 # Open MPI runs as root only when both variables are set.
@@ -115,22 +169,54 @@ run_srun() {
   local status=0
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
     "$launch_dir/bind_rank.sh" "$@" || status=$?
-  explain_signal "$status"
+  explain_end "$status"
   return "$status"
 }
 
-# A killed process prints nothing itself. Exit codes above 128 are 128 + the signal.
-explain_signal() {  # exit code
-  local signal name why
-  if (($1 <= 128 || $1 > 128 + 64)); then return 0; fi
-  signal=$(($1 - 128))
-  name=$(kill -l "$signal")
-  case $name in
-    KILL) why="the kernel sends it when memory runs out: see dmesg, and lower the batch or the ranks" ;;
-    TERM | INT | USR1) why="it arrived before the program could save, or twice" ;;
-    *) why="a crash; please report it with the lines above" ;;
+# Sets `folder`: of this run, as the program understands its words; nothing where that is unknown.
+find_run_folder() {
+  local settings name
+  folder=
+  if [[ ${work[0]:-} != train ]]; then return 0; fi
+  # shellcheck disable=SC2154  # the scripts set it
+  settings=$(env -u SLURM_NTASKS "$bertha" config show --plain "${work[@]:1}" 2> /dev/null) || return 0
+  folder=$(sed -n "s/^ *run_dir: *//p" <<< "$settings" | tr -d "\"'")
+  name=$(sed -n "s/^ *run_name: *//p" <<< "$settings" | tr -d "\"'")
+  if [[ -z $folder && -n $name ]]; then folder=runs/$name${SLURM_JOB_ID:+-$SLURM_JOB_ID}; fi
+}
+
+# Who is named by the newest error in the logs of a run folder.
+named_in_logs() {  # folder
+  grep -hE '^[^[]+\[rank [0-9]+\] error: ' "$1"/logs/*.log 2> /dev/null | sort | tail -n 1 | sed 's/.* error: //' |
+    grep -oE 'ranks? [0-9,-]+( of [0-9]+)? on [A-Za-z0-9._-]+( \(process [0-9]+\))?' | head -n 1 || true
+}
+
+# The last line of a run that did not end as planned: what happened to whom, what is saved, and the
+# command that goes on. Exit codes above 128 are 128 + the signal: a killed process says nothing.
+explain_end() {  # exit code
+  local what whom="" folder saved="" next=("${own_command[@]}")
+  if (($1 == 0 || $1 == 2 || $1 == 3 || $1 == 8)); then return 0; fi
+  if [[ $1 == 75 && -n ${SLURM_JOB_ID:-} ]]; then return 0; fi  # run_slurm.sub says it
+  find_run_folder
+  if [[ -n $folder ]]; then
+    whom=$(named_in_logs "$folder")
+    saved=$(printf '%s\n' "$folder"/ckpt/step_*/DONE | tail -n 1)
+    if [[ -e $saved ]]; then saved=${saved%/DONE}; else saved="nothing yet in $folder"; fi
+    if [[ ${next[0]} == sbatch ]]; then next+=(--output-dir "$folder"); fi
+  fi
+  case $1 in
+    75) what="the run has stopped and saved its state" ;;
+    124) what="no progress of ${whom:-a rank}" ;;
+    137) what="signal 9 (KILL) ended ${whom:-a rank}: the kernel sends it when memory runs out: see dmesg, and lower the batch or the ranks" ;;
+    130 | 138 | 143) what="signal $(($1 - 128)) ($(kill -l "$1")) ended a rank: it arrived before the program could save, or twice" ;;
+    *)
+      if (($1 > 128 && $1 <= 128 + 64)); then
+        what="signal $(($1 - 128)) ($(kill -l "$1")) ended ${whom:-a rank}: a crash; please report it with the lines above"
+      elif [[ -n $saved ]]; then what="exit code $1, for the reason above"
+      else return 0; fi
+      ;;
   esac
-  echo "$(basename "$0"): signal $signal ($name) ended a rank: $why. Run the same command to resume from the last checkpoint." >&2
+  echo "$(basename "$0"): $what. ${saved:+Saved: $saved. }To go on from the last checkpoint: ${next[*]@Q}" >&2
 }
 
 # One rank per GPU, or one where there is none.
@@ -188,6 +274,6 @@ run_mpirun() {
   set +m
   wait_and_pass_on USR1 $! || status=$?
   rm -rf "$folder" || true
-  explain_signal "$status"
+  explain_end "$status"
   return "$status"
 }

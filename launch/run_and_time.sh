@@ -110,6 +110,7 @@ config=$1
 shift
 max_count=1000000000
 max_seed=999999999999999999
+take_retries
 runs=${NEXP:-1}
 check_number 2 NEXP "$runs" 1 1000000
 seed=${SEED:-$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')}
@@ -149,7 +150,12 @@ else
   write_file "$seed_file" "$seed"
 fi
 
+if [[ -n ${SLURM_JOB_ID:-} ]]; then
+  own_command=(env "LOGDIR=$folder" sbatch launch/run_slurm.sub --timed "${own_command[@]:1}")
+fi
+
 # Starts the ranks as tasks of Slurm or here, and waits for them.
+# shellcheck disable=SC2317  # called by its name
 start_ranks() {  # doctor or a config, options
   take_work "$@"
   if [[ -n ${SLURM_JOB_ID:-} ]]; then run_srun "$bertha" "${work[@]}" &
@@ -174,8 +180,10 @@ train_once() {  # run, arguments of bertha train
     clear_caches
     words+=(--set mlperf.cache_cleared=true)
   fi
-  start_ranks "${words[@]}"
+  train_with_retries examine start_ranks "${words[@]}"
 }
+
+examine() { refuse_sick_nodes start_ranks doctor --output-dir "$folder"; }
 
 examined=no
 worst=0
@@ -190,7 +198,7 @@ for ((run = 0; run < runs; ++run)); do
       stop 4 "$done_file=${code@Q}, want 0 or 3; delete it to train this run again"
     echo "run_and_time.sh: run $run of $runs already ended with code $code"
   else
-    if [[ $examined == no ]]; then refuse_sick_nodes start_ranks doctor --output-dir "$folder"; fi
+    if [[ $examined == no ]]; then examine; fi
     examined=yes
     echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
     train_once "$run" "$@" || code=$?

@@ -55,7 +55,7 @@ int CommunicatorWorld::agree_max(int value) {
   MPI_Request request = MPI_REQUEST_NULL;
   BERTHA_MPI_CHECK(
       MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, communicator().get(), &request));
-  communicator().wait_for(request, Patience::kLatency);
+  communicator().wait_for(request, CollectiveCall::kAgreement);
   return largest;
 }
 
@@ -65,7 +65,7 @@ void CommunicatorWorld::broadcast_bytes(std::span<std::byte> bytes, int root) {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Ibcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root,
                                 communicator().get(), &request));
-    communicator().wait_for(request, Patience::kLatency);
+    communicator().wait_for(request, CollectiveCall::kBroadcast);
     bytes = bytes.subspan(message.size());
   }
 }
@@ -73,7 +73,7 @@ void CommunicatorWorld::broadcast_bytes(std::span<std::byte> bytes, int root) {
 void CommunicatorWorld::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   BERTHA_MPI_CHECK(MPI_Ibarrier(communicator().get(), &request));
-  communicator().wait_for(request, Patience::kLatency);
+  communicator().wait_for(request, CollectiveCall::kBarrier);
 }
 
 void CommunicatorWorld::abort(int exit_code) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/comm/gather_texts.h"
+#include "harness/comm/rank_board.h"
 #include "harness/comm/shard_check.h"
 #include "kernels/base/log.h"
 #include "kernels/cuda/p2p/peer_flags.h"
@@ -88,6 +89,7 @@ class CopyCollectives final : public Collectives {
   void reduce_scatter_sum(const View& full, const View& shard) override {
     check_shard(*this, full, shard);
     if (!adds_up(full, shard)) return others_->reduce_scatter_sum(full, shard);
+    const CallOnBoard on_board(&world_.board(), CollectiveCall::kReduceScatter);
     sum_in_rounds(full, shard, nullptr);
   }
 
@@ -103,6 +105,7 @@ class CopyCollectives final : public Collectives {
     const int64_t count = full.elements() / size();
     const int64_t bytes = count * size_bytes(full.dtype);
     if (bytes % kAlignmentBytes != 0 || sent_bytes_ + bytes > ahead_slot_bytes_) return;
+    const CallOnBoard on_board(&world_.board(), CollectiveCall::kReduceScatter);
     to_every_peer([&](int peer) {
       send(full.rows(peer * count, count),
            ahead_->of_rank(peer) + rank() * ahead_slot_bytes_ + sent_bytes_);
@@ -112,6 +115,7 @@ class CopyCollectives final : public Collectives {
   }
 
   void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
+    const CallOnBoard on_board(&world_.board(), CollectiveCall::kReduceScatter);
     const int64_t own_place = rank() * factor.bytes();
     send(factor, factors_->data() + own_place);
     to_every_peer([&](int peer) { send(factor, factors_->of_rank(peer) + own_place); });
@@ -135,6 +139,7 @@ class CopyCollectives final : public Collectives {
     check_shard(*this, full, shard);
     const PeerMemory* memory = memory_of(full);
     if (memory == nullptr) return others_->all_gather(shard, full);
+    const CallOnBoard on_board(&world_.board(), CollectiveCall::kAllGather);
     char* own_slot = static_cast<char*>(full.data) + rank() * shard.bytes();
     if (shard.data != own_slot) send(shard, own_slot);
     to_every_peer(

@@ -1,10 +1,13 @@
 #include "harness/comm/hang_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "harness/comm/core_plan.h"
 #include "harness/comm/rank_name.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -18,8 +21,33 @@ std::pair<int64_t, int64_t> progress(const Watched& rank) {
   return {rank.status.moves, rank.status.background_moves};
 }
 
+/// "step 7, phase training, in collective call 12 (all-gather)"; "after" it when it has left it.
 std::string place(const RankStatus& status) {
-  return concat("step ", status.step, ", phase ", name(status.phase));
+  std::string text = concat("step ", status.step, ", phase ", name(status.phase));
+  if (status.call_moves == 0) return text;
+  return text + concat(status.call_moves % 2 == 1 ? ", in" : ", after", " collective call ",
+                       (status.call_moves + 1) / 2, " (", name(status.call), ")");
+}
+
+/// Ranks that are in one place.
+struct Group {
+  std::string place;
+  std::vector<int> ranks;
+  double still_s = 0;  // the longest
+};
+
+/// In the order of their first ranks, the first few.
+std::vector<Group> groups_of(const Ranks& ranks) {
+  std::vector<Group> groups;
+  for (const Watched* rank : ranks) {
+    const std::string here = place(rank->status);
+    auto group = std::ranges::find(groups, here, &Group::place);
+    if (group == groups.end()) group = groups.insert(groups.end(), {.place = here, .ranks = {}});
+    group->ranks.push_back(rank->status.rank);
+    group->still_s = std::max(group->still_s, rank->still_s);
+  }
+  if (groups.size() > kMostNamed) groups.resize(kMostNamed);
+  return groups;
 }
 
 std::string names(const Ranks& ranks, int num_ranks) {
@@ -33,20 +61,44 @@ std::string names(const Ranks& ranks, int num_ranks) {
   return text;
 }
 
-/// The place of the rank that is furthest, of those that are not to blame.
-std::string others(const std::vector<Watched>& ranks, const Ranks& late) {
-  const Watched* furthest = nullptr;
-  for (const Watched& rank : ranks) {
-    if (std::ranges::find(late, &rank) != late.end()) continue;
-    if (furthest == nullptr || progress(*furthest) < progress(rank)) furthest = &rank;
+/// Where they are and for how long; with their numbers where they are in several places.
+std::string places(const Ranks& late) {
+  const std::vector<Group> groups = groups_of(late);
+  std::string text;
+  for (const Group& group : groups) {
+    if (!text.empty()) text += "; ";
+    if (groups.size() > 1) {
+      text += concat(plural(std::ssize(group.ranks), "rank"), " ", core_list(group.ranks), " in ");
+    }
+    text += concat(group.place, ", for ", std::llround(group.still_s), " s");
   }
-  if (furthest == nullptr) return "";
-  return concat("; the others wait in ", place(furthest->status));
+  return text;
+}
+
+std::string waiting(const std::vector<Watched>& ranks, const Ranks& late) {
+  Ranks others;
+  for (const Watched& rank : ranks) {
+    if (std::ranges::find(late, &rank) == late.end()) others.push_back(&rank);
+  }
+  std::string text;
+  for (const Group& group : groups_of(others)) {
+    const int64_t count = std::ssize(group.ranks);
+    text += concat("; ", plural(count, "rank"), " ", core_list(group.ranks),
+                   count == 1 ? " waits" : " wait", " in ", group.place);
+  }
+  return text;
+}
+
+std::vector<RankStatus> statuses_of(const Ranks& ranks) {
+  std::vector<RankStatus> statuses;
+  for (const Watched* rank : ranks) statuses.push_back(rank->status);
+  if (statuses.size() > kMostNamed) statuses.resize(kMostNamed);
+  return statuses;
 }
 
 }  // namespace
 
-std::string hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s) {
+HangReport hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s) {
   const auto slowest = std::ranges::min_element(
       ranks, [](const auto& a, const auto& b) { return progress(a) < progress(b); });
   Ranks silent;
@@ -57,19 +109,24 @@ std::string hang_report(const std::vector<Watched>& ranks, int num_ranks, double
   }
 
   if (!silent.empty()) {
-    return concat(names(silent, num_ranks), silent.size() == 1 ? " has" : " have",
-                  " not answered for ", still_s,
-                  " s: stopped, or the machine cannot be reached;"
-                  " last seen in ",
-                  place(silent.front()->status), others(ranks, silent));
+    return {.sentence = concat(names(silent, num_ranks), silent.size() == 1 ? " has" : " have",
+                               " not answered for ", still_s,
+                               " s: stopped, or the machine cannot be reached; last seen in ",
+                               places(silent), waiting(ranks, silent)),
+            .late = statuses_of(silent),
+            .are_silent = true};
   }
   if (behind.size() < ranks.size() || num_ranks == 1) {
-    return concat(names(behind, num_ranks), behind.size() == 1 ? " has" : " have",
-                  " stood still for ", still_s, " s in ", place(slowest->status),
-                  "; look there for a slow disk or a busy device", others(ranks, behind));
+    return {
+        .sentence = concat(names(behind, num_ranks), behind.size() == 1 ? " has" : " have",
+                           " stood still for ", still_s, " s in ", places(behind),
+                           "; look there for a slow disk or a busy device", waiting(ranks, behind)),
+        .late = statuses_of(behind)};
   }
-  return concat("all ", ranks.size(), " ranks that can be seen have stood still for ", still_s,
-                " s in ", place(slowest->status),
-                ", and none is behind the others; look at the network and the devices");
+  return {.sentence =
+              concat("all ", ranks.size(), " ranks that can be seen have stood still for ", still_s,
+                     " s in ", place(slowest->status),
+                     ", and none is behind the others; look at the network and the devices")};
 }
+
 }  // namespace bertha

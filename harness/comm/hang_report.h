@@ -11,12 +11,21 @@ namespace bertha {
 struct Watched {
   RankStatus status;
   double silent_s = 0;  // since its watchdog's thread was last seen to run
+  double still_s = 0;   // since it last made progress
 };
 
-/// The sentence for a run without progress for `still_s`: which ranks have not arrived, and where
-/// the others wait for them. A rank whose watchdog has not run for half of that time is to blame,
-/// else the one that is behind the others.
+/// What is known of a run that stands still.
+struct HangReport {
+  std::string sentence;
+  std::vector<RankStatus> late = {};  // those it names: the first few that have not arrived
+  bool are_silent = false;            // their watchdogs do not run: they cannot show their stacks
+};
+
+/// For a run without progress for `still_s`: which ranks have not arrived, where they are and for
+/// how long, and where the others wait for them. To blame are ranks whose watchdogs have not run
+/// for half of that time, else those that are behind the others; nobody where none is behind.
 ///
 /// Needs     one rank at least; num_ranks is the size of the world.
-std::string hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s);
+HangReport hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s);
+
 }  // namespace bertha

@@ -89,7 +89,7 @@ class MpiCollectives final : public Collectives {
       exchange.receive(staging + peer * count, values.bytes(), peer);
       exchange.send(own, values.bytes(), peer);
     }
-    exchange.wait();
+    exchange.wait(CollectiveCall::kAllReduce);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const int32_t* theirs = staging + peer * count;
@@ -155,7 +155,7 @@ class MpiCollectives final : public Collectives {
         exchange.receive(received, own * int64_t{sizeof(T)}, peer);
         exchange.send(source + slice.begin + begin, theirs * int64_t{sizeof(T)}, peer);
       }
-      exchange.wait();
+      exchange.wait(CollectiveCall::kReduceScatter);
       for (int peer = 1; peer < size(); ++peer) {
         const T* theirs = staging + peer * round;
         for (int64_t i = 0; i < own; ++i) staging[i] += theirs[i];
@@ -183,7 +183,7 @@ class MpiCollectives final : public Collectives {
       exchange.receive(byte_address(full, theirs.begin), theirs.count * element_bytes, peer);
       exchange.send(byte_address(full, own.begin), own.count * element_bytes, peer);
     }
-    exchange.wait();
+    exchange.wait(CollectiveCall::kAllGather);
   }
 
   Communicator comm_;

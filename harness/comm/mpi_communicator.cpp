@@ -20,10 +20,10 @@ constexpr std::chrono::microseconds kLongestSleep{250};
 // A sleep is a twentieth of the wait so far: the delay stays small beside what was waited for, and
 // a long wait costs little of the core.
 template <class IsDone>
-void poll_until(const IsDone& is_done, Patience patience) {
+void poll_until(const IsDone& is_done, CollectiveCall call) {
   const Clock::time_point begin = Clock::now();
   const Clock::duration polling =
-      patience == Patience::kLatency ? kLatencyPolling : kBackgroundPolling;
+      call == CollectiveCall::kOfPipeline ? kBackgroundPolling : kLatencyPolling;
   while (!is_done()) {
     const Clock::duration waited = Clock::now() - begin;
     if (waited < polling) {
@@ -37,38 +37,32 @@ void poll_until(const IsDone& is_done, Patience patience) {
 
 }  // namespace
 
-void Communicator::wait_for(std::vector<MPI_Request>& requests, Patience patience) const {
+void Communicator::wait_for(std::vector<MPI_Request>& requests, CollectiveCall call) const {
   const auto is_done = [&] {
     int done = 0;
     BERTHA_MPI_CHECK(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
                                  MPI_STATUSES_IGNORE));
     return done != 0;
   };
-  count_move(patience);
-  poll_until(is_done, patience);
-  count_move(patience);
+  const CallOnBoard on_board(board_, call);
+  poll_until(is_done, call);
 }
 
-void Communicator::wait_for(MPI_Request& request, Patience patience) const {
+void Communicator::wait_for(MPI_Request& request, CollectiveCall call) const {
   const auto is_done = [&] {
     int done = 0;
     BERTHA_MPI_CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
     return done != 0;
   };
-  count_move(patience);
-  poll_until(is_done, patience);
-  count_move(patience);
-}
-
-void Communicator::count_move(Patience patience) const {
-  if (board_ == nullptr) return;
-  patience == Patience::kLatency ? board_->move() : board_->move_in_background();
+  const CallOnBoard on_board(board_, call);
+  poll_until(is_done, call);
 }
 
 Communicator::Communicator(MPI_Comm parent, RankBoard* board) : board_(board) {
-  count_move(Patience::kLatency);
-  BERTHA_MPI_CHECK(MPI_Comm_dup(parent, &comm_));
-  count_move(Patience::kLatency);
+  {
+    const CallOnBoard on_board(board_, CollectiveCall::kDuplicate);
+    BERTHA_MPI_CHECK(MPI_Comm_dup(parent, &comm_));
+  }
   BERTHA_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   BERTHA_MPI_CHECK(MPI_Comm_rank(comm_, &rank_));
   BERTHA_MPI_CHECK(MPI_Comm_size(comm_, &size_));

@@ -30,8 +30,8 @@ void Exchange::receive(void* data, int64_t bytes, int from) {
   }
 }
 
-void Exchange::wait() {
-  comm_.wait_for(requests_, Patience::kLatency);
+void Exchange::wait(CollectiveCall call) {
+  comm_.wait_for(requests_, call);
   requests_.clear();
 }
 

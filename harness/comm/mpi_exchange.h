@@ -16,8 +16,8 @@ class Exchange {
 
   void send(const void* data, int64_t bytes, int to);
   void receive(void* data, int64_t bytes, int from);
-  /// Blocks: until everything added has been sent and received.
-  void wait();
+  /// Blocks: until everything added, which belongs to `call`, has been sent and received.
+  void wait(CollectiveCall call);
 
  private:
   const Communicator& comm_;

@@ -54,7 +54,7 @@ class MpiTransport final : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Iallgather(mine.data(), count, MPI_INT64_T, all.data(), count, MPI_INT64_T,
                                     comm_.get(), &request));
-    comm_.wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, CollectiveCall::kOfPipeline);
     return all;
   }
 
@@ -64,7 +64,7 @@ class MpiTransport final : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Iallreduce(mine.data(), sums.data(), count, MPI_INT64_T, MPI_SUM,
                                     comm_.get(), &request));
-    comm_.wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, CollectiveCall::kOfPipeline);
     return sums;
   }
 
@@ -77,7 +77,7 @@ class MpiTransport final : public Transport {
     BERTHA_MPI_CHECK(MPI_Iallgatherv(mine.data(), static_cast<int>(bytes), MPI_BYTE, joined.data(),
                                      counts.data(), offsets.data(), MPI_BYTE, comm_.get(),
                                      &request));
-    comm_.wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, CollectiveCall::kOfPipeline);
     return split(joined, offsets);
   }
 
@@ -105,7 +105,7 @@ class MpiTransport final : public Transport {
     BERTHA_MPI_CHECK(MPI_Ialltoallv(sent.data(), send_counts.data(), send_offsets.data(), MPI_BYTE,
                                     received.data(), receive_counts.data(), receive_offsets.data(),
                                     MPI_BYTE, comm_.get(), &request));
-    comm_.wait_for(request, Patience::kBackground);
+    comm_.wait_for(request, CollectiveCall::kOfPipeline);
     return split(received, receive_offsets);
   }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <span>
 #include <thread>
@@ -130,7 +131,10 @@ class MpiWorld final : public CommunicatorWorld {
   bool claim_failure() override { return memory_.take_flag(); }
 
   RankBoard& board() override { return board_; }
-  void exchange_status() override { status_exchange_.exchange(); }
+  void exchange_status() override {
+    const std::unique_lock<std::mutex> lock(exchange_mutex_, std::try_to_lock);
+    if (lock.owns_lock()) status_exchange_.exchange();
+  }
 
  private:
   const Communicator& communicator() const override { return world_; }
@@ -142,6 +146,7 @@ class MpiWorld final : public CommunicatorWorld {
   RankBoard board_;
   Communicator world_;
   StatusExchange status_exchange_;
+  std::mutex exchange_mutex_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/comm/nccl_check.h"
+#include "harness/comm/rank_board.h"
 #include "harness/comm/shard_check.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
@@ -49,7 +50,8 @@ ncclUniqueId shared_id(World& world) {
 class NcclCollectives final : public Collectives {
  public:
   NcclCollectives(World& world, Device& device, const NcclOptions& options)
-      : rank_(world.rank()),
+      : board_(world.board()),
+        rank_(world.rank()),
         size_(world.size()),
         own_stream_(options.stream == nullptr ? make_urgent_stream(device) : nullptr),
         stream_(options.stream == nullptr ? *own_stream_ : *options.stream) {
@@ -84,6 +86,7 @@ class NcclCollectives final : public Collectives {
   void reduce_scatter_sum(const View& full, const View& shard) override {
     check_shard(*this, full, shard);
     if (shard.elements() == 0) return;
+    const CallOnBoard on_board(&board_, CollectiveCall::kReduceScatter);
     check();
     BERTHA_NCCL_CHECK(ncclReduceScatter(full.data, shard.data, elements_of(shard),
                                         number_type(full), ncclSum, comm_, native(stream_)));
@@ -92,6 +95,7 @@ class NcclCollectives final : public Collectives {
   void all_gather(const View& shard, const View& full) override {
     check_shard(*this, full, shard);
     if (shard.elements() == 0) return;
+    const CallOnBoard on_board(&board_, CollectiveCall::kAllGather);
     check();
     BERTHA_NCCL_CHECK(
         ncclAllGather(shard.data, full.data, bytes_of(shard), ncclUint8, comm_, native(stream_)));
@@ -109,6 +113,7 @@ class NcclCollectives final : public Collectives {
  private:
   void all_reduce(const View& values, ncclDataType_t type, ncclRedOp_t operation) {
     if (values.elements() == 0) return;
+    const CallOnBoard on_board(&board_, CollectiveCall::kAllReduce);
     check();
     BERTHA_NCCL_CHECK(ncclAllReduce(values.data, values.data, elements_of(values), type, operation,
                                     comm_, native(stream_)));
@@ -120,6 +125,7 @@ class NcclCollectives final : public Collectives {
     return asked == ncclSuccess ? status : asked;
   }
 
+  RankBoard& board_;
   int rank_;
   int size_;
   std::unique_ptr<Stream> own_stream_;

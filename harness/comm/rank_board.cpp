@@ -34,6 +34,30 @@ const char* name(RunPhase phase) {
   return "unknown";
 }
 
+const char* name(CollectiveCall call) {
+  switch (call) {
+    case CollectiveCall::kNone:
+      return "none";
+    case CollectiveCall::kOfPipeline:
+      return "exchange of data";
+    case CollectiveCall::kDuplicate:
+      return "making a communicator";
+    case CollectiveCall::kBarrier:
+      return "barrier";
+    case CollectiveCall::kBroadcast:
+      return "broadcast";
+    case CollectiveCall::kAgreement:
+      return "agreement";
+    case CollectiveCall::kReduceScatter:
+      return "reduce-scatter";
+    case CollectiveCall::kAllGather:
+      return "all-gather";
+    case CollectiveCall::kAllReduce:
+      return "all-reduce";
+  }
+  return "unknown";
+}
+
 RankBoard::RankBoard() : own_memory_(2), slots_(own_memory_) { register_process(); }
 
 RankBoard::RankBoard(std::span<Slot> slots, int rank) : slots_(slots), rank_(rank) {
@@ -59,7 +83,21 @@ void RankBoard::register_process() {
 void RankBoard::enter(int64_t step, RunPhase phase) {
   own().step = step;
   own().phase = static_cast<int64_t>(phase);
-  move();
+  ++own().moves;
+}
+
+void RankBoard::enter_call(CollectiveCall call) {
+  if (call != CollectiveCall::kOfPipeline) own().call = static_cast<int64_t>(call);
+  leave_call(call);
+}
+
+void RankBoard::leave_call(CollectiveCall call) {
+  if (call == CollectiveCall::kOfPipeline) {
+    ++own().background_moves;
+    return;
+  }
+  ++own().call_moves;
+  ++own().moves;
 }
 
 RankStatus RankBoard::status(int rank) const {
@@ -70,6 +108,8 @@ RankStatus RankBoard::status(int rank) const {
                     .step = slot.step,
                     .phase = static_cast<RunPhase>(slot.phase.load()),
                     .moves = slot.moves,
+                    .call_moves = slot.call_moves,
+                    .call = static_cast<CollectiveCall>(slot.call.load()),
                     .background_moves = slot.background_moves,
                     .beats = slot.beats,
                     .ticks = slot.ticks};
@@ -103,6 +143,8 @@ void RankBoard::store(const RankStatus& received) {
   slot.step = received.step;
   slot.phase = static_cast<int64_t>(received.phase);
   slot.moves = received.moves;
+  slot.call_moves = received.call_moves;
+  slot.call = static_cast<int64_t>(received.call);
   slot.background_moves = received.background_moves;
   slot.beats = received.beats;
   slot.ticks = received.ticks;

@@ -22,6 +22,22 @@ enum class RunPhase : int64_t {
 /// For a sentence: "evaluating".
 const char* name(RunPhase phase);
 
+/// What ranks call together.
+enum class CollectiveCall : int64_t {
+  kNone,
+  kOfPipeline,  // by a thread that reads data
+  kDuplicate,   // of a communicator
+  kBarrier,
+  kBroadcast,
+  kAgreement,
+  kReduceScatter,
+  kAllGather,
+  kAllReduce,
+};
+
+/// For a sentence: "reduce-scatter".
+const char* name(CollectiveCall call);
+
 /// The progress of one rank, also as the bytes that go to other nodes.
 struct RankStatus {
   int rank = 0;
@@ -33,9 +49,11 @@ struct RankStatus {
   // Phases begun, and collective calls entered and returned from, by the training thread. All ranks
   // make the same ones in the same order: the rank with the smaller number is behind.
   int64_t moves = 0;
-  int64_t background_moves = 0;  // the same of the pipeline's threads
-  int64_t beats = 0;             // signs of life within a phase; ranks differ in them
-  int64_t ticks = 0;             // of the watchdog's thread: constant in a stopped process
+  int64_t call_moves = 0;                       // those of calls: odd = inside of one
+  CollectiveCall call = CollectiveCall::kNone;  // the last entered
+  int64_t background_moves = 0;                 // the same of the pipeline's threads
+  int64_t beats = 0;  // signs of life within a phase; ranks differ in them
+  int64_t ticks = 0;  // of the watchdog's thread: constant in a stopped process
 };
 
 /// The status of every rank, in shared memory: a stopped process could not answer a message. Each
@@ -47,7 +65,7 @@ class RankBoard {
   struct Slot {
     std::atomic<int64_t> process;  // 0 = not registered
     std::atomic<int64_t> is_here;  // the namespace of its process id; 0 = on another node
-    std::atomic<int64_t> step, phase, moves, background_moves, beats, ticks;
+    std::atomic<int64_t> step, phase, moves, call_moves, call, background_moves, beats, ticks;
     char host[sizeof(RankStatus::host)];  // complete before `process` is set
   };
 
@@ -66,9 +84,10 @@ class RankBoard {
   void enter(int64_t step, RunPhase phase);
   /// It makes progress within a phase that may take long.
   void beat() { ++own().beats; }
-  /// It enters or returns from a collective call.
-  void move() { ++own().moves; }
-  void move_in_background() { ++own().background_moves; }
+  /// It enters a collective call; it returns from it. A call that a GPU carries out later ends when
+  /// it is queued.
+  void enter_call(CollectiveCall call);
+  void leave_call(CollectiveCall call);
   /// Its watchdog's thread runs.
   void tick() { ++own().ticks; }
 
@@ -90,6 +109,24 @@ class RankBoard {
   std::vector<Slot> own_memory_;
   std::span<Slot> slots_;  // the last: all together, as received from another node
   int rank_ = 0;
+};
+
+/// This rank is in a collective call as long as this lives.
+class CallOnBoard {
+ public:
+  /// No board: nothing is noted.
+  CallOnBoard(RankBoard* board, CollectiveCall call) : board_(board), call_(call) {
+    if (board_ != nullptr) board_->enter_call(call_);
+  }
+  CallOnBoard(const CallOnBoard&) = delete;
+  CallOnBoard& operator=(const CallOnBoard&) = delete;
+  ~CallOnBoard() {
+    if (board_ != nullptr) board_->leave_call(call_);
+  }
+
+ private:
+  RankBoard* board_;
+  CollectiveCall call_;
 };
 
 }  // namespace bertha

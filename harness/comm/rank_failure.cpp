@@ -6,18 +6,47 @@
 #include <thread>
 
 #include "harness/comm/rank_name.h"
+#include "harness/comm/watchdog.h"
 #include "kernels/base/failure.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
 
-// A failure on all nodes at once is reported by the node of rank 0; at a hang it alone knows the
-// status of all ranks.
-constexpr std::chrono::milliseconds kOtherNodesWait{500};
+// Nodes exchange their statuses about once a second.
+constexpr std::chrono::milliseconds kNodesHear{1250};
+// A failure on all nodes at once is reported by the node of rank 0, so others wait until they hear
+// whether it does; at a hang it alone knows the status of all ranks. After a loss the launcher may
+// give a second only.
+constexpr std::chrono::milliseconds kOtherNodesWait{1500};
 constexpr std::chrono::milliseconds kOtherNodesWaitAtHang{4000};
+constexpr std::chrono::milliseconds kOtherNodesWaitAtLoss{500};
 // The rank that reports ends this one; if it cannot, this rank ends the job itself.
 constexpr std::chrono::seconds kSilentRanksWait{8};
+constexpr std::chrono::milliseconds kPolling{50};
+
+std::chrono::milliseconds wait_of_other_nodes(ExitCode code) {
+  if (code == ExitCode::kHang) return kOtherNodesWaitAtHang;
+  return code == kLostRank ? kOtherNodesWaitAtLoss : kOtherNodesWait;
+}
+
+void sign_off(World& world) {
+  RankStatus last = world.board().status(world.board().rank());
+  last.ticks = kSignedOff;
+  world.board().store(last);
+}
+
+/// Statuses go to other nodes meanwhile: this may be the watchdog's thread, which sends them else.
+void wait_and_exchange(World& world, std::chrono::milliseconds duration) {
+  const auto end = std::chrono::steady_clock::now() + duration;
+  while (std::chrono::steady_clock::now() < end) {
+    try {
+      world.exchange_status();
+    } catch (const Error&) {  // a peer is gone: there is more to say than that
+    }
+    std::this_thread::sleep_for(kPolling);
+  }
+}
 
 bool is_signed(const std::exception_ptr& exception) {
   try {
@@ -33,15 +62,17 @@ bool is_signed(const std::exception_ptr& exception) {
 
 void end_all_ranks(World& world, const std::exception_ptr& exception) {
   const Failure failure = failure_of(exception);
+  sign_off(world);
   if (world.claim_failure()) {
-    if (world.rank() != world.node_rank()) {
-      std::this_thread::sleep_for(failure.code == ExitCode::kHang ? kOtherNodesWaitAtHang
-                                                                  : kOtherNodesWait);
+    const bool is_first_node = world.rank() == world.node_rank();
+    if (!is_first_node) wait_and_exchange(world, wait_of_other_nodes(failure.code));
+    if (is_first_node || world.board().status(0).ticks >= 0) {
+      log_line(LogLevel::kError,
+               is_signed(exception) ? failure.what : signed_sentence(world, failure.what));
     }
-    log_line(LogLevel::kError,
-             is_signed(exception) ? failure.what : signed_sentence(world, failure.what));
+    if (world.node_size() < world.size()) wait_and_exchange(world, kNodesHear);
   } else {
-    std::this_thread::sleep_for(kSilentRanksWait);
+    wait_and_exchange(world, kSilentRanksWait);
   }
   world.abort(static_cast<int>(failure.code));
   std::abort();  // never reached: compilers forget [[noreturn]] behind a virtual call

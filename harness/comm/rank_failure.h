@@ -1,14 +1,19 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 
 #include "harness/comm/world.h"
 
 namespace bertha {
 
+/// `ticks` of a rank whose watchdog has ended, or which ends all ranks: its silence means nothing.
+/// Ticks that are counted after it stay below zero.
+constexpr int64_t kSignedOff = -(int64_t{1} << 40);
+
 /// Logs what the exception means (failure_of()), and this rank's name unless it is a RankError, if
-/// no other rank of the node has already reported a failure; then ends all ranks with its code. Any
-/// thread may call it.
+/// no other rank of the node has already reported a failure; then ends all ranks with its code.
+/// Signs this rank off, and gives other nodes the time to hear of it. Any thread may call it.
 [[noreturn]] void end_all_ranks(World& world, const std::exception_ptr& exception);
 
 }  // namespace bertha

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "harness/comm/hang_report.h"
+#include "harness/comm/core_plan.h"
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/rank_name.h"
+#include "kernels/base/log.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
@@ -28,12 +30,19 @@ constexpr double kLongestInterval_s = 0.25;
 // others perhaps as well.
 constexpr double kLongestStep_s = 1;
 
-// Of a rank whose watchdog has ended with its work.
-constexpr int64_t kSignedOff = -1;
+// Ranks find out about a hang one after the other, within the time in which nodes exchange their
+// statuses: so long does a rank wait for the others to log their stacks before it ends all.
+constexpr std::chrono::seconds kStacksWait{2};
+
+// A node that is not heard of for so long after the launcher began to end the job is gone: nodes
+// exchange their statuses about once a second. launch/run_mpirun.sh gives ranks four.
+constexpr double kLostNode_s = 2;
 
 double interval_s(double timeout_s) {
   return timeout_s > 0 ? std::min(timeout_s / 8, kLongestInterval_s) : kLongestInterval_s;
 }
+
+bool is_signed_off(const RankStatus& status) { return status.ticks < 0; }
 
 bool is_running(int64_t process) {
   return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
@@ -49,6 +58,26 @@ RankError lost_rank(const RankStatus& lost, int num_ranks) {
              "or another process sent signal 9. Run again to go on from the last checkpoint"));
 }
 
+RankError lost_nodes(const std::vector<RankStatus>& lost) {
+  std::vector<int> ranks;
+  std::string hosts;
+  for (const RankStatus& status : lost) {
+    ranks.push_back(status.rank);
+    if (hosts.find(status.host) == std::string::npos) {
+      hosts += concat(hosts.empty() ? "" : ", ", status.host);
+    }
+  }
+  const int64_t count = std::ssize(ranks);
+  return RankError(
+      kLostRank,
+      concat(plural(count, "rank"), " ", core_list(ranks), " on ", hosts, ", last seen in step ",
+             lost.front().step, ", phase ", name(lost.front().phase), ", ",
+             count == 1 ? "has" : "have",
+             " not answered since the launcher began to end this job: the node "
+             "or its ranks are gone. Run again, without it if need be, to go on from the last "
+             "checkpoint"));
+}
+
 }  // namespace
 
 /// What the thread remembers between two looks at the board.
@@ -60,11 +89,15 @@ class Watchdog::View {
     const Clock::time_point clock = Clock::now();
     now_s_ += std::min(Seconds(clock - clock_).count(), kLongestStep_s);
     clock_ = clock;
-    ranks_.resize(statuses.size(), {.ticks = 0, .heard_s = now_s_});
+    ranks_.resize(statuses.size(), {.heard_s = now_s_, .moved_s = now_s_});
     for (size_t i = 0; i < statuses.size(); ++i) {
-      if (statuses[i].ticks != ranks_[i].ticks || statuses[i].ticks == kSignedOff) {
-        ranks_[i] = {.ticks = statuses[i].ticks, .heard_s = now_s_};
-      }
+      const RankStatus& status = statuses[i];
+      Seen& seen = ranks_[i];
+      if (status.ticks != seen.ticks || is_signed_off(status)) seen.heard_s = now_s_;
+      seen.ticks = status.ticks;
+      const int64_t moves = status.moves + status.background_moves + status.beats;
+      if (moves != seen.moves) seen.moved_s = now_s_;
+      seen.moves = moves;
     }
     if (progress != progress_) moved_s_ = now_s_;
     progress_ = progress;
@@ -76,9 +109,25 @@ class Watchdog::View {
   std::vector<Watched> watched(const std::vector<RankStatus>& statuses) const {
     std::vector<Watched> watched;
     for (size_t i = 0; i < statuses.size(); ++i) {
-      watched.push_back({.status = statuses[i], .silent_s = now_s_ - ranks_[i].heard_s});
+      watched.push_back({.status = statuses[i],
+                         .silent_s = now_s_ - ranks_[i].heard_s,
+                         .still_s = now_s_ - ranks_[i].moved_s});
     }
     return watched;
+  }
+
+  /// Ranks of other nodes that have not answered since the launcher began to end the job.
+  /// None where a rank has signed off: then it says itself what has happened.
+  std::vector<RankStatus> lost_elsewhere(const std::vector<RankStatus>& statuses, bool is_ending) {
+    if (!is_ending) ending_since_s_ = now_s_;
+    std::vector<RankStatus> lost;
+    if (now_s_ - ending_since_s_ < kLostNode_s) return lost;
+    if (std::ranges::any_of(statuses, is_signed_off)) return lost;
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      const bool is_silent = now_s_ - ranks_[i].heard_s >= kLostNode_s;
+      if (!statuses[i].is_here && is_silent) lost.push_back(statuses[i]);
+    }
+    return lost;
   }
 
   /// The next rank of this node, if its process is gone. Each rank looks at one other, so that a
@@ -94,12 +143,15 @@ class Watchdog::View {
   }
 
  private:
-  struct Heard {
-    int64_t ticks;
-    double heard_s;
+  struct Seen {
+    int64_t ticks = 0;
+    double heard_s = 0;
+    int64_t moves = 0;
+    double moved_s = 0;
   };
   int own_rank_;
-  std::vector<Heard> ranks_;
+  std::vector<Seen> ranks_;
+  double ending_since_s_ = 0;
   int64_t progress_ = -1;
   double now_s_ = 0;
   double moved_s_ = 0;
@@ -136,9 +188,43 @@ void Watchdog::look(View& view) const {
   if (const RankStatus* lost = view.lost_neighbour(statuses)) {
     throw lost_rank(*lost, options_.num_ranks);
   }
+  const auto lost = view.lost_elsewhere(statuses, options_.is_ended_by_launcher());
+  if (!lost.empty()) throw lost_nodes(lost);
   if (options_.timeout_s <= 0 || view.still_s() < options_.timeout_s) return;
-  throw RankError(ExitCode::kHang,
-                  hang_report(view.watched(statuses), options_.num_ranks, options_.timeout_s));
+  const HangReport report =
+      hang_report(view.watched(statuses), options_.num_ranks, options_.timeout_s);
+  log_stacks(report);
+  if (options_.num_ranks > 1) std::this_thread::sleep_for(kStacksWait);
+  throw RankError(ExitCode::kHang, report.sentence);
+}
+
+// Each late rank logs its own. For one that cannot, the first other rank of its node says what the
+// kernel knows. Where nobody is late, the first rank of each node stands for all.
+void Watchdog::log_stacks(const HangReport& report) const {
+  const std::vector<RankStatus>& late = report.late;
+  const auto is_late = [&](int rank) {
+    return std::ranges::find(late, rank, &RankStatus::rank) != late.end();
+  };
+  const std::vector<RankStatus> statuses = board_.read();
+  const auto first = std::ranges::find_if(statuses, [&](const RankStatus& status) {
+    return status.is_here && !(report.are_silent && is_late(status.rank));
+  });
+  const bool is_first = first != statuses.end() && first->rank == board_.rank();
+  const auto log = [&](const RankStatus& status, const std::string& text) {
+    log_line(LogLevel::kWarning, concat(rank_name(status.rank, options_.num_ranks, status.host),
+                                        " (process ", status.process, "), ", text));
+  };
+  if (!report.are_silent) {
+    if (late.empty() ? is_first : is_late(board_.rank())) {
+      log(board_.status(board_.rank()), "stack of its main thread:\n" + stack_.text());
+    }
+    return;
+  }
+  for (const RankStatus& status : late) {
+    if (is_first && status.is_here) {
+      log(status, "which cannot show its stack: " + process_text(status.process));
+    }
+  }
 }
 
 // Looks up every now and then instead of being woken at every beat.
@@ -159,11 +245,13 @@ void Watchdog::watch() {
   }
 }
 
-std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s) {
+std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s,
+                                        std::function<bool()> is_ended_by_launcher) {
   return std::make_unique<Watchdog>(
       world.board(), Watchdog::Options{.timeout_s = timeout_s,
                                        .num_ranks = world.size(),
                                        .before_look = [&world] { world.exchange_status(); },
+                                       .is_ended_by_launcher = std::move(is_ended_by_launcher),
                                        .on_failure =
                                            [&world](const Error&) {
                                              end_all_ranks(world, std::current_exception());

@@ -51,7 +51,7 @@ class World {
 
   /// The status of the ranks, for the watchdog: of this node, and of other nodes as received.
   virtual RankBoard& board() { return own_board_; }
-  /// Sends and receives statuses where they are due. On one thread at a time; does not block.
+  /// Sends and receives statuses where they are due, unless another thread does; does not block.
   virtual void exchange_status() {}
 
   /// Ends every rank at once with this exit code, after this rank's message. Never returns.

@@ -91,7 +91,7 @@ Stop next_stop(TrainingRun& run) {
 }  // namespace
 
 int run_training(const Config& config, World& world, const RunInfo& info) {
-  auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
+  auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60, launcher_ends_job);
   check_data_paths(config);
   TrainingRun run = start_run(config, world, info);
   Collectives& collectives = *run.session->backend.collectives;

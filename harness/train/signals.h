@@ -7,5 +7,8 @@ namespace bertha {
 /// and the run stops before its first step. The flag is all that a signal handler can reach.
 void watch_signals();
 bool stop_was_requested();
+/// Whether a SIGTERM came from the process that started this one: the launcher ends the job, and
+/// kills what is left after some seconds.
+bool launcher_ends_job();
 
 }  // namespace bertha

@@ -1,6 +1,10 @@
 #include "kernels/cuda/cuda_check.h"
 
+#include <array>
+#include <string>
+
 #include "kernels/cuda/gemm/cublaslt_calls.h"
+#include "kernels/cuda/gpu_failure.h"
 
 namespace bertha {
 namespace {
@@ -15,7 +19,6 @@ ExitCode code_of(cudaError_t status) {
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceUninitialized:
     case cudaErrorNoKernelImageForDevice:
-    case cudaErrorECCUncorrectable:
     case cudaErrorSystemNotReady:
     case cudaErrorSystemDriverMismatch:
       return ExitCode::kEnvironment;
@@ -24,12 +27,46 @@ ExitCode code_of(cudaError_t status) {
   }
 }
 
+GpuDamage damage_of(cudaError_t status) {
+  constexpr int kContained = 226;  // cudaErrorContained, which CUDA 12 does not name
+  if (static_cast<int>(status) == kContained) return GpuDamage::kPossible;
+  switch (status) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+      return GpuDamage::kCertain;
+    case cudaErrorIllegalAddress:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorUnknown:  // also a GPU that has fallen off the bus
+      return GpuDamage::kPossible;
+    default:
+      return GpuDamage::kNone;
+  }
+}
+
+/// The current one, "" where CUDA no longer tells.
+std::string gpu_name() {
+  int gpu = 0;
+  std::array<char, 32> bus{};
+  if (cudaGetDevice(&gpu) != cudaSuccess) return "";
+  const bool has_bus =
+      cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), gpu) == cudaSuccess;
+  return concat("GPU ", gpu, has_bus ? concat(" (", bus.data(), ")") : "");
+}
+
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* call) {
   cudaGetLastError();  // who goes on after an error, such as of memory, does not meet it again
-  fail(code_of(status), call, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-       ")");
+  const GpuDamage damage = damage_of(status);
+  const std::string reason =
+      concat(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+  fail(damage == GpuDamage::kCertain ? ExitCode::kEnvironment : code_of(status),
+       gpu_failure_text(call, reason, damage, damage == GpuDamage::kNone ? "" : gpu_name()));
 }
 
 void fail_cublas(cublasStatus_t status, const char* call) {

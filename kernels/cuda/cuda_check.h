@@ -7,8 +7,9 @@
 
 namespace bertha {
 
-/// Error(kMemory) for a failed allocation, Error(kEnvironment) for a missing or failed device,
-/// Error(kInternal) for the rest (an address or a launch that is wrong).
+/// Error(kMemory) for a failed allocation, Error(kEnvironment) for a missing or broken device,
+/// Error(kInternal) for the rest (an address or a launch that is wrong). What may be damage names
+/// the GPU and where the driver reports it.
 [[noreturn]] void fail_cuda(cudaError_t status, const char* call);
 [[noreturn]] void fail_cublas(cublasStatus_t status, const char* call);
 

@@ -307,7 +307,9 @@ for _ in {{1..600}}; do sleep 0.05; done""")
                 run.terminate()
             output = run.communicate(timeout=60)[0].decode()
             self.assertEqual(run.returncode, 75, output)
-            self.assertEqual(output.splitlines()[-1], "saved", output)
+            said, last = output.splitlines()[-2:]
+            self.assertEqual(said, "saved", output)
+            self.assertIn("the run has stopped and saved its state. To go on", last)
             self.assertNotIn("killed", output)
 
     def test_slurm_puts_a_saved_run_back_into_the_queue(self):

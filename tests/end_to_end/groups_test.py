@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from support import (GRADIENT_F32, LOSS_F32, EndToEnd, Running, checkpoints, command, main, messages,
+from support import (GRADIENT_F32, LOSS_F32, MPIEXEC, EndToEnd, Running, checkpoints, command, main, messages,
                      monitoring, rank_of, records, run, steps, tree)
 
 STEPS = 8
@@ -132,20 +132,45 @@ class Groups(EndToEnd):
     def files_of_last(folder):
         return [(path.name, path) for path in (folder / "ckpt" / checkpoints(folder)[-1]).iterdir()]
 
-    def test_a_lost_rank_of_another_node_is_named(self):
+    def check_lost(self, killed_ranks, *texts):
         folder = self.new_folder("lost")
         words = self.data.config(log__run_dir=folder, train__max_steps=10**6,
                                  checkpoint__every_steps=20, eval__every_samples=10**9)
-        with Running("train", *words, ranks=TWO_NODES) as job:
+        # As launch/run_mpirun.sh sets it.
+        with Running("train", *words, ranks=TWO_NODES,
+                     extra={"OMPI_MCA_odls_base_sigkill_timeout": "4"}) as job:
             job.wait_for(lambda: checkpoints(folder), "a checkpoint")
+            time.sleep(2)  # by then nodes have exchanged their statuses
             ours = sorted(job.rank_processes(), key=rank_of)
-            os.kill(ours[3], signal.SIGKILL)
+            for rank in killed_ranks:
+                os.kill(ours[rank], signal.SIGKILL)
             killed = time.monotonic()
             done = job.wait()
         self.assertLess(time.monotonic() - killed, 10, done)
         self.assertEqual(done.code, 137, done)
         self.assertEqual(len(done.errors()), 1, done)
-        self.assertIn("error: rank 3 of 4 on ", done.errors()[0])
+        for text in texts:
+            self.assertIn(text, done.errors()[0])
+        self.assertEqual(job.rank_processes(), [])
+
+    def test_a_lost_rank_of_another_node_is_named(self):
+        self.check_lost([3], "error: rank 3 of 4 on ")
+
+    def test_an_error_on_another_node_is_said_once(self):
+        words = command(["train", *self.data.config(
+            log__run_dir=self.new_folder("full"), train__max_steps=2,
+            optimizer__shard_group="world")], 0)
+        line = [MPIEXEC, "--oversubscribe", "-q"]
+        for node, launcher in ((0, []), (0, []), (1, []), (1, ["prlimit", "--fsize=50000"])):
+            line += [":"] * (len(line) > 3) + ["-n", "1", "-x", f"NCCL_HOSTID=pretended{node}"]
+            line += [*launcher, *words]
+        done = run(line, {"OMPI_MCA_odls_base_sigkill_timeout": "4"})
+        self.assert_failure(done, 4, "(rank 3 of 4 on ", "optimizer-00003-of-00004")
+
+    def test_a_lost_node_is_named_by_another(self):
+        self.check_lost([2, 3], "error: ranks 2-3 on ", "have not answered since the launcher")
+        # Of the first node, the others know rank 0.
+        self.check_lost([0, 1], "error: rank 0 on ", "has not answered since the launcher")
 
 
 if __name__ == "__main__":

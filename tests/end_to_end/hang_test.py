@@ -49,6 +49,7 @@ class Hang(EndToEnd):
             self.assertIn(text, errors[0])
         self.assertNotIn(f"rank {1 - rank} of 2", errors[0])
         self.assertEqual(job.rank_processes(), [])
+        return done
 
     def test_a_rank_that_is_stopped_while_it_trains(self):
         for rank in (0, 1):
@@ -58,7 +59,9 @@ class Hang(EndToEnd):
                              "three steps")
                 process = self.watched(job, rank)
                 os.kill(process, signal.SIGSTOP)
-                self.assert_named(job, rank, process, "has not answered for 4 s", "step ")
+                done = self.assert_named(job, rank, process, "has not answered for 4 s", "step ",
+                                         " collective call ", f"; rank {1 - rank} waits in step ")
+                self.assertIn("which cannot show its stack: state T (stopped by a signal)", done.err)
 
     def test_a_rank_that_is_stopped_during_initialisation(self):
         folder = self.new_folder()

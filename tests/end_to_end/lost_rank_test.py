@@ -58,7 +58,10 @@ class LostRank(EndToEnd):
             os.kill(job.rank_processes()[-1], signal.SIGKILL)
             done = job.wait()
         self.assertEqual(done.code, 137, done)
-        self.assertIn("run_local.sh: signal 9 (KILL) ended a rank", done.err)
+        last = done.err.splitlines()[-1]
+        self.assertRegex(last, r"run_local.sh: signal 9 \(KILL\) ended rank 1 of 2 on \S+ \(process ")
+        self.assertIn(f"Saved: nothing yet in {folder}. To go on", last)
+        self.assertIn(f"'--ranks' '2' '{config}' '--set' ", last)
 
 
 if __name__ == "__main__":

@@ -240,6 +240,58 @@ class Slurm(EndToEnd):
         self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
 
+    @staticmethod
+    def rank_processes(job):
+        """Of the tasks of a job."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                if (os.path.realpath(entry / "exe") == os.path.realpath(BERTHA)
+                        and f"SLURM_JOB_ID={job}".encode() in variables):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def test_a_job_that_lost_a_rank_goes_on_from_its_last_checkpoint(self):
+        folder = self.new_folder()
+        config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9,
+                                  checkpoint__every_steps=20)
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
+                                       out, LAUNCH / "run_slurm.sub", config)
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        self.cluster.wait_for(lambda: checkpoints(folder), "a checkpoint")
+        os.kill(self.rank_processes(job)[-1], signal.SIGKILL)
+        self.cluster.wait_for(lambda: len(records(folder, "run")) == 2, "the run that goes on")
+        self.assertGreaterEqual(records(folder, "run")[-1]["first_step"], 20)
+        self.assertIn("exit code 137; the run goes on from its last checkpoint, tries left: 2",
+                      out.read_text())
+
+    def test_a_job_on_a_node_that_doctor_refuses_waits_for_another_one(self):
+        node = socket.gethostname().split(".")[0]
+        program = self.new_folder("bertha")
+        program.write_text("#!/bin/sh\n"
+                           f"echo 'not started: repair {node}, then run this again'\nexit 5\n")
+        program.chmod(0o755)
+        out = self.new_folder("job").with_suffix(".out")
+        code, said = self.cluster.tool(
+            "sbatch", "--parsable", "--ntasks-per-node", 2, "--output", out,
+            f"--export=ALL,DOCTOR=1,BERTHA={program}", LAUNCH / "run_slurm.sub",
+            self.config_file(self.new_folder()))
+        self.assertEqual(code, 0, said)
+        job = said.strip()
+        self.addCleanup(self.cluster.tool, "scancel", job)
+        self.cluster.wait_for(lambda: "is in the queue again" in
+                              (out.read_text() if out.exists() else ""), "requeued job")
+        self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "job that waits")
+        _, shown = self.cluster.tool("scontrol", "show", "job", job)
+        self.assertIn(f"ExcNodeList={node}\n", shown)
+        self.assertNotIn("JobHeldUser", shown)
+
     def test_tasks_without_mpi_are_refused_with_the_way_out(self):
         config = self.config_file(self.new_folder())
         code, output = self.cluster.tool("srun", "--mpi=none", "-n", 2, BERTHA, "train", "--config",

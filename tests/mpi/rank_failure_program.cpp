@@ -18,12 +18,22 @@ namespace {
 
 void ignore_signal(int) {}
 
+}  // namespace
+
+// Its name is to be seen in the stack.
+[[noreturn, gnu::noinline]] void spin_for_ever() {
+  for (;;) asm volatile("");
+}
+
+namespace {
+
 /// The last rank fails as told; the others wait for it in a collective call.
 int fail_as_told(World& world, const std::string& how) {
   // As in training, where SIGTERM only asks for a checkpoint.
   std::signal(SIGTERM, ignore_signal);
   const bool chosen = world.rank() == world.size() - 1;
-  const auto watchdog = make_watchdog(world, how == "hang" || how == "slow" ? 2.0 : 0.0);
+  const auto watchdog =
+      make_watchdog(world, how == "hang" || how == "slow" || how == "spin" ? 2.0 : 0.0);
   watchdog->set_check([=] {
     if (chosen && how == "lost-peer") fail(ExitCode::kEnvironment, "communication: peer lost");
   });
@@ -41,6 +51,7 @@ int fail_as_told(World& world, const std::string& how) {
   if (chosen && (how == "lost-peer" || how == "slow")) {
     for (;;) pause();  // as a rank that waits for its device or disk
   }
+  if (chosen && how == "spin") spin_for_ever();
   if (how == "exit-3") return world.agree_max(chosen ? 3 : 0);
   world.barrier();
   return 0;

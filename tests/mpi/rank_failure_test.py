@@ -84,13 +84,21 @@ class RankFailure(unittest.TestCase):
     def test_a_stopped_rank_is_named_with_step_and_phase(self):
         output = self.check(2, "hang", 124, "has not answered for 2 s")
         self.assertIn("error: rank 1 of 2", output)
-        self.assertIn("last seen in step 7, phase training", output)
-        self.assertNotIn("rank 0", output)
+        self.assertIn("last seen in step 7, phase training, after collective call ", output)
+        self.assertIn("; rank 0 waits in step 7, phase training, in collective call ", output)
+        self.assertIn("which cannot show its stack: state T (stopped by a signal)", output)
 
     def test_a_slow_rank_is_named_with_step_and_phase(self):
         output = self.check(3, "slow", 124, "has stood still for 2 s in step 7, phase training")
         self.assertIn("error: rank 2 of 3", output)
+        self.assertIn("; ranks 0-1 wait in step 7, phase training, in collective call ", output)
         self.assertNotIn("rank 0", output)
+        self.assertRegex(output, r"warning: rank 2 of 3 on .*, stack of its main thread:\n(  .*\n)*  pause\+0x")
+
+    def test_a_rank_that_spins_shows_the_function_in_which_it_does(self):
+        output = self.check(2, "spin", 124, "has stood still for 2 s")
+        self.assertRegex(output, r"stack of its main thread:\n  bertha::spin_for_ever\(\)\+0x")
+        self.assertEqual(output.count("stack of its main thread"), 1, output)
 
     def test_communication_that_fails_while_a_rank_waits_ends_the_job(self):
         output = self.check(3, "lost-peer", 5, "communication: peer lost")

@@ -42,24 +42,42 @@ TEST(RankBoard, EverySignOfLifeOfAnyRankIsProgressAndATickIsNot) {
   expect_grown();
   second.beat();
   expect_grown();
-  second.move();
-  expect_grown();
-  second.move_in_background();
-  expect_grown();
+  for (const auto call : {CollectiveCall::kBarrier, CollectiveCall::kOfPipeline}) {
+    second.enter_call(call);
+    expect_grown();
+    second.leave_call(call);
+    expect_grown();
+  }
   second.tick();
   EXPECT_EQ(first.progress(), before);
+}
+
+TEST(RankBoard, TheLastCallOfTheTrainingThreadIsKnownAndWhetherItIsLeft) {
+  RankBoard board;
+  {
+    const CallOnBoard first(&board, CollectiveCall::kAllGather);
+    EXPECT_EQ(board.status(0).call_moves, 1);
+  }
+  { const CallOnBoard of_data(&board, CollectiveCall::kOfPipeline); }
+  EXPECT_EQ(board.status(0).call_moves, 2);
+  EXPECT_EQ(board.status(0).call, CollectiveCall::kAllGather);
+  EXPECT_EQ(board.status(0).moves, 2);
+  EXPECT_EQ(board.status(0).background_moves, 2);
 }
 
 TEST(RankBoard, StatusOfAnotherNodeIsReadButItsProcessIsNotHere) {
   std::vector<RankBoard::Slot> there(3);
   RankBoard sender(there, 1);
   sender.enter(8, RunPhase::kSave);
+  sender.enter_call(CollectiveCall::kBarrier);
   std::vector<RankBoard::Slot> here(3);
   RankBoard receiver(here, 0);
   receiver.store(sender.status(1));
   const std::vector<RankStatus> statuses = receiver.read();
   ASSERT_EQ(statuses.size(), 2u);
   EXPECT_EQ(statuses[1].step, 8);
+  EXPECT_EQ(statuses[1].call, CollectiveCall::kBarrier);
+  EXPECT_EQ(statuses[1].call_moves, 1);
   EXPECT_EQ(statuses[1].process, getpid());
   EXPECT_FALSE(statuses[1].is_here);
 }

@@ -129,6 +129,23 @@ TEST(Watchdog, APeerOfThisNodeThatIsGoneEndsTheRun) {
   EXPECT_EQ(heard.code, kLostRank);
 }
 
+TEST(Watchdog, ANodeThatIsSilentWhileTheLauncherEndsTheJobIsNamed) {
+  Heard heard;
+  std::vector<RankBoard::Slot> there(4);
+  RankBoard gone(there, 2);
+  gone.enter(9, RunPhase::kTrain);
+  std::vector<RankBoard::Slot> here(4);
+  RankBoard mine(here, 0);
+  mine.store(gone.status(2));
+  Watchdog::Options options = heard.options(0, 3);
+  options.is_ended_by_launcher = [] { return true; };
+  Watchdog watchdog(mine, options);
+  EXPECT_THAT(heard.sentence.get_future().get(),
+              AllOf(::testing::StartsWith("rank 2 on "), HasSubstr("step 9, phase training"),
+                    HasSubstr("has not answered since the launcher began to end this job")));
+  EXPECT_EQ(heard.code, kLostRank);
+}
+
 TEST(Watchdog, EndsAtOnceWhenTheRunEnds) {
   const auto begin = std::chrono::steady_clock::now();
   RankBoard board;

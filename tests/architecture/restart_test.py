@@ -1,0 +1,115 @@
+"""What the scripts do and say when a run did not end as planned: the last line, and the next try.
+
+usage: restart_test.py SOURCE_DIR
+"""
+
+import sys
+import tempfile
+import unittest
+
+from launch_case import LaunchCase
+
+PMIX = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi\n'
+
+
+class Restart(LaunchCase):
+    def failing(self, code, times):
+        """Lines of a stand-in that ends its first trainings with this code."""
+        count = self.folder / "count"
+        count.write_text("")
+        return (f"if [[ \" $* \" == *' train '* ]]; then echo >> '{count}'; "
+                f"if (($(wc -l < '{count}') <= {times})); then exit {code}; fi; fi\n")
+
+    def test_a_run_that_lost_a_rank_goes_on_within_its_tries(self):
+        self.stand_in("scontrol")
+        self.stand_in("nvidia-smi", "exit 9")
+        for script, tool, variables in (
+                ("run_slurm.sub", "srun", {"SLURM_JOB_ID": "7"}), ("run_and_time.sh", "bertha", {})):
+            for code, losses, tries, wanted, runs in (
+                    (137, 2, {}, 0, 3), (124, 1, {}, 0, 2), (137, 9, {}, 137, 4),
+                    (137, 9, {"RETRIES": "1"}, 137, 2), (137, 9, {"RETRIES": "0"}, 137, 1),
+                    (139, 1, {}, 139, 1), (143, 1, {}, 143, 1), (4, 1, {}, 4, 1), (75, 1, {}, 75, 1)):
+                self.stand_in(tool, PMIX + self.failing(code, losses))
+                found, output = self.start(script, self.config, **variables, **tries,
+                                           LOGDIR=tempfile.mkdtemp(dir=self.folder))
+                self.assertEqual(found, wanted, output)
+                self.assertEqual((self.folder / "count").read_text().count("\n"), runs, output)
+                self.assertEqual(output.count("the run goes on from its last checkpoint"), runs - 1)
+            found, output = self.start(script, self.config, **variables, RETRIES="-1")
+            self.assertEqual(found, 2, output)
+            self.assertIn("RETRIES='-1'", output)
+
+    def test_nodes_are_examined_before_a_run_goes_on(self):
+        self.stand_in("nvidia-smi", "exit 9")
+        sick = "if [[ $1 == doctor && -s '%s' ]]; then echo 'node7: sick'; exit 5; fi\n"
+        for code, trainings in ((137, 1), (5, 1)):
+            body = self.failing(code, 1)
+            self.stand_in("bertha", sick % (self.folder / "count") + body)
+            found, output = self.start("run_and_time.sh", self.config, DOCTOR="1",
+                                       LOGDIR=tempfile.mkdtemp(dir=self.folder))
+            self.assertEqual(found, 5, output)
+            self.assertEqual((self.folder / "count").read_text().count("\n"), trainings, output)
+            self.assertIn("node7: sick", output)
+
+    def test_a_slurm_job_leaves_out_the_node_that_doctor_refuses(self):
+        said = ("not started: repair b.site or leave it out (sbatch --exclude=b, or another list of hosts), "
+                "then run this again")
+        self.stand_in("srun", PMIX + f"if [[ \" $* \" == *' doctor '* ]]; then echo '{said}'; exit 5; fi")
+        scontrol = ('if [[ $1 == show && $2 == job ]]; then echo "  ReqNodeList=(null) ExcNodeList=%s"; exit 0; fi\n'
+                    'if [[ $1 == show ]]; then tr , "\\n" <<< "$3"; exit 0; fi\n'
+                    'if [[ $1 == %s ]]; then exit 1; fi')
+        for script in (["run_slurm.sub"], ["run_slurm.sub", "--timed"]):
+            start = lambda: self.start(*script, self.config, DOCTOR="1", SLURM_JOB_ID="17", RETRIES="2",
+                                       LOGDIR=tempfile.mkdtemp(dir=self.folder))
+            for before, nodes in (("(null)", "b.site"), ("a", "a,b.site")):
+                self.stand_in("scontrol", scontrol % (before, "nothing"))
+                code, output = start()
+                self.assertEqual(code, 5, output)
+                self.assertRegex(output, "scontrol <requeuehold> <17>\n"
+                                 f"scontrol <update> <JobId=17> <ExcNodeList={nodes}>\n"
+                                 "scontrol <release> <17>\n.*refused b.site; the job is in the queue again "
+                                 f"and leaves out {nodes}\n$")
+                self.assertNotIn("<train>", output)
+            for before, fails, wanted in (("a,c", "nothing", "more nodes than RETRIES=2: a,c,b.site"),
+                                          ("(null)", "requeuehold", "submit it again with --exclude=b.site"),
+                                          ("(null)", "update", "held in the queue: scontrol update JobId=17")):
+                self.stand_in("scontrol", scontrol % (before, fails))
+                code, output = start()
+                self.assertEqual(code, 5, output)
+                self.assertIn(wanted, output)
+                self.assertNotIn("<release>", output)
+
+    def test_the_last_line_says_who_was_lost_what_is_saved_and_what_goes_on(self):
+        run = self.folder / "run"
+        for place in ("logs", "ckpt/step_00000020", "ckpt/step_00000040", "ckpt/step_00000060"):
+            (run / place).mkdir(parents=True)
+        for step in (20, 40):
+            (run / f"ckpt/step_000000{step}/DONE").touch()
+        (run / "logs/b.log").write_text(
+            "2026-01-01 10:00:00 [rank 2] error: rank 3 of 4 on b (process 77) is gone without a word\n"
+            "2026-01-01 10:00:01 [rank 2] info: rank 1 of 4 on a\n")
+        (run / "logs/a.log").write_text(
+            "2026-01-01 09:00:00 [rank 0] error: rank 1 of 4 on a (process 66) is gone without a word\n")
+        self.stand_in("bertha", f"if [[ $1 == config ]]; then printf 'log:\\n  run_dir: {run}\\n'; exit; fi")
+        self.stand_in("srun", PMIX, 137)
+        for code, what in ((137, "signal 9 (KILL) ended rank 3 of 4 on b (process 77): the kernel sends it"),
+                           (124, "no progress of rank 3 of 4 on b (process 77)"),
+                           (134, "signal 6 (ABRT) ended rank 3 of 4 on b (process 77): a crash"),
+                           (75, "the run has stopped and saved its state"),
+                           (4, "exit code 4, for the reason above")):
+            self.stand_in("mpirun", "", code)
+            for script in (["run_local.sh", "--ranks", "2"], ["run_mpirun.sh", "--hosts", "a:2,b:2"]):
+                found, output = self.start(*script, self.config)
+                self.assertEqual(found, code, output)
+                last = output.splitlines()[-1]
+                self.assertIn(f"{script[0]}: {what}", last)
+                self.assertIn(f"Saved: {run}/ckpt/step_00000040. ", last)
+                self.assertIn(f"'{script[1]}' '{script[2]}' '{self.config}'", last)
+        found, output = self.start("run_slurm.sub", self.config, SLURM_JOB_ID="7", RETRIES="0")
+        self.assertEqual(found, 137, output)
+        self.assertTrue(output.splitlines()[-1].endswith(
+            f"'sbatch' 'launch/run_slurm.sub' '{self.config}' '--output-dir' '{run}'"), output)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
