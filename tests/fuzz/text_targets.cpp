@@ -48,7 +48,7 @@ std::vector<std::string> mllog_seeds() {
 
 void read_metrics_lines(const std::string& bytes) {
   const Metrics metrics = read_metrics(scratch_file("metrics.jsonl", bytes));
-  use(std::ssize(curve_report("metrics.jsonl", metrics)));
+  use(std::ssize(curve_report("metrics.jsonl", examine_curve(metrics))));
 }
 
 std::vector<std::string> metrics_seeds() {
