@@ -302,8 +302,8 @@ class Runner {
       }
     } else if (extra_ == Extra::kExchange) {
       session_.backend.stream->wait_on_host();
-      ExchangedStep step = exchange(exchange_, as_read_[i], *transport_);
-      for (std::vector<SampleView>& views : step.micro_batches) {
+      ExchangedStep exchanged = exchange(exchange_, as_read_[i], *transport_);
+      for (std::vector<SampleView>& views : exchanged.micro_batches) {
         collate(std::move(views), bucket_tokens_, plain_host_allocator());
       }
     }
