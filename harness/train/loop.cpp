@@ -83,7 +83,7 @@ Stop next_stop(TrainingRun& run) {
   const Stop stop =
       static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
   if (stop == Stop::kNo || stop == Stop::kNumeric || !goes_back(run)) return stop;
-  if (!has_spike(run)) return stop;
+  if (!finds_spike(run)) return stop;
   rewind(run);
   return Stop::kNo;
 }
