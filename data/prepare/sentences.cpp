@@ -68,10 +68,10 @@ bool may_begin(std::string_view rest) {
 
 struct SentenceEnd {
   bool is_one = false;
-  size_t bytes = 0;  // of the marks, and of the quotes behind them
+  size_t bytes = 0;  // of the marks and the quotes behind them; 1 where there are none
 };
 
-/// What the marks are that `rest` begins with.
+/// Whether the marks that `rest` begins with end a sentence.
 SentenceEnd end_of_sentence(std::string_view sentence, std::string_view rest) {
   std::string_view behind = rest;
   size_t marks = 0;

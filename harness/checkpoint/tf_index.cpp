@@ -79,12 +79,15 @@ bool read_handle(Bytes& from, BlockHandle& handle) {
   return from.ReadVarint64(&handle.offset) && from.ReadVarint64(&handle.bytes);
 }
 
-/// Whether the blocks that an uncompressed index block names lie in the file.
+/// Whether the blocks that an index block names lie in the file; not looked at where the block is
+/// compressed.
 bool index_fits(const leveldb::RandomAccessFile& file, const BlockHandle& index,
                 uint64_t file_bytes) {
-  std::string scratch(index.bytes, '\0');
+  std::string scratch(index.bytes + 1, '\0');  // and how it is compressed
   leveldb::Slice block;
-  if (!file.Read(index.offset, scratch.size(), &block, scratch.data()).ok()) return true;
+  const leveldb::Status status = file.Read(index.offset, scratch.size(), &block, scratch.data());
+  if (!status.ok() || block.size() != scratch.size() || block[index.bytes] != 0) return true;
+  block = leveldb::Slice(block.data(), index.bytes);
   Bytes entries = bytes_in(block);
   uint32_t shared = 0, key_bytes = 0, value_bytes = 0;
   while (entries.ReadVarint32(&shared) && entries.ReadVarint32(&key_bytes) &&

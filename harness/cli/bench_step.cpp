@@ -47,11 +47,10 @@ bool runs(Config config, StepBenchOptions bench, int64_t seqs, World& world) {
   return fits;
 }
 
-/// More ranks hold less of the optimizer's state each: what one GPU alone can take fits there too.
 int find_largest_batch(Config config, const StepOptions& options, World& world) {
   if (world.size() > 1) {
     fail(ExitCode::kUsage, "--largest-batch runs on one rank, found ", world.size(),
-         "; what fits there fits on each of several too");
+         "; start it without mpirun");
   }
   const BackendChoice choice = choose_backend(config.train, world);
   config.train.backend = choice.kind == BackendChoice::Kind::kCuda ? "cuda" : "cpu";

@@ -1,11 +1,11 @@
 #include "harness/train/replay.h"
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 
 #include "harness/checkpoint/load_weights.h"
 #include "harness/cli/command.h"
+#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
 #include "harness/report/json_report.h"
@@ -73,13 +73,15 @@ Replayed replay_on(const ReplayInputs& in, const BackendChoice& choice, World& w
   return replayed;
 }
 
-/// Terms of the longest sum: a weight gradient's over tokens, or a GEMM's.
+/// Terms of the longest sum: over tokens in a weight gradient, over the vocabulary in the gradient
+/// that comes from the logits, or over a feed-forward block.
 int64_t most_terms(const PostMortem& post_mortem) {
   int64_t tokens = 0;
   for (const TracedStep::MicroBatch& micro : post_mortem.traced.micro_batches) {
     tokens += micro.batch.num_tokens;
   }
-  return std::max(tokens, post_mortem.config.model.feed_forward);
+  const ModelConfig& model = post_mortem.config.model;
+  return std::max({tokens, model.feed_forward, model.vocab_size});
 }
 
 int run_replay(const ReplayOptions& options, World& world) {
@@ -91,15 +93,20 @@ int run_replay(const ReplayOptions& options, World& world) {
   const PostMortem& post_mortem = in.post_mortem;
   const bool text = prints_text(options.json);
   if (text) {
-    std::cout << "step " << post_mortem.step << " of rank " << post_mortem.rank << " of "
-              << post_mortem.num_ranks << ", " << name(post_mortem.io) << " on "
-              << post_mortem.device << '\n';
+    print_text(concat("step ", post_mortem.step, " of rank ", post_mortem.rank, " of ",
+                      post_mortem.num_ranks, ", ", name(post_mortem.io), " on ", post_mortem.device,
+                      "\n"));
   }
   TrainConfig train;
   train.backend = options.backend;
   const BackendChoice choice = choose_backend(train, world);
   const std::vector<TensorFigures> reference = replay_on(in, {}, world).figures;
-
+  if (!std::ranges::equal(post_mortem.figures, reference, {}, &TensorFigures::name,
+                          &TensorFigures::name)) {
+    fail(ExitCode::kData, options.path, ": replay.figures has ", post_mortem.figures.size(),
+         " tensors, want the ", reference.size(),
+         " of its model in order; another version of this program wrote it, or it is damaged.");
+  }
   std::vector<std::pair<std::string, Replayed>> computed{
       {"the run",
        {.device = post_mortem.device,
@@ -121,13 +128,11 @@ int run_replay(const ReplayOptions& options, World& world) {
     entry["text"] = finding ? finding->text : "";
     findings.push_back(entry);
     if (!text) continue;
-    std::cout << who << " (" << replayed.device << "): ";
-    if (finding) {
-      std::cout << finding->tensor << ": " << finding->text << '\n';
-    } else {
-      std::cout << "all " << replayed.figures.size()
-                << " tensors are finite and as fp32 on the CPU computes them\n";
-    }
+    print_text(concat(who, " (", replayed.device, "): ",
+                      finding ? finding->tensor + ": " + finding->text
+                              : concat("all ", replayed.figures.size(),
+                                       " tensors are finite and as fp32 on the CPU computes them"),
+                      "\n"));
   }
   report["findings"] = findings;
   write_json_report(options.json, "replay", exit_code, report);

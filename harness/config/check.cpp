@@ -126,9 +126,8 @@ void check_optimizer(const Config& config, std::vector<std::string>& errors) {
   }
   if (spike == "rewind" && config.checkpoint.every_steps == 0) {
     errors.push_back(
-        "optimizer.gradient_spike = rewind goes back to checkpoints, and checkpoint.every_steps = "
-        "0 "
-        "makes none; write how many steps it may go back");
+        "optimizer.gradient_spike = rewind goes back to checkpoints, and "
+        "checkpoint.every_steps = 0 makes none; write how many steps it may go back");
   }
 }
 

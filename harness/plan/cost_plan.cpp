@@ -92,7 +92,8 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
-    if (request.config.cuda.graphs == "auto" && request.config.cuda.attention != "grouped") {
+    const CudaConfig& cuda = request.config.cuda;
+    if (cuda.graphs == "auto" && cuda.attention != "grouped" && cuda.kernels != "portable") {
       memory.push_back({"CUDA graphs", kGraphNodeBytes * kKernelsOfLayer * kSizesOfBatches *
                                            request.config.model.layers});
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/optim/shard_plan.h"
+#include "kernels/base/divide.h"
 
 namespace bertha {
 
@@ -32,7 +33,7 @@ struct Cluster {
   // shard on each of all GPUs.
   bool state_in_each_node = true;
 
-  int64_t nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+  int64_t nodes() const { return ceil_div(ranks, ranks_per_node); }
   int64_t gpus_of_node() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
   int64_t shards() const {
     return state_in_each_node && ranks_per_node > 1 ? gpus_of_node() : ranks;

@@ -88,7 +88,7 @@ std::vector<double> BenchSteps::time(int64_t steps) {
     run();
     mark();
   }
-  stop_profiling();
+  profiled_.stop();
   stream.wait_on_host();
   std::vector<double> step_ms;
   for (size_t i = 1; i < borders.size(); ++i) {

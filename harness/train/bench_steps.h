@@ -46,8 +46,6 @@ class BenchSteps {
   void warm_up(int64_t steps);
   /// Milliseconds of each step on the device. Blocks: the host, at the end.
   std::vector<double> time(int64_t steps);
-  /// Ends what a profiler records; see ProfiledSteps.
-  void stop_profiling() { profiled_.stop(); }
 
   PhaseTimers& timers() { return timers_; }
 

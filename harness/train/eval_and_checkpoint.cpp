@@ -28,7 +28,7 @@ bool is_eval_due(TrainingRun& run) {
 
 void evaluate_now(TrainingRun& run) {
   // The evaluation uses the model's statistics: those of the steps before have to leave.
-  if (has_spike(run)) return;
+  if (finds_spike(run)) return;
   const Session& session = *run.session;
   TrainingState& state = run.state;
   const Clock::time_point start = Clock::now();
@@ -75,7 +75,7 @@ bool is_target_reached(const TrainingRun& run) {
 }
 
 void save_now(TrainingRun& run) {
-  if (has_spike(run)) return;
+  if (finds_spike(run)) return;
   const Clock::time_point start = Clock::now();
   run.world->board().enter(run.state.step, RunPhase::kSave);
   look_up_skips(run);

@@ -92,7 +92,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   take_scales(checkpoint, *session.model);
   board.enter(0, RunPhase::kOpenData);
   const std::vector<HostBatch> batches =
-      read_eval_batches(eval_config, world.rank(), world.size(), session.pinned_allocator());
+      read_eval_batches(eval_config, world.rank(), world.size(), session.batch_memory);
   const std::unique_ptr<Transport> transport = world.make_transport();
   const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
   board.enter(0, RunPhase::kEvaluate);

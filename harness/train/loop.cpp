@@ -47,6 +47,7 @@ void run_step(TrainingRun& run) {
   run.profiled->after_step(run.state.step);
   run.state.samples_trained += batch->num_seqs_global;
   run.progress->count(*batch, run.pipeline->last_wait_ms());
+  run.last_batch = std::move(batch);
 
   capture_probe_if_due(run);
   check_replicas_if_due(run);
@@ -54,7 +55,6 @@ void run_step(TrainingRun& run) {
   const int64_t every_steps = run.config.checkpoint.every_steps;
   const bool is_save_due = every_steps > 0 && run.state.step % every_steps == 0;
   if (is_save_due && run.saved_step != run.state.step) save_now(run);
-  run.last_batch = std::move(batch);
 }
 
 bool is_time_over(const TrainingRun& run) {
@@ -83,7 +83,7 @@ Stop next_stop(TrainingRun& run) {
   const Stop stop =
       static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(run))));
   if (stop == Stop::kNo || stop == Stop::kNumeric || !goes_back(run)) return stop;
-  if (!has_spike(run)) return stop;
+  if (!finds_spike(run)) return stop;
   rewind(run);
   return Stop::kNo;
 }
@@ -113,7 +113,7 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
       stop = next_stop(run);
     }
     return finish_run(run, stop);
-  } catch (const Error& error) {  // of a save, on all ranks
+  } catch (const Error& error) {  // of a save, of replicas or of going back, on all ranks
     if (error.code != ExitCode::kNumeric) throw;
     return finish_numeric(run, error.what());
   }

@@ -9,6 +9,7 @@
 #include "data/files/json_file.h"
 #include "data/files/text_file.h"
 #include "data/pipeline/collate.h"
+#include "data/pipeline/pipeline.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/config/load.h"
 
@@ -18,7 +19,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kWeights = "post_mortem.safetensors";
-constexpr int64_t kGroupTokens = 128;  // as PipelineOptions::group_bucket_tokens
 
 double sum_of_squares(const Session& session, const View& values) {
   Device& device = *session.backend.device;
@@ -98,7 +98,7 @@ HostBatch batch_from(const JsonField& field, const Config& config) {
   });
   std::vector<SampleView> samples;
   for (int64_t i = 0; i < set.size(); ++i) samples.push_back(set[i]);
-  return collate(samples, kGroupTokens, plain_host_allocator());
+  return collate(samples, PipelineOptions{}.group_bucket_tokens, plain_host_allocator());
 }
 
 Json figures_json(const std::vector<TensorFigures>& figures) {
@@ -162,9 +162,18 @@ DType io_from(const JsonField& field) {
   field.wrong("f32, bf16 or f16");
 }
 
+/// What is wrong with it is wrong with the file, not with a command.
+Config config_from(const JsonField& field, const std::string& path) {
+  try {
+    return config_from_yaml(field.text(), path + ": field replay.config");
+  } catch (const Error& error) {
+    fail(ExitCode::kData, error.what());
+  }
+}
+
 PostMortem post_mortem_from(const JsonField& root, const std::string& path) {
   const JsonField replay = root["replay"];
-  PostMortem read{.config = config_from_yaml(replay["config"].text(), path),
+  PostMortem read{.config = config_from(replay["config"], path),
                   .step = root["step"].count(),
                   .rank = static_cast<int>(replay["rank"].integer(0, INT32_MAX)),
                   .num_ranks = static_cast<int>(replay["num_ranks"].integer(1, INT32_MAX)),

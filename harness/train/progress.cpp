@@ -69,11 +69,15 @@ void Progress::add(const LossStats& stats) {
   stats_.fp8_saturated += stats.fp8_saturated;
 }
 
-void Progress::forget() {
+void Progress::forget(PhaseTimers& timers) {
+  own_times(timers);
   stats_ = {};
+  phases_ms_ = {};
   since_ = Clock::now();
   steps_ = seqs_ = tokens_ = 0;
   excluded_seconds_ = flops_ = data_wait_ms_ = token_imbalance_sum_ = 0;
+  train_seconds_since_eval_ = 0;
+  seqs_since_eval_ = 0;
 }
 
 StepRecord Progress::record(const StepScalars& scalars, const TrainingState& state,

@@ -26,7 +26,7 @@ class Progress {
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);
   /// Leaves the steps since the last record out of the next one: they were thrown away.
-  void forget();
+  void forget(PhaseTimers& timers);
   /// The record of the steps counted since the last call; of `scalars` all but the statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
   /// Whether steps were counted since then.

@@ -165,7 +165,7 @@ void put_back(TrainingRun& run, const std::string& checkpoint) {
     state = load_checkpoint(checkpoint, run.session->checkpoint_parts());
   }
   run.session->model->set_scale_exponents(state.fp8_scale_exponents);
-  run.known_skips = state.lamb.skipped_steps;
+  run.known_skips = run.recorded_skips = state.lamb.skipped_steps;
   run.most_skips_in_a_row = 0;
   run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
   if (!state.evals.empty() && run.evaluated_step == state.step) pass_planned_evals(run);

@@ -49,7 +49,7 @@ void open_batches(TrainingRun& run) {
 
 bool goes_back(const TrainingRun& run) { return run.config.optimizer.gradient_spike == "rewind"; }
 
-bool has_spike(TrainingRun& run) {
+bool finds_spike(TrainingRun& run) {
   if (run.probed_state.step != run.state.step) capture_probe(run, false);
   finish_probe(run);
   return run.spike.has_value();
@@ -82,7 +82,7 @@ void rewind(TrainingRun& run) {
   run.saved_step = -1;  // it was saved with other batches to come
   set_aside_later(run);
   open_batches(run);
-  run.progress->forget();
+  run.progress->forget(*run.timers);
   run.probed_state = run.state;
   run.session->model->reset_stats();
   run.reporter->warning(

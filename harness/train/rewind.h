@@ -12,7 +12,7 @@ bool goes_back(const TrainingRun& run);
 
 /// Looks at all steps so far; afterwards every rank knows of the same spike, or of none. Blocks:
 /// the host. All ranks call it.
-bool has_spike(TrainingRun& run);
+bool finds_spike(TrainingRun& run);
 
 /// Puts back the newest checkpoint from before the spike, or the start of the run, and goes on with
 /// the batch behind it: those from the checkpoint to the spike are left out for good. A run that is

@@ -14,6 +14,7 @@
 #include "harness/train/data_check.h"
 #include "harness/train/pinned_pool.h"
 #include "harness/train/precision.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -103,14 +104,6 @@ void Session::initialize_weights() {
   optimizer->set_weights(first.flat.data());
 }
 
-HostAllocator Session::pinned_allocator() const {
-  Device* device = backend.device.get();
-  return [device](int64_t bytes) {
-    const auto buffer = std::make_shared<Buffer>(device->allocate_pinned(bytes));
-    return std::shared_ptr<void>(buffer, buffer->data());
-  };
-}
-
 FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
   FirstWeights first;
   first.flat.assign(static_cast<size_t>(table.elements), 0.0f);
@@ -126,7 +119,7 @@ FirstWeights first_weights(const Config& config, const ParamTable& table, const 
 
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {
   const int64_t slots = num_ranks * config.train.accumulation_steps;
-  return (config.train.global_batch_seqs + slots - 1) / slots;
+  return ceil_div(config.train.global_batch_seqs, slots);
 }
 
 BatchRows batch_capacity(const Config& config, int64_t num_ranks) {

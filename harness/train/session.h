@@ -38,15 +38,13 @@ struct Session {
   /// To first_weights(): rank 0 reads the file of checkpoint.init for all, and each rank computes
   /// random weights itself. All ranks call it, and fail with the same error.
   void initialize_weights();
-  /// For batches that stay, such as those of the evaluation set.
-  HostAllocator pinned_allocator() const;
 
   Config config;
   World* world = nullptr;
   BackendChoice choice;
   CoreShare cores;  // taken before any thread starts
   Backend backend;
-  HostAllocator batch_memory;     // a pinned pool, for batches that come and go
+  HostAllocator batch_memory;     // a pinned pool
   TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
   DType io;                       // of weights, activations and gradients
   Dims dims;

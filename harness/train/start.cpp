@@ -19,6 +19,7 @@
 #include "harness/train/finish.h"
 #include "harness/train/resume.h"
 #include "harness/train/warm_up.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -79,7 +80,7 @@ void describe_system_of(const TrainingRun& run, const RunInfo& info) {
   const Session& session = *run.session;
   const int64_t ranks_per_node = world.node_size();
   SystemFacts facts{.host = read_host_facts(),
-                    .nodes = (world.size() + ranks_per_node - 1) / ranks_per_node,
+                    .nodes = ceil_div(world.size(), ranks_per_node),
                     .ranks_per_node = ranks_per_node,
                     .versions = info.versions,
                     .git_hash = info.git_hash};
@@ -117,7 +118,7 @@ void read_data(TrainingRun& run) {
   on_all_ranks(world, [&] {
     check_data(run.config, world.rank(), world.size());
     run.eval_batches =
-        read_eval_batches(run.config, world.rank(), world.size(), run.session->pinned_allocator());
+        read_eval_batches(run.config, world.rank(), world.size(), run.session->batch_memory);
     open = plan_batches(run);
   });
   run.transport = world.make_transport();

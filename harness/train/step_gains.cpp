@@ -20,6 +20,7 @@
 #include "harness/train/evaluate.h"
 #include "harness/train/precision.h"
 #include "harness/train/probe.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/figures.h"
 
@@ -147,8 +148,7 @@ Batches batches_of(const SyntheticSteps& given, const Variant& variant) {
     case Lengths::kMost:
     case Lengths::kLongest:
       // As many masked tokens as without padding, which has none.
-      steps.max_masked_per_seq =
-          (first.num_masked_global + first.num_seqs_global - 1) / first.num_seqs_global;
+      steps.max_masked_per_seq = ceil_div(first.num_masked_global, first.num_seqs_global);
       steps.tokens_per_micro_batch = 0;
       for (SyntheticPlan& plan : made.plans) {
         pad(steps, variant.lengths == Lengths::kMost ? steps.max_seq_tokens : 0, plan);
@@ -243,8 +243,8 @@ class Runner {
   static std::vector<StepBatch> made(Session& session, const Batches& batches) {
     std::vector<StepBatch> all;
     for (const SyntheticPlan& plan : batches.plans) {
-      all.push_back(make_synthetic_batch(batches.steps, plan, session.world->rank(),
-                                         session.pinned_allocator()));
+      all.push_back(
+          make_synthetic_batch(batches.steps, plan, session.world->rank(), session.batch_memory));
     }
     return all;
   }

@@ -89,6 +89,11 @@ class Spike(EndToEnd):
             self.assertEqual((said["command"], said["exit_code"]), ("replay", 7))
             self.assertEqual(said["findings"][0]["tensor"], wrong)
 
+            figure = report["replay"]["figures"].pop()
+            path.write_text(json.dumps(report))
+            self.assert_failure(bertha("replay", path), 4, path, "replay.figures has")
+            report["replay"]["figures"].append(figure)
+
             del report["replay"]["micro_batches"][0]["samples"][0]["token_ids"]
             path.write_text(json.dumps(report))
             self.assert_failure(bertha("replay", path), 4, path, "token_ids")

@@ -25,7 +25,7 @@ struct FuzzTarget {
 std::span<const FuzzTarget> shard_targets();       // HDF5, global heap, packed rows, LZF
 std::span<const FuzzTarget> data_targets();        // TFRecord, manifest, .chk, texts, histograms
 std::span<const FuzzTarget> checkpoint_targets();  // safetensors, TensorFlow, state, optimizer
-std::span<const FuzzTarget> text_targets();        // YAML, MLLOG, metrics, GEMM plans
+std::span<const FuzzTarget> text_targets();        // YAML, logs, reports, post-mortems, GEMM plans
 
 std::vector<FuzzTarget> all_targets();
 /// Null when there is none.
@@ -42,7 +42,7 @@ std::string scratch_path(const std::string& name);
 /// The path of a file there that holds the bytes.
 std::string scratch_file(const std::string& name, std::string_view bytes);
 std::string bytes_of_file(const std::string& path);
-/// The files in tests/golden/ of these names, `*` included, up to most_bytes each.
+/// The files in a folder of tests/golden/ whose names end so, up to most_bytes each.
 std::vector<std::string> golden_files(const std::string& folder, const std::string& ending,
                                       int64_t most_bytes);
 

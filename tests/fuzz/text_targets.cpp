@@ -6,6 +6,7 @@
 #include "harness/mlperf/submission.h"
 #include "harness/report/metrics.h"
 #include "harness/report/system_facts.h"
+#include "harness/train/post_mortem.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/harness/report/fixtures.h"
@@ -48,7 +49,7 @@ std::vector<std::string> mllog_seeds() {
 
 void read_metrics_lines(const std::string& bytes) {
   const Metrics metrics = read_metrics(scratch_file("metrics.jsonl", bytes));
-  use(std::ssize(curve_report("metrics.jsonl", metrics)));
+  use(std::ssize(curve_report("metrics.jsonl", examine_curve(metrics))));
 }
 
 std::vector<std::string> metrics_seeds() {
@@ -76,6 +77,26 @@ std::vector<std::string> system_seeds() {
   const std::string path = scratch_path("system.json");
   write_system_facts(path, {.host = {}, .versions = {{"bertha", "1.0.0"}}});
   return {bytes_of_file(path)};
+}
+
+/// --- the post-mortem of a rank ---
+
+void read_post_mortem_bytes(const std::string& bytes) {
+  const PostMortem read = read_post_mortem(scratch_file("post_mortem.rank_0000.json", bytes));
+  for (const auto& micro : read.traced.micro_batches) use(micro.batch.num_tokens);
+  use(std::ssize(read.figures));
+}
+
+std::vector<std::string> post_mortem_seeds() {
+  return {R"({"step": 3, "not_finite": ["weight a"], "replay": {
+  "config": "model: {layers: 1, max_positions: 64}\ndata: {max_seq_tokens: 64}\n",
+  "rank": 0, "num_ranks": 2, "io": "bf16", "device": "a GPU", "dropout_seed": 1,
+  "first_micro_step": 4, "loss_scale": 1.0, "fp8_scale_exponents": [1, -2],
+  "micro_batches": [{"masked": 2, "seqs": 1, "numerator": 1.0, "nsp_weight": 1.0, "samples": [
+    {"id": 7, "token_ids": [2, 5, 9, 3], "segment_ids": [0, 0, 1, 1], "masked_positions": [1, 2],
+     "masked_ids": [8, 9], "next_sentence_label": 1}]}],
+  "figures": [{"name": "a", "elements": 4, "not_finite": 0, "largest": 1.5, "mean": 0.5,
+               "rms": 1.0}]}})"};
 }
 
 /// --- GEMM plans ---
@@ -122,6 +143,7 @@ constexpr FuzzTarget kTargets[] = {
     {.name = "mllog", .read = read_mllog, .seeds = mllog_seeds},
     {.name = "metrics", .read = read_metrics_lines, .seeds = metrics_seeds},
     {.name = "system_json", .read = read_system, .seeds = system_seeds},
+    {.name = "post_mortem", .read = read_post_mortem_bytes, .seeds = post_mortem_seeds},
     {.name = "gemm_plans", .read = read_plans, .seeds = plan_seeds, .repair = repair_plans},
 };
 

@@ -65,7 +65,7 @@ Outcome trained(Config config, const char* graphs) {
   std::vector<StepBatch> batches;
   for (int64_t i = 0; i < kBatches; ++i) {
     const SyntheticPlan plan = plan_synthetic_step(steps, i);
-    batches.push_back(make_synthetic_batch(steps, plan, world.rank(), session.pinned_allocator()));
+    batches.push_back(make_synthetic_batch(steps, plan, world.rank(), session.batch_memory));
   }
   PhaseTimers timers(*session.backend.device, *session.backend.stream);
   const StepSettings settings = step_settings(config, world, 1);

@@ -1,10 +1,11 @@
 #include "harness/comm/grouped_collectives.h"
-#include "tests/support/error_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "tests/support/error_of.h"
 
 namespace bertha::testing {
 namespace {

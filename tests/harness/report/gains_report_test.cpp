@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "tests/support/error_of.h"
+
 namespace bertha {
 namespace {
 
@@ -82,12 +84,8 @@ TEST(GainsReport, RowsAreChosenByName) {
   for (const GainRow& row : gain_rows()) names.insert(row.name);
   EXPECT_EQ(names.size(), gain_rows().size());
   EXPECT_EQ(chosen_gain_rows({}).size(), gain_rows().size());
-  try {
-    chosen_gain_rows({"graph"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--only graph is no row; want some of unpad-most,"));
-  }
+  EXPECT_THAT(error_of([] { chosen_gain_rows({"graph"}); }, ExitCode::kUsage),
+              HasSubstr("--only graph is no row; want some of unpad-most,"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/files/text_file.h"
-#include "kernels/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -78,13 +78,8 @@ TEST(SystemFacts, AFieldOfAnotherKindIsNamed) {
   std::string text = read_text_file(path);
   text.replace(text.find("\"nodes\": 4"), 10, "\"nodes\": 1e300");
   folder.write("system.json", text);
-  try {
-    read_system_facts(path);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, ExitCode::kData);
-    EXPECT_EQ(error.what(), path + ": field nodes is 1e+300, want a count");
-  }
+  EXPECT_EQ(error_of([&] { read_system_facts(path); }),
+            path + ": field nodes is 1e+300, want a count");
 }
 
 TEST(HostFacts, WhatAMachineDoesNotTellIsLeftOpen) {

@@ -135,6 +135,28 @@ TEST_F(ProgressTest, LossesAreMeansOverAllProbesSinceTheLastRecord) {
   EXPECT_EQ(progress.record({}, state_at(11), timers_).mlm_loss, 0);
 }
 
+TEST_F(ProgressTest, StepsThatWereThrownAwayLeaveNoTrace) {
+  Progress progress(dims_, 2, 30);
+  for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+    timers_.begin(phase);
+    sleep_ms(5);
+    timers_.end();
+    progress.count(batch(12, 200, 120), 40);
+    progress.add(scalars_.stats);
+    if (phase == Phase::kForward) progress.own_times(timers_);
+  }
+  progress.forget(timers_);
+  EXPECT_FALSE(progress.has_open_steps());
+  EXPECT_EQ(progress.seqs_per_second_since_eval(), 0);
+  progress.count(batch(12, 200, 120), 1);
+  EXPECT_EQ(progress.own_times(timers_).compute_ms, 0);
+  const StepRecord record = progress.record({}, state_at(5), timers_);
+  EXPECT_EQ(record.forward_ms, 0);
+  EXPECT_EQ(record.backward_ms, 0);
+  EXPECT_EQ(record.data_wait_ms, 1);
+  EXPECT_EQ(record.mlm_loss, 0);
+}
+
 TEST_F(ProgressTest, OwnTimesAreThoseSinceTheLastCallAndStayInTheRecord) {
   Progress progress(dims_, 2, 30);
   timers_.begin(Phase::kForward);
