@@ -211,6 +211,20 @@ def test_wrong_arguments_are_refused(device):
             bk.layer_norm(x, [3], torch.ones(3))
 
 
+def test_views_that_negate(device):
+    x = torch.randn(3, 8, device=device)
+    torch.testing.assert_close(bk.softmax(torch._neg_view(x)), torch.softmax(-x, -1))
+
+
+def test_forward_mode_is_refused(device):
+    x = torch.randn(3, 8, device=device)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(RuntimeError, match="forward mode AD"):
+            bk.softmax(dual)
+        torch.testing.assert_close(bk.softmax(x), torch.softmax(x, -1))
+
+
 def test_meta_tensors_have_shapes_only():
     x = torch.empty(2, 3, device="meta")
     assert bk.softmax(x).shape == bk.layer_norm(x, [3]).shape == (2, 3)

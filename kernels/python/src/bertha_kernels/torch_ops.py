@@ -5,6 +5,7 @@ Results are dense; of dense channels-last x those of PReLU and BatchNorm are cha
 CPU all but softmax compute 16 bits through f32. A second derivative is an error.
 """
 import torch
+from torch.autograd import forward_ad
 
 from . import c_interface as c
 
@@ -103,12 +104,13 @@ def _caller(name, run, backward=None, setup=None):
         wants_gradient = False
         for value in inputs:
             if type(value) in _TENSORS:
-                if value.is_meta:
+                if value.is_meta or value.is_neg() or value._is_zerotensor():
                     return op(*inputs)
                 wants_gradient = wants_gradient or value.requires_grad
             elif type(value) not in _PLAIN:
                 return op(*inputs)
-        if not wants_gradient or not torch.is_grad_enabled():
+        is_forward_mode = forward_ad._current_level >= 0  # which Direct refuses
+        if not is_forward_mode and not (wants_gradient and torch.is_grad_enabled()):
             return run(*inputs)
         return op(*inputs) if backward is None else Direct.apply(*inputs)
     return call
