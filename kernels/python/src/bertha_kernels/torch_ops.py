@@ -43,8 +43,9 @@ def _run_on(x, operation, *arguments):
 
 
 def _check_devices(name, x, **others):
+    index = x.get_device()
     for field, other in others.items():
-        if other is not None and other.device != x.device:
+        if other is not None and other.get_device() != index:
             raise ValueError(f"{name}: {field} is on {other.device}, want {x.device}, where x is")
 
 
