@@ -19,7 +19,6 @@ struct BerthaKernels {
   std::unique_ptr<bertha::Device> device;
   bool is_cuda = false;
   std::map<void*, bertha::StreamOps> of_stream;
-  std::string error;
 };
 
 namespace bertha {
@@ -90,13 +89,16 @@ NormStatistics statistics_of(int32_t uses_running) {
   return uses_running != 0 ? NormStatistics::kRunning : NormStatistics::kBatch;
 }
 
-int32_t record_failure(BerthaKernels& kernels) noexcept {
+/// Of each thread: another one may fail while this one reads.
+thread_local std::string last_error;
+
+int32_t record_failure() noexcept {
   try {
     const Failure failure = failure_of(std::current_exception());
-    kernels.error = failure.what;
+    last_error = failure.what;
     return static_cast<int32_t>(failure.code);
   } catch (...) {  // no memory for the sentence
-    kernels.error.clear();
+    last_error.clear();
     return BERTHA_MEMORY;
   }
 }
@@ -131,7 +133,7 @@ int32_t run(BerthaKernels* kernels, void* stream, const char* operation, const C
     ops_on(*kernels, stream).ops->run(make_args(ViewMaker{operation}));
     return BERTHA_OK;
   } catch (...) {
-    return record_failure(*kernels);
+    return record_failure();
   }
 }
 
@@ -144,7 +146,7 @@ int32_t open(BerthaKernels** kernels, const Open& open_device) noexcept {
     (*kernels)->device = open_device();
     return BERTHA_OK;
   } catch (...) {
-    return record_failure(**kernels);
+    return record_failure();
   }
 }
 
@@ -174,7 +176,7 @@ int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels) {
 void bertha_close(BerthaKernels* kernels) { delete kernels; }
 
 const char* bertha_error(const BerthaKernels* kernels) {
-  return kernels == nullptr ? "the handle is NULL" : kernels->error.c_str();
+  return kernels == nullptr ? "the handle is NULL" : bertha::last_error.c_str();
 }
 
 int32_t bertha_softmax_fwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxFwd* c) {

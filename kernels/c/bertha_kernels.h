@@ -113,12 +113,13 @@ int32_t bertha_abi_version(void);
 /* CPU, with so many threads; operations have run when they return, and streams are NULL.
  * The handle is made also where the call fails, for bertha_error, unless memory is short. */
 int32_t bertha_open_cpu(int32_t threads, BerthaKernels** kernels);
-/* GPU `ordinal` of those visible. */
+/* GPU `ordinal` of those visible, which becomes the calling thread's current one. */
 int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels);
 /* Waits for nothing: work on streams must have finished. NULL is allowed. */
 void bertha_close(BerthaKernels* kernels);
 
-/* The sentence of the last call with this handle that failed, until the next one fails. */
+/* The sentence of the calling thread's last call that failed, with any handle, until its next one
+ * fails. */
 const char* bertha_error(const BerthaKernels* kernels);
 
 /* Enqueued on `stream`, a cudaStream_t (NULL: the default stream) of the handle's device, which is

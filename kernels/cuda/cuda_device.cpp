@@ -157,7 +157,7 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   if (const cudaError_t status = find_loaded_code(code.compiled_for); status != cudaSuccess) {
     fail(ExitCode::kEnvironment, gpu, ", and this program has no code for it (",
          cudaGetErrorString(status),
-         "); build with CMAKE_CUDA_ARCHITECTURES for it, as kernels/README.md describes, or "
+         "); build with CMAKE_CUDA_ARCHITECTURES for it, as kernels/portable.md describes, or "
          "install a newer driver.");
   }
   kernels_ = choose_kernels(asked, code);

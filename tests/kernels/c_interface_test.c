@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <threads.h>
 
 static int failures = 0;
 
@@ -16,8 +17,7 @@ static void expect_values(const float* found, const float* wanted, int count, co
   for (int i = 0; i < count; ++i) {
     if (fabsf(found[i] - wanted[i]) <= 1e-6f) continue;
     ++failures;
-    fprintf(stderr, "FAILED: %s[%d] = %g, want %g\n", what, i, (double)found[i],
-            (double)wanted[i]);
+    fprintf(stderr, "FAILED: %s[%d] = %g, want %g\n", what, i, (double)found[i], (double)wanted[i]);
   }
 }
 
@@ -137,6 +137,11 @@ static void expect_refusal(BerthaKernels* kernels, const BerthaSoftmaxFwd* args,
   }
 }
 
+static int fails_here(void* kernels) {
+  return bertha_prelu_fwd(kernels, NULL, NULL) == BERTHA_INVALID &&
+         strstr(bertha_error(kernels), "prelu_fwd: the arguments are NULL") != NULL;
+}
+
 static void test_refusals(BerthaKernels* kernels) {
   float x[6] = {0};
   BerthaSoftmaxFwd args = {.x = matrix(x, 2, 2), .y = matrix(x, 2, 3), .scale = 1.0f};
@@ -154,6 +159,12 @@ static void test_refusals(BerthaKernels* kernels) {
   args.x = tensor(x, BERTHA_F32, 2, -1, 2, 0);
   expect_refusal(kernels, &args, "softmax_fwd: x has the extent -1");
   expect_refusal(kernels, NULL, "softmax_fwd: the arguments are NULL");
+  thrd_t other;
+  int failed = 0;
+  expect(thrd_create(&other, fails_here, kernels) == thrd_success &&
+             thrd_join(other, &failed) == thrd_success && failed,
+         "a failure in another thread");
+  expect(strstr(bertha_error(kernels), "softmax_fwd:") != NULL, "each thread has its sentence");
   args.x = matrix(x, 2, 2);
   expect(bertha_softmax_fwd(kernels, x, &args) == BERTHA_INVALID, "a stream for the CPU");
   expect(bertha_softmax_fwd(NULL, NULL, &args) == BERTHA_INVALID, "no handle");

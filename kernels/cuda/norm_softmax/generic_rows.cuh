@@ -2,6 +2,8 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include <atomic>
+
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
@@ -272,6 +274,26 @@ __global__ void __launch_bounds__(kMostBlockThreads)
   __shared__ typename Row::Shared shared;
   Row row(operation, columns, blockIdx.x, reinterpret_cast<typename Row::T*>(cache), shared);
   operation.run(row);
+}
+
+/// Error(kEnvironment) where the kernels of an operation, of functors say, were compiled for other
+/// GPUs than the library, by whose code context.kernels was chosen. Asked once for a device.
+template <class Operation>
+void check_compiled_alike(const CudaContext& context) {
+  static std::atomic<int> checked = -1;  // the device
+  if (checked == context.device.ordinal()) return;
+  cudaFuncAttributes code{};
+  const cudaError_t status = cudaFuncGetAttributes(&code, shared_row_kernel<Operation, 1, true>);
+  const bool is_sm90a = code.ptxVersion == 90;
+  if (status != cudaSuccess || is_sm90a != context.device.has_sm90a_code()) {
+    cudaGetLastError();  // it stays behind for the next check
+    fail(ExitCode::kEnvironment, "functors have ",
+         status != cudaSuccess ? "no code" : (is_sm90a ? "code of sm_90a" : "portable code"),
+         " for ", context.device.description(),
+         ", want what the library has; compile them with its CMAKE_CUDA_ARCHITECTURES, as "
+         "kernels/functors.md describes");
+  }
+  checked = context.device.ordinal();
 }
 
 /// Rows of at most 32 * kElements columns.

@@ -222,6 +222,36 @@ def test_wrong_arguments_are_refused(device):
         bk.softmax(torch.zeros(2, 3, dtype=torch.int64, device=device))
     with pytest.raises(ValueError, match="batch_norm_add_relu: weight is"):
         bk.batch_norm_add_relu(x, torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3))
+    if device == "cuda":  # kernels would read addresses of the host
+        with pytest.raises(ValueError, match="layer_norm: weight is on cpu, want cuda:0"):
+            bk.layer_norm(x, [3], torch.ones(3))
+
+
+def test_views_that_negate(device):
+    x = torch.randn(3, 8, device=device)
+    torch.testing.assert_close(bk.softmax(torch._neg_view(x)), torch.softmax(-x, -1))
+
+
+def test_forward_mode_is_refused(device):
+    x = torch.randn(3, 8, device=device)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(RuntimeError, match="forward mode AD"):
+            bk.softmax(dual)
+        torch.testing.assert_close(bk.softmax(x), torch.softmax(x, -1))
+
+
+def test_meta_tensors_have_shapes_only():
+    x = torch.empty(2, 3, device="meta")
+    assert bk.softmax(x).shape == bk.layer_norm(x, [3]).shape == (2, 3)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_the_current_device_stays():
+    x = torch.randn(4, 8, device="cuda:1", requires_grad=True)
+    torch.testing.assert_close(bk.softmax(x), torch.softmax(x, -1))
+    bk.softmax(x).square().sum().backward()
+    assert torch.cuda.current_device() == 0
 
 
 def test_autocast_and_mixed_parameters(device):

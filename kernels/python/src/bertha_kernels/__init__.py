@@ -1,4 +1,5 @@
-"""Softmax, LayerNorm, PReLU and BatchNorm + Add + ReLU for PyTorch, on the CPU and on sm_90a GPUs.
+"""Softmax, LayerNorm, PReLU and BatchNorm + Add + ReLU for PyTorch, on the CPU and on GPUs from compute
+capability 8.0 on.
 
 Functions here mirror torch.nn.functional, modules torch.nn; both work with autograd and
 torch.compile. bertha_kernels.dlpack takes arrays of NumPy, CuPy and JAX.

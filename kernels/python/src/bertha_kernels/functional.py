@@ -29,16 +29,23 @@ def log_softmax(x, dim=-1, dtype=None):
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm; parameters of another dtype are converted to x's."""
     shape = tuple(normalized_shape)
-    if len(shape) == 0 or tuple(x.shape[-len(shape):]) != shape:
+    if len(shape) == 0 or x.shape[-len(shape):] != shape:
         raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
                          f"{tuple(x.shape)}")
     for name, parameter in (("weight", weight), ("bias", bias)):
-        if parameter is not None and tuple(parameter.shape) != shape:
+        if parameter is not None and parameter.shape != shape:
             raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
-    columns = math.prod(shape)
-    gamma = None if weight is None else weight.to(x.dtype).reshape(columns)
-    beta = None if bias is None else bias.to(x.dtype).reshape(columns)
-    return torch_ops.layer_norm(x, gamma, beta, columns, eps)[0]
+    columns = shape[0] if len(shape) == 1 else math.prod(shape)
+    return torch_ops.layer_norm(x, _vector(weight, x), _vector(bias, x), columns, eps)[0]
+
+
+def _vector(parameter, x):
+    """All elements of a parameter in x's dtype. Conversions that change nothing cost time, too."""
+    if parameter is None:
+        return None
+    if parameter.dtype != x.dtype:
+        parameter = parameter.to(x.dtype)
+    return parameter if parameter.dim() == 1 else parameter.reshape(parameter.numel())
 
 
 def prelu(x, weight):
@@ -47,7 +54,7 @@ def prelu(x, weight):
     if weight.dim() > 1 or weight.numel() not in (1, channels):
         raise ValueError(f"prelu: weight is {tuple(weight.shape)}, want 1 or {channels} elements "
                          f"for x {tuple(x.shape)}")
-    return torch_ops.prelu(x, weight.to(x.dtype).reshape(weight.numel()))
+    return torch_ops.prelu(x, _vector(weight, x))
 
 
 def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None, training=False,

@@ -4,16 +4,14 @@ Rows are the last axis, or the last axes that the parameters of LayerNorm span; 
 Results are dense; of dense channels-last x those of PReLU and BatchNorm are channels-last too. On the
 CPU all but softmax compute 16 bits through f32. A second derivative is an error.
 """
-import contextlib
-
 import torch
+from torch.autograd import forward_ad
 
 from . import c_interface as c
 
 _LIBRARY = torch.library.Library("bertha_kernels", "DEF")
 _DTYPES = {torch.float64: c.F64, torch.float32: c.F32, torch.float16: c.F16,
            torch.bfloat16: c.BF16}
-_NO_GUARD = contextlib.nullcontext()
 
 
 def _dtype_of(name, x):
@@ -31,15 +29,24 @@ def _channel_dtype_of(name, x):
     return dtype
 
 
-def _device(x):
-    """(operations, stream, guard) of a tensor's device."""
+def _run_on(x, operation, *arguments):
+    """operation(kernels, stream, *arguments) on a tensor's device, enqueued on its current stream."""
     if x.is_cpu:
-        return c.kernels_of(False, torch.get_num_threads()), 0, _NO_GUARD
+        return operation(c.kernels_of(False, torch.get_num_threads()), 0, *arguments)
     if not x.is_cuda:
         raise TypeError(f"x is on {x.device}, want cpu or cuda")
     index = x.get_device()
-    guard = _NO_GUARD if index == torch.cuda.current_device() else torch.cuda.device(index)
-    return c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), guard
+    if index != torch._C._cuda_getDevice():
+        with torch.cuda.device(index):
+            return _run_on(x, operation, *arguments)
+    operation(c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), *arguments)
+
+
+def _check_devices(name, x, **others):
+    index = x.get_device()
+    for field, other in others.items():
+        if other is not None and other.get_device() != index:
+            raise ValueError(f"{name}: {field} is on {other.device}, want {x.device}, where x is")
 
 
 def _as_computed(x):
@@ -69,26 +76,18 @@ def _differentiate(name, backward, setup_context):
                                     setup_context=setup_context, lib=_LIBRARY)
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, type(None), bool, int, float)
-
-
-def _is_plain(inputs):
-    """Whether nothing but autograd looks at the operation: no compiler, mode, subclass or transform."""
-    return (not torch.compiler.is_compiling()
-            and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._len_torch_function_stack() == 0
-            and torch._C._functorch.peek_interpreter_stack() is None
-            and all(type(value) in _PLAIN for value in inputs))
-
-
-def _wants_gradient(inputs):
-    return torch.is_grad_enabled() and any(
-        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (type(None), bool, int, float)
+_is_compiling = torch.compiler.is_compiling
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def _caller(name, run, backward=None, setup=None):
-    """The operation as Python calls it: at once where _is_plain, which saves the dispatcher's trips
-    through Python, otherwise as torch.ops.bertha_kernels.<name>."""
+    """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
+    subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
+    torch.ops.bertha_kernels.<name>."""
     op = getattr(torch.ops.bertha_kernels, name)
 
     class Direct(torch.autograd.Function):
@@ -101,9 +100,18 @@ def _caller(name, run, backward=None, setup=None):
     Direct.backward = staticmethod(backward)
 
     def call(*inputs):
-        if not _is_plain(inputs):
+        if _is_compiling() or _dispatch_modes() or _function_modes() or _transform() is not None:
             return op(*inputs)
-        if not _wants_gradient(inputs):
+        wants_gradient = False
+        for value in inputs:
+            if type(value) in _TENSORS:
+                if value.is_meta or value.is_neg() or value._is_zerotensor():
+                    return op(*inputs)
+                wants_gradient = wants_gradient or value.requires_grad
+            elif type(value) not in _PLAIN:
+                return op(*inputs)
+        is_forward_mode = forward_ad._current_level >= 0  # which Direct refuses
+        if not is_forward_mode and not (wants_gradient and torch.is_grad_enabled()):
             return run(*inputs)
         return op(*inputs) if backward is None else Direct.apply(*inputs)
     return call
@@ -124,10 +132,8 @@ def _softmax(x, is_log):
     y = torch.empty_like(x)
     if x.numel() > 0:
         columns = x.shape[-1]
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.softmax(stream, x.data_ptr(), y.data_ptr(), x.numel() // columns, columns, dtype,
-                        is_log)
+        _run_on(x, c.Kernels.softmax, x.data_ptr(), y.data_ptr(), x.numel() // columns, columns,
+                dtype, is_log)
     return y
 
 
@@ -136,10 +142,8 @@ def _softmax_backward(dy, y, is_log):
     dx = torch.empty_like(y)
     if y.numel() > 0:
         columns = y.shape[-1]
-        ops, stream, guard = _device(y)
-        with guard:
-            ops.softmax_backward(stream, dy.data_ptr(), y.data_ptr(), dx.data_ptr(),
-                                 y.numel() // columns, columns, _dtype_of("softmax", y), is_log)
+        _run_on(y, c.Kernels.softmax_backward, dy.data_ptr(), y.data_ptr(), dx.data_ptr(),
+                y.numel() // columns, columns, _dtype_of("softmax", y), is_log)
     return dx
 
 
@@ -170,22 +174,22 @@ softmax_backward = _caller("softmax_backward", _softmax_backward)
 
 def _statistics_of(x, columns):
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty((x.numel() // columns if columns > 0 else 0,), dtype=dtype)
+    return torch.empty(x.numel() // columns if columns > 0 else 0, dtype=dtype, device=x.device)
 
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _dtype_of("layer_norm", x)
+    _check_devices("layer_norm", x, weight=gamma, bias=beta)
     io = x.dtype
     x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
     y = torch.empty_like(x)
-    mean, rstd = _statistics_of(x, columns), _statistics_of(x, columns)
+    mean = _statistics_of(x, columns)
+    rstd = torch.empty_like(mean)
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.layer_norm(stream, x.data_ptr(), _pointer(gamma), _pointer(beta), y.data_ptr(),
-                           mean.data_ptr(), rstd.data_ptr(), x.numel() // columns, columns,
-                           _DTYPES[x.dtype], epsilon)
-    return y.to(io), mean, rstd
+        _run_on(x, c.Kernels.layer_norm, x.data_ptr(), _pointer(gamma), _pointer(beta),
+                y.data_ptr(), mean.data_ptr(), rstd.data_ptr(), x.numel() // columns, columns,
+                _DTYPES[x.dtype], epsilon)
+    return y if y.dtype == io else y.to(io), mean, rstd
 
 
 def _layer_norm_backward(dy, x, mean, rstd, gamma, columns):
@@ -194,12 +198,9 @@ def _layer_norm_backward(dy, x, mean, rstd, gamma, columns):
     dx = torch.empty_like(x)
     dgamma, dbeta = x.new_zeros((columns,)), x.new_zeros((columns,))
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.layer_norm_backward(
-                stream, dy.data_ptr(), x.data_ptr(), mean.data_ptr(), rstd.data_ptr(),
-                _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(), dbeta.data_ptr(),
-                x.numel() // columns, columns, _DTYPES[x.dtype])
+        _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(), mean.data_ptr(),
+                rstd.data_ptr(), _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(),
+                dbeta.data_ptr(), x.numel() // columns, columns, _DTYPES[x.dtype])
     return dx.to(io), dgamma.to(io), dbeta.to(io)
 
 
@@ -216,8 +217,7 @@ def _backward_layer_norm(context, dy, dmean, drstd):
     if dy is None:
         return None, None, None, None, None
     x, gamma, mean, rstd = context.saved_tensors
-    dx, dgamma, dbeta = layer_norm_backward(dy, x, mean, rstd, gamma,
-                                                                     context.columns)
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, mean, rstd, gamma, context.columns)
     return (dx, None if gamma is None else dgamma, dbeta if context.has_beta else None, None, None)
 
 
@@ -262,14 +262,13 @@ def _empty_in(x, like_format):
 
 def _prelu(x, slope):
     _channel_dtype_of("prelu", x)
+    _check_devices("prelu", x, weight=slope)
     layout = _format_of(x)
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     y = torch.empty_like(dense)
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.prelu(stream, dense.data_ptr(), own_slope.data_ptr(), y.data_ptr(),
-                      _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+        _run_on(x, c.Kernels.prelu, dense.data_ptr(), own_slope.data_ptr(), y.data_ptr(),
+                _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
     return y.to(x.dtype)
 
 
@@ -279,11 +278,9 @@ def _prelu_backward(dy, x, slope):
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
     dx, dslope = torch.empty_like(dense), torch.zeros_like(own_slope)
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.prelu_backward(stream, own_dy.data_ptr(), dense.data_ptr(), own_slope.data_ptr(),
-                               dx.data_ptr(), dslope.data_ptr(),
-                               _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+        _run_on(x, c.Kernels.prelu_backward, own_dy.data_ptr(), dense.data_ptr(),
+                own_slope.data_ptr(), dx.data_ptr(), dslope.data_ptr(),
+                _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
     return dx.to(x.dtype), dslope.to(slope.dtype)
 
 
@@ -312,6 +309,8 @@ def _mask_of(x):
 def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses_running, momentum,
                          epsilon):
     _channel_dtype_of("batch_norm_add_relu", x)
+    _check_devices("batch_norm_add_relu", x, addend=addend, weight=gamma, bias=beta,
+                   running_mean=running_mean, running_var=running_var)
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     added = None if addend is None else _as_computed(addend.contiguous(memory_format=layout))
@@ -320,13 +319,10 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     # The operation is functional; what runs is copied by its caller.
     new_mean, new_var = running_mean.clone(), running_var.clone()
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.batch_norm_relu(stream, dense.data_ptr(), _pointer(added), gamma.data_ptr(),
-                                beta.data_ptr(), new_mean.data_ptr(), new_var.data_ptr(),
-                                y.data_ptr(), mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(),
-                                _batch_extents(dense), _DTYPES[dense.dtype], uses_running, momentum,
-                                epsilon)
+        _run_on(x, c.Kernels.batch_norm_relu, dense.data_ptr(), _pointer(added), gamma.data_ptr(),
+                beta.data_ptr(), new_mean.data_ptr(), new_var.data_ptr(), y.data_ptr(),
+                mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(), _batch_extents(dense),
+                _DTYPES[dense.dtype], uses_running, momentum, epsilon)
     return y.to(x.dtype), mask, mean, rstd, new_mean, new_var
 
 
@@ -344,13 +340,10 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     daddend = torch.empty_like(dense) if wants_addend else None
     dgamma, dbeta = torch.zeros_like(gamma), torch.zeros_like(gamma)
     if x.numel() > 0:
-        ops, stream, guard = _device(x)
-        with guard:
-            ops.batch_norm_relu_backward(
-                stream, own_dy.data_ptr(), dense.data_ptr(), mask.data_ptr(), mean.data_ptr(),
-                rstd.data_ptr(), gamma.data_ptr(), dx.data_ptr(), _pointer(daddend),
-                dgamma.data_ptr(), dbeta.data_ptr(), _batch_extents(dense), _DTYPES[dense.dtype],
-                uses_running)
+        _run_on(x, c.Kernels.batch_norm_relu_backward, own_dy.data_ptr(), dense.data_ptr(),
+                mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(), gamma.data_ptr(), dx.data_ptr(),
+                _pointer(daddend), dgamma.data_ptr(), dbeta.data_ptr(), _batch_extents(dense),
+                _DTYPES[dense.dtype], uses_running)
     daddend = x.new_empty((0,)) if daddend is None else daddend.to(x.dtype)
     return dx.to(x.dtype), daddend, dgamma, dbeta
 
@@ -387,5 +380,7 @@ _define("batch_norm_add_relu_backward(Tensor dy, Tensor x, Tensor mask, Tensor m
          torch.empty_like(gamma), torch.empty_like(gamma)))
 _differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
 _once_differentiable("batch_norm_add_relu_backward")
-batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm, _setup_batch_norm)
-batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward", _batch_norm_add_relu_backward)
+batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm,
+                              _setup_batch_norm)
+batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward",
+                                       _batch_norm_add_relu_backward)
