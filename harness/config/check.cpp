@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,21 @@ void check_synthetic(const DataConfig& data, std::vector<std::string>& errors) {
     if (path.empty()) continue;
     errors.push_back(concat(key, " = ", path, " and data.synthetic = true exclude each other; set ",
                             key, ": \"\" for made-up data, or data.synthetic: false"));
+  }
+}
+
+/// What only kernels of sm_90a compute, asked for together with other kernels.
+void check_kernels(const Config& config, std::vector<std::string>& errors) {
+  const CudaConfig& cuda = config.cuda;
+  if (cuda.kernels != "portable") return;
+  for (const auto& [key, value, unable] :
+       {std::tuple("train.precision", config.train.precision, "fp8"),
+        {"cuda.attention", cuda.attention, "persistent"},
+        {"cuda.attention", cuda.attention, "split"},
+        {"cuda.gelu_gemms", cuda.gelu_gemms, "own"}}) {
+    if (value != unable) continue;
+    errors.push_back(concat(key, " = ", value, " needs kernels of sm_90a, and cuda.kernels is ",
+                            "portable; set one of them to auto"));
   }
 }
 
@@ -160,6 +176,7 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   check_model(config.model, errors);
   check_data(config, errors);
   check_synthetic(config.data, errors);
+  check_kernels(config, errors);
   check_checkpoints(config.checkpoint, errors);
   check_batch(config.train, world_size, errors);
   check_run(config, errors);

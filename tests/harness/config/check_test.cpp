@@ -54,6 +54,16 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
             std::string::npos);
 }
 
+TEST(CheckConfig, PortableKernelsDoNotComputeWhatOnlySm90aDoes) {
+  const std::string portable = "cuda.kernels=portable";
+  for (const char* unable : {"train.precision=fp8", "cuda.attention=persistent",
+                             "cuda.attention=split", "cuda.gelu_gemms=own"}) {
+    EXPECT_NE(contradiction({portable, unable}).find("cuda.kernels is portable"), std::string::npos)
+        << unable;
+  }
+  EXPECT_EQ(contradiction({portable, "cuda.attention=grouped"}), "no error");
+}
+
 TEST(CheckConfig, GoingBackFromSpikesNeedsCheckpoints) {
   const std::string rewind = "optimizer.gradient_spike=rewind", open = "mlperf.division=open";
   EXPECT_NE(contradiction({rewind, open}).find("checkpoint.every_steps = 0"), std::string::npos);
