@@ -1,9 +1,12 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/examples/examples.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/softmax.h"
+#include "tests/cuda/functors_for_others.h"
 #include "tests/cuda/gpu.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_near.h"
 #include "tests/support/tolerance.h"
 
@@ -162,6 +165,17 @@ TEST(CudaFunctors, ResidualNormMatchesTheCpu) {
     for (const int64_t rows : {0, 1, 5}) expect_norm_of_the_cpu(rows, columns, 0);
     for (const int64_t offset : {1, 2, 4}) expect_norm_of_the_cpu(3, columns, offset);
   }
+}
+
+class CudaFunctorsForOthers : public NeedsSm90a {};
+
+TEST_F(CudaFunctorsForOthers, AreRefused) {
+  const HostTensor<float> x = random_tensor({2, 8200}, 1);
+  const DeviceTensor x_on(gpu(), DType::kF16, x), y_on(gpu(), DType::kF16, x);
+  EXPECT_THAT(
+      error_of([&] { negated_softmax(cuda_context(*gpu().row_ops), x_on.view(), y_on.view()); },
+               ExitCode::kEnvironment),
+      ::testing::HasSubstr("functors have portable code for "));
 }
 
 }  // namespace

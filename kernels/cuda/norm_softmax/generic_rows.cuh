@@ -2,8 +2,6 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include <atomic>
-
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
@@ -276,16 +274,15 @@ __global__ void __launch_bounds__(kMostBlockThreads)
   operation.run(row);
 }
 
-/// Error(kEnvironment) where the kernels of an operation, of functors say, were compiled for other
-/// GPUs than the library, by whose code context.kernels was chosen. Asked once for a device.
+/// Kept by a context: Error(kEnvironment) where the kernels of an operation, of functors say, were
+/// compiled for other GPUs than the library, by whose code context.kernels was chosen.
 template <class Operation>
-void check_compiled_alike(const CudaContext& context) {
-  static std::atomic<int> checked = -1;  // the device
-  if (checked == context.device.ordinal()) return;
-  cudaFuncAttributes code{};
-  const cudaError_t status = cudaFuncGetAttributes(&code, shared_row_kernel<Operation, 1, true>);
-  const bool is_sm90a = code.ptxVersion == 90;
-  if (status != cudaSuccess || is_sm90a != context.device.has_sm90a_code()) {
+struct CompiledAlike {
+  explicit CompiledAlike(const CudaContext& context) {
+    cudaFuncAttributes code{};
+    const cudaError_t status = cudaFuncGetAttributes(&code, shared_row_kernel<Operation, 1, true>);
+    const bool is_sm90a = code.ptxVersion == 90;
+    if (status == cudaSuccess && is_sm90a == context.device.has_sm90a_code()) return;
     cudaGetLastError();  // it stays behind for the next check
     fail(ExitCode::kEnvironment, "functors have ",
          status != cudaSuccess ? "no code" : (is_sm90a ? "code of sm_90a" : "portable code"),
@@ -293,8 +290,7 @@ void check_compiled_alike(const CudaContext& context) {
          ", want what the library has; compile them with its CMAKE_CUDA_ARCHITECTURES, as "
          "kernels/functors.md describes");
   }
-  checked = context.device.ordinal();
-}
+};
 
 /// Rows of at most 32 * kElements columns.
 template <int N, int kElements, class Operation>

@@ -58,12 +58,12 @@ bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Pa
 /// Exact     deterministic; statistics around a value of the row.
 /// Needs     columns >= 1; rows == 0 is a no-op. A residual goes with MatrixLoad alone: a Load can
 ///           add one itself. Nothing waits for the result.
-/// Errors    Error(kInternal) where a launch fails; check_compiled_alike.
+/// Errors    Error(kInternal) where a launch fails; CompiledAlike.
 template <class Load, class Store, class Parameter>
 void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
                      int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  check_compiled_alike<GenericNormForward<Load, Store, Parameter>>(context);
+  context.state<CompiledAlike<GenericNormForward<Load, Store, Parameter>>>();
   const int most = std::min(row_vec_elements(columns, norm.x, norm.y),
                             vec_elements(norm.residual, norm.gamma, norm.beta, norm.sum));
   if constexpr (sizeof(typename Load::Element) <= 4) {
@@ -97,7 +97,7 @@ void layer_norm_gradient_rows(CudaContext& context,
   using T = typename Norm::Element;
   using Number = typename Norm::Number;
   static_assert(std::is_same_v<Number, Compute<Parameter>>, "f64 goes with f64 parameters alone");
-  check_compiled_alike<GenericNormBackward<LoadDy, LoadX, Store, Parameter>>(context);
+  context.state<CompiledAlike<GenericNormBackward<LoadDy, LoadX, Store, Parameter>>>();
   Number* partial = nullptr;
   unsigned teams = 0;
   const auto take = [&](unsigned count) {

@@ -178,12 +178,12 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
 /// Exact     deterministic; a row without a number above minus infinity gives zeros or minus
 ///           infinities, and NaN makes its row NaN.
 /// Needs     columns >= 1; rows == 0 is a no-op. Nothing waits for the result.
-/// Errors    Error(kInternal) where a launch fails; check_compiled_alike.
+/// Errors    Error(kInternal) where a launch fails; CompiledAlike.
 template <SoftmaxKind kKind, class Load, class Store>
-void softmax_rows(const CudaContext& context, const Load& load, const Store& store, int64_t rows,
+void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
   if (rows == 0) return;
-  check_compiled_alike<GenericSoftmax<Load, Store, kKind>>(context);
+  context.state<CompiledAlike<GenericSoftmax<Load, Store, kKind>>>();
   const int most = row_vec_elements(columns, load, store);
   if constexpr (sizeof(typename Load::Element) == 2 && !kDraws<Store>) {
     const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
@@ -196,10 +196,10 @@ void softmax_rows(const CudaContext& context, const Load& load, const Store& sto
 /// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward; both have
 /// the same Element. Rules as softmax_rows.
 template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
-void softmax_gradient_rows(const CudaContext& context, const LoadDy& dy, const LoadY& y,
-                           const Store& dx, float scale, int64_t rows, int64_t columns) {
+void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
+                           float scale, int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  check_compiled_alike<GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind>>(context);
+  context.state<CompiledAlike<GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind>>>();
   const int most = row_vec_elements(columns, dy, y, dx);
   if constexpr (sizeof(typename LoadDy::Element) == 2) {
     const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{{dy, y}, dx, scale};
