@@ -5,6 +5,9 @@ launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 max_ranks=1000000
 
+# Whatever the caller's: no file that everybody can write.
+umask o-w
+
 stop() {  # exit code, sentence
   echo "$(basename "$0"): $2" >&2
   exit "$1"
