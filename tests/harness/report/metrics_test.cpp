@@ -153,10 +153,10 @@ TEST(Metrics, AFollowerBeginsAnewWithANewFile) {
 TEST(Metrics, ALineWithANumberThatIsNotWholeIsNoRecord) {
   for (const char* parameters : {"1e300", "-1e300", "9223372036854775808", "3.5", "\"3\""}) {
     const TempFolder folder;
-    const Metrics metrics = read_metrics(folder.write(
+    MetricsFollower follower(folder.write(
         "m",
         concat("{\"kind\":\"run\",\"target_accuracy\":0.7,\"parameters\":", parameters, "}\n")));
-    EXPECT_EQ(metrics.unreadable_lines, 1) << parameters;
+    EXPECT_EQ(follower.look().unreadable_lines, 1) << parameters;
   }
 }
 
