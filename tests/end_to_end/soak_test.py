@@ -104,7 +104,9 @@ class Soak(EndToEnd):
 
     def run_part(self, words, count, seconds):
         """Trains for so long and stops with a signal. Returns its Ranks."""
-        with Running(*words, ranks=count) as run:
+        # The address sanitizer keeps freed memory, by itself far more than what is allowed to grow.
+        sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"
+        with Running(*words, ranks=count, extra={"ASAN_OPTIONS": sanitizer}) as run:
             run.wait_for(lambda: len(run.rank_processes()) == count, "all ranks")
             ranks = {process: Rank(process) for process in run.rank_processes()}
             end = time.monotonic() + seconds
