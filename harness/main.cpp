@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -16,6 +18,7 @@ int main(int argc, char** argv) {
                  missing);
     return static_cast<int>(bertha::ExitCode::kEnvironment);
   }
+  umask(umask(0) | S_IWOTH);  // whatever the caller's: no file that everybody can write
   // Beyond a limit of file sizes a write then fails with its reason, as on a full disk, instead of
   // ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

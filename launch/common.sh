@@ -6,6 +6,9 @@ launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 max_ranks=1000000
 own_command=("$0" "$@")  # goes on with what the script that sources this began
 
+# Whatever the caller's: no file that everybody can write.
+umask o-w
+
 stop() {  # exit code, sentence
   echo "$(basename "$0"): $2" >&2
   exit "$1"

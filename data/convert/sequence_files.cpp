@@ -31,7 +31,8 @@ bool is_tfrecord_name(const fs::path& path) {
 SequenceFileKind kind_of(const std::string& path) {
   constexpr std::string_view kHdf5Signature = "\x89HDF\r\n\x1a\n";
   std::array<char, 8> start{};
-  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  // A pipe must not be opened; its reader refuses it.
+  if (fs::is_regular_file(path)) std::ifstream(path, std::ios::binary).read(start.data(), 8);
   if (std::string_view(start.data(), start.size()) == kHdf5Signature) {
     return SequenceFileKind::kShard;
   }

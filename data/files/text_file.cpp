@@ -1,5 +1,7 @@
 #include "data/files/text_file.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -12,8 +14,11 @@ namespace bertha {
 
 std::string read_text_file(const std::string& path, int64_t most_bytes) {
   constexpr size_t kChunkBytes = size_t{1} << 16;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
+  // Without O_NONBLOCK opening a pipe would wait for its writer; reading one may wait.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"), &std::fclose);
   if (!file) fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno));
   std::string text;
   for (size_t size = 0, got = 1; got > 0; size += got) {

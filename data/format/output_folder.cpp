@@ -26,6 +26,7 @@ fs::path work_folder(const std::string& output_dir) { return fs::path(output_dir
 /// Whether a folder may be one whose maker was stopped before the marker was there: it is empty but
 /// for the marker's temporary file.
 bool was_just_made(const fs::path& folder, std::error_code& error) {
+  if (fs::is_symlink(folder, error)) return false;
   const fs::directory_iterator entries(folder, error);
   return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
     return entry.path().filename() == std::string(kMarkerName) + ".tmp";
@@ -55,7 +56,8 @@ std::string option_of(const std::string& fact) {
 
 bool has_work_folder(const std::string& output_dir) {
   std::error_code ignored;
-  return fs::is_regular_file(work_folder(output_dir) / kMarkerName, ignored);
+  const fs::path folder = work_folder(output_dir);
+  return !fs::is_symlink(folder, ignored) && fs::is_regular_file(folder / kMarkerName, ignored);
 }
 
 std::string make_work_folder(const std::string& output_dir) {

@@ -60,7 +60,7 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
     std::istringstream line(text);
     DoneLine done;
     std::string name;
-    if (!(line >> done.hash >> done.bytes >> name)) {
+    if (!(line >> done.hash >> done.bytes >> name) || name.find('/') != std::string::npos) {
       fail(ExitCode::kData, path, "/", kDone, ": cannot read the line \"", text,
            "\"; the checkpoint is damaged, use an earlier one.");
     }
@@ -148,7 +148,11 @@ std::string make_partial_folder(const std::string& path) {
   const std::string partial = path + kPartial;
   std::error_code error;
   fs::remove_all(partial, error);
-  if (!error) fs::create_directories(partial, error);
+  if (!error) fs::create_directories(fs::path(partial).parent_path(), error);
+  // Of its own: a link that somebody puts there meanwhile is no folder that was made.
+  if (!error && !fs::create_directory(partial, error) && !error) {
+    error = std::make_error_code(std::errc::file_exists);
+  }
   if (error) {
     fail(ExitCode::kData, partial, ": cannot be made (", error.message(),
          "); check space and permissions.");

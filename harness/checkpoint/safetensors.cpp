@@ -90,9 +90,11 @@ int64_t SafeTensor::elements() const {
 }
 
 SafeTensorsHeader read_safetensors_header(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ExitCode::kData, path, ": cannot be opened; is the path right?");
-  const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  std::error_code no_file;  // of a pipe too, which must not be opened
+  const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path, no_file));
+  std::ifstream file;
+  if (!no_file) file.open(path, std::ios::binary);
+  if (!file.is_open()) fail(ExitCode::kData, path, ": cannot be opened; is the path right?");
   uint64_t header_bytes = 0;
   file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
   if (!file || header_bytes > static_cast<uint64_t>(kMaxHeaderBytes) ||

@@ -12,7 +12,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/config/load.h"
-#include "harness/config/terminal.h"
 #include "harness/report/json_report.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
@@ -59,8 +58,7 @@ void print_weights(const SafeTensorsHeader& header, bool tensors) {
             << '\n';
   if (!tensors) return;
   for (const auto& [name, tensor] : header.tensors) {
-    std::cout << "  " << tensor.dtype << ' ' << printable(name) << ' ' << shape_text(tensor.shape)
-              << '\n';
+    std::cout << "  " << tensor.dtype << ' ' << name << ' ' << shape_text(tensor.shape) << '\n';
   }
 }
 

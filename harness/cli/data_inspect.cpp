@@ -11,7 +11,6 @@
 #include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/cli/progress_line.h"
-#include "harness/config/terminal.h"
 #include "harness/report/json_report.h"
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
@@ -34,7 +33,7 @@ struct InspectOptions {
 void print_findings(const std::string& path, const VerifyReport& report) {
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
-    print_text(printable(report.findings[i].text()) + '\n');
+    print_text(report.findings[i].text() + '\n');
   }
   if (report.findings.size() > kShown) {
     std::cout << "... and " << report.findings.size() - kShown << " more\n";

@@ -114,8 +114,7 @@ int run_fill(const FillOptions& options, CommandContext& context) {
   for (const Line& line : lines) {
     const TokenizedLine tokens = model.tokenize(line.text, line.place);
     const TextOutputs out = model.run(tokens);
-    std::cout << printable(line.text) << '\n'
-              << table(model, out, std::ssize(tokens.masked), options.top);
+    std::cout << line.text << '\n' << table(model, out, std::ssize(tokens.masked), options.top);
   }
   return 0;
 }

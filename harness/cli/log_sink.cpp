@@ -39,6 +39,23 @@ std::string for_screen(const std::string& text, int64_t behind = 0) {
 
 }  // namespace
 
+PrintableOutput::PrintableOutput() : target_(std::cout.rdbuf(this)) {}
+
+PrintableOutput::~PrintableOutput() { std::cout.rdbuf(target_); }
+
+int PrintableOutput::overflow(int letter) {
+  const char text = traits_type::to_char_type(letter);
+  return xsputn(&text, 1) == 1 ? letter : traits_type::eof();
+}
+
+std::streamsize PrintableOutput::xsputn(const char* text, std::streamsize size) {
+  const std::string shown = printable(std::string_view(text, static_cast<size_t>(size)));
+  const auto shown_size = std::ssize(shown);
+  return target_->sputn(shown.data(), shown_size) == shown_size ? size : 0;
+}
+
+int PrintableOutput::sync() { return target_->pubsync(); }
+
 void print_text(const std::string& text) {
   const OutputSize size = output_size();
   std::cout << (size.is_terminal ? wrapped_text(text, size.columns) : text);

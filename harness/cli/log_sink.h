@@ -1,5 +1,6 @@
 #pragma once
 
+#include <streambuf>
 #include <string>
 
 #include "harness/comm/world.h"
@@ -8,6 +9,22 @@
 #include "kernels/base/log.h"
 
 namespace bertha {
+
+/// While it lives, std::cout writes printable() text: names and texts of files cannot steer the
+/// terminal.
+class PrintableOutput : public std::streambuf {
+ public:
+  PrintableOutput();
+  ~PrintableOutput() override;
+
+ protected:
+  int overflow(int letter) override;
+  std::streamsize xsputn(const char* text, std::streamsize size) override;
+  int sync() override;
+
+ private:
+  std::streambuf* target_;
+};
 
 /// To standard output, with lines broken to fit where that is a terminal.
 void print_text(const std::string& text);

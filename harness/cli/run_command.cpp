@@ -55,6 +55,7 @@ int run_parsed(const Parsed& parsed, CommandContext& context) {
 }  // namespace
 
 int run_bertha(const std::vector<std::string>& arguments) {
+  const PrintableOutput output;
   std::unique_ptr<World> world;
   CommandContext context{.terminal = detect_terminal(), .arguments = arguments};
   int code = 0;

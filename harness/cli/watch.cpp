@@ -1,6 +1,6 @@
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -104,7 +104,9 @@ class Watch {
       lines_ += letter == '\n' ? 1 : 0;
       text += letter == '\n' && redraws ? "\033[K\n" : std::string(1, letter);
     }
-    std::cout << text << (redraws ? "\033[J" : "") << std::flush;
+    if (redraws) text += "\033[J";
+    std::fwrite(text.data(), 1, text.size(), stdout);  // std::cout would show the escapes
+    std::fflush(stdout);
     columns_ = size.columns;
   }
 

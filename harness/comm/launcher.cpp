@@ -35,6 +35,11 @@ int parse_count(const char* variable, std::string_view text) {
   return count;
 }
 
+bool has(const EnvironmentLookup& lookup, const char* variable) {
+  const char* value = lookup(variable);
+  return value != nullptr && *value != '\0';
+}
+
 }  // namespace
 
 std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup) {
@@ -47,14 +52,13 @@ std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup) {
   return std::nullopt;
 }
 
+bool has_mpi_launcher(const EnvironmentLookup& lookup) {
+  return has(lookup, "PMIX_RANK") || has(lookup, "PMI_RANK") || has(lookup, "OMPI_COMM_WORLD_RANK");
+}
+
 void check_srun_task(const EnvironmentLookup& lookup) {
-  const auto has = [&](const char* variable) {
-    const char* value = lookup(variable);
-    return value != nullptr && *value != '\0';
-  };
-  const bool is_srun_task = has("SLURM_STEP_ID") && has("SLURM_PROCID");
-  const bool speaks_mpi = has("PMIX_RANK") || has("PMI_RANK") || has("OMPI_COMM_WORLD_RANK");
-  if (!is_srun_task || speaks_mpi) return;
+  const bool is_srun_task = has(lookup, "SLURM_STEP_ID") && has(lookup, "SLURM_PROCID");
+  if (!is_srun_task || has_mpi_launcher(lookup)) return;
   fail(ExitCode::kEnvironment, "srun started task ", lookup("SLURM_PROCID"),
        " without MPI, want `srun --mpi=pmix` (`srun --mpi=list` shows what this Slurm has); or "
        "start with mpirun");

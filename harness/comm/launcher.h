@@ -26,6 +26,9 @@ std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup);
 /// tasks: MPI would end the process while it starts, with a page of text. To be called before.
 void check_srun_task(const EnvironmentLookup& lookup);
 
+/// Whether a launcher gave MPI a way to other ranks. To be called before MPI starts.
+bool has_mpi_launcher(const EnvironmentLookup& lookup);
+
 /// Error(kEnvironment) when the claim differs from the world's size: otherwise N processes would
 /// each train alone, all of them as rank 0.
 void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks);

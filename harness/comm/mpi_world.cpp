@@ -164,6 +164,13 @@ std::unique_ptr<World> make_world() {
   const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };
   check_srun_task(lookup);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
+  if (!has_mpi_launcher(lookup)) {
+    // A process alone has nobody to talk to. Open MPI would start a daemon for it, and both would
+    // listen on all networks of the machine.
+    setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "self", 0);
+  }
   std::unique_ptr<MpiWorld> world;
   {
     const StartLimit limit(lookup, claim ? claim->ranks : 1);

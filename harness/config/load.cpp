@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxIncludeDepth = 16;
+constexpr int kMaxFiles = 256;  // each counts as often as it is read
 
 std::string quoted_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";
@@ -103,9 +104,10 @@ class Loader {
   std::vector<std::string> errors_;
   std::vector<std::string> refused_;  // keys whose value or name is among the errors
   std::vector<fs::path> open_files_;
+  int files_ = 0;
 };
 
-// Refuses cycles of includes and includes that are nested too deeply.
+// Refuses cycles of includes, includes that are nested too deeply, and files without end.
 bool Loader::open(const std::string& path, const std::string& asked_at) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
@@ -117,6 +119,13 @@ bool Loader::open(const std::string& path, const std::string& asked_at) {
   if (open_files_.size() >= kMaxIncludeDepth) {
     report(asked_at, concat("include: ", path, " is more than ", kMaxIncludeDepth,
                             " files deep; include fewer levels"));
+    return false;
+  }
+  if (++files_ > kMaxFiles) {
+    if (files_ == kMaxFiles + 1) {
+      report(asked_at, concat("include: ", path, " is one of more than ", kMaxFiles,
+                              " files; include fewer"));
+    }
     return false;
   }
   open_files_.push_back(canonical);

@@ -46,8 +46,8 @@ bool ends_inside_a_line(int descriptor) {
 }  // namespace
 
 AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_with_errno("cannot open for writing", path, errno);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail_to_open(path, errno, "choose another folder with log.run_dir");
   try {
     if (content == Content::kLines) end_last_line();
   } catch (...) {
@@ -102,6 +102,15 @@ void AppendFile::write(std::string_view bytes) {
 void AppendFile::append_line(std::string line) {
   line += '\n';
   append(line);
+}
+
+void fail_to_open(const std::string& path, int error, const char* advice) {
+  if (error != ELOOP) {
+    fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(error), "; ", advice);
+  }
+  fail(ExitCode::kData, path,
+       ": is a link, and a run writes to files of its own folder alone; "
+       "remove the link, or choose another folder with log.run_dir");
 }
 
 void make_folder(const std::string& path, const std::string& advice) {

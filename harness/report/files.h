@@ -11,8 +11,8 @@ namespace bertha {
 /// so records of a process that is killed, or of two processes that log to one file, never mix
 /// within a line.
 ///
-/// Writes    creates the file; a last line that a killed process left unfinished is ended first. A
-///           record that does not fit on the disk is removed whole.
+/// Writes    creates the file, and follows no link there; a last line that a killed process left
+///           unfinished is ended first. A record that does not fit on the disk is removed whole.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
 ///           when the file has been removed or replaced since: what is appended would be lost.
 /// Threads   one thread at a time.
@@ -44,6 +44,12 @@ class AppendFile {
 /// Errors    Error(kData) with the path, the reason (a file in the way, no permission, ...) and
 ///           `advice`: what to choose instead.
 void make_folder(const std::string& path, const std::string& advice);
+
+/// The end of a file that cannot be opened for writing with O_NOFOLLOW.
+///
+/// Errors    Error(kData) with the path, the system's reason (`error` is errno) and `advice`; it
+///           names a link as what it is.
+[[noreturn]] void fail_to_open(const std::string& path, int error, const char* advice);
 
 /// Milliseconds since the epoch.
 int64_t now_ms();

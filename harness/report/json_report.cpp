@@ -11,7 +11,7 @@ void write_json_report(const std::string& json_path, const std::string& command,
   if (json_path.empty()) return;
   ReportJson whole{{"command", command}, {"exit_code", static_cast<int>(exit_code)}};
   whole.update(report);
-  const std::string text = whole.dump(2, ' ', false, ReportJson::error_handler_t::replace) + "\n";
+  const std::string text = whole.dump(2, ' ', true, ReportJson::error_handler_t::replace) + "\n";
   if (json_path == "-") {
     std::cout << text;
   } else {

@@ -250,9 +250,10 @@ RunIdentity run_identity(const Config& config, const RunFacts& facts) {
 }
 
 const Metrics& MetricsFollower::look() {
-  std::ifstream file(path_, std::ios::binary);
   struct stat now {};
-  if (!file || stat(path_.c_str(), &now) != 0) {
+  std::ifstream file;
+  if (stat(path_.c_str(), &now) == 0 && S_ISREG(now.st_mode)) file.open(path_, std::ios::binary);
+  if (!file.is_open()) {
     fail(ExitCode::kData, path_, ": cannot be read; give a run folder with its metrics.jsonl");
   }
   if (now.st_ino != file_id_ || now.st_size < read_bytes_) {

@@ -106,7 +106,14 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
 
 std::string record_start(const RunFolder& folder, const StartRecord& record) {
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
-    make_folder(folder.path + "/" + part, kAdvice);
+    const std::string path = folder.path + "/" + part;
+    // What a run removes, such as old checkpoints, has to be its own.
+    if (fs::is_symlink(path)) {
+      fail(ExitCode::kData, path,
+           ": is a link, and a run writes and removes files in its own folder alone; remove the "
+           "link, or choose another folder with log.run_dir");
+    }
+    make_folder(path, kAdvice);
   }
   const int64_t start = count_starts(folder.path);
   const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");

@@ -60,10 +60,9 @@ void name_holder(int descriptor, const std::string& path) {
 // Delegates, so that the destructor closes the file where the body throws.
 RunLock::RunLock(const std::string& run_dir, double patience_seconds) : RunLock() {
   const std::string path = run_dir + "/run.lock";
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(errno),
-         "; choose a place that can be written with log.run_dir");
+    fail_to_open(path, errno, "choose a place that can be written with log.run_dir");
   }
   const int error = try_to_lock(descriptor_, patience_seconds);
   if (error == EWOULDBLOCK) {

@@ -6,6 +6,7 @@
 #include "harness/checkpoint/weight_source.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
+#include "harness/config/terminal.h"
 #include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
@@ -56,7 +57,7 @@ void print(const Verdict& verdict) {
       "masked-token loss        %.4f\n"
       "next-sentence accuracy   %.4f\n"
       "constant answer scores   %.4f\n",
-      verdict.checkpoint.c_str(), grouped_text(result.seqs).c_str(),
+      printable(verdict.checkpoint).c_str(), grouped_text(result.seqs).c_str(),
       grouped_text(result.masked_tokens).c_str(), result.mlm_accuracy, words.c_str(),
       result.mlm_loss, result.nsp_accuracy, verdict.constant_answer_accuracy);
 }

@@ -1,7 +1,7 @@
 #include "harness/train/finish.h"
 
-#include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "harness/report/summary.h"
 #include "harness/report/text_format.h"
@@ -51,8 +51,7 @@ void print_summary(const TrainingRun& run, const RunEnd& end) {
        .max_samples = run.config.train.max_samples,
        .schedule_steps = run.plan.schedule_steps,
        .has_schedule_steps = run.config.optimizer.schedule_steps > 0});
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  std::cout << text << std::flush;
 }
 
 /// The failure itself is what the user has to know: one more of the log only adds a warning.

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "data/files/json_file.h"
+#include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "data/pipeline/collate.h"
 #include "data/pipeline/pipeline.h"
@@ -249,11 +249,7 @@ std::string write_post_mortem(const TrainingRun& run, const LambState& lamb) {
   char name[64];
   std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", run.world->rank());
   const std::string path = run.run_dir + name;
-  std::ofstream file(path);
-  file << report.dump(2) << "\n";
-  if (!file.flush()) {
-    fail(ExitCode::kData, path, ": cannot be written; check space and permissions.");
-  }
+  write_new_file(path, report.dump(2) + "\n");
   if (run.last_batch && run.world->rank() == 0) write_weights(run);
   return path;
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "kernels/base/error.h"
 #include "tests/support/error_of.h"
@@ -71,6 +72,18 @@ TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
   task.erase("SLURM_STEP_ID");  // the batch script itself
   EXPECT_NO_THROW(check(task));
   EXPECT_NO_THROW(check({}));
+}
+
+TEST(Launcher, OnlyWhatConnectsRanksIsALauncherOfMpi) {
+  for (const char* given : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    const auto lookup = [&](const char* variable) {
+      return std::string_view(variable) == given ? "0" : nullptr;
+    };
+    EXPECT_TRUE(has_mpi_launcher(lookup)) << given;
+  }
+  EXPECT_FALSE(has_mpi_launcher([](const char* variable) {
+    return std::string_view(variable) == "SLURM_NTASKS" ? "1" : nullptr;
+  }));
 }
 
 TEST(Launcher, ValuesThatAreNoCountAreRefused) {

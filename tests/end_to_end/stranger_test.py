@@ -1,0 +1,284 @@
+"""What files from a stranger can do: be read. The table of launch/README.md has a row for each class."""
+
+import json
+import os
+import shutil
+import socket
+import stat
+
+from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, run, tree
+
+ESCAPES = "\x1b[31mred\x1b]0;title\x07 \x9b31m"
+MARK = "was_here"  # made by whatever gets to a shell
+
+
+def words_of(path, *more):
+    return [str(word) for word in (*path, *more)]
+
+
+class Config(EndToEnd):
+    needs_data = False
+
+    def check(self, text, *texts):
+        """One sentence that refuses the configuration, soon; nothing was run."""
+        folder = self.new_folder("config")
+        folder.mkdir()
+        path = folder / "config.yaml"
+        path.write_text(text)
+        done = bertha("config", "check", "--config", path, cwd=folder)
+        self.assert_failure(done, 2, *texts)
+        self.assertEqual([p.name for p in folder.iterdir()], ["config.yaml"])
+
+    def test_tags_make_nothing(self):
+        for tag in ("!!python/object/apply:os.system", "!exec", "!!map", "!include"):
+            self.check(f"train:\n  seed: {tag} [touch {MARK}]\n", "train.seed")
+            self.check(f"train: {tag} 'touch {MARK}'\n", "train")
+
+    def test_aliases_do_not_grow(self):
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+        for key in ("include", "train", "model"):
+            self.check("\n".join([*lines, f"{key}: *a29"]), "a0")
+        self.check("train: &t\n  seed: 1\n  more: *t\n", "train.more")
+
+    def test_includes_are_files_and_few(self):
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        for path in ("/dev/zero", "/proc/self/mem", "/proc/self/fd/0", "..", "~root/x", pipe,
+                     f"'|touch {MARK}'", f"'$(touch {MARK})'", "http://localhost/x.yaml"):
+            self.check(f"include: {path}\n", "include: ")
+
+    def test_includes_do_not_grow(self):
+        folder = self.new_folder("includes")
+        folder.mkdir()
+        for n in range(12):
+            (folder / f"{n}.yaml").write_text(f"include: [{', '.join([f'{n + 1}.yaml'] * 8)}]\n")
+        (folder / "12.yaml").write_text("train: {seed: 1}\n")
+        self.check(f"include: {folder}/0.yaml\n", "more than 256 files")
+
+
+class Files(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_folder = cls.new_folder("run")
+        cls().train(cls.run_folder, train__max_steps=2)
+        cls.good = cls.run_folder / "ckpt" / checkpoints(cls.run_folder)[-1]
+
+    def commands(self, checkpoint):
+        return [["checkpoint", "show", checkpoint], ["checkpoint", "verify", checkpoint],
+                ["eval", "--checkpoint", checkpoint, *self.data.config()],
+                ["train", *self.data.config(log__run_dir=self.new_folder(),
+                                            checkpoint__resume=checkpoint)]]
+
+    def end_soon(self, arguments, code=4):
+        done = bertha(*arguments)
+        self.assertIn(done.code, (0, code), done)
+        self.assertLess(done.seconds, MOST_FAILURE_SECONDS + self.start_seconds, done)
+        return done
+
+    def test_a_pipe_waits_for_nobody(self):
+        for name in sorted(path.name for path in self.good.iterdir()):
+            bad = self.new_folder("pipes")
+            shutil.copytree(self.good, bad)
+            (bad / name).unlink()
+            os.mkfifo(bad / name)
+            for arguments in self.commands(bad):
+                with self.subTest(name, command=arguments[:2]):
+                    self.end_soon(arguments)
+        shards = self.new_folder("data")
+        shutil.copytree(self.data.train, shards)
+        for name in ("manifest.json", sorted(p.name for p in shards.glob("*.hdf5"))[0]):
+            (shards / name).unlink()
+            os.mkfifo(shards / name)
+            for command in ("verify", "stats"):
+                self.assertEqual(self.end_soon(["data", command, shards]).code, 4)
+            for command in ("convert", "pack"):
+                output = self.new_folder()
+                self.assertEqual(self.end_soon(["data", command, shards, "-o", output]).code, 4)
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        self.end_soon(["log", "check", pipe], 8)
+        self.end_soon(["log", "plot", pipe])
+        self.end_soon(["replay", pipe])
+        self.end_soon(["encode", "--checkpoint", self.good, "--vocab", pipe, "--text",
+                       self.data.text, "-o", self.new_folder()])
+
+    def test_names_inside_files_stay_inside_their_folder(self):
+        secret = self.scratch / "secret"
+        secret.write_text("nobody's business\n")
+        bad = self.new_folder("checkpoint")
+        shutil.copytree(self.good, bad)
+        with open(bad / "DONE", "a") as file:
+            file.write("0123456789abcdef 18 ../secret\n")
+        self.assert_failure(bertha("checkpoint", "verify", bad), 4, "../secret", "damaged")
+        shards = self.new_folder("data")
+        shutil.copytree(self.data.train, shards)
+        outside = shutil.copy(sorted(shards.glob("*.hdf5"))[0], self.scratch)
+        manifest = json.loads((shards / "manifest.json").read_text())
+        name = manifest["shards"][0]["name"]
+        (shards / name).unlink()
+        manifest["shards"][0]["name"] = f"../{os.path.basename(outside)}"
+        (shards / "manifest.json").write_text(json.dumps(manifest))
+        done = bertha("data", "verify", shards)
+        self.assertEqual(done.code, 4, done)
+        self.assertIn("../", done.out + done.err)
+
+    def test_no_text_steers_the_terminal(self):
+        folder = self.scratch / ESCAPES / "run"
+        shutil.copytree(self.run_folder, folder)
+        saved = folder / "ckpt" / self.good.name
+        hostile = self.new_folder("config").with_suffix(".yaml")
+        hostile.write_text(f"log:\n  run_name: {json.dumps(ESCAPES)}\n")
+        log = self.scratch / "result_0.txt"
+        lines = (folder / "mllog" / "result_0.txt").read_text().splitlines()
+        record = json.loads(lines[1].removeprefix(":::MLLOG "))
+        record.update(key=ESCAPES, value=ESCAPES)
+        log.write_text("\n".join([*lines, ":::MLLOG " + json.dumps(record), ESCAPES]) + "\n")
+        shards = self.scratch / ESCAPES / "data"
+        shutil.copytree(self.data.train, shards)
+        events = folder / "metrics.jsonl"
+        event = {"kind": "event", "step": 2, "text": "warning: " + ESCAPES}
+        events.write_text(events.read_text() + json.dumps(event) + "\n")
+        for arguments in (["checkpoint", "show", saved], ["checkpoint", "verify", saved],
+                          ["checkpoint", "show", folder, "--json", "-"],
+                          ["checkpoint", "export", saved, "-o", self.scratch / ESCAPES / "hf"],
+                          ["data", "verify", shards], ["data", "stats", shards],
+                          ["data", "convert", shards, "-o", self.scratch / ESCAPES / "o"],
+                          ["eval", "--checkpoint", saved, *self.data.config()],
+                          ["config", "show", "--config", hostile],
+                          ["log", "check", log], ["log", "check", folder], ["log", "plot", folder],
+                          ["compare", folder, self.run_folder], ["watch", folder, "--once"],
+                          ["train", *self.data.config(log__run_dir=folder, train__max_steps=3)]):
+            with self.subTest(arguments[:2]):
+                done = bertha(*arguments)
+                self.assertIn(done.code, (0, 8), done)
+                self.assertEqual([c for c in done.out + done.err if c in "\x1b\x07\x7f\x9b"], [])
+                if arguments[-1] == "-":
+                    self.assertIn(ESCAPES, json.loads(done.out)["path"])
+
+
+class Links(EndToEnd):
+    def test_links_in_a_run_folder_are_not_written_through(self):
+        whole = self.new_folder("whole")
+        changes = {"train__max_steps": 2, "checkpoint__every_steps": 1}
+        self.train(whole, **changes)
+        names = [*tree(whole), "run.lock", f"logs/{socket.gethostname()}.log"]
+        names = [name for name in names if not name.startswith(("ckpt", "tb"))]
+        for name in names:
+            for planted in (name, name + ".tmp"):
+                with self.subTest(planted):
+                    folder, victim = self.new_folder(), self.new_folder("victim")
+                    (folder / planted).parent.mkdir(parents=True)
+                    victim.write_text("mine\n")
+                    os.symlink(victim, folder / planted)
+                    done = bertha("train", *self.data.config(log__run_dir=folder, **changes))
+                    self.assertEqual(victim.read_text(), "mine\n")
+                    if done.code:
+                        self.assert_failure(done, 4, folder / planted, "is a link")
+
+    def test_a_part_of_a_run_folder_is_no_link(self):
+        other = self.new_folder("other")
+        self.train(other, train__max_steps=2, checkpoint__every_steps=1)
+        before = tree(other)
+        for part in ("ckpt", "tb", "plots", "logs"):  # mllog is set aside, as a link
+            folder = self.new_folder()
+            folder.mkdir()
+            os.symlink(other / part, folder / part)
+            done = bertha("train", *self.data.config(log__run_dir=folder, train__max_steps=3,
+                                                     checkpoint__keep=1))
+            self.assert_failure(done, 4, folder / part, "is a link")
+        self.assertEqual(tree(other), before)
+
+    def test_an_old_checkpoint_that_is_a_link_loses_only_the_link(self):
+        other, folder = self.new_folder("other"), self.new_folder()
+        self.train(other, train__max_steps=1)
+        before = tree(other)
+        self.train(folder, train__max_steps=2)
+        places = ["step_00000001", "step_00000000.partial", "step_00000003.partial",
+                  "step_00000002.replaced"]
+        for place in places:
+            os.symlink(other / "ckpt" / "step_00000001", folder / "ckpt" / place)
+        self.train(folder, train__max_steps=4, checkpoint__every_steps=1, checkpoint__keep=1)
+        self.assertEqual(sorted(p.name for p in (folder / "ckpt").iterdir()), ["step_00000004"])
+        self.assertEqual(tree(other), before)
+
+    def test_work_of_another_folder_is_not_removed(self):
+        other, output = self.new_folder("other"), self.new_folder("output")
+        (other / "work").mkdir(parents=True)
+        (other / "work" / "made_by_bertha.txt").write_text("")
+        (other / "work" / "thesis").write_text("mine\n")
+        output.mkdir()
+        os.symlink(other / "work", output / "work")
+        done = bertha("data", "convert", self.data.train, "-o", output)
+        self.assert_failure(done, 4, output / "work", "did not make this folder")
+        self.assertEqual((other / "work" / "thesis").read_text(), "mine\n")
+
+
+class Permissions(EndToEnd):
+    def test_nobody_else_can_write_what_is_written(self):
+        folder = self.new_folder("outputs")
+        folder.mkdir(mode=0o755)
+        config = folder / "config.yaml"
+        config.write_text("train: {seed: 3}\n")
+        config.chmod(0o644)
+        data, temporary = self.data, self.new_folder("temporary")
+        temporary.mkdir(mode=0o700)
+        extra = {"TMPDIR": str(temporary)}
+
+        def free():
+            os.umask(0)
+
+        changes = {"train__max_steps": 2, "train__target_accuracy": 0, "checkpoint__keep_best": True}
+        saved = folder / "run" / "ckpt" / "step_00000002"
+        for ranks, arguments in (
+                (2, ["train", *data.config(log__run_dir=folder / "run", **changes)]),
+                (0, ["data", "vocab", "--text", data.text, "--size", 300, "-o", folder / "vocab"]),
+                (0, ["data", "prepare", "--text", data.text, "--vocab", data.vocab, "-o",
+                     folder / "prepared"]),
+                (0, ["data", "convert", data.train, "-o", folder / "converted"]),
+                (0, ["data", "pack", data.train, "-o", folder / "packed"]),
+                (0, ["data", "dump-batches", "--steps", 1, "-o", folder / "dumped",
+                     *data.config()]),
+                (0, ["encode", "--checkpoint", saved, "--vocab", data.vocab, "--text", data.text,
+                     "-o", folder / "encoded"]),
+                (0, ["checkpoint", "export", saved, "-o", folder / "exported"]),
+                (0, ["log", "plot", folder / "run", "-o", folder / "plots"])):
+            done = bertha(*arguments, ranks=ranks, extra=extra, preexec_fn=free)
+            self.assertEqual(done.code, 0, done)
+        with Running(config, *data.config(**changes), script="run_and_time.sh", preexec_fn=free,
+                     extra={**extra, "NEXP": "1", "DOCTOR": "0", "LOGDIR": str(folder / "timed")}
+                     ) as timed:
+            self.assertIn(timed.wait().code, (0, 3, 8))
+        self.assertTrue((folder / "timed" / "run_0" / "exit_code").exists())
+        loose = [str(path) for path in folder.rglob("*") if not path.is_symlink()
+                 and path.stat().st_mode & stat.S_IWOTH]
+        self.assertEqual(loose, [])
+
+
+class Listening(EndToEnd):
+    def sockets(self, process):
+        links = [os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")]
+        return [link for link in links if link.startswith("socket:")]
+
+    def test_a_process_alone_has_no_socket_and_starts_no_other(self):
+        folder = self.new_folder()
+        with Running("train", *self.data.config(log__run_dir=folder, train__max_steps=10**7),
+                     ) as alone:
+            alone.wait_for(lambda: (folder / "metrics.jsonl").exists(), "the first step")
+            process, = alone.rank_processes()
+            self.assertEqual(self.sockets(process), [])
+            with open(f"/proc/{process}/task/{process}/children") as children:
+                self.assertEqual(children.read().split(), [])
+
+    def test_commands_that_are_no_ranks(self):
+        output = self.new_folder()
+        with Running("data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab, "-o",
+                     output, "--duplication", 500) as preparing:
+            preparing.wait_for(lambda: (output / "work").exists(), "its folder")
+            process, = preparing.rank_processes()
+            self.assertEqual(self.sockets(process), [])
+
+
+if __name__ == "__main__":
+    main()
