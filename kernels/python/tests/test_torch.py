@@ -232,6 +232,22 @@ def test_views_that_negate(device):
     torch.testing.assert_close(bk.softmax(torch._neg_view(x)), torch.softmax(-x, -1))
 
 
+def test_operations_called_directly_check_what_kernels_read(device):
+    x, short = torch.randn(2, 8, device=device), torch.randn(4, device=device)
+    with pytest.raises(ValueError, match="layer_norm: weight is torch.float32 of 4 elements, want "
+                                         "torch.float32 of 8"):
+        OPS.layer_norm(x, short, None, 8, 1e-5)
+    with pytest.raises(ValueError, match="layer_norm: bias is torch.float16 of 8"):
+        OPS.layer_norm(x, None, torch.zeros(8, device=device, dtype=torch.float16), 8, 1e-5)
+    with pytest.raises(ValueError, match="prelu: weight is torch.float32 of 4"):
+        OPS.prelu(x, short)
+    with pytest.raises(ValueError, match="batch_norm_add_relu: running_mean is"):
+        good = torch.ones(8, device=device)
+        OPS.batch_norm_add_relu(x, None, good, good, short, good, False, 0.1, 1e-5)
+    with pytest.raises(ValueError, match="momentum is None, want a number"):
+        bk.BatchNormAddReLU(8, momentum=None)
+
+
 def test_forward_mode_is_refused(device):
     x = torch.randn(3, 8, device=device)
     with torch.autograd.forward_ad.dual_level():

@@ -30,6 +30,9 @@ class BatchNormAddReLU(torch.nn.Module):
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1):
         super().__init__()
+        if momentum is None:
+            raise ValueError("BatchNormAddReLU: momentum is None, want a number: an average over all "
+                             "batches is not computed")
         self.eps = eps
         self.momentum = momentum
         self.weight = torch.nn.Parameter(torch.ones(num_features))

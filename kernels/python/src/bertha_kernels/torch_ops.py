@@ -42,11 +42,17 @@ def _run_on(x, operation, *arguments):
     operation(c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), *arguments)
 
 
-def _check_devices(name, x, **others):
+def _check(name, x, dtype, elements, **others):
+    """Kernels take addresses: what lies behind them is checked here."""
     index = x.get_device()
     for field, other in others.items():
-        if other is not None and other.get_device() != index:
+        if other is None:
+            continue
+        if other.get_device() != index:
             raise ValueError(f"{name}: {field} is on {other.device}, want {x.device}, where x is")
+        if other.dtype != dtype or other.numel() != elements:
+            raise ValueError(f"{name}: {field} is {other.dtype} of {other.numel()} elements, want "
+                             f"{dtype} of {elements}")
 
 
 def _as_computed(x):
@@ -179,7 +185,7 @@ def _statistics_of(x, columns):
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _dtype_of("layer_norm", x)
-    _check_devices("layer_norm", x, weight=gamma, bias=beta)
+    _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
     io = x.dtype
     x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
     y = torch.empty_like(x)
@@ -262,7 +268,7 @@ def _empty_in(x, like_format):
 
 def _prelu(x, slope):
     _channel_dtype_of("prelu", x)
-    _check_devices("prelu", x, weight=slope)
+    _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
     layout = _format_of(x)
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     y = torch.empty_like(dense)
@@ -309,8 +315,9 @@ def _mask_of(x):
 def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses_running, momentum,
                          epsilon):
     _channel_dtype_of("batch_norm_add_relu", x)
-    _check_devices("batch_norm_add_relu", x, addend=addend, weight=gamma, bias=beta,
-                   running_mean=running_mean, running_var=running_var)
+    _check("batch_norm_add_relu", x, x.dtype, x.numel(), addend=addend)
+    _check("batch_norm_add_relu", x, torch.float32, x.shape[1], weight=gamma, bias=beta,
+           running_mean=running_mean, running_var=running_var)
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     added = None if addend is None else _as_computed(addend.contiguous(memory_format=layout))
