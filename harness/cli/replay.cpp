@@ -150,10 +150,9 @@ void add_replay_command(CLI::App& program, Chosen& chosen) {
            "where there is a GPU, there in the run's precision, and names the first activation or "
            "gradient that is not finite or differs from fp32 by more than roundings explain. Exit "
            "code 7 where there is one.",
-       .examples = {
-           "bertha replay runs/latest/post_mortem.rank_0000.json",
-           "bertha replay runs/latest/post_mortem.rank_0003.json --backend cpu",
-           "bertha replay runs/latest/post_mortem.rank_0000.json --json replay.json"}});
+       .examples = {"bertha replay runs/latest/post_mortem.rank_0000.json",
+                    "bertha replay runs/latest/post_mortem.rank_0003.json --backend cpu",
+                    "bertha replay runs/latest/post_mortem.rank_0000.json --json replay.json"}});
   const auto options = std::make_shared<ReplayOptions>();
   add_text(replay, "post_mortem", options->path, "FILE",
            "post_mortem.rank_NNNN.json of a run folder")
