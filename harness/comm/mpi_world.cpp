@@ -166,8 +166,10 @@ std::unique_ptr<World> make_world() {
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   if (!has_mpi_launcher(lookup)) {
     // A process alone has nobody to talk to. Open MPI would start a daemon for it, and both would
-    // listen on all networks of the machine.
+    // listen on all networks of the machine. Without a daemon all such processes share one session
+    // folder, which one may remove while another makes it: none is made.
     setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+    setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", "self", 0);
   }

@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, checkpoints, main
+from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main
 
 
 class BadPaths(EndToEnd):
@@ -13,9 +13,7 @@ class BadPaths(EndToEnd):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.run_folder = cls.new_folder("run")
-        cls().train(cls.run_folder, train__max_steps=2)
-        cls.good = cls.run_folder / "ckpt" / checkpoints(cls.run_folder)[-1]
+        cls.run_folder, cls.good = cls.train_once()
         loop = cls.scratch / "loop"
         os.symlink(loop, loop)
         file = cls.scratch / "file"

@@ -127,9 +127,7 @@ class Commands(Calls):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.trained = cls.new_folder("trained")
-        cls().train(cls.trained, train__max_steps=2)
-        cls.saved = cls.trained / "ckpt" / "step_00000002"
+        _, cls.saved = cls.train_once()
         cls.lines = cls.scratch / "lines.txt"
         cls.lines.write_text("the old river .\nthe quiet harbor .\n")
 

@@ -6,7 +6,7 @@ import shutil
 import socket
 import stat
 
-from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, run, tree
+from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, main, run, tree
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07 \x9b31m"
 MARK = "was_here"  # made by whatever gets to a shell
@@ -61,9 +61,7 @@ class Files(EndToEnd):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.run_folder = cls.new_folder("run")
-        cls().train(cls.run_folder, train__max_steps=2)
-        cls.good = cls.run_folder / "ckpt" / checkpoints(cls.run_folder)[-1]
+        cls.run_folder, cls.good = cls.train_once()
 
     def commands(self, checkpoint):
         return [["checkpoint", "show", checkpoint], ["checkpoint", "verify", checkpoint],

@@ -343,6 +343,13 @@ class EndToEnd(unittest.TestCase):
         cls.count += 1
         return cls.scratch / f"{name}_{cls.count}"
 
+    @classmethod
+    def train_once(cls):
+        """The folder of a run of two steps, and its checkpoint."""
+        folder = cls.new_folder("run")
+        cls().train(folder, train__max_steps=2)
+        return folder, folder / "ckpt" / checkpoints(folder)[-1]
+
     def train(self, folder, ranks=0, code=0, extra=None, preexec_fn=None, **changes):
         """Trains into a folder; the exit code must be `code`."""
         done = bertha("train", *self.data.config(log__run_dir=folder, **changes), ranks=ranks,
