@@ -24,7 +24,7 @@ TEST(Lamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   shard.weight = {9, 1, 2, 2, 9, 9, 9, 9, 9, 9};
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
-  moments.weight_decay = 0.5;
+  moments.rules.weight_decay = 0.5;
   WorkerPool pool(1);
   run_cpu(pool, moments);
   EXPECT_EQ(shard.norms, (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
@@ -39,7 +39,7 @@ TEST(Lamb, NormsOfATensorAddUpOverItsSegments) {
   shard.weight = {1, 2, 9, 3, 4, 5, 9, 9, 6, 9};
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
-  moments.weight_decay = 0.5;
+  moments.rules.weight_decay = 0.5;
   validate(moments);
   WorkerPool pool(1);
   run_cpu(pool, moments);
@@ -106,12 +106,12 @@ TEST(LambContracts, RefuseArgumentsAndNameTheField) {
                  {"norms is f32 [7,2]"});
   expect_refused(moments, &LambMoments::norms, View(shard.norms.data(), DType::kF64, {6, 2}),
                  {"segments name tensor 6, want one below 6"});
-  expect_refused<LambMoments>(moments, [](auto& a) { a.epsilon = 0.0; }, {"epsilon = 0"});
-  expect_refused<LambMoments>(moments, [](auto& a) { a.beta_2 = 1.0; }, {"beta_2 = 1"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.rules.epsilon = 0.0; }, {"epsilon = 0"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.rules.beta_2 = 1.0; }, {"beta_2 = 1"});
   expect_refused(shard.apply_args(), &LambApply::state, View(&shard.state, DType::kU8, {8}),
                  {"state is u8 [8]"});
   const LambPrepare prepare = shard.prepare_args();
-  expect_refused<LambPrepare>(prepare, [](auto& a) { a.schedule.total_steps = 0; },
+  expect_refused<LambPrepare>(prepare, [](auto& a) { a.rules.schedule.total_steps = 0; },
                               {"schedule.total_steps = 0"});
   expect_refused(prepare, &LambPrepare::gradient_sum_of_squares, View(nullptr, DType::kF64, {1}),
                  {"gradient_sum_of_squares has no data"});

@@ -56,15 +56,15 @@ struct Reference {
 void run_step(WorkerPool& pool, Shard& shard, const Reference& reference) {
   const SumOfSquares sum{.values = Shard::of(shard.gradient), .result = shard.sum_view()};
   LambPrepare prepare = shard.prepare_args();
-  prepare.schedule = {.base = reference.base, .warmup_steps = 2, .total_steps = 9};
-  prepare.beta_1 = reference.beta_1;
-  prepare.beta_2 = reference.beta_2;
-  prepare.max_gradient_norm = reference.max_norm;
+  prepare.rules.schedule = {.base = reference.base, .warmup_steps = 2, .total_steps = 9};
+  prepare.rules.beta_1 = reference.beta_1;
+  prepare.rules.beta_2 = reference.beta_2;
+  prepare.rules.max_gradient_norm = reference.max_norm;
   LambMoments moments = shard.moments_args();
-  moments.beta_1 = reference.beta_1;
-  moments.beta_2 = reference.beta_2;
-  moments.epsilon = reference.epsilon;
-  moments.weight_decay = reference.decay;
+  moments.rules.beta_1 = reference.beta_1;
+  moments.rules.beta_2 = reference.beta_2;
+  moments.rules.epsilon = reference.epsilon;
+  moments.rules.weight_decay = reference.decay;
   const LambApply apply = shard.apply_args();
   validate(sum);
   validate(prepare);

@@ -38,8 +38,8 @@ Quantized<Q> quantized(HostTensor<float>& x, float scale, int64_t live_rows,
   auto live = static_cast<int32_t>(live_rows);
   const Quantize args{.x = x.view(),
                       .scale = View(&scale, DType::kF32, {1}),
-                      .q = View(out.q.data(), dtype_of<Q>(), {rows, columns}),
-                      .transposed = View(out.transposed.data(), dtype_of<Q>(), {columns, rows}),
+                      .q = View(out.q.data(), kDTypeOf<Q>, {rows, columns}),
+                      .transposed = View(out.transposed.data(), kDTypeOf<Q>, {columns, rows}),
                       .amax = View(&out.amax, DType::kF32, {1}),
                       .saturated = View(&out.saturated, DType::kI64, {1}),
                       .live_rows = View(&live, DType::kI32, {1})};
