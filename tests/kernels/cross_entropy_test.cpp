@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
 
@@ -15,11 +15,7 @@ using Doubles = std::vector<double>;
 
 struct Case {
   Case(int64_t rows_in, int64_t columns_in, int64_t classes_in)
-      : rows(rows_in),
-        columns(columns_in),
-        classes(classes_in),
-        logits(random_tensor({rows, columns}, 1)),
-        labels(random_ids(rows, static_cast<int32_t>(classes), 2)) {
+      : rows(rows_in), columns(columns_in), classes(classes_in) {
     for (int64_t row = 3; row < rows; row += 5) labels[row] = -1;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = classes; i < columns; ++i) logits[row * columns + i] = 100.0f;
@@ -28,25 +24,23 @@ struct Case {
   }
 
   void run(int threads) {
-    WorkerPool pool(threads);
-    const CrossEntropy args{.logits = logits.view(),
+    run_on_cpu(CrossEntropy{.logits = logits.view(),
                             .labels = labels.view(),
                             .gradient_scale = gradient_scale.view(),
                             .loss_sum = loss_sum.view(),
                             .correct = correct.view(),
                             .rows_counted = rows_counted.view(),
                             .classes = classes,
-                            .write_gradient = write_gradient};
-    validate(args);
-    run_cpu(pool, args);
+                            .write_gradient = write_gradient},
+               threads);
   }
 
   int64_t rows;
   int64_t columns;
   int64_t classes;
   bool write_gradient = true;
-  HostTensor<float> logits;
-  HostTensor<int32_t> labels;
+  HostTensor<float> logits = random_tensor({rows, columns}, 1);
+  HostTensor<int32_t> labels = random_ids(rows, static_cast<int32_t>(classes), 2);
   HostTensor<float> gradient_scale{{1}};
   HostTensor<double> loss_sum{{1}};
   HostTensor<int64_t> correct{{1}};

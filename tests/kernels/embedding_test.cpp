@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_close.h"
 
@@ -21,35 +21,12 @@ constexpr int32_t kPositions = 40;
 constexpr int32_t kSegments = 2;
 
 struct Case {
-  Case(int64_t tokens_in, int64_t hidden_in)
-      : tokens(tokens_in),
-        hidden(hidden_in),
-        state(random_state(kSeed, kStep)),
-        word_ids(random_ids(tokens, kWords, 1)),
-        position_ids(random_ids(tokens, kPositions, 2)),
-        segment_ids(random_ids(tokens, kSegments, 3)),
-        word_table(random_tensor({kWords, hidden}, 4)),
-        position_table(random_tensor({kPositions, hidden}, 5)),
-        segment_table(random_tensor({kSegments, hidden}, 6)),
-        gamma(random_tensor({hidden}, 7)),
-        beta(random_tensor({hidden}, 8)),
-        sum(garbage_tensor({tokens, hidden})),
-        y(garbage_tensor({tokens, hidden})),
-        mean(garbage_tensor({tokens})),
-        rstd(garbage_tensor({tokens})),
-        mask({tokens, hidden / 8}, 0xA5),
-        dy(random_tensor({tokens, hidden}, 9)),
-        dword_table({kWords, hidden}),
-        dposition_table({kPositions, hidden}),
-        dsegment_table({kSegments, hidden}),
-        dgamma(garbage_tensor({hidden})),
-        dbeta(garbage_tensor({hidden})) {}
+  Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
 
   Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const EmbeddingFwd args{.word_ids = word_ids.view(),
+    run_on_cpu(EmbeddingFwd{.word_ids = word_ids.view(),
                             .position_ids = position_ids.view(),
                             .segment_ids = segment_ids.view(),
                             .word_table = word_table.view(),
@@ -63,14 +40,12 @@ struct Case {
                             .rstd = rstd.view(),
                             .mask = mask.view(),
                             .dropout = dropout(),
-                            .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
+                            .epsilon = epsilon},
+               threads);
   }
 
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const EmbeddingBwd args{.dy = dy.view(),
+    run_on_cpu(EmbeddingBwd{.dy = dy.view(),
                             .word_ids = word_ids.view(),
                             .position_ids = position_ids.view(),
                             .segment_ids = segment_ids.view(),
@@ -86,9 +61,8 @@ struct Case {
                             .dgamma = dgamma.view(),
                             .dbeta = dbeta.view(),
                             .dropout = dropout(),
-                            .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                            .accumulate = accumulate},
+               threads);
   }
 
   NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
@@ -109,11 +83,26 @@ struct Case {
   int64_t hidden;
   float epsilon = 0.0625f;
   float probability = 0.15f;
-  HostTensor<uint64_t> state;
-  HostTensor<int32_t> word_ids, position_ids, segment_ids;
-  HostTensor<float> word_table, position_table, segment_table, gamma, beta, sum, y, mean, rstd;
-  HostTensor<uint8_t> mask;
-  HostTensor<float> dy, dword_table, dposition_table, dsegment_table, dgamma, dbeta;
+  HostTensor<uint64_t> state = random_state(kSeed, kStep);
+  HostTensor<int32_t> word_ids = random_ids(tokens, kWords, 1);
+  HostTensor<int32_t> position_ids = random_ids(tokens, kPositions, 2);
+  HostTensor<int32_t> segment_ids = random_ids(tokens, kSegments, 3);
+  HostTensor<float> word_table = random_tensor({kWords, hidden}, 4);
+  HostTensor<float> position_table = random_tensor({kPositions, hidden}, 5);
+  HostTensor<float> segment_table = random_tensor({kSegments, hidden}, 6);
+  HostTensor<float> gamma = random_tensor({hidden}, 7);
+  HostTensor<float> beta = random_tensor({hidden}, 8);
+  HostTensor<float> sum = garbage_tensor({tokens, hidden});
+  HostTensor<float> y = garbage_tensor({tokens, hidden});
+  HostTensor<float> mean = garbage_tensor({tokens});
+  HostTensor<float> rstd = garbage_tensor({tokens});
+  HostTensor<uint8_t> mask = HostTensor<uint8_t>({tokens, hidden / 8}, 0xA5);
+  HostTensor<float> dy = random_tensor({tokens, hidden}, 9);
+  HostTensor<float> dword_table{{kWords, hidden}};
+  HostTensor<float> dposition_table{{kPositions, hidden}};
+  HostTensor<float> dsegment_table{{kSegments, hidden}};
+  HostTensor<float> dgamma = garbage_tensor({hidden});
+  HostTensor<float> dbeta = garbage_tensor({hidden});
 };
 
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 16}, {1, 8}, {7, 264}, {33, 40}, {511, 24}};

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 
 namespace bertha {
@@ -17,32 +17,12 @@ constexpr uint32_t kSite = 21;
 constexpr float kProbability = 0.2f;
 
 struct Case {
-  Case(int64_t tokens_in, int64_t hidden_in)
-      : tokens(tokens_in),
-        hidden(hidden_in),
-        state(random_state(kSeed, kStep)),
-        x(random_tensor({tokens, hidden}, 1)),
-        bias(random_tensor({hidden}, 2)),
-        residual(random_tensor({tokens, hidden}, 3)),
-        gamma(random_tensor({hidden}, 4)),
-        beta(random_tensor({hidden}, 5)),
-        sum(garbage_tensor({tokens, hidden})),
-        y(garbage_tensor({tokens, hidden})),
-        mean(garbage_tensor({tokens})),
-        rstd(garbage_tensor({tokens})),
-        mask({tokens, hidden / 8}, 0xA5),
-        dy(random_tensor({tokens, hidden}, 6)),
-        dresidual(garbage_tensor({tokens, hidden})),
-        dx(garbage_tensor({tokens, hidden})),
-        dgamma(garbage_tensor({hidden})),
-        dbeta(garbage_tensor({hidden})),
-        dbias(garbage_tensor({hidden})) {}
+  Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
 
   Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const ResidualLnFwd args{.x = x.view(),
+    run_on_cpu(ResidualLnFwd{.x = x.view(),
                              .bias = bias.view(),
                              .residual = residual.view(),
                              .gamma = gamma.view(),
@@ -53,14 +33,12 @@ struct Case {
                              .rstd = rstd.view(),
                              .mask = mask.view(),
                              .dropout = dropout(),
-                             .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
+                             .epsilon = epsilon},
+               threads);
   }
 
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const ResidualLnBwd args{.dy = dy.view(),
+    run_on_cpu(ResidualLnBwd{.dy = dy.view(),
                              .sum = sum.view(),
                              .mean = mean.view(),
                              .rstd = rstd.view(),
@@ -72,9 +50,8 @@ struct Case {
                              .dbeta = dbeta.view(),
                              .dbias = dbias.view(),
                              .dropout = dropout(),
-                             .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                             .accumulate = accumulate},
+               threads);
   }
 
   NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
@@ -93,10 +70,23 @@ struct Case {
   int64_t hidden;
   float epsilon = 0.125f;
   float probability = kProbability;
-  HostTensor<uint64_t> state;
-  HostTensor<float> x, bias, residual, gamma, beta, sum, y, mean, rstd;
-  HostTensor<uint8_t> mask;
-  HostTensor<float> dy, dresidual, dx, dgamma, dbeta, dbias;
+  HostTensor<uint64_t> state = random_state(kSeed, kStep);
+  HostTensor<float> x = random_tensor({tokens, hidden}, 1);
+  HostTensor<float> bias = random_tensor({hidden}, 2);
+  HostTensor<float> residual = random_tensor({tokens, hidden}, 3);
+  HostTensor<float> gamma = random_tensor({hidden}, 4);
+  HostTensor<float> beta = random_tensor({hidden}, 5);
+  HostTensor<float> sum = garbage_tensor({tokens, hidden});
+  HostTensor<float> y = garbage_tensor({tokens, hidden});
+  HostTensor<float> mean = garbage_tensor({tokens});
+  HostTensor<float> rstd = garbage_tensor({tokens});
+  HostTensor<uint8_t> mask = HostTensor<uint8_t>({tokens, hidden / 8}, 0xA5);
+  HostTensor<float> dy = random_tensor({tokens, hidden}, 6);
+  HostTensor<float> dresidual = garbage_tensor({tokens, hidden});
+  HostTensor<float> dx = garbage_tensor({tokens, hidden});
+  HostTensor<float> dgamma = garbage_tensor({hidden});
+  HostTensor<float> dbeta = garbage_tensor({hidden});
+  HostTensor<float> dbias = garbage_tensor({hidden});
 };
 
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 16}, {1, 8}, {7, 264}, {33, 40}, {511, 24}};
