@@ -4,14 +4,13 @@
 
 #include <cmath>
 
+#include "tests/kernels/naive_cross_entropy.h"
 #include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {
-
-using Doubles = std::vector<double>;
 
 struct Case {
   Case(int64_t rows_in, int64_t columns_in, int64_t classes_in)
@@ -47,38 +46,6 @@ struct Case {
   HostTensor<int64_t> rows_counted{{1}};
 };
 
-struct Naive {
-  double loss = 0.0;
-  int64_t correct = 0;
-  int64_t rows = 0;
-  Doubles gradient;
-};
-
-Naive naive(const Case& c) {
-  Naive want;
-  want.gradient.assign(static_cast<size_t>(c.rows * c.columns), 0.0);
-  for (int64_t row = 0; row < c.rows; ++row) {
-    const int32_t label = c.labels[row];
-    if (label < 0) continue;
-    const float* logits = c.logits.values.data() + row * c.columns;
-    double sum = 0.0;
-    int64_t argmax = 0;
-    for (int64_t i = 0; i < c.classes; ++i) {
-      sum += std::exp(static_cast<double>(logits[i]));
-      if (logits[i] > logits[argmax]) argmax = i;
-    }
-    want.loss += std::log(sum) - static_cast<double>(logits[label]);
-    want.correct += argmax == label ? 1 : 0;
-    want.rows += 1;
-    for (int64_t i = 0; i < c.classes; ++i) {
-      const double p = std::exp(static_cast<double>(logits[i])) / sum;
-      want.gradient[static_cast<size_t>(row * c.columns + i)] =
-          (p - (i == label ? 1.0 : 0.0)) * 0.375;
-    }
-  }
-  return want;
-}
-
 struct Shape {
   int64_t rows, columns, classes;
 };
@@ -88,7 +55,7 @@ constexpr Shape kShapes[] = {{0, 8, 5},  {1, 1, 1},     {7, 33, 33},
 TEST(CrossEntropy, LossCountsAndGradientMatchTheDefinition) {
   for (const Shape& shape : kShapes) {
     Case c(shape.rows, shape.columns, shape.classes);
-    const Naive want = naive(c);
+    const NaiveCrossEntropy want(c.logits, c.labels, shape.classes, 0.375);
     c.run(1);
     const std::string what =
         concat(" at [", shape.rows, ",", shape.columns, "], ", shape.classes, " classes");

@@ -13,17 +13,12 @@
 namespace bertha {
 namespace {
 
-constexpr uint64_t kSeed = 17;
-constexpr uint64_t kStep = 3;
-constexpr uint32_t kSite = 3;
 constexpr int32_t kWords = 50;
 constexpr int32_t kPositions = 40;
 constexpr int32_t kSegments = 2;
 
 struct Case {
   Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
-
-  Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
     run_on_cpu(EmbeddingFwd{.word_ids = word_ids.view(),
@@ -39,7 +34,7 @@ struct Case {
                             .mean = mean.view(),
                             .rstd = rstd.view(),
                             .mask = mask.view(),
-                            .dropout = dropout(),
+                            .dropout = dropout.with(state.view()),
                             .epsilon = epsilon},
                threads);
   }
@@ -60,12 +55,10 @@ struct Case {
                             .dsegment_table = dsegment_table.view(),
                             .dgamma = dgamma.view(),
                             .dbeta = dbeta.view(),
-                            .dropout = dropout(),
+                            .dropout = dropout.with(state.view()),
                             .accumulate = accumulate},
                threads);
   }
-
-  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
 
   NaiveNormInput naive() const {
     Doubles sums;
@@ -82,8 +75,8 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   float epsilon = 0.0625f;
-  float probability = 0.15f;
-  HostTensor<uint64_t> state = random_state(kSeed, kStep);
+  NaiveDropout dropout{.site = 3, .probability = 0.15f};
+  HostTensor<uint64_t> state = dropout.state();
   HostTensor<int32_t> word_ids = random_ids(tokens, kWords, 1);
   HostTensor<int32_t> position_ids = random_ids(tokens, kPositions, 2);
   HostTensor<int32_t> segment_ids = random_ids(tokens, kSegments, 3);
@@ -114,7 +107,7 @@ TEST(Embedding, ForwardMatchesTheDefinition) {
     const NaiveNorm want = naive_layer_norm(c.naive());
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     expect_close(c.sum.values, c.naive().x, tolerance::kRowF32, "sum" + shape);
-    expect_close(c.y.values, c.naive_dropout().of(want.y), tolerance::kRowF32, "y" + shape, 20.0);
+    expect_close(c.y.values, c.dropout.of(want.y), tolerance::kRowF32, "y" + shape, 20.0);
     expect_close(c.mean.values, want.mean, tolerance::kRowF32, "mean" + shape, 6.0);
     expect_close(c.rstd.values, want.rstd, tolerance::kRowF32, "rstd" + shape);
   }
@@ -140,7 +133,7 @@ TEST(Embedding, BackwardAddsEveryTokenToItsRows) {
     c.forward(1);
     c.backward(1, Accumulate::kNo);
     const NaiveNormGradient want =
-        naive_layer_norm_backward(c.naive(), c.naive_dropout().of(c.dy.doubles()));
+        naive_layer_norm_backward(c.naive(), c.dropout.of(c.dy.doubles()));
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     expect_scattered("dword_table" + shape, c.dword_table, 0.5, c.word_ids, want.dx);
     expect_scattered("dposition_table" + shape, c.dposition_table, 0.5, c.position_ids, want.dx);
@@ -166,7 +159,7 @@ TEST(Embedding, DropsExactlyTheDocumentedElements) {
   c.beta.values.assign(c.beta.values.size(), 100.0f);  // no element is zero by itself
   c.forward(1);
   for (int64_t i = 0; i < c.y.elements(); ++i) {
-    ASSERT_EQ(c.y[i] == 0.0f, c.naive_dropout().drops(i)) << "element " << i;
+    ASSERT_EQ(c.y[i] == 0.0f, c.dropout.drops(i)) << "element " << i;
   }
 }
 

@@ -11,15 +11,8 @@
 namespace bertha {
 namespace {
 
-constexpr uint64_t kSeed = 99;
-constexpr uint64_t kStep = 1234;
-constexpr uint32_t kSite = 21;
-constexpr float kProbability = 0.2f;
-
 struct Case {
   Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
-
-  Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
     run_on_cpu(ResidualLnFwd{.x = x.view(),
@@ -32,7 +25,7 @@ struct Case {
                              .mean = mean.view(),
                              .rstd = rstd.view(),
                              .mask = mask.view(),
-                             .dropout = dropout(),
+                             .dropout = dropout.with(state.view()),
                              .epsilon = epsilon},
                threads);
   }
@@ -49,19 +42,16 @@ struct Case {
                              .dgamma = dgamma.view(),
                              .dbeta = dbeta.view(),
                              .dbias = dbias.view(),
-                             .dropout = dropout(),
+                             .dropout = dropout.with(state.view()),
                              .accumulate = accumulate},
                threads);
   }
 
-  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
-
   NaiveNormInput naive() const {
-    const NaiveDropout dropped = naive_dropout();
     Doubles sums;
     for (int64_t i = 0; i < tokens * hidden; ++i) {
       const double input = static_cast<double>(x[i]) + static_cast<double>(bias[i % hidden]);
-      sums.push_back(static_cast<double>(residual[i]) + input * dropped.factor(i));
+      sums.push_back(static_cast<double>(residual[i]) + input * dropout.factor(i));
     }
     return {sums, tokens, hidden, gamma.doubles(), beta.doubles(), static_cast<double>(epsilon)};
   }
@@ -69,8 +59,8 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   float epsilon = 0.125f;
-  float probability = kProbability;
-  HostTensor<uint64_t> state = random_state(kSeed, kStep);
+  NaiveDropout dropout{.site = 21, .probability = 0.2f};
+  HostTensor<uint64_t> state = dropout.state();
   HostTensor<float> x = random_tensor({tokens, hidden}, 1);
   HostTensor<float> bias = random_tensor({hidden}, 2);
   HostTensor<float> residual = random_tensor({tokens, hidden}, 3);
@@ -112,7 +102,7 @@ TEST(ResidualLn, BackwardMatchesTheJacobian) {
     c.forward(1);
     c.backward(1, Accumulate::kNo);
     const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), c.dy.doubles());
-    const Doubles dx = c.naive_dropout().of(want.dx);
+    const Doubles dx = c.dropout.of(want.dx);
     Doubles dbias(static_cast<size_t>(hidden), 0.0);
     for (size_t i = 0; i < dx.size(); ++i) dbias[i % dbias.size()] += dx[i];
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
@@ -143,7 +133,7 @@ TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
   c.forward(1);
   int64_t dropped = 0;
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
-    const bool want = c.naive_dropout().drops(i);
+    const bool want = c.dropout.drops(i);
     ASSERT_EQ(c.sum[i] == 0.0f, want) << "element " << i;
     ASSERT_EQ(((c.mask[i / 8] >> (i % 8)) & 1) == 0, want) << "bit " << i;
     dropped += want ? 1 : 0;
@@ -157,7 +147,7 @@ TEST(ResidualLn, ProbabilityZeroNeedsNoRandomState) {
   Case c(3, 8);
   c.state.values.clear();
   c.mask.values.clear();
-  c.probability = 0.0f;
+  c.dropout.probability = 0.0f;
   c.forward(1);
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
     EXPECT_EQ(c.sum[i], c.residual[i] + (c.x[i] + c.bias[i % 8]));
