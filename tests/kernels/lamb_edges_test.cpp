@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/kernels/validation_checks.h"
 
 namespace bertha::testing {
@@ -25,8 +25,7 @@ TEST(Lamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
   moments.rules.weight_decay = 0.5;
-  WorkerPool pool(1);
-  run_cpu(pool, moments);
+  run_on_cpu(moments);
   EXPECT_EQ(shard.norms, (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
 }
 
@@ -40,19 +39,16 @@ TEST(Lamb, NormsOfATensorAddUpOverItsSegments) {
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
   moments.rules.weight_decay = 0.5;
-  validate(moments);
-  WorkerPool pool(1);
-  run_cpu(pool, moments);
+  run_on_cpu(moments);
   EXPECT_EQ(shard.norms, (std::vector<double>{25, 25.0 / 4, 66, 66.0 / 4}));
 }
 
 TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
-    WorkerPool pool(1);
     LambApply apply = shard.apply_args();
     apply.trust_ratio = c.is_on;
-    run_cpu(pool, apply);
+    run_on_cpu(apply);
     EXPECT_FLOAT_EQ(shard.weight[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(shard.model_weight[0], shard.weight[0]);
   }
@@ -67,11 +63,8 @@ float clip(Shard& shard, double limit) {
                         .factor = factor_view,
                         .max_gradient_norm = limit};
   const ClipLocal scale{.gradient = Shard::of(shard.gradient), .factor = factor_view};
-  validate(find);
-  validate(scale);
-  WorkerPool pool(1);
-  run_cpu(pool, find);
-  run_cpu(pool, scale);
+  run_on_cpu(find);
+  run_on_cpu(scale);
   return factor;
 }
 
