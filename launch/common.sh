@@ -260,13 +260,28 @@ wait_and_pass_on() {  # SIGNAL, process id
   return "$status"
 }
 
+# Removes what earlier starts left that were killed together with their mpirun: a process of each such
+# start holds the lock in its folder. Younger ones than a minute may not have locked it yet.
+remove_left_folders() {
+  local left lock
+  while IFS= read -r -d '' left; do
+    if [[ -e $left/lock ]] && { exec {lock}< "$left/lock"; } 2> /dev/null; then
+      if flock -n "$lock"; then rm -rf "$left" || true; fi
+      exec {lock}<&-
+    fi
+  done < <(find "${TMPDIR:-/tmp}" -maxdepth 1 -type d -name 'bertha_mpirun.*' -user "$EUID" -mmin +1 \
+    -print0 2> /dev/null)
+}
+
 # mpirun kills the ranks within seconds of SIGTERM but forwards SIGUSR1, on which the ranks save and
 # end with 75. In its own process group it does not also receive a terminal's Ctrl-C. When killed, it
 # leaves 8 MiB in its folder for temporary files, so that folder is deleted here.
 run_mpirun() {
-  local folder status=0
+  local folder lock status=0
   command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"
-  folder=$(mktemp -d) || stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
+  remove_left_folders
+  { folder=$(mktemp -d "${TMPDIR:-/tmp}/bertha_mpirun.XXXXXX") && exec {lock}> "$folder/lock" && flock "$lock"; } ||
+    stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
   # To the ranks standard error is a pipe: they fit their lines to COLUMNS.
   if [[ -t 2 && -z ${COLUMNS:-} ]]; then
     COLUMNS=$(stty size <&2 2> /dev/null | cut -d' ' -f2) || COLUMNS=""
@@ -277,6 +292,7 @@ run_mpirun() {
   set +m
   wait_and_pass_on USR1 $! || status=$?
   rm -rf "$folder" || true
+  exec {lock}>&-
   explain_end "$status"
   return "$status"
 }

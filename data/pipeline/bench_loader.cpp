@@ -95,7 +95,8 @@ struct RankRun {
 /// The first batch is not timed: it waits for the first window.
 RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transport) {
   options.num_steps = num_steps + 1;
-  const auto pipeline = make_training_pipeline(options, transport, plain_host_allocator());
+  const auto pipeline =
+      make_training_pipeline(options, borrowed(transport), plain_host_allocator());
   pipeline->next();
   RankRun run;
   const auto start = std::chrono::steady_clock::now();

@@ -12,8 +12,9 @@ namespace {
 
 class TrainingPipeline final : public Pipeline {
  public:
-  TrainingPipeline(const PipelineOptions& options, Transport& transport, HostAllocator allocate)
-      : state_(std::make_shared<StageState>(options, transport, std::move(allocate))) {
+  TrainingPipeline(const PipelineOptions& options, std::shared_ptr<Transport> transport,
+                   HostAllocator allocate)
+      : state_(std::make_shared<StageState>(options, std::move(transport), std::move(allocate))) {
     try {
       reader_ = std::thread([state = state_] { read_windows(*state); });
       exchanger_ = std::thread([state = state_] { exchange_steps(*state); });
@@ -66,8 +67,9 @@ class TrainingPipeline final : public Pipeline {
 }  // namespace
 
 std::unique_ptr<Pipeline> make_training_pipeline(const PipelineOptions& options,
-                                                 Transport& transport, HostAllocator allocate) {
-  return std::make_unique<TrainingPipeline>(options, transport, std::move(allocate));
+                                                 std::shared_ptr<Transport> transport,
+                                                 HostAllocator allocate) {
+  return std::make_unique<TrainingPipeline>(options, std::move(transport), std::move(allocate));
 }
 
 }  // namespace bertha

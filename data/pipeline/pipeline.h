@@ -62,10 +62,11 @@ class Pipeline {
 };
 
 /// Collective; all ranks give the same options. `transport` is used by the caller until this
-/// returns, then by one thread of the pipeline, and must outlive it. `allocate` is called from
-/// another thread of the pipeline.
+/// returns, then by one thread of the pipeline. A thread that is left behind in a call of it keeps
+/// it. `allocate` is called from another thread of the pipeline.
 std::unique_ptr<Pipeline> make_training_pipeline(const PipelineOptions& options,
-                                                 Transport& transport, HostAllocator allocate);
+                                                 std::shared_ptr<Transport> transport,
+                                                 HostAllocator allocate);
 
 /// The whole evaluation set once: rank r takes a contiguous part (the first `remainder` ranks one
 /// sample more), in file order, in batches of at most `batch_seqs`. Ranks may hold different

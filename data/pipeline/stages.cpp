@@ -93,38 +93,38 @@ CancellableTransport::Entry::~Entry() {
 
 std::vector<int64_t> CancellableTransport::all_gather(std::span<const int64_t> mine) {
   const Entry entry(*this);
-  return transport_.all_gather(mine);
+  return transport_->all_gather(mine);
 }
 
 std::vector<int64_t> CancellableTransport::sum(std::span<const int64_t> mine) {
   const Entry entry(*this);
-  return transport_.sum(mine);
+  return transport_->sum(mine);
 }
 
 std::vector<std::vector<std::byte>> CancellableTransport::all_gather_bytes(
     std::span<const std::byte> mine) {
   const Entry entry(*this);
-  return transport_.all_gather_bytes(mine);
+  return transport_->all_gather_bytes(mine);
 }
 
 std::vector<std::vector<std::byte>> CancellableTransport::all_to_all_bytes(
     std::span<const std::vector<std::byte>> outgoing, std::span<const int64_t> incoming_bytes) {
   const Entry entry(*this);
-  return transport_.all_to_all_bytes(outgoing, incoming_bytes);
+  return transport_->all_to_all_bytes(outgoing, incoming_bytes);
 }
 
 CancellableTransport::Inside CancellableTransport::abandon() {
   const std::lock_guard lock(mutex_);
   abandoned_ = true;
-  return inside_;
+  return size() > 1 ? inside_ : Inside::kNo;
 }
 
-StageState::StageState(const PipelineOptions& pipeline_options, Transport& transport_in,
-                       HostAllocator allocator)
+StageState::StageState(const PipelineOptions& pipeline_options,
+                       std::shared_ptr<Transport> transport_in, HostAllocator allocator)
     : options(pipeline_options),
       allocate(std::move(allocator)),
-      assignment(make_shard_assignment(pipeline_options, transport_in)),
-      transport(transport_in),
+      assignment(make_shard_assignment(pipeline_options, *transport_in)),
+      transport(std::move(transport_in)),
       batches(pipeline_options.prefetch_steps) {
   check_options(options, transport.size());
   table = inspect_shards(options.shards, options.shard_xxh3, transport);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "data/pipeline/bounded_queue.h"
 #include "data/pipeline/exchange.h"
@@ -22,9 +23,10 @@ class CancellableTransport final : public Transport {
  public:
   struct Abandoned {};
 
-  explicit CancellableTransport(Transport& transport) : transport_(transport) {}
-  int rank() const override { return transport_.rank(); }
-  int size() const override { return transport_.size(); }
+  explicit CancellableTransport(std::shared_ptr<Transport> transport)
+      : transport_(std::move(transport)) {}
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
   std::vector<int64_t> all_gather(std::span<const int64_t> mine) override;
   std::vector<int64_t> sum(std::span<const int64_t> mine) override;
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override;
@@ -32,7 +34,7 @@ class CancellableTransport final : public Transport {
       std::span<const std::vector<std::byte>> outgoing,
       std::span<const int64_t> incoming_bytes) override;
 
-  /// Whether a call is under way, which may never return when a peer has failed.
+  /// Whether a call is under way that may never return, because a peer has failed.
   enum class Inside : uint8_t { kNo, kYes };
   Inside abandon();
 
@@ -49,7 +51,7 @@ class CancellableTransport final : public Transport {
     CancellableTransport& gate_;
   };
 
-  Transport& transport_;
+  std::shared_ptr<Transport> transport_;
   std::mutex mutex_;
   bool abandoned_ = false;
   Inside inside_ = Inside::kNo;
@@ -59,7 +61,7 @@ class CancellableTransport final : public Transport {
 /// thread holds it by shared_ptr, since one that is stuck in the transport may outlive the
 /// Pipeline.
 struct StageState {
-  StageState(const PipelineOptions& pipeline_options, Transport& transport_in,
+  StageState(const PipelineOptions& pipeline_options, std::shared_ptr<Transport> transport_in,
              HostAllocator allocator);
 
   PipelineOptions options;

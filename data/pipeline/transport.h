@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,11 @@ class Transport {
       std::span<const std::vector<std::byte>> outgoing,
       std::span<const int64_t> incoming_bytes) = 0;
 };
+
+/// One that its owner keeps for longer than anybody uses it.
+inline std::shared_ptr<Transport> borrowed(Transport& transport) {
+  return std::shared_ptr<Transport>(std::shared_ptr<void>(), &transport);
+}
 
 /// A world of one rank.
 class SoloTransport final : public Transport {

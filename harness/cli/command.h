@@ -11,7 +11,8 @@
 namespace bertha {
 
 /// Which ranks throw the errors from here on: all of them the same (a wrong config: rank 0 prints
-/// it and all return), or perhaps one alone (it prints the error and ends the others).
+/// it and all return), or perhaps one alone (it prints the error and ends the others). Calls
+/// between ranks and functions of the system may fail on one alone in either case.
 enum class ErrorScope : uint8_t { kEveryRank, kThisRank };
 
 /// What a command may use while it runs.

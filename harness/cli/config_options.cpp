@@ -1,11 +1,13 @@
 #include "harness/cli/config_options.h"
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/comm/start_limit.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
@@ -133,8 +135,12 @@ LoadedConfig load_from_options(const CLI::App& command) {
 }
 
 Config config_for_ranks(const CLI::App& command, World& world, BatchRule rule) {
-  const std::string message =
-      world.broadcast(world.rank() == 0 ? config_message(command, world.size(), rule) : "", 0);
+  std::string message;
+  {
+    const StartLimit limit(std::getenv, world.size(), "received the configuration");
+    message =
+        world.broadcast(world.rank() == 0 ? config_message(command, world.size(), rule) : "", 0);
+  }
   const size_t line = message.find('\n');
   const std::string rest = message.substr(line + 1);
   if (message.substr(0, line) == "config") return config_from_yaml(rest, "the config of rank 0");

@@ -8,6 +8,7 @@
 #include "harness/cli/parse.h"
 #include "harness/cli/progress_line.h"
 #include "harness/comm/rank_failure.h"
+#include "harness/comm/rank_name.h"
 #include "harness/train/signals.h"
 #include "kernels/base/error.h"
 #include "kernels/base/failure.h"
@@ -27,11 +28,26 @@ std::exception_ptr attempt(Work work) {
   }
 }
 
+/// Whether other ranks may know nothing of it.
+bool is_of_this_rank(const std::exception_ptr& exception, ErrorScope scope) {
+  if (scope == ErrorScope::kThisRank) return true;
+  try {
+    std::rethrow_exception(exception);
+  } catch (const CommunicationError&) {
+    return true;
+  } catch (const Error&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
 int report(const std::exception_ptr& exception, const CommandContext& context) {
   World* const world = context.world;
-  const bool one_rank =
-      world != nullptr && world->size() > 1 && context.error_scope == ErrorScope::kThisRank;
-  if (one_rank) end_all_ranks(*world, exception);
+  const bool has_others = world != nullptr && world->size() > 1;
+  if (has_others && is_of_this_rank(exception, context.error_scope)) {
+    end_all_ranks(*world, exception);
+  }
   const Failure failure = failure_of(exception);
   if (world == nullptr || world->rank() == 0) print_error(context.terminal, failure.what);
   record_line(LogLevel::kError, failure.what);

@@ -1,10 +1,15 @@
 #include "harness/comm/mpi_check.h"
 
-#include "kernels/base/error.h"
+#include <string_view>
+
+#include "harness/comm/rank_name.h"
 
 namespace bertha {
 
 std::string mpi_words(int status) {
+  int is_started = 0;
+  MPI_Initialized(&is_started);
+  if (is_started == 0) return concat("error ", status, " before MPI has started");
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
@@ -12,8 +17,11 @@ std::string mpi_words(int status) {
 }
 
 void throw_mpi_error(const char* call, int status) {
-  fail(ExitCode::kEnvironment, call, " failed: ", mpi_words(status),
-       "; see whether another rank ended, and run again");
+  const std::string_view function =
+      std::string_view(call).substr(0, std::string_view(call).find('('));
+  throw CommunicationError(ExitCode::kEnvironment,
+                           concat(function, " failed: ", mpi_words(status),
+                                  "; see whether another rank ended, and run again"));
 }
 
 }  // namespace bertha

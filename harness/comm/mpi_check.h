@@ -13,7 +13,8 @@ std::string mpi_words(int status);
 
 }  // namespace bertha
 
-/// Throws Error(kEnvironment) with the call and MPI's own text unless it returned MPI_SUCCESS.
+/// Throws CommunicationError(kEnvironment) with the function and MPI's own text unless it returned
+/// MPI_SUCCESS.
 #define BERTHA_MPI_CHECK(call)                                                                 \
   do {                                                                                         \
     const int bertha_mpi_status = (call);                                                      \

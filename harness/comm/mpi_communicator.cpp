@@ -63,7 +63,6 @@ Communicator::Communicator(MPI_Comm parent, RankBoard* board) : board_(board) {
     const CallOnBoard on_board(board_, CollectiveCall::kDuplicate);
     BERTHA_MPI_CHECK(MPI_Comm_dup(parent, &comm_));
   }
-  BERTHA_MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   BERTHA_MPI_CHECK(MPI_Comm_rank(comm_, &rank_));
   BERTHA_MPI_CHECK(MPI_Comm_size(comm_, &size_));
 }

@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// A duplicate of a communicator that returns errors instead of aborting. Move-only.
+/// A duplicate of a communicator. Move-only.
 /// Making and destroying one are collective calls; destroy before MPI_Finalize.
 class Communicator {
  public:

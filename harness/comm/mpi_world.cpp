@@ -7,7 +7,9 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
+#include <system_error>
 #include <thread>
 
 #include "harness/comm/communicator_world.h"
@@ -38,6 +40,8 @@ class MpiSession {
   MpiSession() {
     int provided = MPI_THREAD_SINGLE;
     BERTHA_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+    // Errors return, on all communicators made from this one too: by default MPI ends the process.
+    BERTHA_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (provided < MPI_THREAD_MULTIPLE) {
       MPI_Finalize();
       fail(ExitCode::kEnvironment, "this MPI offers thread level ", provided, ", want ",
@@ -103,6 +107,7 @@ class NodeMemory {
     const MPI_Aint own_bytes = node.rank() == 0 ? static_cast<MPI_Aint>(bytes) : 0;
     check_shared(node,
                  MPI_Win_allocate_shared(own_bytes, 1, MPI_INFO_NULL, node.get(), &own, &window_));
+    BERTHA_MPI_CHECK(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
     MPI_Aint first_bytes = 0;
     int unit_bytes = 0;
     char* first = nullptr;
@@ -124,6 +129,14 @@ class MpiWorld final : public CommunicatorWorld {
         board_(memory_.slots(), start_.rank()),
         world_(MPI_COMM_WORLD, &board_),
         status_exchange_(start_, node_, board_) {}
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+  ~MpiWorld() override {
+    try {
+      end_limit_.emplace(std::getenv, size(), "ended MPI; all else is done");
+    } catch (const std::system_error&) {  // no thread for it: then without
+    }
+  }
 
   int node_rank() const override { return node_.rank(); }
   int node_size() const override { return node_.size(); }
@@ -139,6 +152,7 @@ class MpiWorld final : public CommunicatorWorld {
  private:
   const Communicator& communicator() const override { return world_; }
 
+  std::optional<StartLimit> end_limit_;
   MpiSession session_;  // first in, last out
   Communicator start_;  // of all ranks, before there is a board
   Communicator node_;
@@ -161,7 +175,7 @@ std::string World::broadcast(const std::string& text, int root) {
 }
 
 std::unique_ptr<World> make_world() {
-  const EnvironmentLookup lookup = [](const char* variable) { return std::getenv(variable); };
+  const EnvironmentLookup lookup = std::getenv;
   check_srun_task(lookup);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   if (!has_mpi_launcher(lookup)) {

@@ -22,4 +22,9 @@ struct RankError : Error {
   using Error::Error;
 };
 
+/// An Error of this rank in a call that other ranks may still wait in.
+struct CommunicationError : Error {
+  using Error::Error;
+};
+
 }  // namespace bertha

@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "harness/comm/rank_name.h"
 #include "kernels/base/error.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr const char* kVariable = "BERTHA_START_TIMEOUT_S";
 constexpr double kDefault_s = 600;
 // The first rank that reports ends the others: they come later, so that one sentence is printed.
-constexpr double kBetweenRanks_s = 2;
+constexpr double kBetweenRanks_s = 3;
 constexpr int kMostDelays = 5;
 
 int number(const char* text, int otherwise) {
@@ -92,9 +93,9 @@ std::vector<StartedRank> started_ranks(const std::string& job) {
 }  // namespace
 
 std::string late_start_report(const std::vector<StartedRank>& here, int num_ranks,
-                              const std::string& host, double waited_s) {
+                              const std::string& host, double waited_s, const std::string& what) {
   const std::string still =
-      concat("after ", waited_s, " s not all of ", num_ranks, " ranks have started MPI: ");
+      concat("after ", waited_s, " s not all of ", num_ranks, " ranks have ", what, ": ");
   const auto stopped = std::ranges::find_if(here, &StartedRank::is_stopped);
   if (stopped != here.end()) {
     return concat(still, rank_name(stopped->rank, num_ranks, host), " (process ", stopped->process,
@@ -107,21 +108,21 @@ std::string late_start_report(const std::vector<StartedRank>& here, int num_rank
                 "one reach each other");
 }
 
-StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks) {
+StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::string what) {
   const double timeout_s = limit_s(lookup);
   if (timeout_s == 0 || num_ranks == 1) return;
   const char* job = lookup("PMIX_NAMESPACE");
   const int rank = number(lookup("PMIX_RANK"), 0);
   const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
-  thread_ = std::thread(
-      [this, own_s, timeout_s, num_ranks, job = std::string(job == nullptr ? "" : job)] {
-        std::unique_lock<std::mutex> lock(mutex_);
-        const std::chrono::duration<double> limit(own_s);
-        if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
-        log_line(LogLevel::kError,
-                 late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s));
-        std::_Exit(static_cast<int>(ExitCode::kHang));
-      });
+  thread_ = std::thread([this, own_s, timeout_s, num_ranks, what = std::move(what),
+                         job = std::string(job == nullptr ? "" : job)] {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const std::chrono::duration<double> limit(own_s);
+    if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
+    log_line(LogLevel::kError,
+             late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s, what));
+    std::_Exit(static_cast<int>(ExitCode::kHang));
+  });
 }
 
 StartLimit::~StartLimit() {

@@ -17,20 +17,21 @@ struct StartedRank {
   bool is_stopped = false;  // by a signal, or by a debugger
 };
 
-/// The sentence for a rank that has waited `waited_s` for MPI to start: which rank of this machine
-/// is stopped, else which are there at all.
+/// The sentence for a rank that has waited `waited_s` for what the others do not all do, "started
+/// MPI": which rank of this machine is stopped, else which are there at all.
 std::string late_start_report(const std::vector<StartedRank>& here, int num_ranks,
-                              const std::string& host, double waited_s);
+                              const std::string& host, double waited_s,
+                              const std::string& what = "started MPI");
 
-/// Ends this process with ExitCode::kHang if MPI has not started after BERTHA_START_TIMEOUT_S
-/// seconds (default 600; 0 = never): a rank that never comes keeps all others waiting. To be made
-/// before MPI starts, and destroyed when it has.
+/// Ends this process with ExitCode::kHang if it lives for more than BERTHA_START_TIMEOUT_S seconds
+/// (default 600; 0 = never): a rank that never comes keeps all others waiting. For what ranks do
+/// together before their watchdogs run, and after.
 ///
 /// Threads   has one of its own where several ranks start.
 /// Errors    Error(kEnvironment) where the variable is not a number of seconds.
 class StartLimit {
  public:
-  StartLimit(const EnvironmentLookup& lookup, int num_ranks);
+  StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::string what = "started MPI");
   StartLimit(const StartLimit&) = delete;
   StartLimit& operator=(const StartLimit&) = delete;
   ~StartLimit();

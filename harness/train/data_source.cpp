@@ -29,8 +29,8 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
   if (!config.data.synthetic) {
     PipelineOptions options = pipeline_options(config, first_step);
     options.num_steps = num_steps;
-    return [options](Transport& transport, HostAllocator allocate) {
-      return make_training_pipeline(options, transport, std::move(allocate));
+    return [options](std::shared_ptr<Transport> transport, HostAllocator allocate) {
+      return make_training_pipeline(options, std::move(transport), std::move(allocate));
     };
   }
   SyntheticSteps steps = synthetic_steps(config, 1);
@@ -38,8 +38,8 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
   const SyntheticRun run{.first_step = first_step,
                          .num_steps = num_steps,
                          .prefetch_steps = config.data.prefetch_steps};
-  return [steps, run](Transport& transport, HostAllocator allocate) {
-    return open_synthetic(steps, run, transport, std::move(allocate));
+  return [steps, run](const std::shared_ptr<Transport>& transport, HostAllocator allocate) {
+    return open_synthetic(steps, run, *transport, std::move(allocate));
   };
 }
 
@@ -65,8 +65,9 @@ SyntheticSteps synthetic_steps(const Config& config, int num_ranks) {
 OpenPipeline plan_training_data(const Config& config, int64_t first_batch, int64_t num_steps) {
   if (!config.train.overfit_one_batch) return plan_steps(config, first_batch, num_steps);
   const OpenPipeline open_first = plan_steps(config, 0, 1);
-  return [=](Transport& transport, HostAllocator allocate) {
-    return repeat_first_batch(open_first(transport, std::move(allocate)), first_batch, num_steps);
+  return [=](std::shared_ptr<Transport> transport, HostAllocator allocate) {
+    return repeat_first_batch(open_first(std::move(transport), std::move(allocate)), first_batch,
+                              num_steps);
   };
 }
 

@@ -21,7 +21,8 @@ SyntheticSteps synthetic_steps(const Config& config, int num_ranks);
 LengthHistogram synthetic_lengths(const DataConfig& data);
 
 /// Opens the batches of a run; collective.
-using OpenPipeline = std::function<std::unique_ptr<Pipeline>(Transport&, HostAllocator)>;
+using OpenPipeline =
+    std::function<std::unique_ptr<Pipeline>(std::shared_ptr<Transport>, HostAllocator)>;
 
 /// `num_steps` batches from `first_batch` on, counted from the start of the run's order; with
 /// train.overfit_one_batch the first one of the run each time.

@@ -91,7 +91,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
   const OpenPipeline open = plan_training_data(config, 0, options.steps);
   make_folder(options.folder, "choose a place that can be written");
   SoloTransport transport;
-  const auto pipeline = open(transport, plain_host_allocator());
+  const auto pipeline = open(borrowed(transport), plain_host_allocator());
   while (const auto step = pipeline->next()) {
     GlobalBatch batch;
     for (const HostBatch& micro : step->micro_batches) batch.append(micro);

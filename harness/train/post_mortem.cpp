@@ -1,6 +1,5 @@
 #include "harness/train/post_mortem.h"
 
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,28 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kWeights = "post_mortem.safetensors";
-
-double sum_of_squares(const Session& session, const View& values) {
-  Device& device = *session.backend.device;
-  Stream& stream = *session.backend.stream;
-  const Buffer on_device = device.allocate(sizeof(double));
-  const Buffer pinned = device.allocate_pinned(sizeof(double));
-  session.backend.ops->run(
-      SumOfSquares{.values = values, .result = View(on_device.data(), DType::kF64, {1})});
-  device.copy(stream, pinned.data(), on_device.data(), sizeof(double));
-  stream.wait_on_host();
-  return *static_cast<const double*>(pinned.data());
-}
-
-View flat_part(const View& flat, const ParamInfo& param) {
-  return flat.rows(param.offset, param.elements);
-}
-
-/// JSON has no infinities: finite numbers stay numbers, the rest become strings.
-Json as_json(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : "inf";
-}
 
 /// The samples of a batch, as lists: those that collate() makes it from.
 Json samples_json(const HostBatch& batch) {
@@ -128,6 +105,25 @@ TracedStep last_step(const TrainingRun& run, const LambState& lamb) {
   return step;
 }
 
+/// Adds them as a list, and those that are not finite by name.
+void add_figures(Json& report, Json& list, const std::vector<TensorFigures>& figures) {
+  list = figures_json(figures);
+  for (const TensorFigures& tensor : figures) {
+    if (tensor.not_finite > 0) report["not_finite"].push_back(tensor.name);
+  }
+}
+
+void add_weights(Json& report, const Session& session) {
+  HostPieces pieces(*session.backend.device, *session.backend.stream);
+  std::vector<TensorFigures> figures;
+  for (const ParamInfo& param : session.table.params) {
+    figures.push_back(figures_of("weight " + param.name,
+                                 session.optimizer->weights().rows(param.offset, param.elements),
+                                 pieces));
+  }
+  add_figures(report, report["weights"], figures);
+}
+
 /// What replay needs, and the figures of the step as this run computes it.
 void add_step(Json& report, const TrainingRun& run, const LambState& lamb) {
   const Session& session = *run.session;
@@ -140,19 +136,19 @@ void add_step(Json& report, const TrainingRun& run, const LambState& lamb) {
                              {"nsp_weight", micro.mean.nsp_weight},
                              {"samples", samples_json(micro.batch)}});
   }
-  report["replay"] = {
-      {"config", to_yaml(run.config)},
-      {"rank", run.world->rank()},
-      {"num_ranks", run.world->size()},
-      {"io", name(session.io)},
-      {"device", session.backend.device->description()},
-      {"dropout_seed", step.dropout_seed},
-      {"first_micro_step", step.first_micro_step},
-      {"loss_scale", step.loss_scale},
-      {"fp8_scale_exponents", step.fp8_scale_exponents},
-      {"micro_batches", micro_batches},
-      {"figures", figures_json(trace_step(step, *session.model, session.parts(), session.table,
-                                          session.optimizer->gradients()))}};
+  report["replay"] = {{"config", to_yaml(run.config)},
+                      {"rank", run.world->rank()},
+                      {"num_ranks", run.world->size()},
+                      {"io", name(session.io)},
+                      {"device", session.backend.device->description()},
+                      {"dropout_seed", step.dropout_seed},
+                      {"first_micro_step", step.first_micro_step},
+                      {"loss_scale", step.loss_scale},
+                      {"fp8_scale_exponents", step.fp8_scale_exponents},
+                      {"micro_batches", micro_batches}};
+  add_figures(report, report["replay"]["figures"],
+              trace_step(step, *session.model, session.parts(), session.table,
+                         session.optimizer->gradients()));
 }
 
 DType io_from(const JsonField& field) {
@@ -228,23 +224,13 @@ std::string write_post_mortem(const TrainingRun& run, const LambState& lamb) {
                  {"loss_scale", lamb.loss_scale},
                  {"learning_rate", lamb.learning_rate},
                  {"sample_ids", Json::array()},
-                 {"not_finite", Json::array()},
-                 {"tensors", Json::object()}};
+                 {"not_finite", Json::array()}};
   if (run.last_batch) {
     for (const HostBatch& micro : run.last_batch->micro_batches) {
       report["sample_ids"].push_back(micro.sample_ids);
     }
   }
-  for (const ParamInfo& param : session.table.params) {
-    const double weight = sum_of_squares(session, flat_part(session.optimizer->weights(), param));
-    const double gradient =
-        sum_of_squares(session, flat_part(session.optimizer->gradients(), param));
-    report["tensors"][param.name] = {{"weight_sum_of_squares", as_json(weight)},
-                                     {"gradient_sum_of_squares", as_json(gradient)}};
-    if (!std::isfinite(weight)) report["not_finite"].push_back("weight " + param.name);
-    if (!std::isfinite(gradient)) report["not_finite"].push_back("gradient " + param.name);
-  }
-
+  add_weights(report, session);
   if (run.last_batch) add_step(report, run, lamb);
   char name[64];
   std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", run.world->rank());

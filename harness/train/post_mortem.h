@@ -23,11 +23,11 @@ struct PostMortem {
 };
 
 /// Writes <run_dir>/post_mortem.rank_%04d.json after a numeric failure: counters (`lamb` as the
-/// device has them now), the sum of squares of every tensor's weights and of this rank's gradients,
-/// with those that are not finite named; then this rank's last batch, which runs through the model
-/// once more, with its seeds and scales and the figures of every activation and gradient. Rank 0
-/// also writes the weights, post_mortem.safetensors, 4 bytes for each parameter, where they are
-/// finite. All ranks call it. Returns the path.
+/// device has them now) and the figures of every tensor of weights; then this rank's last batch,
+/// which runs through the model once more, with its seeds and scales and the figures of every
+/// activation and of this rank's gradients. Tensors that are not finite are named. Rank 0 also
+/// writes the weights, post_mortem.safetensors, 4 bytes for each parameter, where they are finite.
+/// All ranks call it. Returns the path.
 ///
 /// Errors    Error(kData) when a file cannot be written.
 std::string write_post_mortem(const TrainingRun& run, const LambState& lamb);

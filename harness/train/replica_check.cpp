@@ -11,35 +11,27 @@
 
 #include "data/files/hashing.h"
 #include "harness/comm/rank_name.h"
+#include "harness/train/host_pieces.h"
 
 namespace bertha {
 namespace {
-
-constexpr int64_t kPieceBytes = 8 << 20;
 
 /// CRC-32C of device memory: it finds every error of up to 32 bits in a row, and others but for one
 /// in four thousand million.
 class Checksums {
  public:
-  explicit Checksums(const ReplicaParts& parts)
-      : parts_(parts), pinned_(parts.device->allocate_pinned(kPieceBytes)) {}
+  explicit Checksums(const ReplicaParts& parts) : pieces_(*parts.device, *parts.stream) {}
 
   uint32_t after(uint32_t before, const View& values) {
-    const char* data = static_cast<const char*>(values.data);
-    const int64_t bytes = values.bytes();
-    for (int64_t at = 0; at < bytes; at += kPieceBytes) {
-      const int64_t piece = std::min(kPieceBytes, bytes - at);
-      parts_.device->copy(*parts_.stream, pinned_.data(), data + at, piece);
-      parts_.stream->wait_on_host();
-      before =
-          crc32c({static_cast<const char*>(pinned_.data()), static_cast<size_t>(piece)}, before);
-    }
+    pieces_.each(values, [&](const View& piece) {
+      before = crc32c({static_cast<const char*>(piece.data), static_cast<size_t>(piece.bytes())},
+                      before);
+    });
     return before;
   }
 
  private:
-  const ReplicaParts& parts_;
-  Buffer pinned_;
+  HostPieces pieces_;
 };
 
 /// The checksum of one tensor: all ranks hold the same, or with `by_shard` those of the same shard.

@@ -40,8 +40,7 @@ void open_batches(TrainingRun& run) {
   run.pipeline.reset();
   OpenPipeline open;
   on_all_ranks(*run.world, [&] { open = plan_batches(run); });
-  run.transport = run.world->make_transport();
-  run.pipeline = open(*run.transport, run.session->batch_memory);
+  run.pipeline = open(run.world->make_transport(), run.session->batch_memory);
   run.out_of_data = false;
 }
 

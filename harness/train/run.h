@@ -98,7 +98,6 @@ struct TrainingRun {
   // The data. Last, so that they go first.
   std::vector<HostBatch> eval_batches = {};
   EvalSetFacts eval_set = {};
-  std::unique_ptr<Transport> transport = nullptr;
   std::unique_ptr<Pipeline> pipeline = nullptr;
 };
 

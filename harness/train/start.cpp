@@ -121,9 +121,9 @@ void read_data(TrainingRun& run) {
         read_eval_batches(run.config, world.rank(), world.size(), run.session->batch_memory);
     open = plan_batches(run);
   });
-  run.transport = world.make_transport();
-  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *run.transport);
-  run.pipeline = open(*run.transport, run.session->batch_memory);
+  std::unique_ptr<Transport> transport = world.make_transport();
+  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *transport);
+  run.pipeline = open(std::move(transport), run.session->batch_memory);
 }
 
 /// A model that sees the same sequences again and again learns them by heart.

@@ -9,8 +9,6 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kPieceElements = 4 << 20;
-
 float element_of(const View& values, int64_t i) {
   switch (values.dtype) {
     case DType::kF16:
@@ -22,46 +20,29 @@ float element_of(const View& values, int64_t i) {
   }
 }
 
-/// Copies tensors to the host piece by piece and sums them up.
-class Figures {
- public:
-  explicit Figures(const ModelParts& parts)
-      : parts_(parts),
-        pinned_(parts.device->allocate_pinned(kPieceElements * size_bytes(DType::kF32))) {}
-
-  TensorFigures of(std::string name, const View& values) {
-    const int64_t elements = values.elements();
-    TensorFigures figures{.name = std::move(name), .elements = elements};
-    double sum = 0, squares = 0;
-    const char* data = static_cast<const char*>(values.data);
-    for (int64_t at = 0; at < elements; at += kPieceElements) {
-      const View piece(pinned_.data(), values.dtype, {std::min(kPieceElements, elements - at)});
-      parts_.device->copy(*parts_.stream, piece.data, data + at * size_bytes(values.dtype),
-                          piece.bytes());
-      parts_.stream->wait_on_host();
-      for (int64_t i = 0; i < piece.elements(); ++i) {
-        const double x = element_of(piece, i);
-        if (!std::isfinite(x)) {
-          ++figures.not_finite;
-          continue;
-        }
-        figures.largest = std::max(figures.largest, std::abs(x));
-        sum += x;
-        squares += x * x;
-      }
-    }
-    const auto finite = static_cast<double>(std::max<int64_t>(elements - figures.not_finite, 1));
-    figures.mean = sum / finite;
-    figures.rms = std::sqrt(squares / finite);
-    return figures;
-  }
-
- private:
-  const ModelParts& parts_;
-  Buffer pinned_;
-};
-
 }  // namespace
+
+TensorFigures figures_of(std::string name, const View& values, HostPieces& pieces) {
+  TensorFigures figures{.name = std::move(name), .elements = values.elements()};
+  double sum = 0, squares = 0;
+  pieces.each(values, [&](const View& piece) {
+    for (int64_t i = 0; i < piece.elements(); ++i) {
+      const double x = element_of(piece, i);
+      if (!std::isfinite(x)) {
+        ++figures.not_finite;
+        continue;
+      }
+      figures.largest = std::max(figures.largest, std::abs(x));
+      sum += x;
+      squares += x * x;
+    }
+  });
+  const auto finite =
+      static_cast<double>(std::max<int64_t>(figures.elements - figures.not_finite, 1));
+  figures.mean = sum / finite;
+  figures.rms = std::sqrt(squares / finite);
+  return figures;
+}
 
 std::vector<TensorFigures> trace_step(const TracedStep& step, Bert& model, const ModelParts& parts,
                                       const ParamTable& table, const View& gradients) {
@@ -71,7 +52,7 @@ std::vector<TensorFigures> trace_step(const TracedStep& step, Bert& model, const
   parts.stream->wait_on_host();
   const View state_view(state_buffer.data(), DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
 
-  Figures figures(parts);
+  HostPieces pieces(*parts.device, *parts.stream);
   std::vector<TensorFigures> all;
   model.set_scale_exponents(step.fp8_scale_exponents);
   model.begin_step();
@@ -84,13 +65,13 @@ std::vector<TensorFigures> trace_step(const TracedStep& step, Bert& model, const
     model.upload(micro.batch);
     model.forward_train(micro.mean, state_view);
     for (const NamedView& saved : model.activations()) {
-      all.push_back(figures.of(of_many + saved.name, saved.values));
+      all.push_back(figures_of(of_many + saved.name, saved.values, pieces));
     }
     model.backward();
   }
   for (auto param = table.params.rbegin(); param != table.params.rend(); ++param) {
-    all.push_back(
-        figures.of("gradient of " + param->name, gradients.rows(param->offset, param->elements)));
+    all.push_back(figures_of("gradient of " + param->name,
+                             gradients.rows(param->offset, param->elements), pieces));
   }
   return all;
 }

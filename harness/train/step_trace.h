@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/model/bert.h"
+#include "harness/train/host_pieces.h"
 
 namespace bertha {
 
@@ -17,6 +18,9 @@ struct TensorFigures {
   double mean = 0;
   double rms = 0;  // root of the mean square
 };
+
+/// Of a tensor on the device: f32, bf16 or f16. Blocks: the host.
+TensorFigures figures_of(std::string name, const View& values, HostPieces& pieces);
 
 /// Everything that forward and backward of one rank's step depend on beside the weights.
 struct TracedStep {

@@ -11,12 +11,12 @@ distance from each other.
 import shutil
 import sys
 
-from support import EndToEnd, bertha, checkpoints, main, records, tree
+from support import EndToEnd, Running, bertha, checkpoints, main, records, tree
 
 FAILING_CALLS = sys.argv[5]
 TAKES_ALL = sys.argv[6:] == ["all"]
 CALLS_OF_A_COMMAND = 8
-IO_ERROR, NO_SPACE, KILL = "5", "28", "kill"
+IO_ERROR, NO_SPACE, KILL, HANG = "5", "28", "kill", "hang"
 LEAST_BYTES = 32768  # of allocations that fail: smaller ones are those of libraries at their start
 
 
@@ -32,23 +32,29 @@ class Calls(EndToEnd):
     def tearDownClass(cls):
         print(f"{cls.__name__}: {cls.taken} calls, {cls.failed} of them ended the command")
 
-    def run_with(self, words, folder, what, at, how=IO_ERROR, ranks=0):
-        log = self.scratch / "calls"
-        log.unlink(missing_ok=True)
+    def failing(self, folder, what, at, how, rank):
+        """The environment in which a call fails, with a new list of calls. Rank -1: any process."""
+        self.log = self.scratch / "calls"
+        self.log.unlink(missing_ok=True)
         extra = {"LD_PRELOAD": FAILING_CALLS, "FAIL_WHAT": what, "FAIL_BELOW": str(folder),
-                 "FAIL_AT": str(at), "FAIL_HOW": how, "FAIL_OUTPUT": str(log),
+                 "FAIL_AT": str(at), "FAIL_HOW": how, "FAIL_OUTPUT": str(self.log),
                  "FAIL_BYTES": str(LEAST_BYTES)}
-        if ranks:
-            extra["FAIL_RANK"] = str(ranks - 1)
-        done = bertha(*words(folder), ranks=ranks, extra=extra)
-        lines = log.read_text().splitlines() if log.exists() else []
-        return done, [line.split(" ", 1)[1] for line in lines]
+        return {**extra, "FAIL_RANK": str(rank)} if rank >= 0 else extra
 
-    def chosen(self, calls):
+    def calls(self):
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line.split(" ", 1)[1] for line in lines]
+
+    def run_with(self, words, folder, what, at, how=IO_ERROR, ranks=0):
+        done = bertha(*words(folder), ranks=ranks,
+                      extra=self.failing(folder, what, at, how, ranks - 1))
+        return done, self.calls()
+
+    def chosen(self, calls, most=CALLS_OF_A_COMMAND):
         """Numbers of calls, from 1. Of equal ones in a row the first and the last are enough."""
         ends = [n for n in range(len(calls)) if n in (0, len(calls) - 1) or
                 not calls[n - 1] == calls[n] == calls[n + 1]]
-        step = 1 if TAKES_ALL else max(1, len(ends) // CALLS_OF_A_COMMAND)
+        step = 1 if TAKES_ALL else max(1, len(ends) // most)
         return [(ends[n] + 1, n // step) for n in range(0, len(ends), step)]
 
     def sweep(self, words, results, start=lambda folder: None, ranks=0,
@@ -121,6 +127,67 @@ class Training(Calls):
             records(folder, "step")  # whole lines, but for the last one
         if (folder / "ckpt" / "resumed_from").exists():
             self.assertGreaterEqual(len(checkpoints(folder)), 1)
+
+
+class CallsOfMpi(Calls):
+    """On two ranks: a call of MPI returns an error, is the last of its process, or never returns."""
+
+    CODES = {IO_ERROR: 5, KILL: 137, HANG: 124}
+    SAYS = {IO_ERROR: "exit code 5, for the reason above", KILL: "signal 9 (KILL) ended",
+            HANG: "no progress of"}
+    HANG_SECONDS = 3.0
+    START_SECONDS = 8.0  # and of the end; longer than ranks wait for the first of a node to speak
+    MOST_END_SECONDS = 10.0
+
+    def start(self, folder, extra=None):
+        limits = {"BERTHA_START_TIMEOUT_S": str(self.START_SECONDS)}
+        words = self.data.config(log__run_dir=folder, train__max_steps=4, checkpoint__every_steps=2,
+                                 checkpoint__keep=1, eval__every_samples=12,
+                                 train__hang_timeout_minutes=self.HANG_SECONDS / 60)
+        with Running("--ranks", 2, self.config, *words, script="run_local.sh",
+                     extra={**limits, **(extra or {})}) as job:
+            done = job.wait()
+            self.assertEqual(job.rank_processes(), [])
+        return done
+
+    def test_a_resumed_run(self):
+        first = self.new_folder()
+        self.train(first, ranks=2, train__max_steps=2)
+        self.config = self.new_folder("config").with_suffix(".yaml")
+        self.config.write_text("train: {seed: 3}\n")
+        for rank in (0, 1):
+            whole = shutil.copytree(first, self.new_folder("whole"))
+            done = self.start(whole, self.failing(whole, "mpi", 0, KILL, rank))
+            self.assertEqual(done.code, 0, done)
+            calls = self.calls()
+            self.assertGreater(len(calls), 100, calls)
+            for number, index in self.chosen(calls, most=2):
+                hows = list(self.CODES)
+                for how in hows if TAKES_ALL else [hows[(index + rank) % 3]]:
+                    with self.subTest(rank=rank, number=number, call=calls[number - 1], how=how):
+                        folder = shutil.copytree(first, self.new_folder("failing"))
+                        self.fail_once(folder, rank, number, how, weights(whole))
+                        shutil.rmtree(folder)
+
+    def fail_once(self, folder, rank, number, how, wanted):
+        done = self.start(folder, self.failing(folder, "mpi", number, how, rank))
+        type(self).taken += 1
+        limit = self.START_SECONDS if how == HANG else 0
+        self.assertLess(done.seconds, limit + self.MOST_END_SECONDS + self.start_seconds, done)
+        for word in ("Signal:", "terminate called", "***", "Open MPI", "MPI_ABORT"):
+            self.assertNotIn(word, done.out + done.err, done)
+        for name in checkpoints(folder):
+            self.assertEqual(bertha("checkpoint", "verify", folder / "ckpt" / name).code, 0, name)
+        # What fails when all is done changes nothing.
+        if how != IO_ERROR or done.code != 0:
+            type(self).failed += 1
+            self.assertEqual(done.code, self.CODES[how], done)
+            self.assertIn(self.SAYS[how], done.err.splitlines()[-1])
+            # While no watchdog runs, of a killed rank only the script speaks.
+            self.assertIn(len(done.errors()), (0, 1) if how == KILL else (1,), done)
+            again = self.start(folder)
+            self.assertEqual(again.code, 0, f"{done}\n\n{again}")
+        self.assertEqual(weights(folder), wanted)
 
 
 class Commands(Calls):

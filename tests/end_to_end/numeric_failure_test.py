@@ -48,7 +48,7 @@ class NumericFailure(EndToEnd):
             report = json.loads((folder / f"post_mortem.rank_{rank:04d}.json").read_text())
             self.assertEqual(report["skipped_steps"], skipped[-1])
             self.assertEqual(report["successful_steps"], 0)
-            self.assertIn("gradient embeddings.layer_norm.gamma", report["not_finite"])
+            self.assertIn("gradient of embeddings.layer_norm.gamma", report["not_finite"])
             self.assertEqual(sum(len(ids) for ids in report["sample_ids"]), 12 // max(ranks, 1))
         self.assertIn("post_mortem", done.out + done.err, "the user is told where to look")
         self.assertIn("the mean loss of the record at step 2 is not finite; 1 update was skipped "

@@ -39,7 +39,8 @@ class SampleOrderOverResume : public ::testing::Test {
     StepIds ids(static_cast<size_t>(last - first));
     std::mutex mutex;
     run_thread_ranks(num_ranks, [&](Transport& transport) {
-      const auto pipeline = make_training_pipeline(options, transport, plain_host_allocator());
+      const auto pipeline =
+          make_training_pipeline(options, borrowed(transport), plain_host_allocator());
       while (const auto batch = pipeline->next()) {
         const std::lock_guard<std::mutex> lock(mutex);
         auto& step = ids.at(static_cast<size_t>(batch->step - first));

@@ -5,10 +5,14 @@
 //                memory   allocations of FAIL_BYTES and more, which then find no memory
 //                threads  starts of threads, which then find no resources
 //                The last two by the program itself and by the C++ library for it.
+//                mpi      calls of MPI (failing_mpi.cpp), which then return an error
 //   FAIL_AT      the call that fails, counted from 1; 0 = none, the calls are counted only
-//   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), or kill: signal 9 instead of the call
+//   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), kill: signal 9 instead of the call, or hang: the
+//                thread stands still in it for ever
 //   FAIL_RANK    of MPI whose calls count; without it those of every process
 //   FAIL_OUTPUT  file that gets a line for each call: its number, its name, its path
+
+#include "tests/support/failing_calls.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,12 +29,6 @@
 
 namespace {
 
-/// The function that is called where this library is not loaded.
-template <class Function>
-Function* real(const char* name, Function*) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
 /// Plain data and no allocation: malloc itself ends up here.
 class Calls {
  public:
@@ -41,6 +39,7 @@ class Calls {
     const long number = __atomic_add_fetch(&number_, 1, __ATOMIC_RELAXED);
     report(number, name, path);
     if (number != at_) return false;
+    while (hangs_) pause();
     if (reason_ == 0) kill(getpid(), SIGKILL);
     errno = reason_;
     return true;
@@ -68,7 +67,10 @@ class Calls {
     keep(below_, "FAIL_BELOW");
     keep(output_, "FAIL_OUTPUT");
     if (const char* at = std::getenv("FAIL_AT")) at_ = std::atol(at);
-    if (const char* how = std::getenv("FAIL_HOW")) reason_ = std::atoi(how);
+    if (const char* how = std::getenv("FAIL_HOW")) {
+      reason_ = std::atoi(how);
+      hangs_ = std::strcmp(how, "hang") == 0;
+    }
     if (const char* bytes = std::getenv("FAIL_BYTES")) {
       least_bytes_ = static_cast<size_t>(std::atoll(bytes));
     }
@@ -97,6 +99,7 @@ class Calls {
   char output_[400] = {};
   long at_ = 0;
   int reason_ = 0;  // 0 = kill
+  bool hangs_ = false;
   size_t least_bytes_ = 0;
   long number_ = 0;
 };
@@ -162,6 +165,8 @@ mode_t mode_of(va_list rest, int flags) {
 }
 
 }  // namespace
+
+bool must_fail(const char* kind, const char* name) { return calls.must_fail(kind, name, ""); }
 
 extern "C" {
 
@@ -262,8 +267,7 @@ int posix_memalign(void** to, size_t alignment, size_t bytes) {
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                    void* with) {
-  if (is_of_program(__builtin_return_address(0)) &&
-      calls.must_fail("threads", "pthread_create", "")) {
+  if (is_of_program(__builtin_return_address(0)) && must_fail("threads", "pthread_create")) {
     return EAGAIN;
   }
   return real("pthread_create", &pthread_create)(thread, attributes, run, with);

@@ -20,7 +20,7 @@ class TransportWorld final : public World {
   int node_rank() const override { return rank(); }
   int node_size() const override { return size(); }
   std::unique_ptr<Transport> make_transport() override {
-    return std::make_unique<CancellableTransport>(transport_);
+    return std::make_unique<CancellableTransport>(borrowed(transport_));
   }
   std::unique_ptr<Collectives> make_host_collectives(Device&) override { return nullptr; }
 

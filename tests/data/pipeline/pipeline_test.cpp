@@ -56,7 +56,8 @@ using RanksSteps = std::vector<std::vector<StepBatch>>;
 RanksSteps run_pipelines(const PipelineOptions& options, int num_ranks) {
   RanksSteps all(static_cast<size_t>(num_ranks));
   run_thread_ranks(num_ranks, [&](Transport& transport) {
-    const auto pipeline = make_training_pipeline(options, transport, plain_host_allocator());
+    const auto pipeline =
+        make_training_pipeline(options, borrowed(transport), plain_host_allocator());
     while (auto batch = pipeline->next()) {
       all[static_cast<size_t>(transport.rank())].push_back(std::move(*batch));
     }
@@ -313,7 +314,8 @@ std::vector<Ending> run_to_the_error(const PipelineOptions& options, int num_ran
   std::vector<Ending> endings(static_cast<size_t>(num_ranks));
   run_thread_ranks(num_ranks, [&](Transport& transport) {
     Ending& ending = endings[static_cast<size_t>(transport.rank())];
-    const auto pipeline = make_training_pipeline(options, transport, allocator(transport.rank()));
+    const auto pipeline =
+        make_training_pipeline(options, borrowed(transport), allocator(transport.rank()));
     ending.message = error_of([&] {
       while (pipeline->next()) ++ending.batches;
     });
@@ -360,8 +362,8 @@ TEST_F(PipelineTest, MissingShardEndsTheConstructionOnAllRanks) {
   std::mutex mutex;
   std::set<std::string> messages;
   run_thread_ranks(3, [&](Transport& transport) {
-    const std::string message =
-        error_of([&] { make_training_pipeline(options_, transport, plain_host_allocator()); });
+    const std::string message = error_of(
+        [&] { make_training_pipeline(options_, borrowed(transport), plain_host_allocator()); });
     const std::lock_guard lock(mutex);
     messages.insert(message);
   });
@@ -393,7 +395,8 @@ TEST_F(PipelineTest, FailureToCollateOnOneRankReachesAllRanks) {
 TEST_F(PipelineTest, DestructionAtAnyMomentIsClean) {
   for (const int64_t batches : {0, 1, 5}) {
     run_thread_ranks(3, [&](Transport& transport) {
-      const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+      const auto pipeline =
+          make_training_pipeline(options_, borrowed(transport), plain_host_allocator());
       for (int64_t i = 0; i < batches; ++i) ASSERT_TRUE(pipeline->next());
       // Ranks close one after the other; the first ones wait inside the destructor.
       std::this_thread::sleep_for(std::chrono::milliseconds(3 * transport.rank()));
@@ -403,7 +406,8 @@ TEST_F(PipelineTest, DestructionAtAnyMomentIsClean) {
 
 TEST_F(PipelineTest, RankThatLeavesEarlyEndsTheOthersWithAnError) {
   run_thread_ranks(2, [&](Transport& transport) {
-    const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+    const auto pipeline =
+        make_training_pipeline(options_, borrowed(transport), plain_host_allocator());
     if (transport.rank() == 1) return;
     EXPECT_THAT(error_of(
                     [&] {
@@ -423,14 +427,14 @@ TEST_F(PipelineTest, UnwindingDestructorDoesNotWaitForPeersThatAreStuck) {
     // until the job is aborted. Were rank 1 to wait for it, this test would run into its time
     // limit.
     const auto pipeline =
-        make_training_pipeline(options_, world.transport(0), plain_host_allocator());
+        make_training_pipeline(options_, borrowed(world.transport(0)), plain_host_allocator());
     EXPECT_TRUE(pipeline->next());
     rank_1_is_gone.get_future().wait();
     world.abort();
   });
   try {
     const auto pipeline =
-        make_training_pipeline(options_, world.transport(1), plain_host_allocator());
+        make_training_pipeline(options_, borrowed(world.transport(1)), plain_host_allocator());
     for (int i = 0; i < 3; ++i) pipeline->next();
     fail(ExitCode::kNumeric, "not a number");
   } catch (const Error& error) {
@@ -444,7 +448,8 @@ TEST_F(PipelineTest, SlowConsumerFindsTheSameBatchesReadyWithoutWaiting) {
   options_.num_steps = 6;
   const RanksSteps quick = run_pipelines(options_, 2);
   run_thread_ranks(2, [&](Transport& transport) {
-    const auto pipeline = make_training_pipeline(options_, transport, plain_host_allocator());
+    const auto pipeline =
+        make_training_pipeline(options_, borrowed(transport), plain_host_allocator());
     EXPECT_EQ(pipeline->samples_per_epoch(), kEpochSeqs);
     for (size_t step = 0; step < 6; ++step) {
       std::this_thread::sleep_for(std::chrono::milliseconds(40));

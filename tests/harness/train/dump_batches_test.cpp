@@ -73,8 +73,8 @@ class DumpBatches : public ::testing::Test {
 TEST_F(DumpBatches, HoldWhatTheLoaderGives) {
   const std::string output = dump(7, false);  // more than an epoch
   SoloTransport transport;
-  const auto pipeline =
-      make_training_pipeline(pipeline_options(config_, 0), transport, plain_host_allocator());
+  const auto pipeline = make_training_pipeline(pipeline_options(config_, 0), borrowed(transport),
+                                               plain_host_allocator());
   for (int64_t step = 1; step <= 7; ++step) {
     const auto wanted = pipeline->next();
     ASSERT_TRUE(wanted.has_value());
