@@ -52,7 +52,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                       .hidden = dims.H,
                                       .feed_forward = dims.F,
                                       .fp8 = has_fp8_gemms(run_config.train)})),
-      fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
+      fp8_gemms(has_fp8_gemms(run_config.train) ? kFp8Gemms : ""),
       graphs(!options.time_operations && run_config.log.profile_steps.empty() &&
              can_record_passes(choice, backend, run_config.cuda,
                                attention_call(run_config.model, dims, io))),

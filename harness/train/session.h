@@ -50,7 +50,7 @@ struct Session {
   Dims dims;
   std::string attention;   // its kernels, see describe_attention()
   std::string gelu_gemms;  // their kernels, see describe_gelu_gemms()
-  std::string fp8_gemms;   // see describe_fp8_passes(); "" = none
+  std::string fp8_gemms;   // see kFp8Gemms; "" = none
   bool graphs = false;     // the model's passes are recorded, see can_record_passes()
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
