@@ -12,6 +12,7 @@
 
 #include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/safetensors.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -69,12 +70,9 @@ int64_t elements_of(const std::string& path, const SafeTensorsHeader& header) {
 }
 
 std::string ranges_text(const std::vector<ShardRange>& ranges) {
-  std::string text;
-  for (const ShardRange& range : ranges) {
-    text +=
-        concat(text.empty() ? "" : " ", range.flat_begin, "-", range.flat_begin + range.elements);
-  }
-  return text;
+  return joined(ranges, " ", [](const ShardRange& range) {
+    return concat(range.flat_begin, "-", range.flat_begin + range.elements);
+  });
 }
 
 /// The ranges that `elements` elements of the tensors stand for.

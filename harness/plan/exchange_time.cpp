@@ -6,6 +6,7 @@
 
 #include "harness/plan/compute_time.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -127,18 +128,17 @@ const std::vector<Network>& known_networks() {
 }
 
 Network parse_network(const std::string& text) {
-  std::string names;
-  for (const Network& network : known_networks()) {
-    if (network.name == text) return network;
-    names += network.name + ", ";
-  }
+  const std::vector<Network>& known = known_networks();
+  const auto named = std::ranges::find(known, text, &Network::name);
+  if (named != known.end()) return *named;
   const size_t colon = std::min(text.find(':'), text.size());
   const double rate = number_of(std::string_view(text).substr(0, colon));
   const double latency =
       colon < text.size() ? number_of(std::string_view(text).substr(colon + 1)) : 4;
   if (!(rate > 0) || rate > 1e6 || !(latency >= 0) || latency > 1e6) {
-    fail(ExitCode::kUsage, "--network: found \"", text, "\", want ", names,
-         "or GB/s per GPU and the latency of a hop in us, such as 46:4");
+    fail(ExitCode::kUsage, "--network: found \"", text, "\", want ",
+         joined(known, ", ", &Network::name),
+         ", or GB/s per GPU and the latency of a hop in us, such as 46:4");
   }
   return {.name = text, .bytes_per_second = 1e9 * rate, .latency_us = latency};
 }
