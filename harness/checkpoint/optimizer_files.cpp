@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/joined.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -32,11 +32,7 @@ struct ShardFile {
 };
 
 /// -1 where the text is no count.
-int64_t parse_count(std::string_view text) {
-  int64_t number = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && rest == text.data() + text.size() ? number : -1;
-}
+int64_t parse_count(std::string_view text) { return parse_number<int64_t>(text).value_or(-1); }
 
 std::string metadata_text(const SafeTensorsHeader& header, const std::string& key) {
   const auto found = header.metadata.find(key);
