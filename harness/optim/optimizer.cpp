@@ -175,14 +175,15 @@ void Optimizer::await_weights(int64_t end_element) const {
 
 void Optimizer::prepare() {
   const bool clips_here = settings_.clip == ClipPoint::kAfterReduction;
-  parts_.ops->run(LambPrepare{.state = state_,
-                              .gradient_sum_of_squares = sum_of_squares_,
-                              .schedule = settings_.schedule,
-                              .loss_scale = settings_.loss_scale,
-                              .beta_1 = config_.beta_1,
-                              .beta_2 = config_.beta_2,
-                              .max_gradient_norm = clips_here ? settings_.max_gradient_norm : 0.0,
-                              .spikes = settings_.spikes});
+  parts_.ops->run(
+      LambPrepare{.state = state_,
+                  .gradient_sum_of_squares = sum_of_squares_,
+                  .rules = {.schedule = settings_.schedule,
+                            .loss_scale = settings_.loss_scale,
+                            .beta_1 = config_.beta_1,
+                            .beta_2 = config_.beta_2,
+                            .max_gradient_norm = clips_here ? settings_.max_gradient_norm : 0.0,
+                            .spikes = settings_.spikes}});
 }
 
 void Optimizer::advance_moments() {
@@ -194,10 +195,10 @@ void Optimizer::advance_moments() {
                               .norms = norms_,
                               .state = state_,
                               .segments = plan_.segments,
-                              .beta_1 = config_.beta_1,
-                              .beta_2 = config_.beta_2,
-                              .epsilon = config_.epsilon,
-                              .weight_decay = config_.weight_decay});
+                              .rules = {.beta_1 = config_.beta_1,
+                                        .beta_2 = config_.beta_2,
+                                        .epsilon = config_.epsilon,
+                                        .weight_decay = config_.weight_decay}});
 }
 
 void Optimizer::apply(const View& master, const View& update, const View& model_weights,

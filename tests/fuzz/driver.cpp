@@ -88,7 +88,7 @@ std::string wait_for(pid_t child, const std::atomic<int64_t>& next) {
   int64_t seen = -1;
   Clock::time_point since;
   double since_cpu_seconds = 0;
-  for (int status = 0;; usleep(2000)) {
+  for (int status = 0;; usleep(10'000)) {
     if (waitpid(child, &status, WNOHANG) == child) {
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
       return WIFSIGNALED(status) ? concat("signal ", WTERMSIG(status))
@@ -152,7 +152,7 @@ int64_t replay(const FuzzTarget& target, const Options& options) {
   const std::vector<std::string> paths = files_in(concat(options.replay, "/", target.name));
   if (paths.empty()) return 0;
   return run_target(target, std::ssize(paths), options, [&](int64_t execution) {
-    return bytes_of_file(paths[static_cast<size_t>(execution)]);
+    return bytes_of(paths[static_cast<size_t>(execution)]);
   });
 }
 
