@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "harness/backend_cuda.h"
-#include "harness/comm/gather_texts.h"
 #include "harness/comm/gpu_plan.h"
 #include "harness/comm/rank_name.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -20,7 +20,7 @@ std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& 
   text << machine_name() << ' ' << own_host() << ' ' << world.node_rank();
   for (const std::string& bus_id : visible) text << ' ' << bus_id;
   std::vector<RankGpus> ranks;
-  for (const std::string& sent : gather_texts(world, text.str())) {
+  for (const std::string& sent : world.gather_texts(text.str())) {
     std::istringstream received(sent);
     RankGpus rank;
     received >> rank.machine >> rank.host >> rank.node_rank;
@@ -40,12 +40,10 @@ BackendChoice choose_gpu(World& world, const std::vector<std::string>& visible) 
 /// "node3, node7": where a rank sees no GPU; "" = nowhere.
 std::string hosts_without(World& world, bool sees_gpu) {
   std::set<std::string> hosts;
-  for (const std::string& host : gather_texts(world, sees_gpu ? "" : own_host())) {
+  for (const std::string& host : world.gather_texts(sees_gpu ? "" : own_host())) {
     if (!host.empty()) hosts.insert(host);
   }
-  std::string text;
-  for (const std::string& host : hosts) text += (text.empty() ? "" : ", ") + host;
-  return text;
+  return joined(hosts, ", ");
 }
 
 /// True when the maths goes to GPUs; the same on every rank.

@@ -12,7 +12,6 @@
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
-#include "harness/comm/gather_texts.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -65,9 +64,7 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
   const std::string partial = path + ".partial";
 
   try {
-    on_all_ranks(world, [&] {
-      if (is_first_rank) make_partial_folder(path);
-    });
+    on_first_rank(world, [&] { make_partial_folder(path); });
     std::string own_line;  // each rank hashes what it has written
     on_all_ranks(world, [&] {
       if (parts.optimizer->is_first_of_shard()) {
@@ -75,10 +72,8 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
       }
       if (is_first_rank) write_common_files(partial, state, parts);
     });
-    const std::vector<std::string> lines = gather_texts(world, own_line);
-    on_all_ranks(world, [&] {
-      if (is_first_rank) seal_folder(partial, path, lines);
-    });
+    const std::vector<std::string> lines = world.gather_texts(own_line);
+    on_first_rank(world, [&] { seal_folder(partial, path, lines); });
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report
     if (is_first_rank) fs::remove_all(partial, ignored);

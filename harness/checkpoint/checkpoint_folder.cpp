@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -17,6 +16,7 @@
 #include "data/files/text_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -77,11 +77,8 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
 std::optional<int64_t> step_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const char* end = name.data() + name.size();
-  int64_t step = 0;
-  const auto [rest, error] = std::from_chars(name.data() + std::strlen(kPrefix), end, step);
-  if (error != std::errc{} || rest != end || step < 0) return std::nullopt;
-  return step;
+  const auto step = parse_number<int64_t>(name.substr(std::strlen(kPrefix)));
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 /// Paths of the folders step_<number><suffix>.

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "harness/checkpoint/checkpoint_folder.h"
@@ -15,6 +16,7 @@
 #include "harness/checkpoint/weight_source.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -122,9 +124,7 @@ bool contains(const std::vector<ModelPart>& parts, ModelPart part) {
 }
 
 std::string listed(const std::vector<ModelPart>& parts) {
-  std::string text;
-  for (const ModelPart part : parts) text += (text.empty() ? "no " : ", no ") + name_of(part);
-  return text;
+  return "no " + joined(parts, ", no ", name_of);
 }
 
 /// All that keeps the tensors from being those of the model, in one sentence.
@@ -155,11 +155,8 @@ void check_tensors(const WeightPlace& place, const WeightSource& source, const M
                                  near.empty() ? "" : concat(" (nearest: ", near, ")")));
   }
   if (differences.empty()) return;
-  std::string text;
-  const auto count = static_cast<int64_t>(differences.size());
-  for (int64_t i = 0; i < std::min(count, kMostDifferences); ++i) {
-    text += (text.empty() ? "" : "; ") + differences[static_cast<size_t>(i)];
-  }
+  const auto count = std::ssize(differences);
+  std::string text = joined(differences | std::views::take(kMostDifferences), "; ");
   if (count > kMostDifferences) text += concat("; and ", count - kMostDifferences, " more");
   fail(ExitCode::kData, place.path, ": is a checkpoint of another model: ", text,
        "; set the keys under model to its shape.");
@@ -237,10 +234,8 @@ std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequ
   if (!stated) return {};
   const std::vector<std::string> differences = silent_differences(*stated, model);
   if (differences.empty() || request.differences == StatedDifferences::kAllow) return differences;
-  std::string text;
-  for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
   fail(
-      ExitCode::kData, place.path, ": was trained as another model: ", text,
+      ExitCode::kData, place.path, ": was trained as another model: ", joined(differences, "; "),
       "; set these keys to what is stated, or checkpoint.init_differences to allow to go on with a "
       "model that computes something else from the same weights.");
 }

@@ -22,4 +22,16 @@ void on_all_ranks(World& world, const std::function<void()>& work) {
                   world.broadcast(signed_sentence(world, failure.what), failed_rank));
 }
 
+void on_first_rank(World& world, const std::function<void()>& work) {
+  on_all_ranks(world, [&] {
+    if (world.rank() == 0) work();
+  });
+}
+
+std::string text_of_first_rank(World& world, const std::function<std::string()>& find) {
+  std::string text;
+  on_first_rank(world, [&] { text = find(); });
+  return world.broadcast(text, 0);
+}
+
 }  // namespace bertha

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "harness/comm/world.h"
 
@@ -13,5 +14,9 @@ namespace bertha {
 ///           and the name of the last one. A failed allocation counts as kMemory, what else the
 ///           standard library throws as kInternal.
 void on_all_ranks(World& world, const std::function<void()>& work);
+/// The same of work that rank 0 alone does.
+void on_first_rank(World& world, const std::function<void()>& work);
+/// The text that it finds on rank 0, on all ranks.
+std::string text_of_first_rank(World& world, const std::function<std::string()>& find);
 
 }  // namespace bertha

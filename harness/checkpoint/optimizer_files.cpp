@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +11,8 @@
 
 #include "harness/checkpoint/finite.h"
 #include "harness/checkpoint/safetensors.h"
+#include "kernels/base/joined.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -31,11 +32,7 @@ struct ShardFile {
 };
 
 /// -1 where the text is no count.
-int64_t parse_count(std::string_view text) {
-  int64_t number = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && rest == text.data() + text.size() ? number : -1;
-}
+int64_t parse_count(std::string_view text) { return parse_number<int64_t>(text).value_or(-1); }
 
 std::string metadata_text(const SafeTensorsHeader& header, const std::string& key) {
   const auto found = header.metadata.find(key);
@@ -69,12 +66,9 @@ int64_t elements_of(const std::string& path, const SafeTensorsHeader& header) {
 }
 
 std::string ranges_text(const std::vector<ShardRange>& ranges) {
-  std::string text;
-  for (const ShardRange& range : ranges) {
-    text +=
-        concat(text.empty() ? "" : " ", range.flat_begin, "-", range.flat_begin + range.elements);
-  }
-  return text;
+  return joined(ranges, " ", [](const ShardRange& range) {
+    return concat(range.flat_begin, "-", range.flat_begin + range.elements);
+  });
 }
 
 /// The ranges that `elements` elements of the tensors stand for.

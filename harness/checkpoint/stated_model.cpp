@@ -75,12 +75,6 @@ void check_features(const std::string& path, const Json& json) {
   }
 }
 
-bool is_in_range(const Range& range, double value) {
-  const bool low = range.low_open ? value > range.low : value >= range.low;
-  const bool high = range.high_open ? value < range.high : value <= range.high;
-  return low && high;
-}
-
 /// What training refuses is refused here too, before memory of a stated size is taken.
 void check_fields(const std::string& path, const Json& json) {
   for (const Field& field : kFields) {
@@ -94,7 +88,7 @@ void check_fields(const std::string& path, const Json& json) {
     }
     const bool by_8 = key.path == "model.hidden" || key.path == "model.feed_forward";
     const bool fits = !by_8 || value.get<int64_t>() % 8 == 0;
-    if (fits && is_in_range(key.range, value.get<double>())) continue;
+    if (fits && key.range.holds(value.get<double>())) continue;
     refuse(path, concat(field.name, " is ", value.dump(), ", want ", allowed_values(key),
                         by_8 ? ", a multiple of 8" : "",
                         "; correct it, or name the file that belongs to these weights."));

@@ -5,6 +5,7 @@
 
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -67,10 +68,8 @@ WeightPlace locate_in_folder(const std::string& folder) {
     fail(ExitCode::kData, folder, ": holds neither ", kModelFile,
          " nor a TensorFlow checkpoint (*.index); name a folder or a file that does.");
   }
-  std::string names;
-  for (const std::string& prefix : prefixes) names += (names.empty() ? "" : ", ") + prefix;
   fail(ExitCode::kData, folder, ": holds ", prefixes.size(),
-       " TensorFlow checkpoints; name one: ", names, ".");
+       " TensorFlow checkpoints; name one: ", joined(prefixes, ", "), ".");
 }
 
 /// The prefix that a file of a TensorFlow checkpoint belongs to; the path itself for other files.
@@ -106,9 +105,7 @@ std::unique_ptr<WeightSource> open_weights(const WeightPlace& place) {
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t extent : shape) text += concat(text.size() == 1 ? "" : ",", extent);
-  return text + "]";
+  return concat("[", joined(shape, ","), "]");
 }
 
 }  // namespace bertha

@@ -44,13 +44,12 @@ BenchBatch bench_batch(const Config& config, const std::string& name,
 
 LengthHistogram read_lengths(const std::string& path, World& world) {
   if (path.empty()) return {};
-  std::string text;
-  on_all_ranks(world, [&] {
-    if (world.rank() != 0) return;
-    text = read_text_file(path);
-    parse_length_histogram(text, path);
+  const std::string text = text_of_first_rank(world, [&] {
+    std::string found = read_text_file(path);
+    parse_length_histogram(found, path);  // its error is that of all ranks
+    return found;
   });
-  return parse_length_histogram(world.broadcast(text, 0), path);
+  return parse_length_histogram(text, path);
 }
 
 BenchModel bench_model(const Config& config) {

@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <initializer_list>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -97,19 +97,23 @@ void measure_operations(const Config& config, const GainsOptions& options, World
   }
 }
 
-/// What neither a key nor a parameter of an operation selects, and what needs another backend.
-void note_what_cannot_run(bool on_gpu, DType io, GainsReport& report) {
-  for (GainRow& row : report.rows) {
-    if (row.name == "embedding-half2") {
-      row.reason = "no key or parameter of an operation selects single atomic adds";
-    } else if (row.name == "attention-streams" && !on_gpu) {
-      row.reason = "needs a GPU";
-    } else if (row.name == "batch-norm-mask") {
-      const BatchNormBytes bytes = batch_norm_bytes(kImages, io);
-      row.off_ms = {bytes.with_y_mb};
-      row.on_ms = {bytes.with_bits_mb};
-    }
+/// Why a row cannot run here; "" = it can.
+std::string why_not(const std::string& row, const Config& config, const World& world, bool on_gpu) {
+  const auto is_one_of = [&](std::initializer_list<const char*> rows) {
+    return std::ranges::find(rows, row) != rows.end();
+  };
+  if (row == "embedding-half2") {
+    return "no key or parameter of an operation selects single atomic adds";
   }
+  if (!on_gpu && is_one_of({"attention-streams", "attention-groups", "attention-persistent",
+                            "embedding-gradient", "gelu-gemms", "graphs"})) {
+    return "needs a GPU";
+  }
+  if (world.size() < 2 && is_one_of({"exchange", "exchange-ahead"})) return "needs 2 ranks or more";
+  if (row == "gemm-plans" && (!on_gpu || config.cuda.gemm_plans.empty())) {
+    return "needs a GPU and a file of plans, cuda.gemm_plans";
+  }
+  return row == "fp8" && has_fp8_gemms(config.train) ? "train.precision is fp8 already" : "";
 }
 
 int run_gains(const CLI::App& command, GainsOptions options, CommandContext& context) {
@@ -127,8 +131,14 @@ int run_gains(const CLI::App& command, GainsOptions options, CommandContext& con
   const bool on_gpu = choose_backend(config.train, world).kind == BackendChoice::Kind::kCuda;
   config.train.backend = on_gpu ? "cuda" : "cpu";  // `auto` is logged at each choice
   const DType io = planned_io(config.train, on_gpu);
-  report.precision = concat(name(io), has_fp8_gemms(config.train) ? " with fp8 GEMMs" : "");
-  note_what_cannot_run(on_gpu, io, report);
+  report.precision = precision_text(io, config.train);
+  for (GainRow& row : report.rows) {
+    row.reason = why_not(row.name, config, world, on_gpu);
+    if (row.name != "batch-norm-mask") continue;
+    const BatchNormBytes bytes = batch_norm_bytes(kImages, io);
+    row.off_ms = {bytes.with_y_mb};
+    row.on_ms = {bytes.with_bits_mb};
+  }
   context.error_scope = ErrorScope::kThisRank;
   measure_step_gains(config, options.steps, world, report);
   measure_operations(config, options, world, report);
@@ -154,23 +164,20 @@ void add_bench_gains_command(CLI::App& bench, Chosen& chosen) {
                     "--lengths lengths.txt --tokens-per-rank 24576 --json gains.json "
                     "--svg gains.svg",
                     "mpirun -np 2 bertha bench gains --only exchange,exchange-ahead"}});
-  const auto options = std::make_shared<GainsOptions>();
-  add_text(gains, "--lengths", options->lengths, "FILE",
+  GainsOptions& options = set_action<GainsOptions>(gains, chosen, run_gains);
+  add_text(gains, "--lengths", options.lengths, "FILE",
            "Counts of sequence lengths, as `bench step` reads them (default: all at full length, "
            "where un-padding gains nothing)");
-  add_count(gains, "--tokens-per-rank", options->steps.tokens_per_rank,
+  add_count(gains, "--tokens-per-rank", options.steps.tokens_per_rank,
             "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs", 1,
             int64_t{1} << 30);
-  add_count(gains, "--steps", options->steps.steps,
+  add_count(gains, "--steps", options.steps.steps,
             "Steps of each variant, in turns of four (default {})", 1);
-  add_text(gains, "--only", options->only, "ROW[,..]", "Only these rows, separated by commas")
+  add_text(gains, "--only", options.only, "ROW[,..]", "Only these rows, separated by commas")
       ->delimiter(',');
-  add_json(gains, options->json);
-  add_text(gains, "--svg", options->svg, "FILE", "File for the gains as a bar chart");
+  add_json(gains, options.json);
+  add_text(gains, "--svg", options.svg, "FILE", "File for the gains as a bar chart");
   add_config_options(gains, ShortOptions::kStepBench);
-  set_action(gains, chosen, [&gains, options](CommandContext& context) {
-    return run_gains(gains, *options, context);
-  });
 }
 
 }  // namespace bertha

@@ -275,33 +275,30 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
                     "bertha bench kernels --op attention --dump dump --repeats 5",
                     "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
                     "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
-  const auto options = std::make_shared<KernelOptions>();
+  KernelOptions& options = set_action<KernelOptions>(kernels, chosen, run_kernels);
   add_text(
-      kernels, "--op", options->operations, "NAME[,..]",
+      kernels, "--op", options.operations, "NAME[,..]",
       "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
       ->delimiter(',');
-  add_word(kernels, "--dtype", options->dtype, {"bf16", "fp16", "fp32"},
+  add_word(kernels, "--dtype", options.dtype, {"bf16", "fp16", "fp32"},
            "Short for train.precision");
-  add_count(kernels, "--tokens", options->tokens, "Live tokens of the batch (default {})", 1,
+  add_count(kernels, "--tokens", options.tokens, "Live tokens of the batch (default {})", 1,
             int64_t{1} << 24);
-  add_text(kernels, "--lengths", options->lengths, "FILE",
+  add_text(kernels, "--lengths", options.lengths, "FILE",
            "Counts of sequence lengths, as `bench step` reads them, for a batch of mixed lengths");
-  add_count(kernels, "--repeats", options->launches, "Launches to time (default {})", 1, 1000000);
-  add_number(kernels, "--peak-tflops", options->peak_tflops,
+  add_count(kernels, "--repeats", options.launches, "Launches to time (default {})", 1, 1000000);
+  add_number(kernels, "--peak-tflops", options.peak_tflops,
              "Roof of GEMMs (default: a large one, measured)", above_zero());
-  add_number(kernels, "--peak-gbps", options->peak_gbps,
+  add_number(kernels, "--peak-gbps", options.peak_gbps,
              "Roof of the rest (default: a plain copy of as many bytes, measured)", above_zero());
-  add_text(kernels, "--tune", options->tune, "FILE",
+  add_text(kernels, "--tune", options.tune, "FILE",
            "First tune the GEMMs of the model on this GPU, and add them to this file");
   add_text(
-      kernels, "--dump", options->dump, "DIR",
+      kernels, "--dump", options.dump, "DIR",
       "Folder for what went into and came out of attention with the model's dropout, a safetensors "
       "file per mix and kind of kernels, for tests/comparisons/attention_peers.py --check");
-  add_text(kernels, "--json", options->json, "FILE", "File for the same figures as JSON");
+  add_text(kernels, "--json", options.json, "FILE", "File for the same figures as JSON");
   add_config_options(kernels, ShortOptions::kStepBench);
-  set_action(kernels, chosen, [&kernels, options](CommandContext& context) {
-    return run_kernels(kernels, *options, context);
-  });
 }
 
 }  // namespace bertha

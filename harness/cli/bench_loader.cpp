@@ -48,9 +48,9 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
                       "ranks included.",
        .examples = {"bertha bench loader", "mpirun -np 2 bertha bench loader --seconds 10",
                     "bertha bench loader --data data/train --exchange-padding off"}});
-  const auto options = std::make_shared<LoaderOptions>();
-  LoaderBenchOptions& sizes = options->bench;
-  add_text(loader, "--data", options->data, "DIR", "Folder of shards (default: synthetic ones)");
+  LoaderOptions& options = set_action<LoaderOptions>(loader, chosen, run_loader);
+  LoaderBenchOptions& sizes = options.bench;
+  add_text(loader, "--data", options.data, "DIR", "Folder of shards (default: synthetic ones)");
   add_text(loader, "--scratch", sizes.scratch_folder, "DIR", "Folder for the synthetic shards");
   add_number(loader, "--seconds", sizes.timed_s, "Time to measure (default 5)", above_zero())
       ->type_name("S");
@@ -70,8 +70,6 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
                                {"allgather", ExchangePadding::kAllGather},
                                {"lengths", ExchangePadding::kLengths}},
                               "How ranks even out their tokens (default lengths)");
-  set_action(loader, chosen,
-             [options](CommandContext& context) { return run_loader(*options, context); });
 }
 
 }  // namespace bertha

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iostream>
-#include <memory>
 #include <new>
 #include <string>
 
@@ -101,9 +100,9 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
                     "bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
                     "--tokens-per-rank 24576 --by-operation --json step.json",
                     "bertha bench step --config my.yaml --largest-batch"}});
-  const auto options = std::make_shared<StepOptions>();
-  StepBenchOptions& sizes = options->bench;
-  add_text(step, "--lengths", options->lengths, "FILE",
+  StepOptions& options = set_action<StepOptions>(step, chosen, run_step_bench);
+  StepBenchOptions& sizes = options.bench;
+  add_text(step, "--lengths", options.lengths, "FILE",
            "Counts of sequence lengths 1, 2, ..., one per line, or lines of a length and its count "
            "(default: all at full length)");
   add_count(step, "--tokens-per-rank", sizes.tokens_per_rank,
@@ -111,22 +110,19 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
             int64_t{1} << 30);
   add_count(step, "--steps", sizes.steps, "Steps to time (default {})", 1);
   add_count(step, "--warmup", sizes.warmup_steps, "Steps before those (default {})");
-  add_number(step, "--peak-tflops", options->peak_tflops,
+  add_number(step, "--peak-tflops", options.peak_tflops,
              "What the utilization compares with (default: the data sheet's dense peak of 16-bit "
              "GEMMs, for the H100 and H200)",
              above_zero());
   step.add_flag("--by-operation", sizes.by_operation,
                 "Also time each operation; its events cost a little");
   step.add_flag(
-          "--largest-batch", options->largest_batch,
+          "--largest-batch", options.largest_batch,
           "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
           "by running steps with more and more")
       ->excludes("--tokens-per-rank");
-  add_text(step, "--json", options->json, "FILE", "File for the same figures as JSON");
+  add_text(step, "--json", options.json, "FILE", "File for the same figures as JSON");
   add_config_options(step, ShortOptions::kStepBench);
-  set_action(step, chosen, [&step, options](CommandContext& context) {
-    return run_step_bench(step, *options, context);
-  });
 }
 
 }  // namespace bertha

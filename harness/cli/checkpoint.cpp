@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <optional>
 
 #include "data/files/text_file.h"
@@ -16,6 +15,7 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -27,12 +27,6 @@ struct CheckpointOptions {
   std::string json;
   bool tensors = false;
 };
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t extent : shape) text += concat(text.size() > 1 ? ", " : "", extent);
-  return text + "]";
-}
 
 void print_state(const TrainingState& state) {
   std::cout << "step         " << grouped_text(state.step) << "\nsamples      "
@@ -58,7 +52,7 @@ void print_weights(const SafeTensorsHeader& header, bool tensors) {
             << '\n';
   if (!tensors) return;
   for (const auto& [name, tensor] : header.tensors) {
-    std::cout << "  " << tensor.dtype << ' ' << name << ' ' << shape_text(tensor.shape) << '\n';
+    std::cout << "  " << tensor.dtype << ' ' << name << " [" << joined(tensor.shape, ", ") << "]\n";
   }
 }
 
@@ -177,12 +171,11 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
        .examples = {"bertha checkpoint show runs/latest",
                     "bertha checkpoint show runs/latest/ckpt/step_00001000",
                     "bertha checkpoint show runs/latest --tensors"}});
-  const auto options = std::make_shared<CheckpointOptions>();
-  add_text(show, "path", options->path, "PATH", "Checkpoint, folder of checkpoints, or run folder")
+  CheckpointOptions& options = set_action<CheckpointOptions>(show, chosen, run_show);
+  add_text(show, "path", options.path, "PATH", "Checkpoint, folder of checkpoints, or run folder")
       ->required();
-  show.add_flag("--tensors", options->tensors, "List every tensor");
-  add_json(show, options->json);
-  set_action(show, chosen, [options](CommandContext&) { return run_show(*options); });
+  show.add_flag("--tensors", options.tensors, "List every tensor");
+  add_json(show, options.json);
   add_checkpoint_verify(checkpoint, chosen);
   add_checkpoint_convert(checkpoint, chosen);
   add_checkpoint_export(checkpoint, chosen);

@@ -95,9 +95,8 @@ void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen) {
                     "bert_config.json --vocab vocab.txt --output start",
                     "bertha checkpoint convert bert-base-uncased --output start --gelu tanh",
                     "bertha checkpoint convert MiniLM --output start --missing-heads fresh"}});
-  const auto options = std::make_shared<RewriteOptions>();
-  add_rewrite_options(convert, *options);
-  set_action(convert, chosen, [options](CommandContext&) { return run_rewrite(*options); });
+  RewriteOptions& options = set_action<RewriteOptions>(convert, chosen, run_rewrite);
+  add_rewrite_options(convert, options);
 }
 
 void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
@@ -110,11 +109,10 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
        .examples = {"bertha checkpoint export runs/latest --output my_bert",
                     "bertha checkpoint export runs/latest/ckpt/step_00001000 --output my_bert",
                     "bertha checkpoint export runs/latest --output my_encoder --encoder-only"}});
-  const auto options = std::make_shared<RewriteOptions>();
-  add_rewrite_options(exporting, *options);
-  exporting.add_flag("--encoder-only", options->encoder_only,
+  RewriteOptions& options = set_action<RewriteOptions>(exporting, chosen, run_rewrite);
+  add_rewrite_options(exporting, options);
+  exporting.add_flag("--encoder-only", options.encoder_only,
                      "Encoder and pooler under the names of a bare BertModel");
-  set_action(exporting, chosen, [options](CommandContext&) { return run_rewrite(*options); });
 }
 
 }  // namespace bertha

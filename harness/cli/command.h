@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "harness/comm/world.h"
@@ -43,6 +45,22 @@ struct CommandText {
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text);
 /// What the command does when it is the one that was named.
 void set_action(CLI::App& command, Chosen& chosen, const Action& action);
+/// The same with what the command's options fill in, which is the result: `run` takes it, and the
+/// context behind it and the command before it where it wants these.
+template <class Options, class Run>
+Options& set_action(CLI::App& command, Chosen& chosen, Run run) {
+  const auto options = std::make_shared<Options>();
+  set_action(command, chosen, [&command, options, run](CommandContext& context) {
+    if constexpr (std::is_invocable_v<Run, CLI::App&, Options&, CommandContext&>) {
+      return run(command, *options, context);
+    } else if constexpr (std::is_invocable_v<Run, Options&, CommandContext&>) {
+      return run(*options, context);
+    } else {
+      return run(*options);
+    }
+  });
+  return *options;
+}
 /// -q and -v.
 void add_verbosity_options(CLI::App& command, Chosen& chosen);
 /// The same examples-first help for the program itself.

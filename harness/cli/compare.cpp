@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <optional>
 
 #include "harness/cli/command.h"
@@ -74,10 +73,6 @@ TextTable results(const std::vector<Metrics>& runs) {
   return rows;
 }
 
-ReportJson or_null(const std::optional<double>& value) {
-  return value ? ReportJson(*value) : ReportJson();
-}
-
 // What results() says of one run.
 ReportJson result_json(const std::string& folder, const Metrics& run) {
   const EvalRecord* const last = run.evals.empty() ? nullptr : &run.evals.back();
@@ -145,12 +140,11 @@ void add_compare_command(CLI::App& program, Chosen& chosen) {
        .examples = {"bertha compare runs/quickstart runs/other",
                     "bertha compare runs/a runs/b --output accuracy.svg",
                     "bertha compare runs/seed-0 runs/seed-1 runs/seed-2"}});
-  const auto options = std::make_shared<CompareOptions>();
-  add_text(compare, "run", options->runs, "DIR", "Run folders")->required();
-  add_text(compare, "-o,--output", options->chart, "FILE",
+  CompareOptions& options = set_action<CompareOptions>(compare, chosen, run_compare);
+  add_text(compare, "run", options.runs, "DIR", "Run folders")->required();
+  add_text(compare, "-o,--output", options.chart, "FILE",
            "SVG to write, with the accuracy of all runs by samples");
-  add_json(compare, options->json);
-  set_action(compare, chosen, [options](CommandContext&) { return run_compare(*options); });
+  add_json(compare, options.json);
 }
 
 }  // namespace bertha

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -23,10 +24,10 @@ struct ShowOptions {
 ReportJson keys_json(LoadedConfig loaded) {
   ReportJson keys = ReportJson::object();
   for (const Key& key : config_keys()) {
-    const Origin& origin = loaded.origins.at(std::string(key.path));
-    ReportJson& entry = keys[std::string(key.path)];
+    const std::string path(key.path);
+    ReportJson& entry = keys[path];
     std::visit([&](const auto* value) { entry["value"] = *value; }, key.field(loaded.config));
-    entry["origin"] = origin.kind == Origin::Kind::kDefault ? "default" : origin.where;
+    entry["origin"] = loaded.origins.at(path);
   }
   return {{"keys", keys}};
 }
@@ -72,10 +73,8 @@ void add_check(CLI::App& config, Chosen& chosen) {
   set_action(check, chosen, [&check, ranks](CommandContext&) {
     const LoadedConfig loaded = load_from_options(check);
     check_config(loaded.config, *ranks);
-    int64_t given = 0;
-    for (const auto& [path, origin] : loaded.origins) {
-      if (origin.kind != Origin::Kind::kDefault) ++given;
-    }
+    const auto given = std::ranges::count_if(
+        loaded.origins, [](const auto& one) { return one.second != kDefaultOrigin; });
     std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
               << " keys given, the rest are defaults\n";
     for (const std::string& remark : config_remarks(loaded.config)) {

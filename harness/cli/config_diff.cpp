@@ -23,10 +23,8 @@ TextTable differing_keys(const std::vector<LoadedConfig>& configs, bool origins)
     if (same) continue;
     rows.push_back({std::string(key.path)});
     for (const LoadedConfig& loaded : configs) {
-      const Origin& origin = loaded.origins.at(std::string(key.path));
-      const bool is_default = origin.kind == Origin::Kind::kDefault;
-      rows.back().push_back(value_text(key, loaded.config) +
-                            (origins ? "  # " + (is_default ? "default" : origin.where) : ""));
+      const std::string origin = "  # " + loaded.origins.at(std::string(key.path));
+      rows.back().push_back(value_text(key, loaded.config) + (origins ? origin : ""));
     }
   }
   return rows;

@@ -11,6 +11,7 @@
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -56,11 +57,7 @@ constexpr std::array kShortOptions{
 // "N", "X", "cpu|cuda": what stands for the value in help.
 std::string type_text(const ShortOption& option, const Key& key) {
   if (!option.type.empty()) return std::string(option.type);
-  std::string words;
-  for (const std::string_view word : key.words) {
-    words += (words.empty() ? "" : "|") + std::string(word);
-  }
-  if (!words.empty()) return words;
+  if (!key.words.empty()) return joined(key.words, "|");
   return type_name(key) == "integer" ? "N" : "X";
 }
 

@@ -1,7 +1,6 @@
 #include "data/convert/convert.h"
 
 #include <iostream>
-#include <memory>
 
 #include "data/format/shard_names.h"
 #include "harness/cli/data_commands.h"
@@ -100,22 +99,19 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
                     "bertha data convert varlength --output shuffled --shuffle "
                     "--chk 4320_shards_varlength_shuffled.chk",
                     "bertha data convert data/train --output data/fixed --layout fixed"}});
-  const auto command = std::make_shared<ConvertCommand>();
-  ConvertOptions& options = command->options;
+  ConvertCommand& command = set_action<ConvertCommand>(convert, chosen, run_convert);
+  ConvertOptions& options = command.options;
   add_source_options(convert, options.source);
   add_text(convert, "-o,--output", options.output_dir, "DIR", "Folder to write")->required();
   add_layout_option(convert, options.layout);
   add_count(convert, "--shards", options.num_shards,
             "Shards to write, of the published sizes (default: as the files that are read)", 1,
             kMostShards);
-  convert.add_flag("--shuffle", command->shuffle,
+  convert.add_flag("--shuffle", command.shuffle,
                    "Shuffle over all sequences, as the published script does");
-  add_count(convert, "--seed", command->seed, "Seed of --shuffle (default {}, the published one)");
+  add_count(convert, "--seed", command.seed, "Seed of --shuffle (default {}, the published one)");
   add_text(convert, "--chk", options.checksum_list, "FILE",
            "Published checksum list to compare the written shards with");
-  set_action(convert, chosen, [&convert, command](CommandContext& context) {
-    return run_convert(convert, *command, context);
-  });
 }
 
 }  // namespace bertha

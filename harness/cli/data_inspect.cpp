@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 
 #include "data/files/new_file.h"
 #include "data/format/manifest.h"
@@ -181,13 +180,10 @@ void add_data_verify(CLI::App& data, Chosen& chosen) {
                                 "bertha data verify data/train --vocab-size 30522 --threads 8",
                                 "bertha data verify hdf5_4320_shards_varlength "
                                 "--chk 4320_shards_varlength.chk"}});
-  const auto options = std::make_shared<InspectOptions>();
-  add_path(verify, *options);
-  add_text(verify, "--chk", options->checksum_list, "FILE",
+  InspectOptions& options = set_action<InspectOptions>(verify, chosen, run_verify);
+  add_path(verify, options);
+  add_text(verify, "--chk", options.checksum_list, "FILE",
            "Published checksum list to compare the token ids with");
-  set_action(verify, chosen, [&verify, options](CommandContext& context) {
-    return run_verify(verify, *options, context);
-  });
 }
 
 void add_data_stats(CLI::App& data, Chosen& chosen) {
@@ -198,12 +194,9 @@ void add_data_stats(CLI::App& data, Chosen& chosen) {
                    .examples = {"bertha data stats data/train",
                                 "bertha data stats data/train --svg lengths.svg",
                                 "bertha data stats data/eval/part_eval_10k.hdf5"}});
-  const auto options = std::make_shared<InspectOptions>();
-  add_path(stats, *options);
-  add_text(stats, "--svg", options->svg_path, "FILE", "Write the histogram as SVG too");
-  set_action(stats, chosen, [&stats, options](CommandContext& context) {
-    return run_stats(stats, *options, context);
-  });
+  InspectOptions& options = set_action<InspectOptions>(stats, chosen, run_stats);
+  add_path(stats, options);
+  add_text(stats, "--svg", options.svg_path, "FILE", "Write the histogram as SVG too");
 }
 
 }  // namespace bertha

@@ -1,7 +1,6 @@
 #include "data/convert/pack.h"
 
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
@@ -54,20 +53,17 @@ void add_data_pack(CLI::App& data, Chosen& chosen) {
                     "bertha data pack data/train --dry-run",
                     "bertha data pack hdf5_4320_shards_varlength --output packed --shards 4320 "
                     "--memory-mib 8192"}});
-  const auto command = std::make_shared<PackCommand>();
-  PackOptions& options = command->options;
+  PackCommand& command = set_action<PackCommand>(pack, chosen, run_pack);
+  PackOptions& options = command.options;
   add_source_options(pack, options.source);
   add_text(pack, "-o,--output", options.output_dir, "DIR", "Folder to write");
-  pack.add_flag("--dry-run", command->dry_run, "Only say how full the packs will be");
+  pack.add_flag("--dry-run", command.dry_run, "Only say how full the packs will be");
   add_count(pack, "--max-per-pack", options.max_seqs_per_pack,
             "Most sequences of a pack (default {})", 1, 255);
   add_count(pack, "--shards", options.num_shards,
             "Shards to write (default: as many as files are read)", 1, 99'999);
   add_count(pack, "--seed", options.seed,
             "Seed of the order of packs and of which sequences share one (default {})");
-  set_action(pack, chosen, [&pack, command](CommandContext& context) {
-    return run_pack(pack, *command, context);
-  });
 }
 
 }  // namespace bertha

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 
 #include "data/format/checksum_list.h"
 #include "data/prepare/prepare.h"
@@ -143,8 +142,8 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "--eval-samples 10000",
            "bertha data prepare --text text/ --vocab vocab.txt --output data --official "
            "--chk 4320_shards_varlength_shuffled.chk"}});
-  const auto command = std::make_shared<PrepareCommand>();
-  PrepareOptions* const options = &command->options;
+  PrepareCommand& command = set_action<PrepareCommand>(prepare, chosen, run_prepare);
+  PrepareOptions* const options = &command.options;
   add_text_options(prepare, options->inputs, options->missing);
   prepare.add_flag_callback(
       "--prose", [options] { options->text_form = TextForm::kProse; },
@@ -174,7 +173,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   prepare.add_flag("--resume,!--no-resume", options->resume,
                    "Keep finished parts of an earlier run (default)");
   CLI::Option* const official = prepare.add_flag(
-      "--official", command->official,
+      "--official", command.official,
       concat("The published training data: ", kOfficialShards,
              " shards (or --shards) with the published settings, then the same shuffled, in two "
              "folders of --output with the published names"));
@@ -183,11 +182,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
         "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
     official->excludes(prepare.get_option(name));
   }
-  add_text(prepare, "--chk", command->checksum_list, "FILE",
+  add_text(prepare, "--chk", command.checksum_list, "FILE",
            "With --official: the published checksum list to compare the shuffled shards with")
       ->needs(official);
-  set_action(prepare, chosen,
-             [command](CommandContext& context) { return run_prepare(*command, context); });
 }
 
 }  // namespace bertha

@@ -1,5 +1,4 @@
 #include <iostream>
-#include <memory>
 
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
@@ -46,14 +45,12 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
        .examples = {"bertha data vocab --text text/ --size 4096 --output data/vocab.txt",
                     "bertha data vocab --text a.txt b.txt --output vocab.txt",
                     "bertha data vocab --text text/ --size 30522 --output data/vocab.txt"}});
-  const auto command = std::make_shared<VocabCommand>();
-  VocabOptions& options = command->options;
+  VocabCommand& command = set_action<VocabCommand>(vocab, chosen, run_vocab);
+  VocabOptions& options = command.options;
   add_text_options(vocab, options.inputs, options.missing);
   add_count(vocab, "--size", options.num_wordpieces, "Wordpieces of the vocabulary (default {})");
-  add_text(vocab, "-o,--output", command->output, "FILE", "File to write")->required();
+  add_text(vocab, "-o,--output", command.output, "FILE", "File to write")->required();
   add_count(vocab, "--workers", options.workers, "Threads; 0 = one per processor (default)");
-  set_action(vocab, chosen,
-             [command](CommandContext& context) { return run_vocab(*command, context); });
 }
 
 }  // namespace bertha

@@ -1,9 +1,7 @@
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/comm/gather_texts.h"
 #include "harness/comm/watchdog.h"
 #include "harness/doctor/diagnosis_text.h"
 #include "harness/doctor/measure.h"
@@ -33,7 +31,7 @@ int run_doctor(const DoctorOptions& options, CommandContext& context) {
   const auto watchdog = make_watchdog(world, kMostSilenceSeconds);
   const RankFacts mine = measure_rank(options.measure, world);
   std::vector<RankFacts> ranks;
-  for (const std::string& text : gather_texts(world, to_json_text(mine))) {
+  for (const std::string& text : world.gather_texts(to_json_text(mine))) {
     ranks.push_back(rank_facts_of(text));
   }
   const ExitCode code = world.rank() == 0 ? report(ranks, options.json) : ExitCode::kSuccess;
@@ -54,14 +52,12 @@ void add_doctor_command(CLI::App& program, Chosen& chosen) {
        .examples = {"bertha doctor", "mpirun -np 8 bertha doctor --output-dir runs",
                     "launch/run_mpirun.sh --hosts a:8,b:8 doctor",
                     "srun --mpi=pmix bertha doctor --json doctor.json"}});
-  const auto options = std::make_shared<DoctorOptions>();
-  add_word(doctor, "--backend", options->measure.backend, {"auto", "cpu", "cuda"},
+  DoctorOptions& options = set_action<DoctorOptions>(doctor, chosen, run_doctor);
+  add_word(doctor, "--backend", options.measure.backend, {"auto", "cpu", "cuda"},
            "Device to check; auto = cuda when built in and a GPU is present (default auto)");
-  add_text(doctor, "-o,--output-dir", options->measure.output_dir, "DIR",
+  add_text(doctor, "-o,--output-dir", options.measure.output_dir, "DIR",
            "Folder of the job's checkpoints, to be checked for space and speed");
-  add_json(doctor, options->json);
-  set_action(doctor, chosen,
-             [options](CommandContext& context) { return run_doctor(*options, context); });
+  add_json(doctor, options.json);
 }
 
 }  // namespace bertha

@@ -1,5 +1,4 @@
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -123,12 +122,10 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
                     "out.safetensors",
                     "bertha encode --checkpoint MiniLM --vocab vocab.txt --text lines.txt --output "
                     "out.safetensors --backend cuda --precision bf16"}});
-  const auto options = std::make_shared<EncodeOptions>();
-  add_text_model_options(encode, options->model);
-  add_text(encode, "--text", options->text, "FILE", "Text, UTF-8, a line at a time")->required();
-  add_text(encode, "-o,--output", options->output, "FILE", "File to write")->required();
-  set_action(encode, chosen,
-             [options](CommandContext& context) { return run_encode(*options, context); });
+  EncodeOptions& options = set_action<EncodeOptions>(encode, chosen, run_encode);
+  add_text_model_options(encode, options.model);
+  add_text(encode, "--text", options.text, "FILE", "Text, UTF-8, a line at a time")->required();
+  add_text(encode, "-o,--output", options.output, "FILE", "File to write")->required();
 }
 
 }  // namespace bertha

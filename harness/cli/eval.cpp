@@ -16,16 +16,6 @@ struct EvalOptions {
   std::string json;
 };
 
-// What the user named, or the newest checkpoint of the run folder that it is: on rank 0, so that no
-// two ranks choose differently.
-std::string weights_for_all(const std::string& path, World& world) {
-  std::string weights;
-  on_all_ranks(world, [&] {
-    if (world.rank() == 0) weights = weights_at(path);
-  });
-  return world.broadcast(weights, 0);
-}
-
 }  // namespace
 
 void add_eval_command(CLI::App& program, Chosen& chosen) {
@@ -48,8 +38,10 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
   set_action(eval, chosen, [&eval, options](CommandContext& context) {
     const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
     context.error_scope = ErrorScope::kThisRank;
-    return run_evaluation(config, weights_for_all(options->checkpoint, *context.world),
-                          options->json, *context.world);
+    // Rank 0 chooses the newest checkpoint of a run folder: no two ranks choose differently.
+    const std::string weights =
+        text_of_first_rank(*context.world, [&] { return weights_at(options->checkpoint); });
+    return run_evaluation(config, weights, options->json, *context.world);
   });
 }
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -130,13 +129,11 @@ void add_fill_command(CLI::App& program, Chosen& chosen) {
        .examples = {"bertha fill --checkpoint runs/latest \"the act of [MASK] a building\"",
                     "bertha fill --checkpoint bert-base-uncased --top 10 \"paris is in [MASK].\"",
                     "bertha fill --checkpoint runs/latest --text lines.txt"}});
-  const auto options = std::make_shared<FillOptions>();
-  add_text(fill, "texts", options->texts, "TEXT", "Texts with [MASK] for each word to fill in");
-  add_text(fill, "--text", options->file, "FILE", "Take the lines of a UTF-8 file instead");
-  add_count(fill, "--top", options->top, "Tokens for each [MASK] (default {})", 1);
-  add_text_model_options(fill, options->model);
-  set_action(fill, chosen,
-             [options](CommandContext& context) { return run_fill(*options, context); });
+  FillOptions& options = set_action<FillOptions>(fill, chosen, run_fill);
+  add_text(fill, "texts", options.texts, "TEXT", "Texts with [MASK] for each word to fill in");
+  add_text(fill, "--text", options.file, "FILE", "Take the lines of a UTF-8 file instead");
+  add_count(fill, "--top", options.top, "Tokens for each [MASK] (default {})", 1);
+  add_text_model_options(fill, options.model);
 }
 
 }  // namespace bertha

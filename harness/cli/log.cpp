@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -91,13 +90,12 @@ ReportJson submission_json(const Submission& submission) {
   for (const ResultFile& file : submission.files) {
     ReportJson one = findings_json(file.path, file.check);
     one["best_accuracy"] = file.best_accuracy;
-    one["samples_to_target"] = file.samples ? ReportJson(*file.samples) : ReportJson();
+    one["samples_to_target"] = or_null(file.samples);
     one["minutes"] = file.minutes;
     files.push_back(one);
   }
   return {{"errors", submission.errors},
-          {"score_minutes",
-           submission.score_minutes ? ReportJson(*submission.score_minutes) : ReportJson()},
+          {"score_minutes", or_null(submission.score_minutes)},
           {"logs", files}};
 }
 
@@ -158,17 +156,16 @@ void add_check(CLI::App& log, Chosen& chosen) {
                     "bertha log check runs/seed-0 runs/seed-1 runs/seed-2",
                     "bertha log check results/my_system/bert",
                     "bertha log check runs/latest --target-accuracy 0.2"}});
-  const auto options = std::make_shared<CheckOptions>();
-  add_text(check, "path", options->paths, "PATH",
+  CheckOptions& options = set_action<CheckOptions>(check, chosen, run_check);
+  add_text(check, "path", options.paths, "PATH",
            "Run folders, result files or folders of result files")
       ->required();
-  add_rule_options(check, options->submission.rules);
+  add_rule_options(check, options.submission.rules);
   add_choice<SamplesFrom>(
-      check, "--samples-from", options->submission.samples_from,
+      check, "--samples-from", options.submission.samples_from,
       {{"evaluation", SamplesFrom::kEvaluation}, {"train_samples", SamplesFrom::kTrainSamples}},
       "Where the samples to the target stand (default evaluation: its epoch_num)");
-  add_json(check, options->json);
-  set_action(check, chosen, [options](CommandContext&) { return run_check(*options); });
+  add_json(check, options.json);
 }
 
 void add_plot(CLI::App& log, Chosen& chosen) {
@@ -178,17 +175,16 @@ void add_plot(CLI::App& log, Chosen& chosen) {
        .description = "Draws the curves of a run: loss, accuracy, throughput, learning rate.",
        .examples = {"bertha log plot runs/latest", "bertha log plot runs/latest --output plots",
                     "bertha log plot runs/latest/metrics.jsonl --output /tmp/plots"}});
-  const auto options = std::make_shared<PlotOptions>();
-  add_text(plot, "path", options->path, "PATH", "Run folder, or metrics.jsonl")->required();
-  add_text(plot, "-o,--output", options->output, "DIR",
+  PlotOptions& options = set_action<PlotOptions>(plot, chosen, run_plot);
+  add_text(plot, "path", options.path, "PATH", "Run folder, or metrics.jsonl")->required();
+  add_text(plot, "-o,--output", options.output, "DIR",
            "Folder to write (default: plots/ beside it)");
-  add_choice<PublishedBand>(plot, "--published", options->published,
+  add_choice<PublishedBand>(plot, "--published", options.published,
                             {{"auto", PublishedBand::kAuto},
                              {"always", PublishedBand::kAlways},
                              {"never", PublishedBand::kNever}},
                             "Draw accuracy by samples over the published runs of the benchmark "
                             "(default auto: for BERT-large with its target)");
-  set_action(plot, chosen, [options](CommandContext&) { return run_plot(*options); });
 }
 
 }  // namespace

@@ -1,25 +1,18 @@
 #include "harness/cli/options.h"
 
-#include <charconv>
 #include <string>
 
 #include "kernels/base/error.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
 
-template <class Number>
-bool parse(const std::string& text, Number& number) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end;
-}
-
 template <class Number, class Accepts>
 CLI::Validator check(Accepts accepts, const std::string& want) {
   const auto complaint = [accepts, want](const std::string& text) -> std::string {
-    Number number = 0;
-    if (parse(text, number) && accepts(number)) return "";
+    const std::optional<Number> number = parse_number<Number>(text);
+    if (number && accepts(*number)) return "";
     return concat("found \"", text, "\", want ", want);
   };
   return CLI::Validator(complaint, "");

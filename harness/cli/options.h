@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 
@@ -64,8 +65,7 @@ using Choices = std::vector<std::pair<std::string, Value>>;  // word, what it st
 template <class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value,
                 const Choices<Value>& choices, const std::string& doc) {
-  std::string words;
-  for (const auto& choice : choices) words += (words.empty() ? "" : "|") + choice.first;
+  const std::string words = joined(choices, "|", &std::pair<std::string, Value>::first);
   const auto take = [name, words, choices, &value](const std::string& given) {
     for (const auto& [word, meaning] : choices) {
       if (given != word) continue;

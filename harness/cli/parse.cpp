@@ -7,6 +7,7 @@
 #include "harness/config/build_info.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -167,11 +168,8 @@ Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
   }
   const Called last = commands_met(app_).back();
   if (!chosen_.action) {
-    std::string commands;
-    for (const std::string& command : command_names(*last.command)) {
-      commands += (commands.empty() ? "" : ", ") + command;
-    }
-    fail(ExitCode::kUsage, prefix(last.name), "want a command: ", commands, "; see ", last.name,
+    fail(ExitCode::kUsage, prefix(last.name),
+         "want a command: ", joined(command_names(*last.command), ", "), "; see ", last.name,
          " --help");
   }
   refuse_empty_paths(last);

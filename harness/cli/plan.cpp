@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <optional>
+#include <ranges>
 
 #include "data/format/manifest.h"
 #include "harness/cli/command.h"
@@ -20,6 +20,7 @@
 #include "harness/train/data_source.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -71,9 +72,7 @@ DataFacts data_facts(const DataConfig& data) {
 }
 
 void print_row(const std::string& name, const std::string& value) {
-  std::string label = "  " + name;
-  label.resize(std::max<size_t>(label.size() + 1, 30), ' ');
-  print_text(label + value + '\n');
+  print_text(fact_line(name, value, kPlanColumns));
 }
 
 void print_model(const PlanRequest& request, const CostPlan& plan) {
@@ -110,7 +109,7 @@ void print_memory(const PlanRequest& request, const PlanFacts& facts, const std:
   print_text(concat("\nmemory per rank (", name(request.io), " weights and activations, ",
                     counted_text(plan.seqs_per_micro_batch, "sequence"),
                     " per micro-batch, all at full length)\n"));
-  if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
+  if (request.fp8) print_row("fp8 GEMMs", kFp8Gemms);
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
   if (!facts.fit) return;
@@ -160,15 +159,13 @@ void print_schedule(const Config& config, const RunPlan& run) {
   print_row("evaluations",
             concat(run.evals.size(), ", every ", grouped_text(run.eval_interval_samples),
                    " samples from ", grouped_text(run.eval_start_samples)));
-  for (const PlannedEval& eval : run.evals) {
-    constexpr size_t kShown = 40;
-    if (static_cast<size_t>(&eval - run.evals.data()) >= kShown) {
-      print_row("", concat("... and ", run.evals.size() - kShown, " more"));
-      break;
-    }
+  constexpr int64_t kShown = 40;
+  for (const PlannedEval& eval : run.evals | std::views::take(kShown)) {
     print_row("",
               concat("step ", grouped_text(eval.step), "  samples ", grouped_text(eval.samples)));
   }
+  const int64_t more = std::ssize(run.evals) - kShown;
+  if (more > 0) print_row("", concat("... and ", more, " more"));
 }
 
 void print_missing(const std::vector<std::string>& sentences) {
@@ -206,7 +203,7 @@ std::optional<SpeedRequest> speed_request(const PlanRequest& request, const Plan
   return speed;
 }
 
-int run_plan_command(const CLI::App& command, const PlanOptions& options) {
+int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
   const std::string& limit = options.gpu_memory;
   PlanFacts facts{.memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
@@ -265,22 +262,18 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
                     "--network ib-ndr400x8",
                     "bertha plan --config configs/quickstart.yaml --ranks 2 --max-steps 500"}});
   add_config_options(plan, ShortOptions::kTraining);
-  const auto options = std::make_shared<PlanOptions>();
-  add_count(plan, "--ranks", options->ranks, "Ranks of the run (default 1)", 1, 1 << 20);
-  add_text(plan, "--gpu-memory", options->gpu_memory, "SIZE",
+  PlanOptions& options = set_action<PlanOptions>(plan, chosen, run_plan_command);
+  add_count(plan, "--ranks", options.ranks, "Ranks of the run (default 1)", 1, 1 << 20);
+  add_text(plan, "--gpu-memory", options.gpu_memory, "SIZE",
            "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
-  std::string networks;
-  for (const Network& network : known_networks()) networks += network.name + ", ";
-  add_text(plan, "--network", options->network, "NAME",
-           "What connects nodes: " + networks +
-               "or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU");
-  add_count(plan, "--ranks-per-node", options->ranks_per_node,
+  add_text(plan, "--network", options.network, "NAME",
+           concat("What connects nodes: ", joined(known_networks(), ", ", &Network::name),
+                  ", or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU"));
+  add_count(plan, "--ranks-per-node", options.ranks_per_node,
             concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
                    kGpusPerNode, ", without GPUs all on one)"),
             1, 1 << 20);
-  add_json(plan, options->json);
-  set_action(plan, chosen,
-             [&plan, options](CommandContext&) { return run_plan_command(plan, *options); });
+  add_json(plan, options.json);
 }
 
 }  // namespace bertha

@@ -1,5 +1,4 @@
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,9 +42,9 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
                     "bertha submit runs/seed_* --system my_8xH200 --output submission/my_org "
                     "--sources ~/bertha",
                     "bertha submit results --system test --output /tmp/test --draft"}});
-  const auto options = std::make_shared<SubmitOptions>();
-  PackageRequest& request = options->request;
-  add_text(submit, "path", options->paths, "PATH",
+  SubmitOptions& options = set_action<SubmitOptions>(submit, chosen, run_submit);
+  PackageRequest& request = options.request;
+  add_text(submit, "path", options.paths, "PATH",
            "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
       ->required();
   add_text(submit, "--system", request.system, "NAME",
@@ -59,7 +58,6 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
   add_rule_options(submit, request.options.rules);
   submit.add_flag("--draft", request.draft,
                   "Build it although a rule is broken or the sources are unknown");
-  set_action(submit, chosen, [options](CommandContext&) { return run_submit(*options); });
 }
 
 }  // namespace bertha

@@ -1,7 +1,6 @@
 #include "harness/cli/text_model.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "data/pipeline/collate.h"
@@ -9,6 +8,7 @@
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
+#include "harness/train/pinned_pool.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -47,6 +47,7 @@ WeightFolder folder_for(FolderRequest request) {
 
 TextModel::TextModel(const TextModelOptions& options, const std::string& command, World& world)
     : backend_(backend_for(options, command, world)),
+      batch_memory_(make_pinned_pool(*backend_.device)),
       folder_(folder_for(options.request)),
       vocabulary_(Vocabulary::load(folder_.vocab)),
       tokenizer_(vocabulary_),
@@ -111,17 +112,13 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
 }
 
 TextOutputs TextModel::run(const TokenizedLine& line) {
-  const HostAllocator allocate = [this](int64_t bytes) {
-    const auto buffer = std::make_shared<Buffer>(backend_.device->allocate_pinned(bytes));
-    return std::shared_ptr<void>(buffer, buffer->data());
-  };
   // The labels are not known: the mask itself.
   const std::vector<int16_t> labels(line.masked.size(), vocabulary_.special().mask);
   const HostBatch batch = collate({SampleView{.token_ids = line.ids,
                                               .segment_ids = line.segments,
                                               .masked_positions = line.masked,
                                               .masked_ids = labels}},
-                                  128, allocate);
+                                  128, batch_memory_);
   bert_.upload(batch);
   bert_.reset_stats();
   bert_.forward_eval();

@@ -67,6 +67,7 @@ class TextModel {
   std::vector<float> on_host(const View& view, int64_t rows);
 
   Backend backend_;
+  HostAllocator batch_memory_;  // a pinned pool
   WeightFolder folder_;
   Vocabulary vocabulary_;
   WordPieceTokenizer tokenizer_;

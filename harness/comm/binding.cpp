@@ -14,7 +14,7 @@
 
 #include "harness/comm/core_plan.h"
 #include "harness/comm/cpu_quota.h"
-#include "harness/comm/gather_texts.h"
+#include "harness/comm/rank_name.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -96,7 +96,7 @@ std::vector<RankCores> gather_cores(World& world, const RankCores& mine) {
   text << " |";
   for (const int core : mine.near) text << ' ' << core;
   std::vector<RankCores> ranks;
-  for (const std::string& sent : gather_texts(world, text.str())) {
+  for (const std::string& sent : world.gather_texts(text.str())) {
     std::istringstream received(sent);
     RankCores rank;
     received >> rank.machine;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "harness/comm/gather_texts.h"
 #include "harness/comm/rank_board.h"
 #include "harness/comm/shard_check.h"
 #include "kernels/base/log.h"
@@ -38,10 +37,10 @@ std::string open_on_all_ranks(World& world, PeerMemory& memory) {
     }
   };
   attempt([&] { handle = memory.handle(); });
-  const std::vector<std::string> handles = gather_texts(world, handle);
+  const std::vector<std::string> handles = world.gather_texts(handle);
   const bool are_complete = std::ranges::find(handles, std::string()) == handles.end();
   if (are_complete) attempt([&] { memory.open(handles, world.rank()); });
-  for (const std::string& text : gather_texts(world, trouble)) {
+  for (const std::string& text : world.gather_texts(trouble)) {
     if (!text.empty()) return text;
   }
   return "";

@@ -1,10 +1,10 @@
 #include "harness/comm/launcher.h"
 
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "kernels/base/parse_number.h"
 #include "kernels/base/plural.h"
 
 namespace bertha {
@@ -26,9 +26,8 @@ constexpr std::array<Known, 4> kKnown{{
 }};
 
 int parse_count(const char* variable, std::string_view text) {
-  int count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size() || count < 1) {
+  const int count = parse_number<int>(text).value_or(0);
+  if (count < 1) {
     fail(ExitCode::kEnvironment, variable, "='", text,
          "', want the number of ranks; correct it or unset it");
   }

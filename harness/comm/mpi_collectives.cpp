@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "harness/comm/mpi_check.h"
-#include "harness/comm/mpi_exchange.h"
 #include "harness/comm/shard_check.h"
 
 namespace bertha {
@@ -16,6 +15,47 @@ namespace {
 constexpr int64_t kRoundBytes = int64_t{1} << 20;
 // Below this a vector goes to every rank whole: one round instead of two.
 constexpr int64_t kWholeBytes = int64_t{1} << 12;
+
+/// One round of messages between ranks: add them all, then wait. Messages between two ranks
+/// arrive in the order in which they were added. Messages of any length; empty ones are left out
+/// on both sides.
+class Exchange {
+ public:
+  explicit Exchange(const Communicator& comm) : comm_(comm) {}
+
+  void send(const void* data, int64_t bytes, int to) {
+    in_pieces(bytes, [&](int64_t begin, int count, MPI_Request* request) {
+      const char* piece = static_cast<const char*>(data) + begin;
+      BERTHA_MPI_CHECK(MPI_Isend(piece, count, MPI_BYTE, to, kTag, comm_.get(), request));
+    });
+  }
+  void receive(void* data, int64_t bytes, int from) {
+    in_pieces(bytes, [&](int64_t begin, int count, MPI_Request* request) {
+      char* piece = static_cast<char*>(data) + begin;
+      BERTHA_MPI_CHECK(MPI_Irecv(piece, count, MPI_BYTE, from, kTag, comm_.get(), request));
+    });
+  }
+  /// Blocks: until everything added, which belongs to `call`, has been sent and received.
+  void wait(CollectiveCall call) {
+    comm_.wait_for(requests_, call);
+    requests_.clear();
+  }
+
+ private:
+  static constexpr int kTag = 0;
+
+  template <class Start>
+  void in_pieces(int64_t bytes, const Start& start) {
+    constexpr int64_t kMostBytes = int64_t{1} << 30;  // MPI counts are int
+    for (int64_t begin = 0; begin < bytes; begin += kMostBytes) {
+      requests_.push_back(MPI_REQUEST_NULL);
+      start(begin, static_cast<int>(std::min(bytes - begin, kMostBytes)), &requests_.back());
+    }
+  }
+
+  const Communicator& comm_;
+  std::vector<MPI_Request> requests_;
+};
 
 /// The elements that one rank sums.
 struct Slice {

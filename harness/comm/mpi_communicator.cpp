@@ -37,21 +37,11 @@ void poll_until(const IsDone& is_done, CollectiveCall call) {
 
 }  // namespace
 
-void Communicator::wait_for(std::vector<MPI_Request>& requests, CollectiveCall call) const {
+void Communicator::wait_for(std::span<MPI_Request> requests, CollectiveCall call) const {
   const auto is_done = [&] {
     int done = 0;
     BERTHA_MPI_CHECK(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
                                  MPI_STATUSES_IGNORE));
-    return done != 0;
-  };
-  const CallOnBoard on_board(board_, call);
-  poll_until(is_done, call);
-}
-
-void Communicator::wait_for(MPI_Request& request, CollectiveCall call) const {
-  const auto is_done = [&] {
-    int done = 0;
-    BERTHA_MPI_CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
     return done != 0;
   };
   const CallOnBoard on_board(board_, call);

@@ -2,7 +2,7 @@
 
 #include <mpi.h>
 
-#include <vector>
+#include <span>
 
 #include "harness/comm/rank_board.h"
 
@@ -26,8 +26,8 @@ class Communicator {
   /// Waits for all requests, of one call, and completes them. Ranks and threads share cores here,
   /// so no thread spins for long, as MPI's own blocking calls do: it polls for 200 us, or 100 us
   /// for the pipeline, then sleeps for 50 to 250 us between polls.
-  void wait_for(std::vector<MPI_Request>& requests, CollectiveCall call) const;
-  void wait_for(MPI_Request& request, CollectiveCall call) const;
+  void wait_for(std::span<MPI_Request> requests, CollectiveCall call) const;
+  void wait_for(MPI_Request& request, CollectiveCall call) const { wait_for({&request, 1}, call); }
 
  private:
   RankBoard* board_ = nullptr;

@@ -174,6 +174,15 @@ std::string World::broadcast(const std::string& text, int root) {
   return result;
 }
 
+std::vector<std::string> World::gather_texts(const std::string& mine) {
+  std::vector<std::string> texts;
+  const std::unique_ptr<Transport> transport = make_transport();
+  for (const auto& bytes : transport->all_gather_bytes(std::as_bytes(std::span(mine)))) {
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return texts;
+}
+
 std::unique_ptr<World> make_world() {
   const EnvironmentLookup lookup = std::getenv;
   check_srun_task(lookup);

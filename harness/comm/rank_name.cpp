@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 
 namespace bertha {
 
@@ -10,6 +11,12 @@ std::string own_host() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   return host.data();
+}
+
+std::string machine_name() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  return name.empty() ? own_host() : name;
 }
 
 std::string rank_name(int rank, int num_ranks, const std::string& host) {

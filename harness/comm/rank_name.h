@@ -9,6 +9,8 @@ namespace bertha {
 
 /// Of this machine.
 std::string own_host();
+/// Equal for processes under one kernel, also in different containers; host names need not be.
+std::string machine_name();
 
 /// "rank 1 of 4 on node7", or only the host when there is one rank.
 std::string rank_name(int rank, int num_ranks, const std::string& host);

@@ -13,6 +13,7 @@
 
 #include "harness/comm/rank_name.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -101,9 +102,7 @@ std::string late_start_report(const std::vector<StartedRank>& here, int num_rank
     return concat(still, rank_name(stopped->rank, num_ranks, host), " (process ", stopped->process,
                   ") is stopped, by a signal or a debugger; SIGCONT lets it go on");
   }
-  std::string ranks;
-  for (const StartedRank& rank : here) ranks += concat(ranks.empty() ? "" : ", ", rank.rank);
-  return concat(still, "on ", host, " there is rank ", ranks,
+  return concat(still, "on ", host, " there is rank ", joined(here, ", ", &StartedRank::rank),
                 "; see what the launcher says of the others, and whether their machines and this "
                 "one reach each other");
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/pipeline/transport.h"
 #include "harness/comm/rank_board.h"
@@ -38,6 +39,8 @@ class World {
   virtual void broadcast_bytes(std::span<std::byte> bytes, int root) = 0;
   /// The text of rank `root`, on all ranks.
   std::string broadcast(const std::string& text, int root);
+  /// What every rank says, in rank order. All ranks call it.
+  std::vector<std::string> gather_texts(const std::string& mine);
   virtual void barrier() = 0;
 
   // Parts of this world, in its order, on its board. All ranks make and end them together, while

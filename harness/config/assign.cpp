@@ -11,21 +11,6 @@
 namespace bertha {
 namespace {
 
-struct Number {
-  double value = 0;
-  std::string_view suffix;
-};
-
-std::optional<Number> read_number(std::string_view text) {
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  Number number;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number.value);
-  if (error != std::errc{} || !std::isfinite(number.value)) return std::nullopt;
-  number.suffix = std::string_view(rest, static_cast<size_t>(end - rest));
-  return number;
-}
-
 std::optional<double> multiplier(std::string_view suffix, Unit unit) {
   if (suffix.empty()) return 1.0;
   if (unit == Unit::kMinutes) {
@@ -43,10 +28,15 @@ std::optional<double> multiplier(std::string_view suffix, Unit unit) {
   return std::nullopt;
 }
 
-bool outside(const Range& range, double value) {
-  if (range.low == range.high) return false;
-  return value < range.low || value > range.high || (range.low_open && value == range.low) ||
-         (range.high_open && value == range.high);
+/// "1.5M" times what its suffix means; nothing where the text is no such number.
+std::optional<double> read_number(std::string_view text, Unit unit) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  const auto factor = multiplier({rest, static_cast<size_t>(end - rest)}, unit);
+  return factor ? std::optional(value * *factor) : std::nullopt;
 }
 
 struct Assign {
@@ -68,25 +58,21 @@ struct Assign {
   }
 
   std::string operator()(int64_t* field) const {
-    const auto number = read_number(text);
-    const auto factor = number ? multiplier(number->suffix, key.unit) : std::nullopt;
-    if (!factor) return wanted();
-    const double scaled = number->value * *factor;
-    const double rounded = std::nearbyint(scaled);
-    const bool whole = std::abs(scaled - rounded) <= 1e-9 * std::max(1.0, std::abs(scaled));
+    const std::optional<double> number = read_number(text, key.unit);
+    if (!number) return wanted();
+    const double rounded = std::nearbyint(*number);
+    const bool whole = std::abs(*number - rounded) <= 1e-9 * std::max(1.0, std::abs(*number));
     if (!whole) return wanted();
-    if (outside(key.range, scaled)) return beyond(scaled);
+    if (!key.range.holds(*number)) return beyond(*number);
     *field = static_cast<int64_t>(rounded);  // exact: every range ends below 2^53
     return "";
   }
 
   std::string operator()(double* field) const {
-    const auto number = read_number(text);
-    const auto factor = number ? multiplier(number->suffix, key.unit) : std::nullopt;
-    if (!factor) return wanted();
-    const double scaled = number->value * *factor;
-    if (outside(key.range, scaled)) return beyond(scaled);
-    *field = scaled;
+    const std::optional<double> number = read_number(text, key.unit);
+    if (!number) return wanted();
+    if (!key.range.holds(*number)) return beyond(*number);
+    *field = *number;
     return "";
   }
 

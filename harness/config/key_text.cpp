@@ -7,6 +7,7 @@
 #include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -88,13 +89,7 @@ std::string unit_name(Unit unit) {
 }
 
 std::string allowed_values(const Key& key) {
-  if (!key.words.empty()) {
-    std::string text;
-    for (const std::string_view word : key.words) {
-      text += concat(text.empty() ? "" : " | ", word);
-    }
-    return text;
-  }
+  if (!key.words.empty()) return joined(key.words, " | ");
   const Range& range = key.range;
   if (range.low == range.high) return "";
   const std::string low = range.low_open ? "above " + bound_text(range.low) : bound_text(range.low);

@@ -23,6 +23,10 @@ struct Range {
   double high = 0;
   bool low_open = false;   // low itself is refused
   bool high_open = false;  // high itself is refused
+
+  bool holds(double value) const {
+    return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+  }
 };
 
 /// One key of the configuration, with everything that help and documentation say about it.

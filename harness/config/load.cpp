@@ -275,7 +275,7 @@ void Loader::read_value(const std::string& where, const Key& key, const YAML::No
     refuse_value(where, key, wrong);
     return;
   }
-  loaded_.origins[std::string(key.path)] = Origin{.kind = Origin::Kind::kFile, .where = where};
+  loaded_.origins[std::string(key.path)] = where;
 }
 
 void Loader::apply(const Override& given) {
@@ -295,7 +295,7 @@ void Loader::apply(const Override& given) {
     refuse_value(given.spelled, *key, wrong);
     return;
   }
-  loaded_.origins[path] = Origin{.kind = Origin::Kind::kCommandLine, .where = given.spelled};
+  loaded_.origins[path] = given.spelled;
 }
 
 void Loader::refuse_value(const std::string& where, const Key& key, const std::string& wrong) {
@@ -324,7 +324,7 @@ LoadedConfig Loader::finish() {
     }
     fail(ExitCode::kUsage, text);
   }
-  for (const Key& key : config_keys()) loaded_.origins.emplace(key.path, Origin{});
+  for (const Key& key : config_keys()) loaded_.origins.emplace(key.path, kDefaultOrigin);
   return std::move(loaded_);
 }
 

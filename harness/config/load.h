@@ -2,22 +2,20 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/config/config.h"
 
 namespace bertha {
 
-/// Where the value of a key was set.
-struct Origin {
-  enum class Kind : uint8_t { kDefault, kFile, kCommandLine };
-  Kind kind = Kind::kDefault;
-  std::string where;  // "configs/quickstart.yaml:12:9", "--set train.seed=1"; empty for defaults
-};
+inline constexpr std::string_view kDefaultOrigin = "default";
 
 struct LoadedConfig {
   Config config;
-  std::map<std::string, Origin> origins;  // every key
+  /// Where the value of each key was set: "configs/quickstart.yaml:12:9", "--set train.seed=1" or
+  /// kDefaultOrigin.
+  std::map<std::string, std::string> origins;
 };
 
 /// One value from the command line.

@@ -7,10 +7,6 @@
 namespace bertha {
 namespace {
 
-std::string origin_text(const Origin& origin) {
-  return origin.kind == Origin::Kind::kDefault ? "default" : origin.where;
-}
-
 // `comment` gives what follows "  # " on each line; without it no comments are written.
 template <class Comment>
 std::string write_yaml(const Config& config, Comment comment) {
@@ -49,8 +45,7 @@ std::string to_yaml(const Config& config) {
 std::string to_yaml_with_origins(const LoadedConfig& loaded) {
   return write_yaml(loaded.config, [&](const Key& key) {
     const std::string unit = unit_name(key.unit);
-    return concat(unit, unit.empty() ? "" : "; ",
-                  origin_text(loaded.origins.at(std::string(key.path))));
+    return concat(unit, unit.empty() ? "" : "; ", loaded.origins.at(std::string(key.path)));
   });
 }
 

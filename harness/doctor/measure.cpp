@@ -10,7 +10,6 @@
 #include "harness/backend.h"
 #include "harness/backend_cuda.h"
 #include "harness/comm/binding.h"
-#include "harness/comm/gather_texts.h"
 #include "harness/comm/rank_name.h"
 #include "harness/config/build_info.h"
 #include "harness/doctor/neighbors.h"

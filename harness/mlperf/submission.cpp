@@ -1,10 +1,8 @@
 #include "harness/mlperf/submission.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <limits>
 #include <map>
-#include <sstream>
 
 #include "data/files/text_file.h"
 #include "harness/mlperf/key_rules.h"
@@ -154,20 +152,14 @@ std::optional<double> score_minutes(const Submission& submission) {
 }
 
 std::string run_table(const Submission& submission) {
-  std::ostringstream table;
-  size_t width = 4;
-  for (const ResultFile& file : submission.files) width = std::max(width, file.path.size());
-  const int name = static_cast<int>(width) + 2;
-  table << std::left << std::setw(name) << "run"
-        << "complies  status    samples     best accuracy  "
-        << "minutes\n";
+  TextTable table{{"run", "complies", "status", "samples", "best accuracy", "minutes"}};
   for (const ResultFile& file : submission.files) {
-    table << std::setw(name) << file.path << std::setw(10) << (file.check.passed() ? "yes" : "no")
-          << std::setw(10) << (file.status.empty() ? "-" : file.status) << std::setw(12)
-          << (file.samples ? fixed_text(*file.samples, 0) : "-") << std::setw(15)
-          << fixed_text(file.best_accuracy, 4) << fixed_text(file.minutes, 3) << "\n";
+    table.push_back({file.path, file.check.passed() ? "yes" : "no",
+                     file.status.empty() ? "-" : file.status,
+                     file.samples ? fixed_text(*file.samples, 0) : "-",
+                     fixed_text(file.best_accuracy, 4), fixed_text(file.minutes, 3)});
   }
-  return table.str();
+  return aligned_text(table);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 #include "harness/optim/optimizer.h"
 
 #include <algorithm>
-#include <span>
-
-#include "harness/optim/lamb_settings.h"
 
 namespace bertha {
 namespace {
@@ -15,204 +12,140 @@ void order(Earlier& earlier, Later& later, Event& event) {
   later.wait_for(event);
 }
 
+View bucket_of(const View& flat, const Bucket& bucket) {
+  return flat.rows(bucket.begin, bucket.elements);
+}
+
 }  // namespace
 
-struct Optimizer::Impl {
-  Impl(const OptimizerConfig& config_in, int64_t schedule_steps, const ParamTable& table,
-       Parts parts_in);
-
-  View weights() const { return View(weights_buffer.data(), parts.io, {plan.flat_elements}); }
-  View gradients() const { return View(gradients_buffer.data(), parts.io, {plan.flat_elements}); }
-  View state() const {
-    return View(state_buffer.data(), DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
-  }
-  View shard_f32(const Buffer& buffer) const {
-    return View(buffer.data(), DType::kF32, {plan.shard_elements});
-  }
-  /// A single shard is the flat buffer itself.
-  bool is_sharded() const { return parts.collectives->shard_count() > 1; }
-  View gradient_shard() const {
-    return View(is_sharded() ? gradient_shard_buffer.data() : gradients_buffer.data(), parts.io,
-                {plan.shard_elements});
-  }
-  View bucket_of(const View& flat, const Bucket& bucket) const {
-    return flat.rows(bucket.begin, bucket.elements);
-  }
-  View slice_of(const View& shard, const Bucket& bucket) const {
-    const int64_t shards = parts.collectives->shard_count();
-    return shard.rows(bucket.begin / shards, bucket.elements / shards);
-  }
-  /// This rank's part of a bucket, where it lies in the flat buffer.
-  View own_slot_of(const View& flat, const Bucket& bucket) const {
-    const int64_t elements = bucket.elements / parts.collectives->shard_count();
-    return bucket_of(flat, bucket).rows(parts.collectives->shard() * elements, elements);
-  }
-  View norms() const { return View(norms_buffer.data(), DType::kF64, {plan.norm_rows, 2}); }
-  View sum_of_squares() const { return View(sum_buffer.data(), DType::kF64, {1}); }
-  View clip_factor() const { return View(factor_buffer.data(), DType::kF32, {1}); }
-
-  void clear_moments_and_state();
-  bool clips_before() const { return settings.clip == ClipPoint::kBeforeReduction; }
-  void add_squares(int64_t from_element);
-  void find_clip_factor();
-  void reduce_scaled_buckets();
-  void reduce_buckets(int64_t from_element);
-  void sum_over_shards(const View& values);
-  void all_reduce_max(const View& values);
-  std::vector<LambSegment> segments_of(const Bucket& bucket) const;
-  void gather_bucket(size_t bucket);
-  void gather_all_buckets();
-  void await_weights(int64_t end_element);
-  void prepare();
-  void advance_moments();
-  void apply(const View& master, const View& update, const View& model_weights,
-             std::span<const LambSegment> segments);
-  void apply_and_gather();
-
-  Parts parts;
-  LambSettings settings;
-  OptimizerConfig config;
-  ShardPlan plan;
-  int64_t table_elements;
-  Buffer weights_buffer;                                  // io [P]
-  Buffer gradients_buffer;                                // io [P]
-  Buffer master_buffer;                                   // f32 [N]
-  Buffer m_buffer;                                        // f32 [N]
-  Buffer v_buffer;                                        // f32 [N]
-  Buffer update_buffer;                                   // f32 [N]
-  Buffer gradient_shard_buffer;                           // io [N]  where there are several shards
-  Buffer norms_buffer;                                    // f64 [X, 2]
-  Buffer sum_buffer;                                      // f64 [1]
-  Buffer factor_buffer;                                   // f32 [1]
-  Buffer state_buffer;                                    // u8 [sizeof(LambState)]
-  std::vector<std::vector<LambSegment>> bucket_segments;  // by slice of several shards
-  std::unique_ptr<Event> computed;
-  std::unique_ptr<Event> communicated;
-  std::vector<std::unique_ptr<Event>> gathered;  // the weights of each bucket
-  bool sums_are_scaled = false;                  // by the clip, in the sum itself
-  size_t unreduced_buckets;                      // the first ones: not summed in this step yet
-  size_t unsquared_buckets;                      // the first ones: not in the local norm yet
-  size_t awaited_buckets;                        // the first ones: no wait for their weights left
-};
-
-Optimizer::Impl::Impl(const OptimizerConfig& config_in, int64_t schedule_steps,
-                      const ParamTable& table, Parts parts_in)
-    : parts(parts_in),
-      settings(make_lamb_settings(config_in, schedule_steps)),
-      config(config_in),
-      plan(make_shard_plan(table,
-                           {.shard = parts.collectives->shard(),
-                            .shards = parts.collectives->shard_count(),
-                            .bucket_elements = bucket_elements(config.bucket_mib, parts.io)})),
-      table_elements(table.elements),
-      unreduced_buckets(plan.buckets.size()),
-      unsquared_buckets(plan.buckets.size()),
-      awaited_buckets(plan.buckets.size()) {
+Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
+                     Parts parts)
+    : parts_(parts),
+      settings_(make_lamb_settings(config, schedule_steps)),
+      config_(config),
+      plan_(make_shard_plan(table,
+                            {.shard = shard(),
+                             .shards = shard_count(),
+                             .bucket_elements = bucket_elements(config.bucket_mib, parts.io)})),
+      table_elements_(table.elements),
+      unreduced_buckets_(plan_.buckets.size()),
+      unsquared_buckets_(plan_.buckets.size()),
+      awaited_buckets_(plan_.buckets.size()) {
   Device& device = *parts.device;
-  const int64_t shard_bytes = plan.shard_elements * size_bytes(DType::kF32);
-  weights_buffer =
-      parts.collectives->allocate_shared(device, plan.flat_elements * size_bytes(parts.io));
-  gradients_buffer = device.allocate(plan.flat_elements * size_bytes(parts.io));
-  master_buffer = device.allocate(shard_bytes);
-  m_buffer = device.allocate(shard_bytes);
-  v_buffer = device.allocate(shard_bytes);
-  update_buffer = device.allocate(shard_bytes);
+  gradients_ = take(parts.io, {plan_.flat_elements});
+  buffers_.push_back(parts.collectives->allocate_shared(device, gradients_.bytes()));
+  weights_ = View(buffers_.back().data(), parts.io, {plan_.flat_elements});
+  for (View* view : {&master_, &m_, &v_, &update_}) *view = take(DType::kF32, {shard_elements()});
+  gradient_shard_ = is_sharded() ? take(parts.io, {shard_elements()}) : gradients_;
   if (is_sharded()) {
-    gradient_shard_buffer = device.allocate(plan.shard_elements * size_bytes(parts.io));
-    for (const Bucket& bucket : plan.buckets) bucket_segments.push_back(segments_of(bucket));
+    for (const Bucket& bucket : plan_.buckets) bucket_segments_.push_back(segments_of(bucket));
   }
-  norms_buffer = device.allocate(plan.norm_rows * 2 * size_bytes(DType::kF64));
-  sum_buffer = device.allocate(size_bytes(DType::kF64));
-  factor_buffer = device.allocate(size_bytes(DType::kF32));
-  state_buffer = device.allocate(sizeof(LambState));
+  norms_ = take(DType::kF64, {plan_.norm_rows, 2});
+  sum_of_squares_ = take(DType::kF64, {1});
+  clip_factor_ = take(DType::kF32, {1});
+  state_ = take(DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
   if (clips_before()) {
-    sums_are_scaled = parts.collectives->prepare_scaled_sums(device, gradients_buffer.bytes());
+    sums_are_scaled_ = parts.collectives->prepare_scaled_sums(device, gradients_.bytes());
   }
-  computed = device.make_event();
-  communicated = device.make_event();
-  for (size_t i = 0; i < plan.buckets.size(); ++i) gathered.push_back(device.make_event());
+  computed_ = device.make_event();
+  communicated_ = device.make_event();
+  for (size_t i = 0; i < plan_.buckets.size(); ++i) gathered_.push_back(device.make_event());
   clear_moments_and_state();
 }
 
-void Optimizer::Impl::clear_moments_and_state() {
-  parts.ops->run(Fill{.values = shard_f32(m_buffer)});
-  parts.ops->run(Fill{.values = shard_f32(v_buffer)});
-  const LambState fresh{.loss_scale = settings.initial_loss_scale};
-  parts.device->copy(*parts.stream, state_buffer.data(), &fresh, sizeof(fresh));
-  parts.stream->wait_on_host();
+View Optimizer::take(DType dtype, std::initializer_list<int64_t> extents) {
+  buffers_.push_back(parts_.device->allocate(View(nullptr, dtype, extents).bytes()));
+  return {buffers_.back().data(), dtype, extents};
+}
+
+View Optimizer::slice_of(const View& shard, const Bucket& bucket) const {
+  return shard.rows(bucket.begin / shard_count(), bucket.elements / shard_count());
+}
+
+View Optimizer::own_slot_of(const View& flat, const Bucket& bucket) const {
+  const int64_t elements = bucket.elements / shard_count();
+  return bucket_of(flat, bucket).rows(shard() * elements, elements);
+}
+
+void Optimizer::clear_moments_and_state() {
+  parts_.ops->run(Fill{.values = m_});
+  parts_.ops->run(Fill{.values = v_});
+  const LambState fresh{.loss_scale = settings_.initial_loss_scale};
+  parts_.device->copy(*parts_.stream, state_.data, &fresh, sizeof(fresh));
+  parts_.stream->wait_on_host();
 }
 
 /// Of this rank's own gradient, as backward finishes it; in one order, so in the same bits. What
 /// can be sent before the clip is known is sent.
-void Optimizer::Impl::add_squares(int64_t from_element) {
-  while (unsquared_buckets > 0 && plan.buckets[unsquared_buckets - 1].begin >= from_element) {
-    const bool is_first = unsquared_buckets == plan.buckets.size();
-    const View bucket = bucket_of(gradients(), plan.buckets[--unsquared_buckets]);
-    if (sums_are_scaled) {
-      order(*parts.stream, *parts.collectives, *computed);
-      parts.collectives->send_ahead(bucket);
+void Optimizer::add_squares(int64_t from_element) {
+  while (unsquared_buckets_ > 0 && plan_.buckets[unsquared_buckets_ - 1].begin >= from_element) {
+    const bool is_first = unsquared_buckets_ == plan_.buckets.size();
+    const View bucket = bucket_of(gradients_, plan_.buckets[--unsquared_buckets_]);
+    if (sums_are_scaled_) {
+      order(*parts_.stream, *parts_.collectives, *computed_);
+      parts_.collectives->send_ahead(bucket);
     }
-    parts.ops->run(SumOfSquares{.values = bucket,
-                                .result = sum_of_squares(),
-                                .accumulate = is_first ? Accumulate::kNo : Accumulate::kYes});
+    parts_.ops->run(SumOfSquares{.values = bucket,
+                                 .result = sum_of_squares_,
+                                 .accumulate = is_first ? Accumulate::kNo : Accumulate::kYes});
   }
 }
 
 // The model forms the mean over all ranks, so a rank holds its part g_r / W of it, and the
 // reduction is a plain sum. Published codes clip the mean g_r of each rank to max before they
 // average over W ranks; for the part that is a limit of max / W.
-void Optimizer::Impl::find_clip_factor() {
-  parts.ops->run(
-      ClipFactor{.gradient_sum_of_squares = sum_of_squares(),
-                 .state = state(),
-                 .factor = clip_factor(),
-                 .max_gradient_norm = settings.max_gradient_norm / parts.collectives->size()});
+void Optimizer::find_clip_factor() {
+  parts_.ops->run(
+      ClipFactor{.gradient_sum_of_squares = sum_of_squares_,
+                 .state = state_,
+                 .factor = clip_factor_,
+                 .max_gradient_norm = settings_.max_gradient_norm / parts_.collectives->size()});
 }
 
-void Optimizer::Impl::reduce_scaled_buckets() {
+void Optimizer::reduce_scaled_buckets() {
   std::vector<ScatterSum> sums;
-  for (size_t i = plan.buckets.size(); i > 0; --i) {
-    const Bucket& bucket = plan.buckets[i - 1];
-    sums.push_back({bucket_of(gradients(), bucket), slice_of(gradient_shard(), bucket)});
+  for (size_t i = plan_.buckets.size(); i > 0; --i) {
+    const Bucket& bucket = plan_.buckets[i - 1];
+    sums.push_back({bucket_of(gradients_, bucket), slice_of(gradient_shard_, bucket)});
   }
-  order(*parts.stream, *parts.collectives, *computed);
-  parts.collectives->reduce_scatter_scaled(sums, clip_factor());
+  order(*parts_.stream, *parts_.collectives, *computed_);
+  parts_.collectives->reduce_scatter_scaled(sums, clip_factor_);
 }
 
 /// What this rank has found of its shard becomes the sum over all shards, in the same bits on every
 /// rank.
-void Optimizer::Impl::sum_over_shards(const View& values) {
-  if (!parts.collectives->is_first_of_shard()) parts.ops->run(Fill{.values = values});
-  order(*parts.stream, *parts.collectives, *computed);
-  parts.collectives->all_reduce_sum(values);
-  order(*parts.collectives, *parts.stream, *communicated);
+void Optimizer::sum_over_shards(const View& values) {
+  if (!is_first_of_shard()) parts_.ops->run(Fill{.values = values});
+  order(*parts_.stream, *parts_.collectives, *computed_);
+  parts_.collectives->all_reduce_sum(values);
+  order(*parts_.collectives, *parts_.stream, *communicated_);
 }
 
-void Optimizer::Impl::all_reduce_max(const View& values) {
-  order(*parts.stream, *parts.collectives, *computed);
-  parts.collectives->all_reduce_max(values);
-  order(*parts.collectives, *parts.stream, *communicated);
+void Optimizer::max_over_ranks(const View& values) {
+  order(*parts_.stream, *parts_.collectives, *computed_);
+  parts_.collectives->all_reduce_max(values);
+  order(*parts_.collectives, *parts_.stream, *communicated_);
 }
 
 /// A bucket is clipped while the one before it is being summed.
-void Optimizer::Impl::reduce_buckets(int64_t from_element) {
-  while (unreduced_buckets > 0 && plan.buckets[unreduced_buckets - 1].begin >= from_element) {
-    const Bucket& bucket = plan.buckets[--unreduced_buckets];
-    const View gradient = bucket_of(gradients(), bucket);
+void Optimizer::reduce_buckets(int64_t from_element) {
+  while (unreduced_buckets_ > 0 && plan_.buckets[unreduced_buckets_ - 1].begin >= from_element) {
+    const Bucket& bucket = plan_.buckets[--unreduced_buckets_];
+    const View gradient = bucket_of(gradients_, bucket);
     if (clips_before()) {
-      parts.ops->run(ClipLocal{.gradient = gradient, .factor = clip_factor()});
+      parts_.ops->run(ClipLocal{.gradient = gradient, .factor = clip_factor_});
     }
-    order(*parts.stream, *parts.collectives, *computed);
-    parts.collectives->reduce_scatter_sum(gradient, slice_of(gradient_shard(), bucket));
+    order(*parts_.stream, *parts_.collectives, *computed_);
+    parts_.collectives->reduce_scatter_sum(gradient, slice_of(gradient_shard_, bucket));
   }
 }
 
 /// Those of the bucket's slice, counted from its start. With several shards none reaches beyond it.
-std::vector<LambSegment> Optimizer::Impl::segments_of(const Bucket& bucket) const {
-  const int64_t begin = bucket.begin / parts.collectives->shard_count();
-  const int64_t end = begin + bucket.elements / parts.collectives->shard_count();
+std::vector<LambSegment> Optimizer::segments_of(const Bucket& bucket) const {
+  const int64_t begin = bucket.begin / shard_count();
+  const int64_t end = begin + bucket.elements / shard_count();
   std::vector<LambSegment> segments;
-  for (LambSegment segment : plan.segments) {
+  for (LambSegment segment : plan_.segments) {
     if (segment.begin < begin || segment.begin >= end) continue;
     segment.begin -= begin;
     segment.end -= begin;
@@ -221,160 +154,135 @@ std::vector<LambSegment> Optimizer::Impl::segments_of(const Bucket& bucket) cons
   return segments;
 }
 
-void Optimizer::Impl::gather_bucket(size_t i) {
-  const Bucket& bucket = plan.buckets[i];
-  parts.collectives->all_gather(own_slot_of(weights(), bucket), bucket_of(weights(), bucket));
-  parts.collectives->record(*gathered[i]);
+void Optimizer::gather_bucket(size_t i) {
+  const Bucket& bucket = plan_.buckets[i];
+  parts_.collectives->all_gather(own_slot_of(weights_, bucket), bucket_of(weights_, bucket));
+  parts_.collectives->record(*gathered_[i]);
 }
 
-void Optimizer::Impl::gather_all_buckets() {
-  order(*parts.stream, *parts.collectives, *computed);
-  for (size_t i = 0; i < plan.buckets.size(); ++i) gather_bucket(i);
-  awaited_buckets = 0;
+void Optimizer::gather_all_buckets() {
+  order(*parts_.stream, *parts_.collectives, *computed_);
+  for (size_t i = 0; i < plan_.buckets.size(); ++i) gather_bucket(i);
+  awaited_buckets_ = 0;
 }
 
-void Optimizer::Impl::await_weights(int64_t end_element) {
-  while (awaited_buckets < plan.buckets.size() &&
-         plan.buckets[awaited_buckets].begin < end_element) {
-    parts.stream->wait_for(*gathered[awaited_buckets++]);
+void Optimizer::await_weights(int64_t end_element) const {
+  while (awaited_buckets_ < plan_.buckets.size() &&
+         plan_.buckets[awaited_buckets_].begin < end_element) {
+    parts_.stream->wait_for(*gathered_[awaited_buckets_++]);
   }
 }
 
-void Optimizer::Impl::prepare() {
-  const bool clips_here = settings.clip == ClipPoint::kAfterReduction;
-  parts.ops->run(
-      LambPrepare{.state = state(),
-                  .gradient_sum_of_squares = sum_of_squares(),
-                  .rules = {.schedule = settings.schedule,
-                            .loss_scale = settings.loss_scale,
-                            .beta_1 = config.beta_1,
-                            .beta_2 = config.beta_2,
-                            .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0,
-                            .spikes = settings.spikes}});
+void Optimizer::prepare() {
+  const bool clips_here = settings_.clip == ClipPoint::kAfterReduction;
+  parts_.ops->run(
+      LambPrepare{.state = state_,
+                  .gradient_sum_of_squares = sum_of_squares_,
+                  .rules = {.schedule = settings_.schedule,
+                            .loss_scale = settings_.loss_scale,
+                            .beta_1 = config_.beta_1,
+                            .beta_2 = config_.beta_2,
+                            .max_gradient_norm = clips_here ? settings_.max_gradient_norm : 0.0,
+                            .spikes = settings_.spikes}});
 }
 
-void Optimizer::Impl::advance_moments() {
-  parts.ops->run(LambMoments{.gradient = gradient_shard(),
-                             .weight = shard_f32(master_buffer),
-                             .m = shard_f32(m_buffer),
-                             .v = shard_f32(v_buffer),
-                             .update = shard_f32(update_buffer),
-                             .norms = norms(),
-                             .state = state(),
-                             .segments = plan.segments,
-                             .rules = {.beta_1 = config.beta_1,
-                                       .beta_2 = config.beta_2,
-                                       .epsilon = config.epsilon,
-                                       .weight_decay = config.weight_decay}});
+void Optimizer::advance_moments() {
+  parts_.ops->run(LambMoments{.gradient = gradient_shard_,
+                              .weight = master_,
+                              .m = m_,
+                              .v = v_,
+                              .update = update_,
+                              .norms = norms_,
+                              .state = state_,
+                              .segments = plan_.segments,
+                              .rules = {.beta_1 = config_.beta_1,
+                                        .beta_2 = config_.beta_2,
+                                        .epsilon = config_.epsilon,
+                                        .weight_decay = config_.weight_decay}});
 }
 
-void Optimizer::Impl::apply(const View& master, const View& update, const View& model_weights,
-                            std::span<const LambSegment> segments) {
-  parts.ops->run(LambApply{.weight = master,
-                           .model_weight = model_weights,
-                           .update = update,
-                           .norms = norms(),
-                           .state = state(),
-                           .segments = segments,
-                           .trust_ratio = config.trust_ratio});
+void Optimizer::apply(const View& master, const View& update, const View& model_weights,
+                      std::span<const LambSegment> segments) {
+  parts_.ops->run(LambApply{.weight = master,
+                            .model_weight = model_weights,
+                            .update = update,
+                            .norms = norms_,
+                            .state = state_,
+                            .segments = segments,
+                            .trust_ratio = config_.trust_ratio});
 }
 
 /// The weights of a bucket are exchanged while those of the next ones are computed.
-void Optimizer::Impl::apply_and_gather() {
-  const View master = shard_f32(master_buffer);
-  const View update = shard_f32(update_buffer);
+void Optimizer::apply_and_gather() {
   if (!is_sharded()) {
-    apply(master, update, weights(), plan.segments);
+    apply(master_, update_, weights_, plan_.segments);
     gather_all_buckets();
     return;
   }
-  for (size_t i = 0; i < plan.buckets.size(); ++i) {
-    const Bucket& bucket = plan.buckets[i];
-    apply(slice_of(master, bucket), slice_of(update, bucket), own_slot_of(weights(), bucket),
-          bucket_segments[i]);
-    order(*parts.stream, *parts.collectives, *computed);
+  for (size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    apply(slice_of(master_, bucket), slice_of(update_, bucket), own_slot_of(weights_, bucket),
+          bucket_segments_[i]);
+    order(*parts_.stream, *parts_.collectives, *computed_);
     gather_bucket(i);
   }
-  awaited_buckets = 0;
+  awaited_buckets_ = 0;
 }
-
-Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
-                     Parts parts)
-    : impl_(std::make_unique<Impl>(config, schedule_steps, table, parts)) {}
-
-Optimizer::~Optimizer() = default;
 
 View Optimizer::weights() const {
-  impl_->await_weights(impl_->plan.flat_elements);
-  return impl_->weights();
+  await_weights(plan_.flat_elements);
+  return weights_;
 }
-View Optimizer::gradients() const { return impl_->gradients(); }
-View Optimizer::state() const { return impl_->state(); }
+
 std::vector<int64_t> Optimizer::bucket_begins() const {
   std::vector<int64_t> begins;
-  if (impl_->parts.collectives->size() == 1) return begins;
-  for (const Bucket& bucket : impl_->plan.buckets) begins.push_back(bucket.begin);
+  if (parts_.collectives->size() == 1) return begins;
+  for (const Bucket& bucket : plan_.buckets) begins.push_back(bucket.begin);
   return begins;
 }
-int Optimizer::shard() const { return impl_->parts.collectives->shard(); }
-int Optimizer::shard_count() const { return impl_->parts.collectives->shard_count(); }
-bool Optimizer::is_first_of_shard() const { return impl_->parts.collectives->is_first_of_shard(); }
-const std::vector<ShardRange>& Optimizer::shard_ranges() const { return impl_->plan.ranges; }
-int64_t Optimizer::shard_elements() const { return impl_->plan.shard_elements; }
-View Optimizer::master() const { return impl_->shard_f32(impl_->master_buffer); }
-View Optimizer::m() const { return impl_->shard_f32(impl_->m_buffer); }
-View Optimizer::v() const { return impl_->shard_f32(impl_->v_buffer); }
 
 void Optimizer::set_weights(const float* flat) {
-  impl_->clear_moments_and_state();
-  impl_->parts.ops->run(Fill{.values = master()});
+  clear_moments_and_state();
+  parts_.ops->run(Fill{.values = master_});
   for (const ShardRange& range : shard_ranges()) {
-    const int64_t live = std::min(range.elements, impl_->table_elements - range.flat_begin);
+    const int64_t live = std::min(range.elements, table_elements_ - range.flat_begin);
     if (live <= 0) continue;  // padding
-    impl_->parts.device->copy(*impl_->parts.stream, master().rows(range.shard_begin, live).data,
-                              flat + range.flat_begin, live * size_bytes(DType::kF32));
+    parts_.device->copy(*parts_.stream, master_.rows(range.shard_begin, live).data,
+                        flat + range.flat_begin, live * size_bytes(DType::kF32));
   }
-  impl_->parts.stream->wait_on_host();
+  parts_.stream->wait_on_host();
   publish_master();
 }
 
 void Optimizer::publish_master() {
-  impl_->await_weights(impl_->plan.flat_elements);  // they are still being written until then
-  for (const Bucket& bucket : impl_->plan.buckets) {
-    impl_->parts.ops->run(Cast{.from = impl_->slice_of(master(), bucket),
-                               .to = impl_->own_slot_of(impl_->weights(), bucket)});
+  await_weights(plan_.flat_elements);  // they are still being written until then
+  for (const Bucket& bucket : plan_.buckets) {
+    parts_.ops->run(Cast{.from = slice_of(master_, bucket), .to = own_slot_of(weights_, bucket)});
   }
-  impl_->gather_all_buckets();
+  gather_all_buckets();
 }
 
 void Optimizer::gradients_final(int64_t from_element) {
-  impl_->clips_before() ? impl_->add_squares(from_element) : impl_->reduce_buckets(from_element);
+  clips_before() ? add_squares(from_element) : reduce_buckets(from_element);
 }
 
 void Optimizer::reduce_gradients() {
-  if (impl_->clips_before()) {
-    impl_->add_squares(0);
-    impl_->find_clip_factor();
+  if (clips_before()) {
+    add_squares(0);
+    find_clip_factor();
   }
-  impl_->sums_are_scaled ? impl_->reduce_scaled_buckets() : impl_->reduce_buckets(0);
-  impl_->unreduced_buckets = impl_->unsquared_buckets = impl_->plan.buckets.size();
-  order(*impl_->parts.collectives, *impl_->parts.stream, *impl_->communicated);
-  impl_->parts.ops->run(
-      SumOfSquares{.values = impl_->gradient_shard(), .result = impl_->sum_of_squares()});
-  impl_->sum_over_shards(impl_->sum_of_squares());
+  sums_are_scaled_ ? reduce_scaled_buckets() : reduce_buckets(0);
+  unreduced_buckets_ = unsquared_buckets_ = plan_.buckets.size();
+  order(*parts_.collectives, *parts_.stream, *communicated_);
+  parts_.ops->run(SumOfSquares{.values = gradient_shard_, .result = sum_of_squares_});
+  sum_over_shards(sum_of_squares_);
 }
 
 void Optimizer::update_weights() {
-  impl_->prepare();
-  impl_->advance_moments();
-  impl_->sum_over_shards(impl_->norms());
-  impl_->apply_and_gather();
+  prepare();
+  advance_moments();
+  sum_over_shards(norms_);
+  apply_and_gather();
 }
-
-void Optimizer::await_weights(int64_t end_element) { impl_->await_weights(end_element); }
-
-View Optimizer::gradient_sum_of_squares() const { return impl_->sum_of_squares(); }
-
-void Optimizer::max_over_ranks(const View& values) { impl_->all_reduce_max(values); }
 
 }  // namespace bertha

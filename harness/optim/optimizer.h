@@ -1,10 +1,13 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "harness/config/config.h"
 #include "harness/model/params.h"
+#include "harness/optim/lamb_settings.h"
 #include "harness/optim/shard_plan.h"
 #include "kernels/collectives.h"
 #include "kernels/ops.h"
@@ -40,12 +43,11 @@ class Optimizer {
 
   Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
             Parts parts);
-  ~Optimizer();
 
   /// io [P]: what the model reads. The compute stream waits for all weights in flight.
   View weights() const;
-  View gradients() const;  // io [P]  what the model adds to
-  View state() const;      // u8 [sizeof(LambState)]
+  View gradients() const { return gradients_; }  // io [P]  what the model adds to
+  View state() const { return state_; }          // u8 [sizeof(LambState)]
   /// First elements of the buckets that ranks exchange, ascending; none on a single rank.
   std::vector<int64_t> bucket_begins() const;
 
@@ -61,29 +63,75 @@ class Optimizer {
   /// them. An update with a gradient that is not finite changes nothing but state().
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   /// f64 [1]: of the reduced gradient, between the two halves. NaN makes it skip the update.
-  View gradient_sum_of_squares() const;
+  View gradient_sum_of_squares() const { return sum_of_squares_; }
   void update_weights();  // prepare, moments, norms over ranks, apply, all-gather
   /// What is enqueued on the compute stream from here on reads updated weights [0, end_element).
-  void await_weights(int64_t end_element);
+  void await_weights(int64_t end_element) const;
   /// Each value becomes the largest of all ranks, in the order of the compute stream. i32.
   void max_over_ranks(const View& values);
 
   // For checkpoints: this rank's shard, the elements of the flat buffer in shard_ranges(). Several
   // ranks may have the same; see Collectives.
-  int shard() const;
-  int shard_count() const;
-  bool is_first_of_shard() const;
-  const std::vector<ShardRange>& shard_ranges() const;
-  int64_t shard_elements() const;  // N
-  View master() const;             // f32 [N]
-  View m() const;                  // f32 [N]
-  View v() const;                  // f32 [N]
+  int shard() const { return parts_.collectives->shard(); }
+  int shard_count() const { return parts_.collectives->shard_count(); }
+  bool is_first_of_shard() const { return parts_.collectives->is_first_of_shard(); }
+  const std::vector<ShardRange>& shard_ranges() const { return plan_.ranges; }
+  int64_t shard_elements() const { return plan_.shard_elements; }  // N
+  View master() const { return master_; }                          // f32 [N]
+  View m() const { return m_; }                                    // f32 [N]
+  View v() const { return v_; }                                    // f32 [N]
   /// After master, m, v and state were filled from a checkpoint: all-gathers the model weights.
   void publish_master();
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  /// A single shard is the flat buffer itself.
+  bool is_sharded() const { return shard_count() > 1; }
+  bool clips_before() const { return settings_.clip == ClipPoint::kBeforeReduction; }
+  View take(DType dtype, std::initializer_list<int64_t> extents);
+  View slice_of(const View& shard, const Bucket& bucket) const;
+  /// This rank's part of a bucket, where it lies in the flat buffer.
+  View own_slot_of(const View& flat, const Bucket& bucket) const;
+  std::vector<LambSegment> segments_of(const Bucket& bucket) const;
+
+  void clear_moments_and_state();
+  void add_squares(int64_t from_element);
+  void find_clip_factor();
+  void reduce_scaled_buckets();
+  void reduce_buckets(int64_t from_element);
+  void sum_over_shards(const View& values);
+  void gather_bucket(size_t bucket);
+  void gather_all_buckets();
+  void prepare();
+  void advance_moments();
+  void apply(const View& master, const View& update, const View& model_weights,
+             std::span<const LambSegment> segments);
+  void apply_and_gather();
+
+  Parts parts_;
+  LambSettings settings_;
+  OptimizerConfig config_;
+  ShardPlan plan_;
+  int64_t table_elements_;
+  std::vector<Buffer> buffers_;                            // of the views that follow
+  View weights_;                                           // io [P]
+  View gradients_;                                         // io [P]
+  View master_;                                            // f32 [N]
+  View m_;                                                 // f32 [N]
+  View v_;                                                 // f32 [N]
+  View update_;                                            // f32 [N]
+  View gradient_shard_;                                    // io [N]
+  View norms_;                                             // f64 [X, 2]
+  View sum_of_squares_;                                    // f64 [1]
+  View clip_factor_;                                       // f32 [1]
+  View state_;                                             // u8 [sizeof(LambState)]
+  std::vector<std::vector<LambSegment>> bucket_segments_;  // by slice of several shards
+  std::unique_ptr<Event> computed_;
+  std::unique_ptr<Event> communicated_;
+  std::vector<std::unique_ptr<Event>> gathered_;  // the weights of each bucket
+  bool sums_are_scaled_ = false;                  // by the clip, in the sum itself
+  size_t unreduced_buckets_;                      // the first ones: not summed in this step yet
+  size_t unsquared_buckets_;                      // the first ones: not in the local norm yet
+  mutable size_t awaited_buckets_;                // the first ones: no wait for their weights left
 };
 
 }  // namespace bertha

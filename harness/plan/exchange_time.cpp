@@ -1,11 +1,12 @@
 #include "harness/plan/exchange_time.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "harness/plan/compute_time.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -26,13 +27,6 @@ constexpr double kTreeBandwidth = 0.6;
 // its kernels hold SMs.
 constexpr double kNcclSlowdownMs = 1.75;
 constexpr double kBytesOfThatStep = 672e6;
-
-/// -1 where it is not one.
-double number_of(std::string_view text) {
-  double value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && rest == text.data() + text.size() ? value : -1;
-}
 
 double hops_of_tree(int64_t nodes) { return std::ceil(std::log2(static_cast<double>(nodes))); }
 
@@ -127,20 +121,18 @@ const std::vector<Network>& known_networks() {
 }
 
 Network parse_network(const std::string& text) {
-  std::string names;
-  for (const Network& network : known_networks()) {
-    if (network.name == text) return network;
-    names += network.name + ", ";
-  }
+  const std::vector<Network>& known = known_networks();
+  const auto named = std::ranges::find(known, text, &Network::name);
+  if (named != known.end()) return *named;
   const size_t colon = std::min(text.find(':'), text.size());
-  const double rate = number_of(std::string_view(text).substr(0, colon));
-  const double latency =
-      colon < text.size() ? number_of(std::string_view(text).substr(colon + 1)) : 4;
-  if (!(rate > 0) || rate > 1e6 || !(latency >= 0) || latency > 1e6) {
-    fail(ExitCode::kUsage, "--network: found \"", text, "\", want ", names,
-         "or GB/s per GPU and the latency of a hop in us, such as 46:4");
+  const auto rate = parse_number<double>(text.substr(0, colon));
+  const auto latency = colon < text.size() ? parse_number<double>(text.substr(colon + 1)) : 4;
+  if (!rate || !(*rate > 0 && *rate <= 1e6) || !latency || !(*latency >= 0 && *latency <= 1e6)) {
+    fail(ExitCode::kUsage, "--network: found \"", text, "\", want ",
+         joined(known, ", ", &Network::name),
+         ", or GB/s per GPU and the latency of a hop in us, such as 46:4");
   }
-  return {.name = text, .bytes_per_second = 1e9 * rate, .latency_us = latency};
+  return {.name = text, .bytes_per_second = 1e9 * *rate, .latency_us = *latency};
 }
 
 double in_node_ms(const Cluster& cluster, double bytes) {

@@ -11,9 +11,7 @@ namespace {
 std::string count_text(double value) { return grouped_text(static_cast<int64_t>(value)); }
 
 std::string row(const std::string& name, const std::string& value) {
-  std::string label = "  " + name;
-  label.resize(std::max<size_t>(label.size() + 1, 30), ' ');
-  return label + value + '\n';
+  return fact_line(name, value, kPlanColumns);
 }
 
 TextTable parts_table(const StepTime& step) {

@@ -21,6 +21,9 @@ struct PlanFacts {
   bool fits() const { return memory_limit_bytes == 0 || cost.memory_bytes <= memory_limit_bytes; }
 };
 
+/// Of the names of facts.
+inline constexpr size_t kPlanColumns = 30;
+
 /// Lines of the step's parts, its bound, the time to the target and the energy.
 std::string speed_text(const SpeedPlan& plan, const SpeedRequest& request);
 

@@ -18,29 +18,25 @@ struct Field {
   std::string words;
 };
 
-std::string right(const std::string& text, size_t columns) {
-  return std::string(columns - std::min(text.size(), columns), ' ') + text;
-}
-
 /// A number with three digits and a scale: five columns hold it.
-std::string scaled(double value) { return right(scaled_text(value), 5); }
+std::string scaled(double value) { return right_aligned(scaled_text(value), 5); }
 
 std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
                              const std::optional<Estimate>& target) {
   const std::string last_step = grouped_text(facts.max_steps);
-  const std::string step =
-      concat("step ", right(grouped_text(record.step), last_step.size()), "/", last_step);
-  const std::string eta = right(duration_text(record.eta_seconds), 6);
+  const std::string step = concat(
+      "step ", right_aligned(grouped_text(record.step), std::ssize(last_step)), "/", last_step);
+  const std::string eta = right_aligned(duration_text(record.eta_seconds), 6);
   const auto times = [&](const char* forward, const char* backward, const char* exchange,
                          const char* optimizer) {
-    const auto ms = [](double value) { return right(ms_text(value), 3); };
+    const auto ms = [](double value) { return right_aligned(ms_text(value), 3); };
     return concat("(data ", ms(record.data_wait_ms), forward, ms(record.forward_ms), backward,
                   ms(record.backward_ms), exchange, ms(record.communication_ms), optimizer,
                   ms(record.optimizer_ms), ")");
   };
-  const std::string loss = " " + right(fixed_text(record.mlm_loss, 3), 6);
+  const std::string loss = " " + right_aligned(fixed_text(record.mlm_loss, 3), 6);
   const std::string accuracy = fixed_text(record.mlm_accuracy, 3);
-  const std::string rate = right(exponent_text(record.learning_rate), 6);
+  const std::string rate = right_aligned(exponent_text(record.learning_rate), 6);
   const RankSummary& ranks = record.ranks;
 
   std::vector<Field> fields{
@@ -55,8 +51,8 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
     fields.push_back({3, concat("skip ", record.skipped_steps),
                       concat("skipped ", grouped_text(record.skipped_steps))});
   }
-  fields.push_back({8, right(ms_text(record.step_ms), 3) + " ms",
-                    right(ms_text(record.step_ms), 3) + " ms/step"});
+  fields.push_back({8, right_aligned(ms_text(record.step_ms), 3) + " ms",
+                    right_aligned(ms_text(record.step_ms), 3) + " ms/step"});
   fields.push_back({11, times(" fwd ", " bwd ", " comm ", " opt "),
                     times(", forward ", ", backward ", ", exchange ", ", optimizer ")});
   fields.push_back({2, scaled(record.seqs_per_second) + " seq/s",
@@ -64,16 +60,18 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
   fields.push_back({9, scaled(record.tokens_per_second) + " tok/s",
                     scaled(record.tokens_per_second) + " tokens/s"});
   if (facts.peak_flops_per_second > 0 && record.flops_per_second > 0) {
-    const std::string mfu = concat(
-        "MFU ",
-        right(fixed_text(100 * record.flops_per_second / facts.peak_flops_per_second, 0), 2), "%");
+    const std::string mfu =
+        concat("MFU ",
+               right_aligned(
+                   fixed_text(100 * record.flops_per_second / facts.peak_flops_per_second, 0), 2),
+               "%");
     fields.push_back({4, mfu, mfu});
   }
   if (ranks.power_watts > 0) {
     fields.push_back({10, scaled(ranks.power_watts) + " W", scaled(ranks.power_watts) + " watts"});
   }
   if (ranks.lowest_sm_mhz > 0) {
-    const std::string mhz = right(fixed_text(ranks.lowest_sm_mhz, 0), 4) + " MHz";
+    const std::string mhz = right_aligned(fixed_text(ranks.lowest_sm_mhz, 0), 4) + " MHz";
     fields.push_back({12, mhz, mhz});
     fields.push_back(
         {13, bytes_text(record.memory_bytes), "memory " + bytes_text(record.memory_bytes)});
@@ -130,6 +128,13 @@ std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t 
                  columns);
 }
 
+std::string kernels_text(const KernelFacts& kernels) {
+  const std::string kinds = kernels.attention.empty() ? ""
+                                                      : concat(", attention ", kernels.attention,
+                                                               ", GELU GEMMs ", kernels.gelu_gemms);
+  return kinds + (kernels.graphs ? ", graphs" : "");
+}
+
 std::string start_line(const Config& config, const RunFacts& facts) {
   const TrainConfig& train = config.train;
   // What a constant answer scores is not known before the data are opened.
@@ -139,14 +144,11 @@ std::string start_line(const Config& config, const RunFacts& facts) {
           ? concat("to accuracy ", least, fixed_text(train.target_accuracy, 4), " or step ",
                    grouped_text(facts.max_steps))
           : concat("to step ", grouped_text(facts.max_steps));
-  const std::string kernels = facts.attention.empty() ? ""
-                                                      : concat(", attention ", facts.attention,
-                                                               ", GELU GEMMs ", facts.gelu_gemms);
-  const std::string graphs = facts.graphs ? ", graphs" : "";
-  const std::string fp8 = facts.fp8_gemms.empty() ? "" : ", fp8 GEMMs " + facts.fp8_gemms;
+  const std::string& fp8_gemms = facts.kernels.fp8_gemms;
+  const std::string fp8 = fp8_gemms.empty() ? "" : ", fp8 GEMMs " + fp8_gemms;
   return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
                 " parameters, on ", facts.device, ", ", counted_text(facts.world_size, "rank"),
-                kernels, graphs, fp8, "; ",
+                kernels_text(facts.kernels), fp8, "; ",
                 counted_text(config.train.global_batch_seqs, "sequence"), " per step, from step ",
                 grouped_text(facts.first_step), " ", until);
 }

@@ -29,6 +29,10 @@ std::string step_line(const StepRecord& record, const RunFacts& facts,
 /// target_accuracy is that of DataFacts.
 std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns);
 
+/// ", attention grouped, GELU GEMMs library, graphs": behind the name of a device. Without those of
+/// fp8.
+std::string kernels_text(const KernelFacts& kernels);
+
 /// What is trained, on what, until when.
 std::string start_line(const Config& config, const RunFacts& facts);
 

@@ -5,6 +5,7 @@
 #include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -90,9 +91,8 @@ std::vector<GainRow> chosen_gain_rows(const std::vector<std::string>& names) {
   std::vector<GainRow> rows = gain_rows();
   for (const std::string& name : names) {
     if (std::ranges::find(rows, name, &GainRow::name) != rows.end()) continue;
-    std::string list;
-    for (const GainRow& row : rows) list += (list.empty() ? "" : ", ") + row.name;
-    fail(ExitCode::kUsage, "--only ", name, " is no row; want some of ", list, ".");
+    fail(ExitCode::kUsage, "--only ", name, " is no row; want some of ",
+         joined(rows, ", ", &GainRow::name), ".");
   }
   std::erase_if(rows, [&](const GainRow& row) {
     return !names.empty() && std::ranges::find(names, row.name) == names.end();

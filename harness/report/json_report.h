@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "kernels/base/error.h"
@@ -12,6 +13,11 @@ using ReportJson = nlohmann::ordered_json;
 /// Where a command with --json puts its report: "" = nowhere, the text is printed; "-" = standard
 /// output, in place of the text; else a file beside the text.
 inline bool prints_text(const std::string& json_path) { return json_path != "-"; }
+
+template <class Value>
+ReportJson or_null(const std::optional<Value>& value) {
+  return value ? ReportJson(*value) : ReportJson();
+}
 
 /// Writes what a command reports for programs to read: one object with "command" ("data stats"),
 /// "exit_code" and the fields of `report`. A number that is not finite is null, a byte that is no

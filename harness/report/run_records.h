@@ -62,6 +62,14 @@ struct EvalRecord {
   double seqs_per_second_since_last = 0;  // training throughput, for tracked_stats
 };
 
+/// Which kernels the passes of a model run, where a device has several kinds; "" = it has one.
+struct KernelFacts {
+  std::string attention = {};   // "grouped"
+  std::string gelu_gemms = {};  // "own from 1921 tokens"
+  std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
+  bool graphs = false;          // forward and backward are CUDA graphs
+};
+
 /// What the logs say once, before training.
 struct RunFacts {
   int64_t world_size = 1;
@@ -70,10 +78,7 @@ struct RunFacts {
   int64_t first_step = 0;            // resumed from here
   double peak_flops_per_second = 0;  // of all devices, for the utilization; 0 = not known
   std::string device = {};
-  std::string attention = {};   // its kernels, where there are several: "grouped"
-  std::string gelu_gemms = {};  // likewise: "own from 1921 tokens"
-  bool graphs = false;          // forward and backward are CUDA graphs
-  std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
+  KernelFacts kernels = {};
   std::vector<std::string> tensor_names = {};
 };
 

@@ -4,27 +4,25 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "harness/report/console.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-constexpr size_t kNameColumns = 24;
-constexpr size_t kOperationColumns = 42;
-constexpr size_t kFigureColumns = 11;
-constexpr size_t kSpeedColumns = 16;
+constexpr size_t kNameColumns = 26;
+constexpr size_t kOperationColumns = 44;
+constexpr int64_t kFigureColumns = 11;
+constexpr int64_t kSpeedColumns = 16;
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 
-std::string row(std::string name, const std::string& value) {
-  name.resize(std::max(kNameColumns, name.size() + 1), ' ');
-  return concat("  ", name, value, "\n");
+std::string row(const std::string& name, const std::string& value) {
+  return fact_line(name, value, kNameColumns);
 }
 
-std::string right(const std::string& text, size_t columns = kFigureColumns) {
-  return std::string(columns - std::min(columns, text.size()), ' ') + text;
-}
+std::string figure(const std::string& text) { return right_aligned(text, kFigureColumns); }
 
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
@@ -50,19 +48,21 @@ std::string speed_text(const OperationRow& operation) {
 }
 
 std::string operation_line(const OperationRow& operation, double step_ms) {
-  std::string name = operation.name;
-  name.resize(std::max(kOperationColumns, name.size() + 1), ' ');
   const std::string speed = speed_text(operation);
-  return concat("  ", name, right(fixed_text(operation.calls, 1)),
-                right(fixed_text(operation.ms, 3)), right(share_text(operation.ms, step_ms)),
-                speed.empty() ? "" : right(speed, kSpeedColumns), "\n");
+  return fact_line(
+      operation.name,
+      concat(figure(fixed_text(operation.calls, 1)), figure(fixed_text(operation.ms, 3)),
+             figure(share_text(operation.ms, step_ms)),
+             speed.empty() ? "" : right_aligned(speed, kSpeedColumns)),
+      kOperationColumns);
 }
 
 std::string operations_text(const StepBenchReport& report) {
   const double step_ms = mean(report.step_ms);
   std::string title = "\noperations of rank 0";
-  title.resize(3 + kOperationColumns, ' ');
-  std::string text = concat(title, right("calls/step"), right("ms/step"), right("of step"), "\n");
+  title.resize(1 + kOperationColumns, ' ');
+  std::string text =
+      concat(title, figure("calls/step"), figure("ms/step"), figure("of step"), "\n");
   double sum = 0;
   for (const OperationRow& operation : report.operations) {
     text += operation_line(operation, step_ms);
@@ -89,7 +89,7 @@ std::string utilization_text(const StepBenchReport& report, double utilization) 
   if (report.peak_flops_per_second <= 0) return "unknown; give --peak-tflops";
   return concat(fixed_text(100 * utilization, 1), " % of ",
                 fixed_text(report.peak_flops_per_second / kTera, 1), " TFLOP/s",
-                report.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
+                report.kernels.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
 }
 
 }  // namespace
@@ -109,13 +109,11 @@ StepBenchRates rates_of(const StepBenchReport& report) {
 std::string step_bench_text(const StepBenchReport& report) {
   const StepBenchRates rates = rates_of(report);
   const auto ms_at = [&](double share) { return fixed_text(percentile(report.step_ms, share), 3); };
-  const std::string kernels = report.attention.empty() ? ""
-                                                       : concat(", attention ", report.attention,
-                                                                ", GELU GEMMs ", report.gelu_gemms);
   std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
-                            counted_text(report.ranks, "rank"), ", ", report.device, kernels,
-                            report.graphs ? ", graphs" : "", "\n");
-  if (!report.fp8_gemms.empty()) text += row("fp8 GEMMs", report.fp8_gemms);
+                            counted_text(report.ranks, "rank"), ", ", report.device,
+                            kernels_text(report.kernels), "\n");
+  const std::string& fp8_gemms = report.kernels.fp8_gemms;
+  if (!fp8_gemms.empty()) text += row("fp8 GEMMs", fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
                               counted_text(report.micro_batches, "micro-batch"), " each"));
   text += row("sequences per step", fixed_text(report.seqs_global, 1));
@@ -149,10 +147,10 @@ std::string step_bench_json(const StepBenchReport& report) {
   const StepBenchRates rates = rates_of(report);
   Json json{{"model", report.model},
             {"device", report.device},
-            {"attention", report.attention},
-            {"gelu_gemms", report.gelu_gemms},
-            {"graphs", report.graphs},
-            {"fp8_gemms", report.fp8_gemms},
+            {"attention", report.kernels.attention},
+            {"gelu_gemms", report.kernels.gelu_gemms},
+            {"graphs", report.kernels.graphs},
+            {"fp8_gemms", report.kernels.fp8_gemms},
             {"precision", report.precision},
             {"ranks", report.ranks},
             {"micro_batches_per_step", report.micro_batches},

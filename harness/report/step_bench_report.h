@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/run_records.h"
 #include "kernels/base/figures.h"
 
 namespace bertha {
@@ -24,11 +25,8 @@ struct StepBenchReport {
   // What ran.
   std::string model;
   std::string device;
-  std::string attention;       // its kernels; "" = the device has one kind
-  bool graphs = false;         // forward and backward are CUDA graphs
-  std::string gelu_gemms;      // their kernels; "" = the device has one kind
-  std::string fp8_gemms = {};  // "qkv forward+dgrad+wgrad, ..."; "" = none
-  std::string precision;       // "bf16", "bf16 with fp8 GEMMs"
+  KernelFacts kernels = {};
+  std::string precision;  // "bf16", "bf16 with fp8 GEMMs"
   int64_t ranks = 1;
   int64_t micro_batches = 1;  // per rank and step
   int64_t warmup_steps = 0;

@@ -9,11 +9,10 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kNameColumns = 14;
+constexpr size_t kColumns = 16;  // of the names
 
-std::string row(std::string name, const std::string& value) {
-  name.resize(kNameColumns, ' ');
-  return concat("  ", name, value, "\n");
+std::string row(const std::string& name, const std::string& value) {
+  return fact_line(name, value, kColumns);
 }
 
 std::string accuracy_text(const std::optional<double>& accuracy) {

@@ -1,9 +1,6 @@
 #include "harness/report/svg_chart.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -104,28 +101,10 @@ struct Frame {
   std::string point(double at_x, double at_y) const { return px(x(at_x)) + "," + px(y(at_y)); }
 };
 
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void include(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-};
-
 /// The frame of all points; none without any.
 std::optional<Frame> frame_of(const Chart& chart) {
-  Range x, y;
-  for (const ChartSeries& series : chart.series) {
-    BERTHA_CHECK(series.x.size() == series.y.size(), series.label, ": ", series.x.size(),
-                 " x values and ", series.y.size(), " y values");
-    for (size_t i = 0; i < series.x.size(); ++i) {
-      if (!std::isfinite(series.x[i]) || !std::isfinite(series.y[i])) continue;
-      x.include(series.x[i]);
-      y.include(series.y[i]);
-    }
-  }
+  ValueRange x, y;
+  include_points(chart.series, x, y);
   const auto most = std::ranges::max_element(chart.bars);
   if (most != chart.bars.end() && *most > 0) {
     x.include(static_cast<double>(chart.bars.size()));
@@ -178,7 +157,7 @@ std::string drawn_series(const ChartSeries& series, const Frame& frame, const st
   std::string circles;
   std::string points;
   for (size_t i = 0; i <= series.x.size(); ++i) {
-    if (i == series.x.size() || !std::isfinite(series.x[i]) || !std::isfinite(series.y[i])) {
+    if (i == series.x.size() || !series.has_point(i)) {
       if (!points.empty()) text += polyline(points, "line " + style);
       points.clear();
       continue;
@@ -253,6 +232,18 @@ std::string document(const std::string& title, double height, const std::string&
 
 }  // namespace
 
+void include_points(const std::vector<ChartSeries>& series, ValueRange& x, ValueRange& y) {
+  for (const ChartSeries& one : series) {
+    BERTHA_CHECK(one.x.size() == one.y.size(), one.label, ": ", one.x.size(), " x values and ",
+                 one.y.size(), " y values");
+    for (size_t i = 0; i < one.x.size(); ++i) {
+      if (!one.has_point(i)) continue;
+      x.include(one.x[i]);
+      y.include(one.y[i]);
+    }
+  }
+}
+
 Axis make_axis(double low, double high, AxisFit fit) {
   constexpr double kMostSteps = 8;
   BERTHA_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, "axis from ", low, " to ",
@@ -317,7 +308,7 @@ std::string chart_svg(const Chart& chart) {
 std::string bars_svg(const std::string& title, const std::string& x_label,
                      const std::string& mark_label, const std::vector<LabelledBar>& bars) {
   constexpr double kBarsLeft = 210, kValueWidth = 60, kRow = 24, kBar = 14;
-  Range range{.low = 0, .high = 0};
+  ValueRange range{.low = 0, .high = 0};
   for (const LabelledBar& bar : bars) {
     range.include(bar.value);
     range.include(bar.mark);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +15,23 @@ struct ChartSeries {
   std::vector<double> x;
   std::vector<double> y;  // as many as x; a value that is not finite leaves a gap
   bool circles = false;   // around the points
+
+  bool has_point(size_t i) const { return std::isfinite(x[i]) && std::isfinite(y[i]); }
 };
+
+/// From the lowest to the highest of some values; low > high without any.
+struct ValueRange {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void include(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+/// Adds the points of all series.
+void include_points(const std::vector<ChartSeries>& series, ValueRange& x, ValueRange& y);
 
 /// A dashed line across the chart: level at a value of y, or upright at one of x over bars.
 struct MarkLine {

@@ -17,6 +17,7 @@
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -78,14 +79,11 @@ void read_topology(const fs::path& processors, HostFacts& facts) {
 }
 
 std::string caches_of(const fs::path& processor) {
-  std::string text;
-  for (const fs::path& cache : entries(processor / "cache", "index")) {
+  return joined(entries(processor / "cache", "index"), ", ", [](const fs::path& cache) {
     const std::string type = line_of(cache / "type");
     const std::string letter = type == "Data" ? "d" : type == "Instruction" ? "i" : "";
-    text += concat(text.empty() ? "" : ", ", "L", line_of(cache / "level"), letter, " ",
-                   line_of(cache / "size"));
-  }
-  return text;
+    return concat("L", line_of(cache / "level"), letter, " ", line_of(cache / "size"));
+  });
 }
 
 /// Ports that are up, those of the same kind and speed counted.
@@ -104,11 +102,8 @@ std::string network_below(const fs::path& classes) {
     const double speed = number_in(line_of(interface / "speed"));  // -1 = unknown
     if (is_hardware && speed > 0) ++ports[concat("Ethernet ", speed, " Mb/s")];
   }
-  std::string text;
-  for (const auto& [port, count] : ports) {
-    text += concat(text.empty() ? "" : ", ", count, "x ", port);
-  }
-  return text;
+  return joined(ports, ", ",
+                [](const auto& port) { return concat(port.second, "x ", port.first); });
 }
 
 /// Calls `take` with the name and the value of every fact, in the order of the file.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -20,16 +19,12 @@ std::string braille(unsigned bits) {
           static_cast<char>(0x80 | (bits & 0x3F))};
 }
 
-struct Span {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void include(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  double share(double value) const { return high > low ? (value - low) / (high - low) : 0.5; }
-};
+/// The nearest of `dots` dots that reach over the range; the middle one of an empty range.
+int64_t dot_of(double value, const ValueRange& range, int64_t dots) {
+  const double width = range.high - range.low;
+  const double share = width > 0 ? (value - range.low) / width : 0.5;
+  return std::llround(share * static_cast<double>(dots - 1));
+}
 
 /// Dots and letters behind a pair of axes.
 class Canvas {
@@ -84,37 +79,16 @@ class Canvas {
   std::vector<Cell> cells_;
 };
 
-bool is_point(const ChartSeries& series, size_t i) {
-  return std::isfinite(series.x[i]) && std::isfinite(series.y[i]);
-}
-
-/// Where curves and mark lie; false without a point.
-bool spans_of(const Chart& chart, Span& x, Span& y) {
-  for (const ChartSeries& series : chart.series) {
-    for (size_t i = 0; i < series.x.size(); ++i) {
-      if (!is_point(series, i)) continue;
-      x.include(series.x[i]);
-      y.include(series.y[i]);
-    }
-  }
-  if (x.low > x.high) return false;
-  if (chart.mark) y.include(chart.mark->value);
-  return true;
-}
-
-void draw(const ChartSeries& series, const Span& x, const Span& y, Canvas& canvas) {
+void draw(const ChartSeries& series, const ValueRange& x, const ValueRange& y, Canvas& canvas) {
   bool is_open = false;
   int64_t last_x = 0, last_y = 0;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!is_point(series, i)) {
+    if (!series.has_point(i)) {
       is_open = false;
       continue;
     }
-    const auto to_dot = [](double share, int64_t dots) {
-      return std::llround(share * static_cast<double>(dots - 1));
-    };
-    const int64_t at_x = to_dot(x.share(series.x[i]), canvas.dot_columns());
-    const int64_t at_y = to_dot(y.share(series.y[i]), canvas.dot_rows());
+    const int64_t at_x = dot_of(series.x[i], x, canvas.dot_columns());
+    const int64_t at_y = dot_of(series.y[i], y, canvas.dot_rows());
     if (series.circles) {
       canvas.letter(at_x, at_y, 'o');
     } else {
@@ -126,8 +100,8 @@ void draw(const ChartSeries& series, const Span& x, const Span& y, Canvas& canva
   }
 }
 
-void draw_mark(const MarkLine& mark, const Span& y, Canvas& canvas) {
-  const int64_t at = std::llround(y.share(mark.value) * static_cast<double>(canvas.dot_rows() - 1));
+void draw_mark(const MarkLine& mark, const ValueRange& y, Canvas& canvas) {
+  const int64_t at = dot_of(mark.value, y, canvas.dot_rows());
   for (int64_t x = 0; x < canvas.dot_columns(); x += kMarkDots) canvas.dot(x, at);
 }
 
@@ -145,12 +119,14 @@ std::string title_of(const Chart& chart) {
 
 std::vector<std::string> chart_lines(const Chart& chart, int64_t columns, int64_t rows) {
   std::vector<std::string> lines{fitted(title_of(chart), columns)};
-  Span x, y;
-  if (!spans_of(chart, x, y)) {
+  ValueRange x, y;
+  include_points(chart.series, x, y);
+  if (x.low > x.high) {
     lines.push_back(fitted("no data", columns));
     lines.resize(static_cast<size_t>(rows), fitted("", columns));
     return lines;
   }
+  if (chart.mark) y.include(chart.mark->value);
   Canvas canvas(columns - kLabelColumns - 2, rows - 2);
   if (chart.mark) draw_mark(*chart.mark, y, canvas);
   for (const ChartSeries& series : chart.series) draw(series, x, y, canvas);
@@ -158,16 +134,13 @@ std::vector<std::string> chart_lines(const Chart& chart, int64_t columns, int64_
     const std::string label = row == 0          ? scaled_text(y.high)
                               : row == rows - 3 ? scaled_text(y.low)
                                                 : "";
-    const std::string blanks(
-        static_cast<size_t>(std::max<int64_t>(kLabelColumns - std::ssize(label), 0)), ' ');
-    lines.push_back(blanks + label + " \u2502" + canvas.row(row));
+    lines.push_back(right_aligned(label, kLabelColumns) + " \u2502" + canvas.row(row));
   }
   const std::string left = scaled_text(x.low);
   const std::string right = concat(chart.x_label, " ", scaled_text(x.high));
-  const int64_t between = columns - kLabelColumns - 2 - std::ssize(left) - std::ssize(right);
+  const int64_t width = columns - kLabelColumns - 2 - std::ssize(left);
   lines.push_back(fitted(std::string(kLabelColumns + 2, ' ') + left +
-                             std::string(static_cast<size_t>(std::max<int64_t>(between, 1)), ' ') +
-                             right,
+                             right_aligned(right, std::max(width, std::ssize(right) + 1)),
                          columns));
   return lines;
 }

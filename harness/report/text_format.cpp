@@ -120,6 +120,17 @@ std::string fitted(const std::string& text, int64_t columns) {
   return text.substr(0, end);
 }
 
+std::string right_aligned(const std::string& text, int64_t columns) {
+  return std::string(static_cast<size_t>(std::max<int64_t>(columns - columns_of(text), 0)), ' ') +
+         text;
+}
+
+std::string fact_line(const std::string& name, const std::string& value, size_t columns) {
+  std::string label = "  " + name;
+  label.resize(std::max(label.size() + 1, columns), ' ');
+  return label + value + '\n';
+}
+
 namespace {
 
 std::string wrapped_line(const std::string& line, int64_t columns) {

@@ -36,6 +36,13 @@ int64_t columns_of(const std::string& text);
 /// The text in so many columns: cut, or with blanks behind it.
 std::string fitted(const std::string& text, int64_t columns);
 
+/// The same with the blanks in front, and never cut.
+std::string right_aligned(const std::string& text, int64_t columns);
+
+/// "  steps       1,200": a line in which the value begins behind so many columns, or behind a
+/// blank where the name is longer.
+std::string fact_line(const std::string& name, const std::string& value, size_t columns);
+
 /// Lines longer than that broken at blanks. Their rest stands below the second column of the line,
 /// which begins behind two blanks or more in its first half, or else two blanks further right. A
 /// word that is longer, such as a path, is left whole.

@@ -34,4 +34,8 @@ DType choose_io(const Config& config, const Device& device) {
 
 bool has_fp8_gemms(const TrainConfig& config) { return config.precision == "fp8"; }
 
+std::string precision_text(DType io, const TrainConfig& config) {
+  return concat(name(io), has_fp8_gemms(config) ? " with fp8 GEMMs" : "");
+}
+
 }  // namespace bertha

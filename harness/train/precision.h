@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "harness/config/config.h"
 #include "kernels/device.h"
 
@@ -17,5 +19,8 @@ DType planned_io(const TrainConfig& config, bool on_gpu);
 
 /// Whether encoder GEMMs multiply fp8.
 bool has_fp8_gemms(const TrainConfig& config);
+
+/// "bf16", "bf16 with fp8 GEMMs".
+std::string precision_text(DType io, const TrainConfig& config);
 
 }  // namespace bertha

@@ -133,14 +133,12 @@ void keep_origin(const TrainingRun& run) {
 
 void begin_or_go_on(TrainingRun& run) {
   World& world = *run.world;
-  std::string from;
   std::string identity;
-  on_all_ranks(world, [&] {
-    if (world.rank() != 0) return;
-    from = choose_checkpoint(run);
+  const std::string from = text_of_first_rank(world, [&] {
+    std::string chosen = choose_checkpoint(run);
     identity = training_data_identity(run.config);
+    return chosen;
   });
-  from = world.broadcast(from, 0);
   const DataPosition position{.global_batch_seqs = run.config.train.global_batch_seqs,
                               .order = run.config.data.order,
                               .window_shards = run.config.data.window_shards,
@@ -172,8 +170,7 @@ void put_back(TrainingRun& run, const std::string& checkpoint) {
 }
 
 void claim_checkpoints(const TrainingRun& run) {
-  on_all_ranks(*run.world, [&] {
-    if (run.world->rank() != 0) return;
+  on_first_rank(*run.world, [&] {
     const std::string folder = checkpoint_dir(run.run_dir);
     const bool goes_on_here = run.resumed_step >= 0 && is_in(run.last_checkpoint, folder);
     set_aside_later_checkpoints(folder, goes_on_here ? run.resumed_step : -1);

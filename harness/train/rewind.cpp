@@ -28,14 +28,6 @@ std::string checkpoint_before(const Spike& spike, const std::string& folder, int
   return planned.empty() ? any : planned;
 }
 
-/// The checkpoints behind the place where the run goes on are no longer its own.
-void set_aside_later(const TrainingRun& run) {
-  on_all_ranks(*run.world, [&] {
-    if (run.world->rank() != 0) return;
-    set_aside_later_checkpoints(checkpoint_dir(run.run_dir), run.state.step);
-  });
-}
-
 void open_batches(TrainingRun& run) {
   run.pipeline.reset();
   OpenPipeline open;
@@ -63,14 +55,9 @@ void rewind(TrainingRun& run) {
   }
   ++run.rewinds;
   run.world->board().enter(run.state.step, RunPhase::kReadWeights);
-  std::string from;
-  on_all_ranks(*run.world, [&] {
-    if (run.world->rank() == 0) {
-      from =
-          checkpoint_before(spike, checkpoint_dir(run.run_dir), run.config.checkpoint.every_steps);
-    }
+  std::string from = text_of_first_rank(*run.world, [&] {
+    return checkpoint_before(spike, checkpoint_dir(run.run_dir), run.config.checkpoint.every_steps);
   });
-  from = run.world->broadcast(from, 0);
   if (from.empty()) from = run.origin;
   const int64_t next_batch = spike.last_step + run.state.batches_left_out;
   const LambState held = read_lamb_state(run);
@@ -78,8 +65,10 @@ void rewind(TrainingRun& run) {
   run.known_spikes = 0;
   put_back(run, from);
   run.state.batches_left_out = next_batch - run.state.step;
-  run.saved_step = -1;  // it was saved with other batches to come
-  set_aside_later(run);
+  run.saved_step = -1;             // it was saved with other batches to come
+  on_first_rank(*run.world, [&] {  // those behind the place are no longer the run's own
+    set_aside_later_checkpoints(checkpoint_dir(run.run_dir), run.state.step);
+  });
   open_batches(run);
   run.progress->forget(*run.timers);
   run.probed_state = run.state;

@@ -24,11 +24,23 @@ int compute_threads(const TrainConfig& config, const CoreShare& cores) {
   return config.threads_per_rank > 0 ? static_cast<int>(config.threads_per_rank) : cores.threads;
 }
 
-AttentionCall attention_call(const ModelConfig& model, const Dims& dims, DType io) {
-  return {.io = io,
-          .head_size = dims.D,
-          .max_seq_tokens = dims.S,
-          .has_dropout = model.attention_dropout > 0};
+KernelFacts describe_kernels(const Session& session, const SessionOptions& options) {
+  const Config& config = session.config;
+  const bool fp8 = has_fp8_gemms(config.train);
+  const AttentionCall call{.io = session.io,
+                           .head_size = session.dims.D,
+                           .max_seq_tokens = session.dims.S,
+                           .has_dropout = config.model.attention_dropout > 0};
+  return {.attention = describe_attention(session.choice, session.backend, config.cuda, call),
+          .gelu_gemms = describe_gelu_gemms(session.choice, session.backend, config.cuda,
+                                            {.io = session.io,
+                                             .gelu = gelu_of(config.model),
+                                             .hidden = session.dims.H,
+                                             .feed_forward = session.dims.F,
+                                             .fp8 = fp8}),
+          .fp8_gemms = fp8 ? kFp8Gemms : "",
+          .graphs = !options.time_operations && config.log.profile_steps.empty() &&
+                    can_record_passes(session.choice, session.backend, config.cuda, call)};
 }
 
 }  // namespace
@@ -44,18 +56,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       batch_memory(make_pinned_pool(*backend.device)),
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
-      attention(describe_attention(choice, backend, run_config.cuda,
-                                   attention_call(run_config.model, dims, io))),
-      gelu_gemms(describe_gelu_gemms(choice, backend, run_config.cuda,
-                                     {.io = io,
-                                      .gelu = gelu_of(run_config.model),
-                                      .hidden = dims.H,
-                                      .feed_forward = dims.F,
-                                      .fp8 = has_fp8_gemms(run_config.train)})),
-      fp8_gemms(has_fp8_gemms(run_config.train) ? describe_fp8_passes() : ""),
-      graphs(!options.time_operations && run_config.log.profile_steps.empty() &&
-             can_record_passes(choice, backend, run_config.cuda,
-                               attention_call(run_config.model, dims, io))),
+      kernels(describe_kernels(*this, options)),
       table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
   if (options.time_operations) {
     auto timed =
@@ -129,6 +130,12 @@ BatchRows batch_capacity(const Config& config, int64_t num_ranks) {
           .masked = seqs * config.data.max_masked_per_seq};
 }
 
+SampleLimits sample_limits(const Config& config) {
+  return {.max_seq_tokens = config.data.max_seq_tokens,
+          .max_masked_per_seq = config.data.max_masked_per_seq,
+          .vocab_size = config.model.vocab_size};
+}
+
 ExchangePadding parse_exchange(const std::string& word) {
   if (word == "off") return ExchangePadding::kOff;
   if (word == "allgather") return ExchangePadding::kAllGather;
@@ -140,9 +147,7 @@ PipelineOptions pipeline_options(const Config& config, int64_t first_step) {
   return {
       .shards = shards,
       .shard_xxh3 = known_hashes(config, shards),
-      .limits = {.max_seq_tokens = config.data.max_seq_tokens,
-                 .max_masked_per_seq = config.data.max_masked_per_seq,
-                 .vocab_size = config.model.vocab_size},
+      .limits = sample_limits(config),
       .global_batch_seqs = config.train.global_batch_seqs,
       .micro_batches_per_step = config.train.accumulation_steps,
       .seed = static_cast<uint64_t>(config.train.seed),
@@ -158,9 +163,7 @@ EvalOptions eval_options(const Config& config) {
   const std::vector<std::string> shards = list_shards(config.data.eval);
   return {.shards = shards,
           .shard_xxh3 = known_hashes(config, shards),
-          .limits = {.max_seq_tokens = config.data.max_seq_tokens,
-                     .max_masked_per_seq = config.data.max_masked_per_seq,
-                     .vocab_size = config.model.vocab_size},
+          .limits = sample_limits(config),
           .batch_seqs = config.eval.batch_seqs,
           .max_samples = config.eval.max_samples};
 }

@@ -11,6 +11,7 @@
 #include "harness/comm/binding.h"
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
+#include "harness/report/run_records.h"
 #include "harness/train/step.h"
 #include "harness/train/timed_ops.h"
 
@@ -31,8 +32,8 @@ struct Session {
             .stream = backend.stream.get(),
             .ops = backend.ops.get(),
             .io = io,
-            .fp8 = !fp8_gemms.empty(),
-            .graphs = graphs};
+            .fp8 = !kernels.fp8_gemms.empty(),
+            .graphs = kernels.graphs};
   }
   CheckpointParts checkpoint_parts() const;
   /// To first_weights(): rank 0 reads the file of checkpoint.init for all, and each rank computes
@@ -48,10 +49,7 @@ struct Session {
   TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
   DType io;                       // of weights, activations and gradients
   Dims dims;
-  std::string attention;   // its kernels, see describe_attention()
-  std::string gelu_gemms;  // their kernels, see describe_gelu_gemms()
-  std::string fp8_gemms;   // see describe_fp8_passes(); "" = none
-  bool graphs = false;     // the model's passes are recorded, see can_record_passes()
+  KernelFacts kernels;  // of these passes, for logs
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

@@ -20,6 +20,7 @@
 #include "harness/train/resume.h"
 #include "harness/train/warm_up.h"
 #include "kernels/base/divide.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -37,9 +38,7 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
   try {
     const Config earlier =
         config_from_yaml(read_text_file(folder.earlier_config), folder.earlier_config);
-    for (const std::string& change : changed_settings(earlier, config)) {
-      changes += (changes.empty() ? "" : ", ") + change;
-    }
+    changes = joined(changed_settings(earlier, config), ", ");
   } catch (const Error& error) {  // written by another version of this program
     log_line(LogLevel::kWarning, concat("not compared with the last start: ", error.what()));
   }
@@ -98,10 +97,7 @@ RunFacts facts_of(const TrainingRun& run) {
                  .max_steps = run.config.train.max_steps,
                  .first_step = run.state.step,
                  .device = run.session->backend.device->description(),
-                 .attention = run.session->attention,
-                 .gelu_gemms = run.session->gelu_gemms,
-                 .graphs = run.session->graphs,
-                 .fp8_gemms = run.session->fp8_gemms};
+                 .kernels = run.session->kernels};
   facts.peak_flops_per_second =
       static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);
   for (const ParamInfo& param : run.session->table.params) {

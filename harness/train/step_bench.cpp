@@ -11,6 +11,7 @@
 #include "harness/report/device_peak.h"
 #include "harness/train/bench_steps.h"
 #include "harness/train/data_source.h"
+#include "harness/train/precision.h"
 #include "harness/train/probe.h"
 #include "harness/train/session.h"
 
@@ -94,11 +95,8 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   StepBenchReport report{
       .model = config.model.name,
       .device = device.description(),
-      .attention = session.attention,
-      .graphs = session.graphs,
-      .gelu_gemms = session.gelu_gemms,
-      .fp8_gemms = session.fp8_gemms,
-      .precision = concat(name(session.io), session.fp8_gemms.empty() ? "" : " with fp8 GEMMs"),
+      .kernels = session.kernels,
+      .precision = precision_text(session.io, config.train),
       .ranks = world.size(),
       .micro_batches = config.train.accumulation_steps,
       .warmup_steps = options.warmup_steps,

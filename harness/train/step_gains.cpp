@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,7 +19,6 @@
 #include "harness/train/bench_steps.h"
 #include "harness/train/data_source.h"
 #include "harness/train/evaluate.h"
-#include "harness/train/precision.h"
 #include "harness/train/probe.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
@@ -54,13 +54,10 @@ struct Variant {
   bool one_group = false;  // of attention
 };
 
-enum class Needs : uint8_t { kNothing, kGpu, kRanks, kPlans };
-
 struct Pair {
   const char* row;
   Variant off;
   Variant on = {};
-  Needs needs = Needs::kNothing;
 };
 
 /// Pairs that share a model stand side by side.
@@ -70,39 +67,29 @@ std::vector<Pair> pairs() {
   return {
       {"unpad-most", {.lengths = Lengths::kMost}},
       {"unpad-longest", {.lengths = Lengths::kLongest}},
-      {"exchange", {.lengths = Lengths::kSlices}, {.lengths = Lengths::kAssigned}, Needs::kRanks},
+      {"exchange", {.lengths = Lengths::kSlices}, {.lengths = Lengths::kAssigned}},
       {"exchange-ahead",
        {.lengths = Lengths::kAssigned, .extra = Extra::kExchange},
-       {.lengths = Lengths::kAssigned},
-       Needs::kRanks},
+       {.lengths = Lengths::kAssigned}},
       {"offsets-ahead", {.extra = Extra::kCollate}},
       {"rare-output", {.extra = Extra::kReadLoss}},
       {"eval-on-device", {.extra = Extra::kEvaluateEach}, {.extra = Extra::kEvaluateOnce}},
       {"embedding-gradient",
        {.settings = {{"cuda.embedding_gradient", "atomic"}}},
-       {.settings = {{"cuda.embedding_gradient", "sorted"}}},
-       Needs::kGpu},
+       {.settings = {{"cuda.embedding_gradient", "sorted"}}}},
       {"gelu-gemms",
        {.settings = {{"cuda.gelu_gemms", "library"}}},
-       {.settings = {{"cuda.gelu_gemms", "auto"}}},
-       Needs::kGpu},
+       {.settings = {{"cuda.gelu_gemms", "auto"}}}},
       {"clip-after",
        {.settings = {{"optimizer.clip", "before"}}},
        {.settings = {{"optimizer.clip", "after"}}}},
-      {"gemm-plans", {.settings = {{"cuda.gemm_plans", ""}}}, {}, Needs::kPlans},
+      {"gemm-plans", {.settings = {{"cuda.gemm_plans", ""}}}},
       {"fp8", {}, {.settings = {{"train.precision", "fp8"}}}},
-      {"graphs",
-       {.settings = {{"cuda.graphs", "off"}}},
-       {.settings = {{"cuda.graphs", "auto"}}},
-       Needs::kGpu},
+      {"graphs", {.settings = {{"cuda.graphs", "off"}}}, {.settings = {{"cuda.graphs", "auto"}}}},
       {"attention-persistent",
        {.settings = grouped},
-       {.settings = {{"cuda.attention", "auto"}, {"cuda.graphs", "off"}}},
-       Needs::kGpu},
-      {"attention-groups",
-       {.settings = grouped, .one_group = true},
-       {.settings = grouped},
-       Needs::kGpu}};
+       {.settings = {{"cuda.attention", "auto"}, {"cuda.graphs", "off"}}}},
+      {"attention-groups", {.settings = grouped, .one_group = true}, {.settings = grouped}}};
 }
 
 Config with_settings(Config config, const Variant& variant) {
@@ -167,31 +154,28 @@ Batches batches_of(const SyntheticSteps& given, const Variant& variant) {
   return made;
 }
 
-/// The samples of a step that a rank reads, its slice of the slots.
-StepSamples samples_as_read(const Batches& batches, size_t step, int rank) {
-  const SyntheticPlan& plan = batches.plans[step];
-  const Slice slice = even_slice(plan.num_seqs_global, rank, batches.steps.num_ranks);
-  std::vector<SyntheticSequence> all;
-  for (const auto& bin : plan.bins) all.insert(all.end(), bin.begin(), bin.end());
-  std::ranges::sort(all, {}, &SyntheticSequence::slot);
-  StepSamples read{.step = plan.step, .slots = {}, .samples = {}};
-  for (const SyntheticSequence& sequence : all) {
-    if (sequence.slot < slice.begin || sequence.slot >= slice.end) continue;
-    Draws draws(batches.steps.seed, sequence.slot);
-    read.slots.push_back(sequence.slot);
-    append_synthetic_sample(batches.steps, sequence, draws, read.samples);
-  }
-  return read;
-}
-
-/// The sequences of one micro-batch, before they are un-padded.
-SampleSet samples_of(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& bin) {
+/// Sequences before they are un-padded.
+SampleSet samples_of(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& sequences) {
   SampleSet set;
-  for (const SyntheticSequence& sequence : bin) {
+  for (const SyntheticSequence& sequence : sequences) {
     Draws draws(steps.seed, sequence.slot);
     append_synthetic_sample(steps, sequence, draws, set);
   }
   return set;
+}
+
+/// What a rank reads of a step: its slice of the slots.
+StepSamples samples_as_read(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank) {
+  std::vector<SyntheticSequence> all;
+  for (const auto& bin : plan.bins) all.insert(all.end(), bin.begin(), bin.end());
+  std::ranges::sort(all, {}, &SyntheticSequence::slot);
+  const Slice slice = even_slice(plan.num_seqs_global, rank, steps.num_ranks);
+  std::erase_if(all, [&](const SyntheticSequence& sequence) {
+    return sequence.slot < slice.begin || sequence.slot >= slice.end;
+  });
+  StepSamples read{.step = plan.step, .slots = {}, .samples = samples_of(steps, all)};
+  for (const SyntheticSequence& sequence : all) read.slots.push_back(sequence.slot);
+  return read;
 }
 
 /// A variant that is ready to run.
@@ -201,27 +185,16 @@ class Runner {
       : session_(session),
         extra_(extra),
         transport_(session.world->make_transport()),
-        pinned_(session.backend.device->allocate_pinned(static_cast<int64_t>(sizeof(LossStats)))),
         probe_(session.parts(), *session.backend.collectives),
-        batches_(made(session, batches)),
         steps_(
             session, [this](int64_t step) -> const StepBatch& { return batch_of(step); },
             [this](bool is_before, int64_t step) { around(is_before, step); }) {
-    for (size_t i = 0; i < batches.plans.size(); ++i) {
-      const int rank = session.world->rank();
-      if (extra == Extra::kCollate) {
-        samples_.emplace_back();
-        const auto& bins = batches.plans[i].bins;
-        for (auto bin = static_cast<size_t>(rank); bin < bins.size();
-             bin += static_cast<size_t>(session.world->size())) {
-          samples_.back().push_back(samples_of(batches.steps, bins[bin]));
-        }
-      }
-      if (extra == Extra::kExchange) as_read_.push_back(samples_as_read(batches, i, rank));
+    const int rank = session.world->rank();
+    for (const SyntheticPlan& plan : batches.plans) {
+      batches_.push_back(make_synthetic_batch(batches.steps, plan, rank, session.batch_memory));
+      if (extra == Extra::kCollate) before_.push_back(collating(batches.steps, plan));
+      if (extra == Extra::kExchange) before_.push_back(exchanging(batches.steps, plan));
     }
-    exchange_.global_batch_seqs = batches.steps.global_batch_seqs;
-    exchange_.micro_batches_per_step = batches.steps.micro_batches_per_step;
-    bucket_tokens_ = batches.steps.group_bucket_tokens;
   }
 
   void warm_up() {
@@ -240,13 +213,34 @@ class Runner {
   }
 
  private:
-  static std::vector<StepBatch> made(Session& session, const Batches& batches) {
-    std::vector<StepBatch> all;
-    for (const SyntheticPlan& plan : batches.plans) {
-      all.push_back(
-          make_synthetic_batch(batches.steps, plan, session.world->rank(), session.batch_memory));
+  using Work = std::function<void()>;
+
+  Work collating(const SyntheticSteps& steps, const SyntheticPlan& plan) const {
+    std::vector<SampleSet> sets;
+    const World& world = *session_.world;
+    for (auto bin = static_cast<size_t>(world.rank()); bin < plan.bins.size();
+         bin += static_cast<size_t>(world.size())) {
+      sets.push_back(samples_of(steps, plan.bins[bin]));
     }
-    return all;
+    return [sets = std::move(sets), bucket_tokens = steps.group_bucket_tokens] {
+      for (const SampleSet& set : sets) {
+        std::vector<SampleView> views;
+        for (int64_t i = 0; i < set.size(); ++i) views.push_back(set[i]);
+        collate(std::move(views), bucket_tokens, plain_host_allocator());
+      }
+    };
+  }
+
+  Work exchanging(const SyntheticSteps& steps, const SyntheticPlan& plan) const {
+    const ExchangeOptions options{.global_batch_seqs = steps.global_batch_seqs,
+                                  .micro_batches_per_step = steps.micro_batches_per_step};
+    return [this, options, read = samples_as_read(steps, plan, session_.world->rank()),
+            bucket_tokens = steps.group_bucket_tokens] {
+      ExchangedStep exchanged = exchange(options, read, *transport_);
+      for (std::vector<SampleView>& views : exchanged.micro_batches) {
+        collate(std::move(views), bucket_tokens, plain_host_allocator());
+      }
+    };
   }
 
   const StepBatch& batch_of(int64_t step) {
@@ -265,61 +259,36 @@ class Runner {
     for (const StepBatch& step : batches_) {
       batches.insert(batches.end(), step.micro_batches.begin(), step.micro_batches.end());
     }
-    Bert& model = *session_.model;
+    auto left = std::ssize(batches);
+    const Work after_batch = [&] {
+      if (--left > 0 && extra_ == Extra::kEvaluateEach) read_stats();  // evaluate() reads the last
+    };
     session_.backend.stream->wait_on_host();
     const auto begin = Clock::now();
-    model.reset_stats();
-    for (const HostBatch& batch : batches) {
-      model.upload(batch);
-      model.forward_eval();
-      if (extra_ == Extra::kEvaluateEach) read_stats();
-    }
-    if (extra_ == Extra::kEvaluateOnce) read_stats();
+    evaluate(*session_.model, batches, session_.parts(), *session_.backend.collectives,
+             after_batch);
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 
   void read_stats() {
-    Collectives& collectives = *session_.backend.collectives;
-    sum_stats_over_ranks(*session_.model, session_.parts(), collectives);
-    session_.backend.device->copy(collectives.stream(), pinned_.data(),
-                                  session_.model->stats().data, pinned_.bytes());
-    collectives.stream().wait_on_host();
-    session_.model->reset_stats();
+    probe_.capture(*session_.model, *session_.optimizer);
+    probe_.wait();
   }
 
   void around(bool is_before, int64_t step) {
-    const auto i = static_cast<size_t>(step % kBenchBatches);
-    if (!is_before) {
-      if (extra_ != Extra::kReadLoss) return;
-      probe_.capture(*session_.model, *session_.optimizer);
-      probe_.wait();
-    } else if (extra_ == Extra::kCollate) {
-      session_.backend.stream->wait_on_host();
-      for (const SampleSet& set : samples_[i]) {
-        std::vector<SampleView> views;
-        for (int64_t s = 0; s < set.size(); ++s) views.push_back(set[s]);
-        collate(std::move(views), bucket_tokens_, plain_host_allocator());
-      }
-    } else if (extra_ == Extra::kExchange) {
-      session_.backend.stream->wait_on_host();
-      ExchangedStep exchanged = exchange(exchange_, as_read_[i], *transport_);
-      for (std::vector<SampleView>& views : exchanged.micro_batches) {
-        collate(std::move(views), bucket_tokens_, plain_host_allocator());
-      }
-    }
+    if (!is_before && extra_ == Extra::kReadLoss) read_stats();
+    if (!is_before || before_.empty()) return;
+    session_.backend.stream->wait_on_host();
+    before_[static_cast<size_t>(step % kBenchBatches)]();
   }
 
   Session& session_;
   Extra extra_;
   std::unique_ptr<Transport> transport_;
-  Buffer pinned_;  // LossStats
   StepProbe probe_;
   std::vector<StepBatch> batches_;  // [kBenchBatches]
+  std::vector<Work> before_;        // each of them, while the device waits; [0] = nothing
   BenchSteps steps_;
-  std::vector<std::vector<SampleSet>> samples_;  // [batches][micro-batches]
-  std::vector<StepSamples> as_read_;             // [batches]
-  ExchangeOptions exchange_;
-  int64_t bucket_tokens_ = 0;
 };
 
 /// The models that a row needs; those of the row before stay where both need them.
@@ -329,60 +298,44 @@ class Sessions {
 
   /// Frees what neither variant needs before it makes what is missing.
   std::pair<Session*, Session*> get(const Pair& pair, const Batches& off, const Batches& on) {
-    const std::string off_text = to_yaml(with_settings(config_, pair.off));
-    const std::string on_text = to_yaml(with_settings(config_, pair.on));
-    BatchRows rows = capacity_of(off.steps, off.plans);
+    const Config off_config = with_settings(config_, pair.off);
+    const Config on_config = with_settings(config_, pair.on);
+    BatchRows off_rows = capacity_of(off.steps, off.plans);
     BatchRows on_rows = capacity_of(on.steps, on.plans);
-    if (off_text == on_text) {
-      rows = {.tokens = std::max(rows.tokens, on_rows.tokens),
-              .seqs = std::max(rows.seqs, on_rows.seqs),
-              .masked = std::max(rows.masked, on_rows.masked)};
-      on_rows = rows;
+    if (to_yaml(off_config) == to_yaml(on_config)) {
+      on_rows = {.tokens = std::max(off_rows.tokens, on_rows.tokens),
+                 .seqs = std::max(off_rows.seqs, on_rows.seqs),
+                 .masked = std::max(off_rows.masked, on_rows.masked)};
+      off_rows = on_rows;
     }
-    const std::string off_key = key(off_text, rows);
-    const std::string on_key = key(on_text, on_rows);
-    std::erase_if(live_,
-                  [&](const Live& live) { return live.key != off_key && live.key != on_key; });
-    Session* const first = find_or_make(off_key, pair.off, rows);
-    return {first, find_or_make(on_key, pair.on, on_rows)};
+    const std::string off_key = key(off_config, off_rows);
+    const std::string on_key = key(on_config, on_rows);
+    std::erase_if(
+        live_, [&](const auto& entry) { return entry.first != off_key && entry.first != on_key; });
+    Session* const first = find_or_make(off_key, off_config, off_rows);
+    return {first, find_or_make(on_key, on_config, on_rows)};
   }
 
  private:
-  struct Live {
-    std::string key;
-    std::unique_ptr<Session> session;
-  };
-
-  static std::string key(const std::string& config, const BatchRows& rows) {
-    return concat(config, rows.tokens, " ", rows.seqs, " ", rows.masked);
+  static std::string key(const Config& config, const BatchRows& rows) {
+    return concat(to_yaml(config), rows.tokens, " ", rows.seqs, " ", rows.masked);
   }
 
-  Session* find_or_make(const std::string& wanted, const Variant& variant, const BatchRows& rows) {
-    const auto found = std::ranges::find(live_, wanted, &Live::key);
-    if (found != live_.end()) return found->session.get();
-    auto made = std::make_unique<Session>(with_settings(config_, variant), world_,
-                                          SessionOptions{.capacity = rows});
+  Session* find_or_make(const std::string& key, const Config& config, const BatchRows& rows) {
+    std::unique_ptr<Session>& session = live_[key];
+    if (session != nullptr) return session.get();
+    auto made = std::make_unique<Session>(config, world_, SessionOptions{.capacity = rows});
     if (weights_.empty()) weights_ = first_weights(config_, made->table, made->dims).flat;
     made->optimizer->set_weights(weights_.data());
-    live_.push_back({wanted, std::move(made)});
-    return live_.back().session.get();
+    session = std::move(made);
+    return session.get();
   }
 
   Config config_;
   World& world_;
   std::vector<float> weights_;  // drawn once: they take longer than all else of a model
-  std::vector<Live> live_;
+  std::map<std::string, std::unique_ptr<Session>> live_;
 };
-
-std::string why_not(const Pair& pair, const Config& config, const World& world, bool on_gpu) {
-  if (pair.needs == Needs::kGpu && !on_gpu) return "needs a GPU";
-  if (pair.needs == Needs::kRanks && world.size() < 2) return "needs 2 ranks or more";
-  if (pair.needs == Needs::kPlans && (!on_gpu || config.cuda.gemm_plans.empty())) {
-    return "needs a GPU and a file of plans, cuda.gemm_plans";
-  }
-  const bool is_fp8 = has_fp8_gemms(config.train);
-  return std::string(pair.row) == "fp8" && is_fp8 ? "train.precision is fp8 already" : "";
-}
 
 }  // namespace
 
@@ -394,13 +347,10 @@ void measure_step_gains(const Config& config, const StepGainsOptions& options, W
   SyntheticSteps synthetic = synthetic_steps(base, world.size());
   synthetic.lengths = options.lengths;
   synthetic.tokens_per_micro_batch = options.tokens_per_rank;
-  const bool on_gpu = choose_backend(base.train, world).kind == BackendChoice::Kind::kCuda;
   Sessions sessions(base, world);
   for (const Pair& pair : pairs()) {
     const auto row = std::ranges::find(report.rows, pair.row, &GainRow::name);
-    if (row == report.rows.end()) continue;
-    row->reason = why_not(pair, base, world, on_gpu);
-    if (!row->reason.empty()) continue;
+    if (row == report.rows.end() || !row->reason.empty()) continue;
     const Batches off_batches = batches_of(synthetic, pair.off);
     const Batches on_batches = batches_of(synthetic, pair.on);
     row->off_tokens = off_batches.plans.front().num_tokens_global;

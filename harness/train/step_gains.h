@@ -17,8 +17,8 @@ struct StepGainsOptions {
 
 /// Fills in the rows of steps and evaluations: the two variants of each run in turns, a step on
 /// every batch, so that both have the same clocks. Weights are random and at most two models are
-/// in memory. A row that cannot run says why in `reason`. All ranks call it with the same rows;
-/// the result is of use on rank 0.
+/// in memory. Rows with a `reason` are left out, and one that cannot run gets one. All ranks call
+/// it with the same rows; the result is of use on rank 0.
 ///
 /// Errors    those of bench_step(), for the configuration as given.
 void measure_step_gains(const Config& config, const StepGainsOptions& options, World& world,

@@ -42,7 +42,7 @@ TEST(LoadConfig, WithoutFilesGivesTheDefaults) {
   const LoadedConfig loaded = test::load_settings({});
   EXPECT_EQ(to_yaml(loaded.config), to_yaml(Config{}));
   EXPECT_EQ(loaded.origins.size(), config_keys().size());
-  EXPECT_EQ(loaded.origins.at("train.seed").kind, Origin::Kind::kDefault);
+  EXPECT_EQ(loaded.origins.at("train.seed"), kDefaultOrigin);
 }
 
 TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
@@ -60,9 +60,9 @@ TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
   EXPECT_FALSE(loaded.config.data.verify_manifest);
   EXPECT_EQ(loaded.config.data.order, "published");
   EXPECT_EQ(loaded.config.log.run_name, "trial");
-  EXPECT_EQ(loaded.origins.at("train.seed").where, file + ":2:3");
-  EXPECT_EQ(loaded.origins.at("data.order").kind, Origin::Kind::kFile);
-  EXPECT_EQ(loaded.origins.at("train.max_steps").where, "--set train.max_steps=12");
+  EXPECT_EQ(loaded.origins.at("train.seed"), file + ":2:3");
+  EXPECT_EQ(loaded.origins.at("data.order"), file + ":4:29");
+  EXPECT_EQ(loaded.origins.at("train.max_steps"), "--set train.max_steps=12");
   EXPECT_THAT(to_yaml_with_origins(loaded), HasSubstr("# steps; --set train.max_steps=12\n"));
 }
 
@@ -103,7 +103,7 @@ TEST(LoadConfig, AnIncludeIsRelativeToItsFileAndWeakerThanIt) {
   EXPECT_EQ(loaded.config.model.layers, 5);
   EXPECT_EQ(loaded.config.model.hidden, 64);
   EXPECT_EQ(loaded.config.data.window_shards, 9);
-  EXPECT_EQ(loaded.origins.at("model.hidden").where, folder.path("parts/model.yaml") + ":1:20");
+  EXPECT_EQ(loaded.origins.at("model.hidden"), folder.path("parts/model.yaml") + ":1:20");
 }
 
 TEST(LoadConfig, AFileIncludedTwiceIsNoCycle) {

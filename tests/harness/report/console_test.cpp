@@ -136,8 +136,8 @@ TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
             "to accuracy 0.7200 or step 6,700");
   config.train.target_accuracy = 0;
   facts.world_size = 1;
-  facts.attention = "persistent forward, grouped backward";
-  facts.gelu_gemms = "own from 1921 tokens";
+  facts.kernels.attention = "persistent forward, grouped backward";
+  facts.kernels.gelu_gemms = "own from 1921 tokens";
   EXPECT_THAT(start_line(config, facts),
               HasSubstr("1 rank, attention persistent forward, grouped backward, "
                         "GELU GEMMs own from 1921 tokens; 448 "));

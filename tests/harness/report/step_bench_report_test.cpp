@@ -14,8 +14,7 @@ using ::testing::Not;
 StepBenchReport example() {
   return {.model = "bert-large",
           .device = "a device",
-          .attention = "grouped",
-          .gelu_gemms = "library",
+          .kernels = {.attention = "grouped", .gelu_gemms = "library"},
           .precision = "bf16",
           .ranks = 8,
           .warmup_steps = 3,
