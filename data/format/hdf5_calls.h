@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "data/format/hdf5_file.h"
+#include "data/format/hdf5_guard.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -16,12 +17,21 @@ namespace bertha {
 static_assert(std::is_same_v<hid_t, int64_t>, "Hdf5Id keeps identifiers as int64_t");
 static_assert(std::is_same_v<herr_t, int>, "Hdf5Id::Close returns herr_t");
 
-/// Enters the library: one thread at a time, because the serial library shares its tables between
-/// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
-/// switched off here too: our sentences replace it.
-inline std::unique_lock<std::recursive_mutex> enter_library() {
+/// One thread at a time, because the serial library shares its tables between files. Recursive,
+/// since identifiers are closed inside of other calls.
+inline std::unique_lock<std::recursive_mutex> lock_library() {
   static std::recursive_mutex mutex;
-  std::unique_lock lock(mutex);
+  return std::unique_lock(mutex);
+}
+
+/// Enters the library, unless it has failed (hdf5_guard.h): then it may wait for itself. Its own
+/// error printing is switched off here too: our sentences replace it; and so is its cleaning up at
+/// the exit, which a failed one does not survive.
+inline std::unique_lock<std::recursive_mutex> enter_library() {
+  auto lock = lock_library();
+  Hdf5Guard::fail_if_broken();
+  static const herr_t no_cleaning_up = H5dont_atexit();
+  static_cast<void>(no_cleaning_up);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   return lock;
 }

@@ -7,8 +7,8 @@
 namespace bertha {
 
 /// Reads each shard in a process of its own, `num_processes` at a time (0: one per core), since a
-/// damaged structure can end the process inside of the HDF5 library. For each shard how its process
-/// ended in words, "" when it ended by itself, whatever it found.
+/// process that hdf5_guard.h had to help can read no other. For each shard a sentence about that, ""
+/// when the process could go on, whatever it found.
 ///
 /// Errors    Error(kEnvironment) when no process can be started.
 /// Threads   none may run besides the caller's: the processes are forked.
