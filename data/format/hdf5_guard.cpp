@@ -65,7 +65,7 @@ bool met_library(const void* context) {
 #endif
   Dl_info info{};
   return dladdr(reinterpret_cast<void*>(place), &info) != 0 &&
-         std::strstr(info.dli_fname, "hdf5") != nullptr;
+         std::strstr(info.dli_fname, "libhdf5") != nullptr;
 }
 
 extern "C" void on_library_signal(int number, siginfo_t* info, void* context) {
