@@ -7,8 +7,8 @@
 namespace bertha {
 
 /// Reads each shard in a process of its own, `num_processes` at a time (0: one per core), since a
-/// process that hdf5_guard.h had to help can read no other. For each shard a sentence about that, or
-/// "" when the process could go on, whatever it found.
+/// process that hdf5_guard.h had to help can read no other. For each shard a sentence about that,
+/// or "" when the process could go on, whatever it found.
 ///
 /// Errors    Error(kEnvironment) when no process can be started.
 /// Threads   none may run besides the caller's: the processes are forked.
