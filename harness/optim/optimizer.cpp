@@ -242,14 +242,15 @@ void Optimizer::Impl::await_weights(int64_t end_element) {
 
 void Optimizer::Impl::prepare() {
   const bool clips_here = settings.clip == ClipPoint::kAfterReduction;
-  parts.ops->run(LambPrepare{.state = state(),
-                             .gradient_sum_of_squares = sum_of_squares(),
-                             .schedule = settings.schedule,
-                             .loss_scale = settings.loss_scale,
-                             .beta_1 = config.beta_1,
-                             .beta_2 = config.beta_2,
-                             .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0,
-                             .spikes = settings.spikes});
+  parts.ops->run(
+      LambPrepare{.state = state(),
+                  .gradient_sum_of_squares = sum_of_squares(),
+                  .rules = {.schedule = settings.schedule,
+                            .loss_scale = settings.loss_scale,
+                            .beta_1 = config.beta_1,
+                            .beta_2 = config.beta_2,
+                            .max_gradient_norm = clips_here ? settings.max_gradient_norm : 0.0,
+                            .spikes = settings.spikes}});
 }
 
 void Optimizer::Impl::advance_moments() {
@@ -261,10 +262,10 @@ void Optimizer::Impl::advance_moments() {
                              .norms = norms(),
                              .state = state(),
                              .segments = plan.segments,
-                             .beta_1 = config.beta_1,
-                             .beta_2 = config.beta_2,
-                             .epsilon = config.epsilon,
-                             .weight_decay = config.weight_decay});
+                             .rules = {.beta_1 = config.beta_1,
+                                       .beta_2 = config.beta_2,
+                                       .epsilon = config.epsilon,
+                                       .weight_decay = config.weight_decay}});
 }
 
 void Optimizer::Impl::apply(const View& master, const View& update, const View& model_weights,

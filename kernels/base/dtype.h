@@ -56,32 +56,23 @@ constexpr const char* name(DType dtype) {
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
+template <class T>
+struct NoDType;  // has no definition: a type without a DType does not compile
+
 /// The DType of a C++ element type; for types of 16 and 8 bits see half.h and fp8.h.
 template <class T>
-constexpr DType dtype_of() = delete;
+inline constexpr DType kDTypeOf = NoDType<T>::kValue;
 template <>
-constexpr DType dtype_of<double>() {
-  return DType::kF64;
-}
+inline constexpr DType kDTypeOf<double> = DType::kF64;
 template <>
-constexpr DType dtype_of<float>() {
-  return DType::kF32;
-}
+inline constexpr DType kDTypeOf<float> = DType::kF32;
 template <>
-constexpr DType dtype_of<int64_t>() {
-  return DType::kI64;
-}
+inline constexpr DType kDTypeOf<int64_t> = DType::kI64;
 template <>
-constexpr DType dtype_of<int32_t>() {
-  return DType::kI32;
-}
+inline constexpr DType kDTypeOf<int32_t> = DType::kI32;
 template <>
-constexpr DType dtype_of<uint64_t>() {
-  return DType::kU64;
-}
+inline constexpr DType kDTypeOf<uint64_t> = DType::kU64;
 template <>
-constexpr DType dtype_of<uint8_t>() {
-  return DType::kU8;
-}
+inline constexpr DType kDTypeOf<uint8_t> = DType::kU8;
 
 }  // namespace bertha

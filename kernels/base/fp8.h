@@ -20,13 +20,9 @@ struct Fp8E5M2 {
 };
 
 template <>
-constexpr DType dtype_of<Fp8E4M3>() {
-  return DType::kE4M3;
-}
+inline constexpr DType kDTypeOf<Fp8E4M3> = DType::kE4M3;
 template <>
-constexpr DType dtype_of<Fp8E5M2>() {
-  return DType::kE5M2;
-}
+inline constexpr DType kDTypeOf<Fp8E5M2> = DType::kE5M2;
 
 namespace small_float {
 

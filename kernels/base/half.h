@@ -20,13 +20,9 @@ struct BFloat16 {
 };
 
 template <>
-constexpr DType dtype_of<Half>() {
-  return DType::kF16;
-}
+inline constexpr DType kDTypeOf<Half> = DType::kF16;
 template <>
-constexpr DType dtype_of<BFloat16>() {
-  return DType::kBF16;
-}
+inline constexpr DType kDTypeOf<BFloat16> = DType::kBF16;
 
 namespace small_float {
 

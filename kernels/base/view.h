@@ -39,7 +39,7 @@ struct View {
   /// Typed pointer to the first element; the dtype must be T's.
   template <class T>
   T* as() const {
-    BERTHA_CHECK(dtype == dtype_of<T>(), "view is ", name(dtype), ", want ", name(dtype_of<T>()));
+    BERTHA_CHECK(dtype == kDTypeOf<T>, "view is ", name(dtype), ", want ", name(kDTypeOf<T>));
     return static_cast<T*>(data);
   }
 

@@ -40,31 +40,31 @@ std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch
   mask.dtype = DType::kU8;
   lse.io = mask.io = false;
   const auto forward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.run(AttentionFwd{
-        .qkv = c.tensors[0],
-        .cu_seqlens = c.tensors[1],
-        .out = c.tensors[2],
-        .lse = c.tensors[3],
-        .mask = c.tensors[4],
-        .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-        .dropout = {.random = c.tensors[5], .probability = dropout, .site = kBenchDropoutSite},
-        .max_seq_tokens = width,
-        .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.run(
+        AttentionFwd{.qkv = c[0],
+                     .cu_seqlens = c[1],
+                     .out = c[2],
+                     .lse = c[3],
+                     .mask = c[4],
+                     .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+                     .dropout = {.random = c[5], .probability = dropout, .site = kBenchDropoutSite},
+                     .max_seq_tokens = width,
+                     .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const auto backward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.run(AttentionBwd{
-        .dout = c.tensors[6],
-        .qkv = c.tensors[0],
-        .out = c.tensors[2],
-        .lse = c.tensors[3],
-        .mask = c.tensors[4],
-        .cu_seqlens = c.tensors[1],
-        .dqkv = c.tensors[7],
-        .dbias = View(),
-        .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-        .dropout = {.random = c.tensors[5], .probability = dropout, .site = kBenchDropoutSite},
-        .max_seq_tokens = width,
-        .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.run(
+        AttentionBwd{.dout = c[6],
+                     .qkv = c[0],
+                     .out = c[2],
+                     .lse = c[3],
+                     .mask = c[4],
+                     .cu_seqlens = c[1],
+                     .dqkv = c[7],
+                     .dbias = View(),
+                     .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+                     .dropout = {.random = c[5], .probability = dropout, .site = kBenchDropoutSite},
+                     .max_seq_tokens = width,
+                     .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const std::string shape = concat(batch.name, ", T=", t, " A=", m.heads, " D=", d,
                                    dropout > 0 ? concat(", dropout ", dropout) : "");

@@ -52,6 +52,9 @@ inline BenchTensor random_state() {
           .bytes = bytes_of(std::vector<uint64_t>{20, 7})};
 }
 
+/// That of an update in progress.
+BenchTensor lamb_state();
+
 /// How much of a batch the reference computes.
 struct Part {
   int64_t tokens = 0;

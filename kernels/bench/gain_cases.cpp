@@ -56,21 +56,18 @@ GainCase bias_epilogue(const BenchModel& m, int64_t t) {
        vector("bias", m.feed_forward, 1), tensor("y", {t, m.feed_forward}, 0),
        tensor("pre_activation", {t, m.feed_forward}, 0)},
       [](const OpCall& c) {
-        c.ops.run(LinearFwd{.x = c.tensors[0],
-                            .weight = c.tensors[1],
-                            .bias = View(),
-                            .y = c.tensors[4],
-                            .pre_activation = View()});
+        c.ops.run(LinearFwd{
+            .x = c[0], .weight = c[1], .bias = View(), .y = c[4], .pre_activation = View()});
         // A bias and a GELU read and write as much as these.
-        c.ops.run(Cast{.from = c.tensors[4], .to = c.tensors[3]});
-        c.ops.run(Cast{.from = c.tensors[3], .to = c.tensors[4]});
+        c.ops.run(Cast{.from = c[4], .to = c[3]});
+        c.ops.run(Cast{.from = c[3], .to = c[4]});
       },
       [](const OpCall& c) {
-        c.ops.run(LinearFwd{.x = c.tensors[0],
-                            .weight = c.tensors[1],
-                            .bias = c.tensors[2],
-                            .y = c.tensors[3],
-                            .pre_activation = c.tensors[4],
+        c.ops.run(LinearFwd{.x = c[0],
+                            .weight = c[1],
+                            .bias = c[2],
+                            .y = c[3],
+                            .pre_activation = c[4],
                             .activation = Activation::kGeluTanh});
       });
   made.calls_per_layer = 1;
@@ -79,11 +76,11 @@ GainCase bias_epilogue(const BenchModel& m, int64_t t) {
 
 /// The data gradient of the second feed-forward layer, with what it fuses.
 LinearBwdData feed_forward_gradient(const OpCall& c, Activation below, bool bias) {
-  return {.dy = c.tensors[0],
-          .weight = c.tensors[1],
-          .saved = below == Activation::kNone ? View() : c.tensors[2],
-          .dx = c.tensors[3],
-          .dbias_below = bias ? c.tensors[4] : View(),
+  return {.dy = c[0],
+          .weight = c[1],
+          .saved = below == Activation::kNone ? View() : c[2],
+          .dx = c[3],
+          .dbias_below = bias ? c[4] : View(),
           .activation = below};
 }
 
@@ -102,13 +99,13 @@ GainCase gradient_epilogue(const BenchModel& m, int64_t t, bool bias) {
   GainCase made = pair(
       bias ? "dbias-epilogue" : "dgelu-epilogue", feed_forward_tensors(m, t),
       [bias](const OpCall& c) {
-        const View& dx = c.tensors[3];
+        const View& dx = c[3];
         c.ops.run(
             feed_forward_gradient(c, bias ? Activation::kGeluTanh : Activation::kNone, false));
         if (bias) {
-          sum_columns(c, dx, c.tensors[5], c.tensors[6]);
+          sum_columns(c, dx, c[5], c[6]);
         } else {
-          c.ops.run(ActivationBwd{.dy = dx, .saved = c.tensors[2], .dx = dx});
+          c.ops.run(ActivationBwd{.dy = dx, .saved = c[2], .dx = dx});
         }
       },
       [bias](const OpCall& c) {
@@ -129,11 +126,8 @@ std::vector<int32_t> counting(int64_t count) {
 GainCase addto(const BenchModel& m, int64_t t) {
   const double spread = 1 / std::sqrt(3.0 * static_cast<double>(m.hidden));
   const auto gradient = [](const OpCall& c, const View& dx, Accumulate accumulate) {
-    c.ops.run(LinearBwdData{.dy = c.tensors[0],
-                            .weight = c.tensors[1],
-                            .saved = View(),
-                            .dx = dx,
-                            .accumulate = accumulate});
+    c.ops.run(LinearBwdData{
+        .dy = c[0], .weight = c[1], .saved = View(), .dx = dx, .accumulate = accumulate});
   };
   GainCase made = pair(
       "addto",
@@ -141,86 +135,45 @@ GainCase addto(const BenchModel& m, int64_t t) {
        tensor("dx", {t, m.hidden}, 1), tensor("product", {t, m.hidden}, 0),
        ids("indices", counting(t), 1)},
       [gradient](const OpCall& c) {
-        gradient(c, c.tensors[3], Accumulate::kNo);
-        c.ops.run(
-            ScatterAddRows{.rows = c.tensors[3], .indices = c.tensors[4], .target = c.tensors[2]});
+        gradient(c, c[3], Accumulate::kNo);
+        c.ops.run(ScatterAddRows{.rows = c[3], .indices = c[4], .target = c[2]});
       },
-      [gradient](const OpCall& c) { gradient(c, c.tensors[2], kAdd); });
+      [gradient](const OpCall& c) { gradient(c, c[2], kAdd); });
   made.results = {2};
   made.calls_per_layer = 2;
   return made;
 }
 
 GainCase residual_ln(const BenchModel& m, int64_t t) {
-  const int64_t h = m.hidden;
-  const auto dropout = [p = m.hidden_dropout](const OpCall& c) -> Dropout {
-    return {.random = c.tensors[10], .probability = p, .site = 4};
-  };
-  const auto separate = [](const OpCall& c) {
-    const auto& v = c.tensors;
-    c.ops.run(Cast{.from = v[0], .to = v[5]});  // reads and writes as much as dropout
-    c.ops.run(ScatterAddRows{.rows = v[5], .indices = v[17], .target = v[2]});
+  std::vector<OpCase> fused;  // forward, backward
+  add_residual_ln({t, 1, m.hidden}, m.hidden_dropout, fused);
+  std::vector<BenchTensor> tensors = fused.back().tensors;
+  for (BenchTensor& made : tensors) made.is_result = false;
+  tensors[1].scale = 0;  // the separate operations add no bias
+  const size_t more = tensors.size();
+  tensors.push_back(ids("indices", counting(t), 1));
+  tensors.push_back(tensor("ones", {t, kOnesColumns}, 1));
+  tensors.push_back(tensor("sums", {m.hidden, kOnesColumns}, 0));
+  const auto separate = [more](const OpCall& c) {
+    c.ops.run(Cast{.from = c[0], .to = c[5]});  // reads and writes as much as dropout
+    c.ops.run(ScatterAddRows{.rows = c[5], .indices = c[more], .target = c[2]});
     c.ops.run(LayerNormFwd{
-        .x = v[2], .gamma = v[3], .beta = v[4], .y = v[6], .mean = v[7], .rstd = v[8]});
-    c.ops.run(LayerNormBwd{.dy = v[11],
-                           .x = v[2],
-                           .mean = v[7],
-                           .rstd = v[8],
-                           .gamma = v[3],
-                           .dx = v[12],
-                           .dgamma = v[14],
-                           .dbeta = v[15]});
-    c.ops.run(Cast{.from = v[12], .to = v[13]});
-    sum_columns(c, v[13], v[18], v[19]);
+        .x = c[2], .gamma = c[3], .beta = c[4], .y = c[6], .mean = c[7], .rstd = c[8]});
+    c.ops.run(LayerNormBwd{.dy = c[11],
+                           .x = c[2],
+                           .mean = c[7],
+                           .rstd = c[8],
+                           .gamma = c[3],
+                           .dx = c[12],
+                           .dgamma = c[14],
+                           .dbeta = c[15],
+                           .accumulate = kAdd});
+    c.ops.run(Cast{.from = c[12], .to = c[13]});
+    sum_columns(c, c[13], c[more + 1], c[more + 2]);
   };
-  const auto fused = [dropout](const OpCall& c) {
-    const auto& v = c.tensors;
-    c.ops.run(ResidualLnFwd{.x = v[0],
-                            .bias = v[1],
-                            .residual = v[2],
-                            .gamma = v[3],
-                            .beta = v[4],
-                            .sum = v[5],
-                            .y = v[6],
-                            .mean = v[7],
-                            .rstd = v[8],
-                            .mask = v[9],
-                            .dropout = dropout(c)});
-    c.ops.run(ResidualLnBwd{.dy = v[11],
-                            .sum = v[5],
-                            .mean = v[7],
-                            .rstd = v[8],
-                            .mask = v[9],
-                            .gamma = v[3],
-                            .dresidual = v[12],
-                            .dx = v[13],
-                            .dgamma = v[14],
-                            .dbeta = v[15],
-                            .dbias = v[16],
-                            .dropout = dropout(c)});
-  };
-  GainCase made = pair("residual-ln",
-                       {tensor("x", {t, h}, 1),
-                        vector("bias", h, 0),
-                        tensor("residual", {t, h}, 1),
-                        vector("gamma", h, 1),
-                        vector("beta", h, 1),
-                        tensor("sum", {t, h}, 0),
-                        tensor("y", {t, h}, 0),
-                        f32(tensor("mean", {t}, 0)),
-                        f32(tensor("rstd", {t}, 0)),
-                        f32(tensor("mask", {t, h / 8}, 0), DType::kU8),
-                        random_state(),
-                        tensor("dy", {t, h}, 1),
-                        tensor("dresidual", {t, h}, 0),
-                        tensor("dx", {t, h}, 0),
-                        vector("dgamma", h, 0),
-                        vector("dbeta", h, 0),
-                        vector("dbias", h, 0),
-                        ids("indices", counting(t), 1),
-                        tensor("ones", {t, kOnesColumns}, 1),
-                        tensor("sums", {h, kOnesColumns}, 0)},
-                       separate, fused);
+  GainCase made = pair("residual-ln", tensors, separate, [fused](const OpCall& c) {
+    for (const OpCase& op : fused) op.call(c);
+  });
   if (m.hidden_dropout == 0) made.results = {6, 12, 13, 14, 15};
   made.calls_per_layer = 2;
   return made;
@@ -232,44 +185,31 @@ GainCase lamb_flat(const BenchModel& m, std::span<const LambSegment> given) {
   const auto flat = [&](const char* name, double scale) {
     return tensor(name, {m.parameters}, scale);
   };
-  LambState state{.learning_rate = 1e-3f};
-  state.bias_correction_1 = 0.1f;
-  state.bias_correction_2 = 0.001f;
   const auto call = [](const OpCall& c, std::span<const LambSegment> segments, int64_t first,
                        int64_t begin, int64_t count, Accumulate accumulate) {
-    const auto part = [&](size_t i) { return c.tensors[i].rows(begin, count); };
-    const View norms = c.tensors[5].rows(first, std::ssize(segments));
-    c.ops.run(SumOfSquares{.values = part(0), .result = c.tensors[8], .accumulate = accumulate});
+    const auto part = [&](size_t i) { return c[i].rows(begin, count); };
+    const View norms = c[5].rows(first, std::ssize(segments));
+    c.ops.run(SumOfSquares{.values = part(0), .result = c[8], .accumulate = accumulate});
     c.ops.run(LambMoments{.gradient = part(0),
                           .weight = part(1),
                           .m = part(2),
                           .v = part(3),
                           .update = part(4),
                           .norms = norms,
-                          .state = c.tensors[6],
+                          .state = c[6],
                           .segments = segments});
     c.ops.run(LambApply{.weight = part(1),
                         .model_weight = part(7),
                         .update = part(4),
                         .norms = norms,
-                        .state = c.tensors[6],
+                        .state = c[6],
                         .segments = segments});
   };
   GainCase made = pair(
       "lamb-flat",
-      {flat("gradient", 0.01),
-       f32(flat("weight", 0.05)),
-       f32(flat("m", 0)),
-       f32(flat("v", 0)),
-       f32(flat("update", 0)),
-       f32(tensor("norms", {std::ssize(all), 2}, 0), DType::kF64),
-       {.name = "state",
-        .extents = {static_cast<int64_t>(sizeof(state))},
-        .io = false,
-        .dtype = DType::kU8,
-        .bytes = bytes_of(std::vector<LambState>{state})},
-       flat("model_weight", 0),
-       f32(vector("sum", 1, 0), DType::kF64)},
+      {flat("gradient", 0.01), f32(flat("weight", 0.05)), f32(flat("m", 0)), f32(flat("v", 0)),
+       f32(flat("update", 0)), f32(tensor("norms", {std::ssize(all), 2}, 0), DType::kF64),
+       lamb_state(), flat("model_weight", 0), f32(vector("sum", 1, 0), DType::kF64)},
       [call, all](const OpCall& c) {
         for (const LambSegment& segment : all) {
           const LambSegment alone{.end = segment.end - segment.begin, .decay = segment.decay};

@@ -15,8 +15,7 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
        .tensors = {hidden.matrix("source", 1, 0),
                    ids("indices", batch.masked_positions, part.masked), picked.result("picked", 2)},
        .call = [](const OpCall& c) {
-         c.ops.run(
-             GatherRows{.source = c.tensors[0], .indices = c.tensors[1], .picked = c.tensors[2]});
+         c.ops.run(GatherRows{.source = c[0], .indices = c[1], .picked = c[2]});
        }});
   BenchTensor target = hidden.result("target", 0);
   target.scale = 1;
@@ -25,18 +24,15 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                    .tensors = {picked.matrix("rows", 1, 3),
                                ids("indices", batch.masked_positions, part.masked), target},
                    .call = [](const OpCall& c) {
-                     c.ops.run(ScatterAddRows{
-                         .rows = c.tensors[0], .indices = c.tensors[1], .target = c.tensors[2]});
+                     c.ops.run(ScatterAddRows{.rows = c[0], .indices = c[1], .target = c[2]});
                    }});
   cases.push_back(
       {.operation = "activation_bwd",
        .shape = concat(picked.text(), ", gelu"),
        .tensors = {picked.matrix("dy", 1, 1), picked.matrix("saved", 4, 1), picked.result("dx", 1)},
        .call = [](const OpCall& c) {
-         c.ops.run(ActivationBwd{.dy = c.tensors[0],
-                                 .saved = c.tensors[1],
-                                 .dx = c.tensors[2],
-                                 .activation = Activation::kGeluTanh});
+         c.ops.run(ActivationBwd{
+             .dy = c[0], .saved = c[1], .dx = c[2], .activation = Activation::kGeluTanh});
        }});
   BenchTensor in_place = logits.matrix("logits", 4, 2);
   in_place.is_result = true;
@@ -55,12 +51,12 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                                scalar_sum("correct", DType::kI64),
                                scalar_sum("rows_counted", DType::kI64)},
                    .call = [classes = m.classes](const OpCall& c) {
-                     c.ops.run(CrossEntropy{.logits = c.tensors[0],
-                                            .labels = c.tensors[1],
-                                            .gradient_scale = c.tensors[2],
-                                            .loss_sum = c.tensors[3],
-                                            .correct = c.tensors[4],
-                                            .rows_counted = c.tensors[5],
+                     c.ops.run(CrossEntropy{.logits = c[0],
+                                            .labels = c[1],
+                                            .gradient_scale = c[2],
+                                            .loss_sum = c[3],
+                                            .correct = c[4],
+                                            .rows_counted = c[5],
                                             .classes = classes});
                    }});
 }

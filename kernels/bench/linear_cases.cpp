@@ -62,11 +62,11 @@ OpCase linear_fwd(const Layer& l) {
   const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
   const bool gelu = l.activation == Activation::kGeluTanh;
   const auto run = [l, gelu](const OpCall& c) {
-    c.ops.run(LinearFwd{.x = c.tensors[0],
-                        .weight = c.tensors[1],
-                        .bias = l.bias ? c.tensors[2] : View(),
-                        .y = c.tensors[3],
-                        .pre_activation = gelu ? c.tensors[4] : View(),
+    c.ops.run(LinearFwd{.x = c[0],
+                        .weight = c[1],
+                        .bias = l.bias ? c[2] : View(),
+                        .y = c[3],
+                        .pre_activation = gelu ? c[4] : View(),
                         .activation = l.activation});
   };
   const Rows out = l.outputs_of_rows();
@@ -85,11 +85,11 @@ OpCase linear_bwd_data(const Layer& l) {
   const bool saved = l.below != Activation::kNone;
   const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
   const auto run = [l, saved](const OpCall& c) {
-    c.ops.run(LinearBwdData{.dy = c.tensors[0],
-                            .weight = c.tensors[1],
-                            .saved = saved ? c.tensors[3] : View(),
-                            .dx = c.tensors[2],
-                            .dbias_below = l.bias_below ? c.tensors[4] : View(),
+    c.ops.run(LinearBwdData{.dy = c[0],
+                            .weight = c[1],
+                            .saved = saved ? c[3] : View(),
+                            .dx = c[2],
+                            .dbias_below = l.bias_below ? c[4] : View(),
                             .activation = l.below,
                             .accumulate = l.adds_dx,
                             .accumulate_dbias = kAdd});
@@ -113,10 +113,10 @@ OpCase linear_bwd_data(const Layer& l) {
 
 OpCase linear_bwd_weight(const Layer& l) {
   const auto run = [l](const OpCall& c) {
-    c.ops.run(LinearBwdWeight{.dy = c.tensors[0],
-                              .x = c.tensors[1],
-                              .dweight = c.tensors[2],
-                              .dbias = l.bias_gradient ? c.tensors[3] : View(),
+    c.ops.run(LinearBwdWeight{.dy = c[0],
+                              .x = c[1],
+                              .dweight = c[2],
+                              .dbias = l.bias_gradient ? c[3] : View(),
                               .accumulate = kAdd});
   };
   BenchTensor dy = l.outputs_of_rows().matrix("dy", 0.1, 1);
@@ -181,12 +181,12 @@ void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
                    .shape = concat(rows.text(), ", e4m3 and transposed"),
                    .tensors = {x, scale, q, transposed, amax, scalar_sum("saturated", DType::kI64)},
                    .call = [](const OpCall& c) {
-                     c.ops.run(Quantize{.x = c.tensors[0],
-                                        .scale = c.tensors[1],
-                                        .q = c.tensors[2],
-                                        .transposed = c.tensors[3],
-                                        .amax = c.tensors[4],
-                                        .saturated = c.tensors[5]});
+                     c.ops.run(Quantize{.x = c[0],
+                                        .scale = c[1],
+                                        .q = c[2],
+                                        .transposed = c[3],
+                                        .amax = c[4],
+                                        .saturated = c[5]});
                    }});
 }
 

@@ -8,18 +8,17 @@ namespace bertha {
 
 void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
   const auto forward = [=](const OpCall& c) {
-    c.ops.run(
-        ResidualLnFwd{.x = c.tensors[0],
-                      .bias = c.tensors[1],
-                      .residual = c.tensors[2],
-                      .gamma = c.tensors[3],
-                      .beta = c.tensors[4],
-                      .sum = c.tensors[5],
-                      .y = c.tensors[6],
-                      .mean = c.tensors[7],
-                      .rstd = c.tensors[8],
-                      .mask = c.tensors[9],
-                      .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4}});
+    c.ops.run(ResidualLnFwd{.x = c[0],
+                            .bias = c[1],
+                            .residual = c[2],
+                            .gamma = c[3],
+                            .beta = c[4],
+                            .sum = c[5],
+                            .y = c[6],
+                            .mean = c[7],
+                            .rstd = c[8],
+                            .mask = c[9],
+                            .dropout = {.random = c[10], .probability = dropout, .site = 4}});
   };
   cases.push_back(
       {.operation = "residual_ln_fwd",
@@ -29,18 +28,18 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                    r.statistic("mean"), r.statistic("rstd"), r.mask(1), random_state()},
        .call = forward});
   const auto backward = [=](const OpCall& c) {
-    c.ops.run(ResidualLnBwd{.dy = c.tensors[11],
-                            .sum = c.tensors[5],
-                            .mean = c.tensors[7],
-                            .rstd = c.tensors[8],
-                            .mask = c.tensors[9],
-                            .gamma = c.tensors[3],
-                            .dresidual = c.tensors[12],
-                            .dx = c.tensors[13],
-                            .dgamma = c.tensors[14],
-                            .dbeta = c.tensors[15],
-                            .dbias = c.tensors[16],
-                            .dropout = {.random = c.tensors[10], .probability = dropout, .site = 4},
+    c.ops.run(ResidualLnBwd{.dy = c[11],
+                            .sum = c[5],
+                            .mean = c[7],
+                            .rstd = c[8],
+                            .mask = c[9],
+                            .gamma = c[3],
+                            .dresidual = c[12],
+                            .dx = c[13],
+                            .dgamma = c[14],
+                            .dbeta = c[15],
+                            .dbias = c[16],
+                            .dropout = {.random = c[10], .probability = dropout, .site = 4},
                             .accumulate = kAdd});
   };
   OpCase op = backward_case(cases.back(), "residual_ln_bwd",
@@ -53,12 +52,8 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
 
 void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
   const auto forward = [](const OpCall& c) {
-    c.ops.run(LayerNormFwd{.x = c.tensors[0],
-                           .gamma = c.tensors[1],
-                           .beta = c.tensors[2],
-                           .y = c.tensors[3],
-                           .mean = c.tensors[4],
-                           .rstd = c.tensors[5]});
+    c.ops.run(LayerNormFwd{
+        .x = c[0], .gamma = c[1], .beta = c[2], .y = c[3], .mean = c[4], .rstd = c[5]});
   };
   cases.push_back({.operation = "layer_norm_fwd",
                    .shape = r.text(),
@@ -66,14 +61,14 @@ void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
                                r.result("y", 1), r.statistic("mean"), r.statistic("rstd")},
                    .call = forward});
   const auto backward = [](const OpCall& c) {
-    c.ops.run(LayerNormBwd{.dy = c.tensors[6],
-                           .x = c.tensors[0],
-                           .mean = c.tensors[4],
-                           .rstd = c.tensors[5],
-                           .gamma = c.tensors[1],
-                           .dx = c.tensors[7],
-                           .dgamma = c.tensors[8],
-                           .dbeta = c.tensors[9],
+    c.ops.run(LayerNormBwd{.dy = c[6],
+                           .x = c[0],
+                           .mean = c[4],
+                           .rstd = c[5],
+                           .gamma = c[1],
+                           .dx = c[7],
+                           .dgamma = c[8],
+                           .dbeta = c[9],
                            .accumulate = kAdd});
   };
   OpCase op = backward_case(
@@ -105,21 +100,20 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
     return {.name = name, .extents = {rows, m.hidden}, .scale = 1};
   };
   const auto forward = [=](const OpCall& c) {
-    c.ops.run(
-        EmbeddingFwd{.word_ids = c.tensors[0],
-                     .position_ids = c.tensors[1],
-                     .segment_ids = c.tensors[2],
-                     .word_table = c.tensors[3],
-                     .position_table = c.tensors[4],
-                     .segment_table = c.tensors[5],
-                     .gamma = c.tensors[6],
-                     .beta = c.tensors[7],
-                     .sum = c.tensors[8],
-                     .y = c.tensors[9],
-                     .mean = c.tensors[10],
-                     .rstd = c.tensors[11],
-                     .mask = c.tensors[12],
-                     .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5}});
+    c.ops.run(EmbeddingFwd{.word_ids = c[0],
+                           .position_ids = c[1],
+                           .segment_ids = c[2],
+                           .word_table = c[3],
+                           .position_table = c[4],
+                           .segment_table = c[5],
+                           .gamma = c[6],
+                           .beta = c[7],
+                           .sum = c[8],
+                           .y = c[9],
+                           .mean = c[10],
+                           .rstd = c[11],
+                           .mask = c[12],
+                           .dropout = {.random = c[13], .probability = dropout, .site = 5}});
   };
   const OpCase fwd{
       .operation = "embedding_fwd",
@@ -138,24 +132,23 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
   order.is_absent_in_reference = true;
   for (const bool sorted : {true, false}) {
     const auto backward = [=](const OpCall& c) {
-      c.ops.run(
-          EmbeddingBwd{.dy = c.tensors[14],
-                       .word_ids = c.tensors[0],
-                       .position_ids = c.tensors[1],
-                       .segment_ids = c.tensors[2],
-                       .rows_by_word = sorted ? c.tensors[15] : View(),
-                       .sum = c.tensors[8],
-                       .mean = c.tensors[10],
-                       .rstd = c.tensors[11],
-                       .mask = c.tensors[12],
-                       .gamma = c.tensors[6],
-                       .dword_table = c.tensors[3],
-                       .dposition_table = c.tensors[4],
-                       .dsegment_table = c.tensors[5],
-                       .dgamma = c.tensors[16],
-                       .dbeta = c.tensors[17],
-                       .dropout = {.random = c.tensors[13], .probability = dropout, .site = 5},
-                       .accumulate = kAdd});
+      c.ops.run(EmbeddingBwd{.dy = c[14],
+                             .word_ids = c[0],
+                             .position_ids = c[1],
+                             .segment_ids = c[2],
+                             .rows_by_word = sorted ? c[15] : View(),
+                             .sum = c[8],
+                             .mean = c[10],
+                             .rstd = c[11],
+                             .mask = c[12],
+                             .gamma = c[6],
+                             .dword_table = c[3],
+                             .dposition_table = c[4],
+                             .dsegment_table = c[5],
+                             .dgamma = c[16],
+                             .dbeta = c[17],
+                             .dropout = {.random = c[13], .probability = dropout, .site = 5},
+                             .accumulate = kAdd});
     };
     OpCase op =
         backward_case(fwd, "embedding_bwd",

@@ -371,20 +371,18 @@ void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)
 double OpBench::gemm_roof(double flops, int64_t launches) {
   const auto side =
       std::clamp<int64_t>(static_cast<int64_t>(std::cbrt(flops / 2)) / 256 * 256, 256, 8192);
-  OpCase gemm{.operation = "linear_fwd",
-              .shape = {},
-              .tensors = {{.name = "x", .extents = {side, side}, .checked = {16, side}, .scale = 1},
-                          {.name = "weight", .extents = {side, side}, .scale = 1},
-                          {.name = "y", .extents = {side, side}, .checked = {16, side}}},
-              .call =
-                  [](const OpCall& c) {
-                    c.ops.run(LinearFwd{.x = c.tensors[0],
-                                        .weight = c.tensors[1],
-                                        .bias = View(),
-                                        .y = c.tensors[2],
-                                        .pre_activation = View()});
-                  },
-              .flops = 2.0 * static_cast<double>(side * side * side)};
+  OpCase gemm{
+      .operation = "linear_fwd",
+      .shape = {},
+      .tensors = {{.name = "x", .extents = {side, side}, .checked = {16, side}, .scale = 1},
+                  {.name = "weight", .extents = {side, side}, .scale = 1},
+                  {.name = "y", .extents = {side, side}, .checked = {16, side}}},
+      .call =
+          [](const OpCall& c) {
+            c.ops.run(LinearFwd{
+                .x = c[0], .weight = c[1], .bias = View(), .y = c[2], .pre_activation = View()});
+          },
+      .flops = 2.0 * static_cast<double>(side * side * side)};
   const double us = percentile(run(gemm, launches).times_us, 0.5);
   return us > 0 ? gemm.flops / us * 1e6 : 0;
 }

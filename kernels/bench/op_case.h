@@ -44,6 +44,8 @@ struct OpCall {
   RowOps* row_ops;                // null where the benchmark has none
   std::span<const View> tensors;  // in the order of OpCase::tensors
   Extent extent;
+
+  const View& operator[](size_t i) const { return tensors[i]; }
 };
 
 /// An operation at one shape.

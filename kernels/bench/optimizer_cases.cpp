@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/bench/case_parts.h"
 
@@ -9,6 +8,19 @@ namespace {
 constexpr int64_t kCheckedElements = 65536;  // of the flat buffers
 
 }  // namespace
+
+BenchTensor lamb_state() {
+  LambState state{.learning_rate = 1e-3f};
+  state.successful_steps = 1;
+  state.gradient_multiplier = 0.5f;
+  state.bias_correction_1 = 0.1f;
+  state.bias_correction_2 = 0.001f;
+  return {.name = "state",
+          .extents = {static_cast<int64_t>(sizeof(state))},
+          .io = false,
+          .dtype = DType::kU8,
+          .bytes = bytes_of(std::vector<LambState>{state})};
+}
 
 // Norms are per tensor: the reference computes the first two tensors.
 void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
@@ -34,18 +46,6 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
     tensor.io = true;
     return tensor;
   };
-  LambState state{.learning_rate = 1e-3f};
-  state.successful_steps = 1;
-  state.gradient_multiplier = 0.5f;
-  state.bias_correction_1 = 0.1f;
-  state.bias_correction_2 = 0.001f;
-  std::vector<char> state_bytes(sizeof(state));
-  std::memcpy(state_bytes.data(), &state, sizeof(state));
-  const BenchTensor state_tensor{.name = "state",
-                                 .extents = {static_cast<int64_t>(sizeof(state))},
-                                 .io = false,
-                                 .dtype = DType::kU8,
-                                 .bytes = state_bytes};
   const BenchTensor norms{.name = "norms",
                           .extents = {4, 2},
                           .checked = {2, 2},
@@ -58,30 +58,29 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
   BenchTensor values = flat_io("values", 1, 1, false);
   values.is_empty_beyond = true;
   BenchTensor sum = scalar_sum("result", DType::kF64);
-  cases.push_back({.operation = "sum_of_squares",
-                   .shape = shape,
-                   .tensors = {values, sum},
-                   .call = [](const OpCall& c) {
-                     c.ops.run(SumOfSquares{.values = c.tensors[0], .result = c.tensors[1]});
-                   }});
+  cases.push_back(
+      {.operation = "sum_of_squares",
+       .shape = shape,
+       .tensors = {values, sum},
+       .call = [](const OpCall& c) { c.ops.run(SumOfSquares{.values = c[0], .result = c[1]}); }});
   const auto spans = [segments](Extent extent) {
     return std::span(segments).first(extent == Extent::kFull ? 4 : 2);
   };
   const auto moments = [spans](const OpCall& c) {
-    c.ops.run(LambMoments{.gradient = c.tensors[0],
-                          .weight = c.tensors[1],
-                          .m = c.tensors[2],
-                          .v = c.tensors[3],
-                          .update = c.tensors[4],
-                          .norms = c.tensors[5],
-                          .state = c.tensors[6],
+    c.ops.run(LambMoments{.gradient = c[0],
+                          .weight = c[1],
+                          .m = c[2],
+                          .v = c[3],
+                          .update = c[4],
+                          .norms = c[5],
+                          .state = c[6],
                           .segments = spans(c.extent)});
   };
   cases.push_back({.operation = "lamb_moments",
                    .shape = shape,
                    .tensors = {flat_io("gradient", 0.01, 1, false), flat("weight", 0.05, 1, false),
                                flat("m", 0, 2, true), flat("v", 0, 2, true),
-                               flat("update", 0, 1, true), norms, state_tensor},
+                               flat("update", 0, 1, true), norms, lamb_state()},
                    .call = moments,
                    .prepare = moments});
   BenchTensor norms_in = norms;
@@ -90,13 +89,13 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
   cases.push_back({.operation = "lamb_apply",
                    .shape = shape,
                    .tensors = {flat("weight", 0.05, 2, true), flat_io("model_weight", 0, 1, true),
-                               flat("update", 1, 1, false), norms_in, state_tensor},
+                               flat("update", 1, 1, false), norms_in, lamb_state()},
                    .call = [spans](const OpCall& c) {
-                     c.ops.run(LambApply{.weight = c.tensors[0],
-                                         .model_weight = c.tensors[1],
-                                         .update = c.tensors[2],
-                                         .norms = c.tensors[3],
-                                         .state = c.tensors[4],
+                     c.ops.run(LambApply{.weight = c[0],
+                                         .model_weight = c[1],
+                                         .update = c[2],
+                                         .norms = c[3],
+                                         .state = c[4],
                                          .segments = spans(c.extent)});
                    }});
 }

@@ -93,20 +93,16 @@ void add_prelu(const Images& images, std::vector<OpCase>& cases) {
                    .shape = images.text(),
                    .tensors = {images.input("x", 1), slope, images.result("y", 1)},
                    .call = [](const OpCall& c) {
-                     c.row_ops->run(
-                         PreluFwd{.x = c.tensors[0], .slope = c.tensors[1], .y = c.tensors[2]});
+                     c.row_ops->run(PreluFwd{.x = c[0], .slope = c[1], .y = c[2]});
                    }});
-  cases.push_back({.operation = "prelu_bwd",
-                   .shape = images.text(),
-                   .tensors = {images.input("dy", 1), images.input("x", 1), slope,
-                               images.result("dx", 1), images.channel_sum("dslope", true)},
-                   .call = [](const OpCall& c) {
-                     c.row_ops->run(PreluBwd{.dy = c.tensors[0],
-                                             .x = c.tensors[1],
-                                             .slope = c.tensors[2],
-                                             .dx = c.tensors[3],
-                                             .dslope = c.tensors[4]});
-                   }});
+  cases.push_back(
+      {.operation = "prelu_bwd",
+       .shape = images.text(),
+       .tensors = {images.input("dy", 1), images.input("x", 1), slope, images.result("dx", 1),
+                   images.channel_sum("dslope", true)},
+       .call = [](const OpCall& c) {
+         c.row_ops->run(PreluBwd{.dy = c[0], .x = c[1], .slope = c[2], .dx = c[3], .dslope = c[4]});
+       }});
 }
 
 void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& cases) {
@@ -137,16 +133,16 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.row_ops->run(BatchNormReluFwd{.x = c.tensors[0],
-                                                     .addend = add ? c.tensors[9] : View(),
-                                                     .gamma = c.tensors[1],
-                                                     .beta = c.tensors[2],
-                                                     .running_mean = c.tensors[7],
-                                                     .running_var = c.tensors[8],
-                                                     .y = c.tensors[3],
-                                                     .mask = c.tensors[4],
-                                                     .mean = c.tensors[5],
-                                                     .rstd = c.tensors[6]});
+                     c.row_ops->run(BatchNormReluFwd{.x = c[0],
+                                                     .addend = add ? c[9] : View(),
+                                                     .gamma = c[1],
+                                                     .beta = c[2],
+                                                     .running_mean = c[7],
+                                                     .running_var = c[8],
+                                                     .y = c[3],
+                                                     .mask = c[4],
+                                                     .mean = c[5],
+                                                     .rstd = c[6]});
                    }});
 
   // A mean and a deviation that are near those of x will do; they are the same on both sides.
@@ -164,16 +160,16 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const OpCall& c) {
-                     c.row_ops->run(BatchNormReluBwd{.dy = c.tensors[0],
-                                                     .x = c.tensors[1],
-                                                     .mask = c.tensors[2],
-                                                     .mean = c.tensors[3],
-                                                     .rstd = c.tensors[4],
-                                                     .gamma = c.tensors[5],
-                                                     .dx = c.tensors[6],
-                                                     .daddend = add ? c.tensors[9] : View(),
-                                                     .dgamma = c.tensors[7],
-                                                     .dbeta = c.tensors[8]});
+                     c.row_ops->run(BatchNormReluBwd{.dy = c[0],
+                                                     .x = c[1],
+                                                     .mask = c[2],
+                                                     .mean = c[3],
+                                                     .rstd = c[4],
+                                                     .gamma = c[5],
+                                                     .dx = c[6],
+                                                     .daddend = add ? c[9] : View(),
+                                                     .dgamma = c[7],
+                                                     .dbeta = c[8]});
                    }});
 }
 
@@ -183,15 +179,15 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
   kept.extents.back() = kept.checked.back() = softmax_mask_columns(r.columns) / 8;
   kept.is_result = dropout > 0;
   const auto drop = [=](const OpCall& c) -> Dropout {
-    return {.random = c.tensors[4], .probability = dropout, .site = 6};
+    return {.random = c[4], .probability = dropout, .site = 6};
   };
   const auto forward = [=](const OpCall& c) {
-    c.row_ops->run(SoftmaxFwd{.x = c.tensors[0],
+    c.row_ops->run(SoftmaxFwd{.x = c[0],
                               .bias = View(),
                               .mask = View(),
-                              .y = c.tensors[1],
-                              .dropped = c.tensors[2],
-                              .kept_mask = c.tensors[3],
+                              .y = c[1],
+                              .dropped = c[2],
+                              .kept_mask = c[3],
                               .kind = kind,
                               .dropout = drop(c)});
   };
@@ -205,12 +201,8 @@ void add_softmax(const Rows& r, SoftmaxKind kind, float dropout, std::vector<OpC
        .tensors = {r.matrix("x", 2, 1), r.result("y", 1), dropped, kept, random_state()},
        .call = forward});
   const auto backward = [=](const OpCall& c) {
-    c.row_ops->run(SoftmaxBwd{.dy = c.tensors[5],
-                              .y = c.tensors[1],
-                              .kept_mask = c.tensors[3],
-                              .dx = c.tensors[6],
-                              .kind = kind,
-                              .dropout = drop(c)});
+    c.row_ops->run(SoftmaxBwd{
+        .dy = c[5], .y = c[1], .kept_mask = c[3], .dx = c[6], .kind = kind, .dropout = drop(c)});
   };
   OpCase op =
       backward_case(cases.back(), "softmax_bwd", {r.gradient(), r.result("dx", 1)}, backward);

@@ -35,11 +35,7 @@ struct NormSums {
 LambState& state_of(const View& state) { return *static_cast<LambState*>(state.data); }
 
 NormSums advance_piece(const LambMoments& args, const LambState& state, const Piece& piece) {
-  const LambMomentsRules rules{.beta_1 = args.beta_1,
-                               .beta_2 = args.beta_2,
-                               .epsilon = args.epsilon,
-                               .weight_decay = args.weight_decay};
-  const LambCoefficients c = lamb_coefficients(rules, state, piece.segment->decay);
+  const LambCoefficients c = lamb_coefficients(args.rules, state, piece.segment->decay);
   const float* gradient = args.gradient.as<float>();
   const float* weight = args.weight.as<float>();
   float* m = args.m.as<float>();
@@ -79,13 +75,7 @@ void copy_piece(const LambApply& args, const Piece& piece) {
 
 template <>
 void run_cpu(WorkerPool&, const LambPrepare& args) {
-  prepare_update(state_of(args.state), *args.gradient_sum_of_squares.as<double>(),
-                 LambPrepareRules{.schedule = args.schedule,
-                                  .loss_scale = args.loss_scale,
-                                  .beta_1 = args.beta_1,
-                                  .beta_2 = args.beta_2,
-                                  .max_gradient_norm = args.max_gradient_norm,
-                                  .spikes = args.spikes});
+  prepare_update(state_of(args.state), *args.gradient_sum_of_squares.as<double>(), args.rules);
 }
 
 template <>

@@ -12,10 +12,10 @@
 
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/cross_entropy.h"
 
@@ -168,15 +168,12 @@ void launch(CudaContext& context, const CrossEntropy& args, RowResult* results) 
   const int64_t rows = args.logits.extent(0);
   const int64_t columns = args.logits.extent(1);
   auto* kernel = cross_entropy_kernel<T, N, kCached>;
-  int64_t cache_bytes = 0;
-  if constexpr (kCached) {
-    cache_bytes = args.logits.extent(1) * static_cast<int64_t>(sizeof(T));
-    allow_shared_bytes(kernel, cache_bytes);
-  }
-  kernel<<<static_cast<unsigned>(rows), kThreads, static_cast<size_t>(cache_bytes),
-           context.stream>>>(elements<T>(args.logits), elements<int32_t>(args.labels),
-                             elements<float>(args.gradient_scale), columns, args.classes,
-                             args.write_gradient, results);
+  const int64_t cache_bytes = kCached ? columns * static_cast<int64_t>(sizeof(T)) : 0;
+  allow_shared_bytes(kernel, cache_bytes);
+  launch_kernel(context.stream, kernel, {static_cast<unsigned>(rows), kThreads, cache_bytes},
+                elements<T>(args.logits), elements<int32_t>(args.labels),
+                elements<float>(args.gradient_scale), columns, args.classes, args.write_gradient,
+                results);
 }
 
 }  // namespace
@@ -192,8 +189,7 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
   const bool aligned = columns % kVecSize == 0 && is_aligned({args.logits.data});
   const bool fits =
       columns * size_bytes(args.logits.dtype) <= context.device.shared_bytes() - kExchangeBytes;
-  dispatch_io(args.logits.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.logits.dtype, [&]<class T>(TypeTag<T>) {
     if (aligned && fits) {
       launch<T, kVecSize, true>(context, args, results);
     } else if (aligned) {
@@ -202,11 +198,9 @@ void run_cuda(CudaContext& context, const CrossEntropy& args) {
       launch<T, 1, false>(context, args, results);
     }
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
-  add_results_kernel<<<1, kFinishThreads, 0, context.stream>>>(
-      results, rows, elements<double>(args.loss_sum), elements<int64_t>(args.correct),
-      elements<int64_t>(args.rows_counted));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, add_results_kernel, {1, kFinishThreads}, results, rows,
+                elements<double>(args.loss_sum), elements<int64_t>(args.correct),
+                elements<int64_t>(args.rows_counted));
 }
 
 }  // namespace bertha

@@ -74,4 +74,15 @@ void fail_cublas(cublasStatus_t status, const char* call) {
        cublasLtGetStatusString(status));
 }
 
+void* find_driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  constexpr unsigned kSinceCuda = 12000;
+  BERTHA_CUDA_CHECK(
+      cudaGetDriverEntryPointByVersion(name, &function, kSinceCuda, cudaEnableDefault, &found));
+  if (found == cudaDriverEntryPointSuccess) return function;
+  fail(ExitCode::kEnvironment, "the CUDA driver lacks ", name,
+       "; install one for CUDA 12.0 or newer.");
+}
+
 }  // namespace bertha

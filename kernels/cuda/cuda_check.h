@@ -13,6 +13,10 @@ namespace bertha {
 [[noreturn]] void fail_cuda(cudaError_t status, const char* call);
 [[noreturn]] void fail_cublas(cublasStatus_t status, const char* call);
 
+/// The driver's function of this name, asked of the runtime: linking with the driver would tie the
+/// program to machines that have one. Error(kEnvironment) where the driver is older than CUDA 12.0.
+void* find_driver_function(const char* name);
+
 }  // namespace bertha
 
 #define BERTHA_CUDA_CHECK(call)                                                  \

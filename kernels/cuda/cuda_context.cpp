@@ -33,6 +33,11 @@ CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
       arrivals(cuda_device),
       exchange(cuda_device) {}
 
+void CudaContext::add_nothing(Accumulate accumulate, const View& sums) const {
+  if (accumulate == Accumulate::kYes || !sums.has_data()) return;
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(sums.data, 0, static_cast<size_t>(sums.bytes()), stream));
+}
+
 void CudaContext::require_fp8(const char* operation) const {
   if (kernels == KernelSet::kSm90a) return;
   fail(ExitCode::kUsage, operation, " in fp8 needs the kernels of sm_90a (H100, H200), and ",

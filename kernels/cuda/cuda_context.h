@@ -75,6 +75,9 @@ struct CudaContext {
     return *static_cast<State*>(kept.get());
   }
 
+  /// sums (+)= 0, where there is nothing to sum up; not where `sums` has no data.
+  void add_nothing(Accumulate accumulate, const View& sums) const;
+
   /// Error(kUsage) where the kernels are portable ones: there is no fp8.
   void require_fp8(const char* operation) const;
 

@@ -66,22 +66,15 @@ class CudaStream final : public Stream {
   bool is_owned_ = true;
 };
 
-class CudaGraph final : public Graph {
- public:
-  explicit CudaGraph(cudaGraphExec_t made) : executable_(made) {}
-  ~CudaGraph() override { cudaGraphExecDestroy(executable_); }
-  CudaGraph(const CudaGraph&) = delete;
-  CudaGraph& operator=(const CudaGraph&) = delete;
-  cudaGraphExec_t get() const { return executable_; }
-
- private:
-  cudaGraphExec_t executable_;
-};
-
 struct DestroyGraph {
   void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
 };
 using RecordedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+
+struct CudaGraph final : Graph {
+  std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> executable;
+};
 
 /// Ends the recording of a stream. Null when it failed.
 RecordedGraph end_recording(cudaStream_t stream) {
@@ -91,8 +84,21 @@ RecordedGraph end_recording(cudaStream_t stream) {
   return RecordedGraph(graph);
 }
 
-std::string gib(double bytes) {
-  const double tenths = bytes / (1 << 30) * 10;
+struct MemoryInfo {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+};
+
+/// Of the current device.
+MemoryInfo memory_info() {
+  MemoryInfo info;
+  BERTHA_CUDA_CHECK(cudaMemGetInfo(&info.free_bytes, &info.total_bytes));
+  return info;
+}
+
+template <class Bytes>
+std::string gib(Bytes bytes) {
+  const double tenths = static_cast<double>(bytes) / (1 << 30) * 10;
   return concat(static_cast<int64_t>(tenths) / 10, ".", static_cast<int64_t>(tenths) % 10, " GiB");
 }
 
@@ -168,17 +174,14 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
 }
 
 std::string CudaDevice::description() const {
-  return concat(name_, ", GPU ", ordinal_, ", ", gib(static_cast<double>(total_memory_bytes_)),
-                ", ", text(kernels_));
+  return concat(name_, ", GPU ", ordinal_, ", ", gib(total_memory_bytes_), ", ", text(kernels_));
 }
 
 int64_t CudaDevice::total_memory_bytes() const { return total_memory_bytes_; }
 
 int64_t CudaDevice::used_memory_bytes() const {
   use_cuda_device(ordinal_);
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  BERTHA_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const auto [free_bytes, total_bytes] = memory_info();
   return static_cast<int64_t>(total_bytes - free_bytes);
 }
 
@@ -194,12 +197,9 @@ Buffer CudaDevice::allocate(int64_t bytes) {
   const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the failed call leaves its error behind for the next check
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    BERTHA_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    fail(ExitCode::kMemory, "allocating ", gib(static_cast<double>(bytes)), " on GPU ", ordinal_,
-         " failed, ", gib(static_cast<double>(free_bytes)), " of ",
-         gib(static_cast<double>(total_bytes)),
+    const auto [free_bytes, total_bytes] = memory_info();
+    fail(ExitCode::kMemory, "allocating ", gib(bytes), " on GPU ", ordinal_, " failed, ",
+         gib(free_bytes), " of ", gib(total_bytes),
          " are free; use a smaller batch (train.global_batch_seqs), more "
          "train.accumulation_steps or more ranks: bertha plan forecasts what fits.");
   }
@@ -250,13 +250,15 @@ std::unique_ptr<Graph> CudaDevice::record(Stream& stream, const std::function<vo
   BERTHA_CHECK(graph != nullptr, "the work of a stream could not be recorded as a graph");
   cudaGraphExec_t made = nullptr;
   BERTHA_CUDA_CHECK(cudaGraphInstantiate(&made, graph.get(), 0));
-  return std::make_unique<CudaGraph>(made);
+  auto recording = std::make_unique<CudaGraph>();
+  recording->executable.reset(made);
+  return recording;
 }
 
 void CudaDevice::launch(Stream& stream, Graph& graph) {
   auto* cuda = dynamic_cast<CudaGraph*>(&graph);
   BERTHA_CHECK(cuda != nullptr, "the graph belongs to another backend");
-  BERTHA_CUDA_CHECK(cudaGraphLaunch(cuda->get(), native(stream)));
+  BERTHA_CUDA_CHECK(cudaGraphLaunch(cuda->executable.get(), native(stream)));
 }
 
 void CudaDevice::push_range(const char* name) { nvtxRangePushA(name); }

@@ -2,9 +2,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
@@ -22,28 +21,27 @@ __device__ __forceinline__ int64_t index_stride() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
-unsigned grid_for(const CudaContext& context, int64_t items) {
-  return blocks_for(items, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
-}
-
-/// One rounding, also from f64.
-template <class To, class From>
-__device__ __forceinline__ To converted(From value) {
-  if constexpr (std::is_same_v<From, To>) {
-    return value;
-  } else if constexpr (!std::is_same_v<From, double>) {
-    const float wide = to_float(value);
-    if constexpr (std::is_same_v<To, double>) {
-      return static_cast<double>(wide);
-    } else {
-      return from_float<To>(wide);
-    }
-  } else if constexpr (std::is_same_v<To, __half>) {
+/// One rounding.
+template <class To>
+__host__ __device__ __forceinline__ To rounded(double value) {
+  if constexpr (std::is_same_v<To, __half>) {
     return __double2half(value);
   } else if constexpr (std::is_same_v<To, __nv_bfloat16>) {
     return __double2bfloat16(value);
   } else {
-    return static_cast<float>(value);
+    return static_cast<To>(value);
+  }
+}
+template <class To, class From>
+__device__ __forceinline__ To converted(From value) {
+  if constexpr (std::is_same_v<From, To>) {
+    return value;
+  } else if constexpr (std::is_same_v<From, double>) {
+    return rounded<To>(value);
+  } else if constexpr (std::is_same_v<To, double>) {
+    return static_cast<double>(to_float(value));
+  } else {
+    return from_float<To>(to_float(value));
   }
 }
 
@@ -89,11 +87,13 @@ int64_t whole_vecs(const void* a, const void* b, int64_t count, int64_t vec) {
 }
 
 template <class T>
-void fill(CudaContext& context, const View& values, T value) {
-  const int64_t count = values.elements();
-  const int64_t vecs = whole_vecs(values.data, values.data, count, kVec16<T>);
-  fill_kernel<T><<<grid_for(context, vecs > 0 ? vecs : count), kThreads, 0, context.stream>>>(
-      static_cast<T*>(values.data), value, vecs, count);
+void fill(CudaContext& context, const Fill& args) {
+  T* values = elements<T>(args.values);
+  const int64_t count = args.values.elements();
+  const int64_t vecs = whole_vecs(values, values, count, kVec16<T>);
+  launch_kernel(context.stream, fill_kernel<T>,
+                {blocks_on(context, vecs > 0 ? vecs : count, kThreads, kBlocksPerSm), kThreads},
+                values, rounded<T>(args.value), vecs, count);
 }
 
 }  // namespace
@@ -102,54 +102,30 @@ template <>
 void run_cuda(CudaContext& context, const Cast& args) {
   const int64_t count = args.from.elements();
   if (count == 0) return;
-  dispatch_floating(args.from.dtype, [&](auto from_tag) {
-    dispatch_floating(args.to.dtype, [&](auto to_tag) {
-      using From = typename decltype(from_tag)::Type;
-      using To = typename decltype(to_tag)::Type;
+  dispatch_floating(args.from.dtype, [&]<class From>(TypeTag<From>) {
+    dispatch_floating(args.to.dtype, [&]<class To>(TypeTag<To>) {
       constexpr int N = sizeof(From) > sizeof(To) ? kVec16<To> : kVec16<From>;
       const int64_t vecs = whole_vecs(args.from.data, args.to.data, count, N);
-      cast_kernel<To, From, N>
-          <<<grid_for(context, vecs > 0 ? vecs : count), kThreads, 0, context.stream>>>(
-              elements<From>(args.from), elements<To>(args.to), vecs, count);
+      launch_kernel(context.stream, cast_kernel<To, From, N>,
+                    {blocks_on(context, vecs > 0 ? vecs : count, kThreads, kBlocksPerSm), kThreads},
+                    elements<From>(args.from), elements<To>(args.to), vecs, count);
     });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
 void run_cuda(CudaContext& context, const Fill& args) {
   if (args.values.elements() == 0) return;
-  switch (args.values.dtype) {
-    case DType::kF64:
-      fill(context, args.values, args.value);
-      break;
-    case DType::kF32:
-      fill(context, args.values, static_cast<float>(args.value));
-      break;
-    case DType::kF16:
-      fill(context, args.values, __double2half(args.value));
-      break;
-    case DType::kBF16:
-      fill(context, args.values, __double2bfloat16(args.value));
-      break;
-    case DType::kI64:
-      fill(context, args.values, static_cast<int64_t>(args.value));
-      break;
-    case DType::kI32:
-      fill(context, args.values, static_cast<int32_t>(args.value));
-      break;
-    default:
-      fail(ExitCode::kInternal, "fill of ", name(args.values.dtype));
-  }
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  if (args.values.dtype == DType::kI64) return fill<int64_t>(context, args);
+  if (args.values.dtype == DType::kI32) return fill<int32_t>(context, args);
+  dispatch_floating(args.values.dtype, [&]<class T>(TypeTag<T>) { fill<T>(context, args); });
 }
 
 template <>
 void run_cuda(CudaContext& context, const GradientScale& args) {
-  gradient_scale_kernel<<<1, 1, 0, context.stream>>>(args.denominator.as<int64_t>(),
-                                                     static_cast<const LambState*>(args.state.data),
-                                                     args.numerator, args.target.as<float>());
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, gradient_scale_kernel, {1, 1}, args.denominator.as<int64_t>(),
+                static_cast<const LambState*>(args.state.data), args.numerator,
+                args.target.as<float>());
 }
 
 }  // namespace bertha

@@ -5,9 +5,9 @@
 //           3.5.
 
 #include "kernels/cuda/common/alignment.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/gather_scatter.h"
 
@@ -76,42 +76,36 @@ bool has_wide_rows(const View& a, const View& b) {
   return is_aligned({a.data, b.data}) && a.extent(1) * size_bytes(a.dtype) % 16 == 0;
 }
 
-unsigned grid_for(const CudaContext& context, int64_t rows) {
-  return blocks_for(rows, kWarps, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
-}
-
 }  // namespace
 
 template <>
 void run_cuda(CudaContext& context, const GatherRows& args) {
   const int64_t rows = args.picked.extent(0);
   if (args.picked.elements() == 0) return;
-  dispatch_io(args.picked.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    dispatch_vec<T>(has_wide_rows(args.source, args.picked), [&](auto vec) {
-      constexpr int N = decltype(vec)::value;
-      gather_rows_kernel<T, N><<<grid_for(context, rows), kThreads, 0, context.stream>>>(
-          elements<T>(args.source), elements<int32_t>(args.indices), rows,
-          args.picked.extent(1) / N, elements<T>(args.picked));
-    });
+  dispatch_io(args.picked.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_vec<T>(has_wide_rows(args.source, args.picked),
+                    [&]<int N>(std::integral_constant<int, N>) {
+                      launch_kernel(context.stream, gather_rows_kernel<T, N>,
+                                    {blocks_on(context, rows, kWarps, kBlocksPerSm), kThreads},
+                                    elements<T>(args.source), elements<int32_t>(args.indices), rows,
+                                    args.picked.extent(1) / N, elements<T>(args.picked));
+                    });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
 void run_cuda(CudaContext& context, const ScatterAddRows& args) {
   const int64_t rows = args.rows.extent(0);
   if (args.rows.elements() == 0) return;
-  dispatch_io(args.rows.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    dispatch_vec<T>(has_wide_rows(args.rows, args.target), [&](auto vec) {
-      constexpr int N = decltype(vec)::value;
-      scatter_add_rows_kernel<T, N><<<grid_for(context, rows), kThreads, 0, context.stream>>>(
-          elements<T>(args.rows), elements<int32_t>(args.indices), rows, args.rows.extent(1) / N,
-          elements<T>(args.target));
-    });
+  dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_vec<T>(has_wide_rows(args.rows, args.target),
+                    [&]<int N>(std::integral_constant<int, N>) {
+                      launch_kernel(context.stream, scatter_add_rows_kernel<T, N>,
+                                    {blocks_on(context, rows, kWarps, kBlocksPerSm), kThreads},
+                                    elements<T>(args.rows), elements<int32_t>(args.indices), rows,
+                                    args.rows.extent(1) / N, elements<T>(args.target));
+                    });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

@@ -7,10 +7,10 @@
 // Figure    336 million elements in bf16, one H200: moments 2,149 us, step 1,140 us, 95 and 97 % of
 //           the rate of a copy (kernels/measured/lamb.md).
 
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/flat_range.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/lamb_chunks.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/lamb.h"
@@ -133,8 +133,9 @@ template <class T>
 __device__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chunk) {
   const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
   NormSums sums;
-  for_elements<2>(chunk, job.vec,
-                  [&](auto vec, int64_t at) { advance<decltype(vec)::value>(job, c, at, sums); });
+  for_elements<2>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    advance<N>(job, c, at, sums);
+  });
   return sums;
 }
 
@@ -200,8 +201,8 @@ __device__ __forceinline__ void apply(const ApplyJob<T>& job, float step_size, i
 
 template <bool kSkip, class T>
 __device__ void apply_chunk(const ApplyJob<T>& job, const LambChunk& chunk, float step_size) {
-  for_elements<4>(chunk, job.vec, [&](auto vec, int64_t at) {
-    apply<decltype(vec)::value, kSkip>(job, step_size, at);
+  for_elements<4>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    apply<N, kSkip>(job, step_size, at);
   });
 }
 
@@ -232,37 +233,26 @@ int vec_size_of(std::initializer_list<View> views) {
 
 template <>
 void run_cuda(CudaContext& context, const LambPrepare& args) {
-  prepare_kernel<<<1, 1, 0, context.stream>>>(static_cast<LambState*>(args.state.data),
-                                              args.gradient_sum_of_squares.as<double>(),
-                                              {.schedule = args.schedule,
-                                               .loss_scale = args.loss_scale,
-                                               .beta_1 = args.beta_1,
-                                               .beta_2 = args.beta_2,
-                                               .max_gradient_norm = args.max_gradient_norm,
-                                               .spikes = args.spikes});
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, prepare_kernel, {1, 1}, static_cast<LambState*>(args.state.data),
+                args.gradient_sum_of_squares.as<double>(), args.rules);
 }
 
 template <>
 void run_cuda(CudaContext& context, const ClipFactor& args) {
-  clip_factor_kernel<<<1, 1, 0, context.stream>>>(args.factor.as<float>(), state_of(args.state),
-                                                  args.gradient_sum_of_squares.as<double>(),
-                                                  args.max_gradient_norm);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, clip_factor_kernel, {1, 1}, args.factor.as<float>(),
+                state_of(args.state), args.gradient_sum_of_squares.as<double>(),
+                args.max_gradient_norm);
 }
 
 template <>
 void run_cuda(CudaContext& context, const ClipLocal& args) {
   const int64_t count = args.gradient.elements();
   if (count == 0) return;
-  dispatch_io(args.gradient.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const unsigned blocks =
-        blocks_for(count, kThreads * kVec16<T>, int64_t{context.sm_count} * kClipBlocksPerSm);
-    clip_kernel<T><<<blocks, kThreads, 0, context.stream>>>(elements<T>(args.gradient), count,
-                                                            args.factor.as<float>());
+  dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
+    const unsigned blocks = blocks_on(context, count, kThreads * kVec16<T>, kClipBlocksPerSm);
+    launch_kernel(context.stream, clip_kernel<T>, {blocks, kThreads}, elements<T>(args.gradient),
+                  count, args.factor.as<float>());
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
@@ -271,26 +261,22 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
   if (tensors == 0) return;
   const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
   const unsigned blocks = table.chunks_count > 0 ? static_cast<unsigned>(table.chunks_count) : 1;
-  dispatch_io(args.gradient.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    moments_kernel<T><<<blocks, kThreads, 0, context.stream>>>(
-        {.gradient = elements<T>(args.gradient),
-         .weight = args.weight.as<float>(),
-         .m = args.m.as<float>(),
-         .v = args.v.as<float>(),
-         .update = args.update.as<float>(),
-         .norms = static_cast<double2*>(args.norms.data),
-         .partials = static_cast<double2*>(
-             context.scratch.take(int64_t{blocks} * int64_t{sizeof(double2)})),
-         .state = state_of(args.state),
-         .table = table,
-         .rules = {.beta_1 = args.beta_1,
-                   .beta_2 = args.beta_2,
-                   .epsilon = args.epsilon,
-                   .weight_decay = args.weight_decay},
-         .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update})});
+  dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
+    const MomentsJob<T> job{
+        .gradient = elements<T>(args.gradient),
+        .weight = args.weight.as<float>(),
+        .m = args.m.as<float>(),
+        .v = args.v.as<float>(),
+        .update = args.update.as<float>(),
+        .norms = static_cast<double2*>(args.norms.data),
+        .partials =
+            static_cast<double2*>(context.scratch.take(int64_t{blocks} * int64_t{sizeof(double2)})),
+        .state = state_of(args.state),
+        .table = table,
+        .rules = args.rules,
+        .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update})};
+    launch_kernel(context.stream, moments_kernel<T>, {blocks, kThreads}, job);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
@@ -298,19 +284,18 @@ void run_cuda(CudaContext& context, const LambApply& args) {
   const LambChunkTable table =
       context.state<LambChunkTables>().table_of(args.segments, args.norms.extent(0));
   if (table.chunks_count == 0) return;
-  dispatch_io(args.model_weight.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    apply_kernel<T><<<static_cast<unsigned>(table.chunks_count), kThreads, 0, context.stream>>>(
-        {.weight = args.weight.as<float>(),
-         .model_weight = elements<T>(args.model_weight),
-         .update = args.update.as<float>(),
-         .norms = static_cast<const double2*>(args.norms.data),
-         .state = state_of(args.state),
-         .table = table,
-         .vec = vec_size_of({args.weight, args.model_weight, args.update}),
-         .trust_ratio = args.trust_ratio});
+  dispatch_io(args.model_weight.dtype, [&]<class T>(TypeTag<T>) {
+    const ApplyJob<T> job{.weight = args.weight.as<float>(),
+                          .model_weight = elements<T>(args.model_weight),
+                          .update = args.update.as<float>(),
+                          .norms = static_cast<const double2*>(args.norms.data),
+                          .state = state_of(args.state),
+                          .table = table,
+                          .vec = vec_size_of({args.weight, args.model_weight, args.update}),
+                          .trust_ratio = args.trust_ratio};
+    launch_kernel(context.stream, apply_kernel<T>,
+                  {static_cast<unsigned>(table.chunks_count), kThreads}, job);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

@@ -1,7 +1,6 @@
 #include "kernels/cuda/lamb_chunks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -43,10 +42,6 @@ std::vector<LambChunk> make_lamb_chunks(std::span<const LambSegment> segments) {
   return chunks;
 }
 
-LambChunkTables::~LambChunkTables() {
-  for (const Entry& entry : entries_) cudaFreeAsync(entry.memory, stream_);
-}
-
 LambChunkTable LambChunkTables::table_of(std::span<const LambSegment> segments, int64_t tensors) {
   for (const Entry& entry : entries_) {
     if (entry.table.tensors == tensors && same_segments(entry.segments, segments)) {
@@ -68,16 +63,15 @@ void LambChunkTables::upload(Entry& entry, const std::vector<LambChunk>& chunks)
   std::vector<int32_t> first_chunk(tensors + 1);
   for (const LambChunk& chunk : chunks) first_chunk[static_cast<size_t>(chunk.tensor) + 1] += 1;
   for (size_t x = 0; x < tensors; ++x) first_chunk[x + 1] += first_chunk[x];
-  const std::vector<uint32_t> arrivals(tensors);
-
-  std::vector<char> bytes(bytes_of(chunks) + bytes_of(first_chunk) + bytes_of(arrivals));
-  if (!chunks.empty()) std::memcpy(bytes.data(), chunks.data(), bytes_of(chunks));
-  std::memcpy(bytes.data() + bytes_of(chunks), first_chunk.data(), bytes_of(first_chunk));
-  BERTHA_CUDA_CHECK(cudaMallocAsync(&entry.memory, bytes.size(), stream_));
-  BERTHA_CUDA_CHECK(
-      cudaMemcpyAsync(entry.memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_));
-
-  char* memory = static_cast<char*>(entry.memory);
+  entry.memory = device_.allocate(static_cast<int64_t>(bytes_of(chunks) + bytes_of(first_chunk) +
+                                                       tensors * sizeof(uint32_t)));  // zeroed
+  char* memory = static_cast<char*>(entry.memory.data());
+  if (!chunks.empty()) {
+    BERTHA_CUDA_CHECK(
+        cudaMemcpyAsync(memory, chunks.data(), bytes_of(chunks), cudaMemcpyDefault, stream_));
+  }
+  BERTHA_CUDA_CHECK(cudaMemcpyAsync(memory + bytes_of(chunks), first_chunk.data(),
+                                    bytes_of(first_chunk), cudaMemcpyDefault, stream_));
   entry.table.chunks = reinterpret_cast<const LambChunk*>(memory);
   entry.table.first_chunk = reinterpret_cast<const int32_t*>(memory + bytes_of(chunks));
   entry.table.arrivals =

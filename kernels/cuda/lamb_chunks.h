@@ -37,10 +37,8 @@ struct LambChunkTable {
 /// call copies them, later calls compare some hundred segments on the host.
 class LambChunkTables {
  public:
-  explicit LambChunkTables(const CudaContext& context) : stream_(context.stream) {}
-  ~LambChunkTables();
-  LambChunkTables(const LambChunkTables&) = delete;
-  LambChunkTables& operator=(const LambChunkTables&) = delete;
+  explicit LambChunkTables(const CudaContext& context)
+      : device_(context.device), stream_(context.stream) {}
 
   /// The table of these segments for X = `tensors`; valid as long as this object.
   LambChunkTable table_of(std::span<const LambSegment> segments, int64_t tensors);
@@ -49,11 +47,12 @@ class LambChunkTables {
   struct Entry {
     std::vector<LambSegment> segments;
     LambChunkTable table = {};
-    void* memory = nullptr;
+    Buffer memory = {};
   };
 
   void upload(Entry& entry, const std::vector<LambChunk>& chunks);
 
+  CudaDevice& device_;
   cudaStream_t stream_;
   std::list<Entry> entries_;
 };

@@ -20,7 +20,6 @@
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/fp8.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
@@ -297,11 +296,7 @@ template <class T>
 Matrix<T> matrix_of(const Quantize& args, float* partial_sums) {
   return {.x = elements<T>(args.x),
           .derivative = static_cast<uint8_t*>(args.derivative.data),
-          .sink = sink_of({.q = args.q,
-                           .scale = args.scale,
-                           .amax = args.amax,
-                           .saturated = args.saturated,
-                           .live_rows = args.live_rows}),
+          .sink = sink_of(args),
           .transposed = static_cast<uint8_t*>(args.transposed.data),
           .partial_sums = partial_sums,
           .rows = args.x.extent(0),
@@ -362,26 +357,22 @@ void run_cuda(CudaContext& context, const Quantize& args) {
       args.column_sums.has_data()
           ? static_cast<float*>(context.scratch.take(column_sum_bytes(tiles_of(rows), columns, 1)))
           : nullptr;
-  dispatch_io(args.x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) {
     if (rows > 0) choose_function<T>(context, args, partial_sums);
   });
   if (partial_sums != nullptr) {
     add_up_columns(context, partial_sums, tiles_of(rows), args.accumulate_sums, args.column_sums);
   }
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <>
 void run_cuda(CudaContext& context, const QuantizeWeights& args) {
   context.require_fp8(QuantizeWeights::kName);
   for (const Quantize& weight : args.weights) check(weight);
-  dispatch_io(args.weights[0].x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.weights[0].x.dtype, [&]<class T>(TypeTag<T>) {
     static_assert(QuantizeWeights::kWeights == Matrices<T>::kMost);
     launch<T, Function::kCopy, Activation::kNone>(context, args.weights, nullptr);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

@@ -38,8 +38,7 @@ template <>
 void run_cuda(CudaContext& context, const SumOfSquares& args) {
   const auto result = thrust::make_tabulate_output_iterator(
       StoreSum{args.result.as<double>(), args.accumulate == Accumulate::kYes});
-  dispatch_io(args.values.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.values.dtype, [&]<class T>(TypeTag<T>) {
     const auto reduce = [&](void* scratch, size_t& bytes) {
       BERTHA_CUDA_CHECK(cub::DeviceReduce::TransformReduce(
           scratch, bytes, static_cast<const T*>(args.values.data), result, args.values.elements(),

@@ -1,8 +1,8 @@
 // The scales of the next step's fp8 matrices from the maxima of this one's: one block, a thread per
 // matrix, of which a model has a few hundred. Bound by its launch.
 
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/types.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/scale_rules.h"
@@ -31,12 +31,9 @@ template <>
 void run_cuda(CudaContext& context, const UpdateScales& args) {
   const int64_t count = args.amax.extent(0);
   if (count == 0) return;
-  update_scales_kernel<<<1, 1024, 0, context.stream>>>(
-      elements<float>(args.amax), elements<float>(args.scale),
-      static_cast<float4*>(args.inverse_scale.data),
-      args.sum_of_squares.has_data() ? elements<double>(args.sum_of_squares) : nullptr, count,
-      args.format);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, update_scales_kernel, {1, 1024}, elements<float>(args.amax),
+                elements<float>(args.scale), static_cast<float4*>(args.inverse_scale.data),
+                optional_elements<double>(args.sum_of_squares), count, args.format);
 }
 
 }  // namespace bertha

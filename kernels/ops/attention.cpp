@@ -74,10 +74,9 @@ void validate(const AttentionBwd& args) {
   const int64_t tokens = args.qkv.extent(0);
   const int64_t heads = args.qkv.extent(2);
   const int64_t head_size = args.qkv.extent(3);
-  check.view("dout", args.dout, io, {tokens, heads, head_size});
-  check.view("out", args.out, io, {tokens, heads, head_size});
+  check.views({{"dout", args.dout}, {"out", args.out}}, io, {tokens, heads, head_size});
   check.view("dqkv", args.dqkv, io, {tokens, 3, heads, head_size});
-  if (args.dbias.has_data()) check.view("dbias", args.dbias, io, {3 * heads * head_size});
+  check.optional_view("dbias", args.dbias, io, {3 * heads * head_size});
 }
 
 }  // namespace bertha

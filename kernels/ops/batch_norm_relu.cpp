@@ -9,22 +9,19 @@ void validate(const BatchNormReluFwd& args) {
   const ChannelsShape shape = check_channels(check, "x", args.x);
   const std::initializer_list<int64_t> like_x{shape.outer, shape.channels, shape.inner};
   check.optional_view("addend", args.addend, shape.io, like_x);
-  check.view("gamma", args.gamma, DType::kF32, {shape.channels});
-  check.view("beta", args.beta, DType::kF32, {shape.channels});
-  if (args.statistics == NormStatistics::kRunning) {
-    check.view("running_mean", args.running_mean, DType::kF32, {shape.channels});
-    check.view("running_var", args.running_var, DType::kF32, {shape.channels});
-  } else {
-    check.optional_view("running_mean", args.running_mean, DType::kF32, {shape.channels});
-    check.optional_view("running_var", args.running_var, DType::kF32, {shape.channels});
-    if (args.running_mean.has_data() != args.running_var.has_data()) {
-      check.refuse("running_var", "and running_mean: want both or none with data");
-    }
+  check.views(
+      {{"gamma", args.gamma}, {"beta", args.beta}, {"mean", args.mean}, {"rstd", args.rstd}},
+      DType::kF32, {shape.channels});
+  const bool has_mean = args.running_mean.has_data();
+  const bool has_var = args.running_var.has_data();
+  if (args.statistics == NormStatistics::kRunning || (has_mean && has_var)) {
+    check.views({{"running_mean", args.running_mean}, {"running_var", args.running_var}},
+                DType::kF32, {shape.channels});
+  } else if (has_mean != has_var) {
+    check.refuse("running_var", "and running_mean: want both or none with data");
   }
   check.view("y", args.y, shape.io, like_x);
   check.optional_view("mask", args.mask, DType::kU8, {bit_bytes(shape.elements())});
-  check.view("mean", args.mean, DType::kF32, {shape.channels});
-  check.view("rstd", args.rstd, DType::kF32, {shape.channels});
   if (!(args.momentum >= 0.0f && args.momentum <= 1.0f)) {
     check.refuse("momentum", "= ", args.momentum, ", want a value in [0, 1]");
   }
@@ -37,16 +34,17 @@ void validate(const BatchNormReluBwd& args) {
   const std::initializer_list<int64_t> like_dy{shape.outer, shape.channels, shape.inner};
   check.view("x", args.x, shape.io, like_dy);
   check.view("mask", args.mask, DType::kU8, {bit_bytes(shape.elements())});
-  check.view("mean", args.mean, DType::kF32, {shape.channels});
-  check.view("rstd", args.rstd, DType::kF32, {shape.channels});
-  check.view("gamma", args.gamma, DType::kF32, {shape.channels});
+  check.views({{"mean", args.mean},
+               {"rstd", args.rstd},
+               {"gamma", args.gamma},
+               {"dgamma", args.dgamma},
+               {"dbeta", args.dbeta}},
+              DType::kF32, {shape.channels});
   check.view("dx", args.dx, shape.io, like_dy);
   check.optional_view("daddend", args.daddend, shape.io, like_dy);
   if (args.daddend.has_data() && args.daddend.data == args.dx.data) {
     check.refuse("daddend", "and dx share memory, want two buffers");
   }
-  check.view("dgamma", args.dgamma, DType::kF32, {shape.channels});
-  check.view("dbeta", args.dbeta, DType::kF32, {shape.channels});
 }
 
 }  // namespace bertha

@@ -45,6 +45,11 @@ void ArgumentCheck::optional_view(const char* field, const View& given, DType dt
   if (given.data != nullptr) view(field, given, dtype, extents);
 }
 
+void ArgumentCheck::views(std::initializer_list<std::pair<const char*, const View&>> fields,
+                          DType dtype, std::initializer_list<int64_t> extents) const {
+  for (const auto& [field, given] : fields) view(field, given, dtype, extents);
+}
+
 void ArgumentCheck::multiple_of(const char* field, int64_t value, int64_t divisor) const {
   if (value % divisor != 0) refuse(field, "= ", value, ", want a multiple of ", divisor);
 }

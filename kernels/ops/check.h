@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <utility>
 
 #include "kernels/ops/common.h"
 
@@ -27,6 +28,9 @@ class ArgumentCheck {
   /// As view, but a view without data passes.
   void optional_view(const char* field, const View& view, DType dtype,
                      std::initializer_list<int64_t> extents) const;
+  /// view() of each field, all of one dtype and shape.
+  void views(std::initializer_list<std::pair<const char*, const View&>> fields, DType dtype,
+             std::initializer_list<int64_t> extents) const;
   void multiple_of(const char* field, int64_t value, int64_t divisor) const;
   void at_least(const char* field, int64_t value, int64_t least) const;
   void at_most(const char* field, int64_t value, int64_t most) const;

@@ -33,24 +33,24 @@ inline RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field
   return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
 }
 
-/// gamma, beta, mean, rstd and epsilon of a forward pass.
+/// gamma, beta, mean, rstd, epsilon and dropout of a forward pass.
 template <class Forward>
 void check_norm(const ArgumentCheck& check, const Forward& args, const RowsShape& shape) {
-  check.view("gamma", args.gamma, shape.io, {shape.columns});
-  check.view("beta", args.beta, shape.io, {shape.columns});
-  check.view("mean", args.mean, DType::kF32, {shape.rows});
-  check.view("rstd", args.rstd, DType::kF32, {shape.rows});
+  check.views({{"gamma", args.gamma}, {"beta", args.beta}}, shape.io, {shape.columns});
+  check.views({{"mean", args.mean}, {"rstd", args.rstd}}, DType::kF32, {shape.rows});
   check.positive("epsilon", args.epsilon);
+  check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
-/// mean, rstd, gamma, dgamma and dbeta of a backward pass.
+/// mean, rstd, gamma, dgamma, dbeta and dropout of a backward pass.
 template <class Backward>
 void check_norm_backward(const ArgumentCheck& check, const Backward& args, const RowsShape& shape) {
-  check.view("mean", args.mean, DType::kF32, {shape.rows});
-  check.view("rstd", args.rstd, DType::kF32, {shape.rows});
-  check.view("gamma", args.gamma, shape.io, {shape.columns});
-  check.view("dgamma", args.dgamma, shape.io, {shape.columns});
-  check.view("dbeta", args.dbeta, shape.io, {shape.columns});
+  check.views({{"mean", args.mean}, {"rstd", args.rstd}}, DType::kF32, {shape.rows});
+  check.views({{"gamma", args.gamma}, {"dgamma", args.dgamma}, {"dbeta", args.dbeta}}, shape.io,
+              {shape.columns});
+  check.dropout(args.dropout);
+  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 }  // namespace bertha

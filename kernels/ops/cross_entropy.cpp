@@ -14,8 +14,7 @@ void validate(const CrossEntropy& args) {
   check.view("labels", args.labels, DType::kI32, {rows});
   if (args.write_gradient) check.view("gradient_scale", args.gradient_scale, DType::kF32, {1});
   check.view("loss_sum", args.loss_sum, DType::kF64, {1});
-  check.view("correct", args.correct, DType::kI64, {1});
-  check.view("rows_counted", args.rows_counted, DType::kI64, {1});
+  check.views({{"correct", args.correct}, {"rows_counted", args.rows_counted}}, DType::kI64, {1});
   check.at_least("classes", args.classes, 1);
   check.at_most("classes", args.classes, columns);
 }

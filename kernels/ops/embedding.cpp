@@ -14,9 +14,10 @@ void check_table(const ArgumentCheck& check, const char* field, const View& tabl
 
 template <class Args>
 void check_ids(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
-  check.view("word_ids", args.word_ids, DType::kI32, {shape.rows});
-  check.view("position_ids", args.position_ids, DType::kI32, {shape.rows});
-  check.view("segment_ids", args.segment_ids, DType::kI32, {shape.rows});
+  check.views({{"word_ids", args.word_ids},
+               {"position_ids", args.position_ids},
+               {"segment_ids", args.segment_ids}},
+              DType::kI32, {shape.rows});
 }
 
 }  // namespace
@@ -30,8 +31,6 @@ void validate(const EmbeddingFwd& args) {
   check_table(check, "segment_table", args.segment_table, shape);
   check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
   check_norm(check, args, shape);
-  check.dropout(args.dropout);
-  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 void validate(const EmbeddingBwd& args) {
@@ -44,8 +43,6 @@ void validate(const EmbeddingBwd& args) {
   check_table(check, "dposition_table", args.dposition_table, shape);
   check_table(check, "dsegment_table", args.dsegment_table, shape);
   check_norm_backward(check, args, shape);
-  check.dropout(args.dropout);
-  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 }  // namespace bertha

@@ -45,16 +45,17 @@ void validate(const LambPrepare& args) {
   const ArgumentCheck check(LambPrepare::kName);
   check_state(check, args.state);
   check.view("gradient_sum_of_squares", args.gradient_sum_of_squares, DType::kF64, {1});
-  check_beta(check, "beta_1", args.beta_1);
-  check_beta(check, "beta_2", args.beta_2);
-  check_not_negative(check, "max_gradient_norm", args.max_gradient_norm);
-  check.finite("schedule.base", args.schedule.base);
-  check.at_least("schedule.total_steps", args.schedule.total_steps, 1);
-  check.at_least("schedule.warmup_steps", args.schedule.warmup_steps, 0);
-  check.positive("loss_scale.growth", static_cast<double>(args.loss_scale.growth));
-  check.positive("loss_scale.backoff", static_cast<double>(args.loss_scale.backoff));
-  check.positive("loss_scale.minimum", static_cast<double>(args.loss_scale.minimum));
-  check.at_least("loss_scale.growth_interval_steps", args.loss_scale.growth_interval_steps, 1);
+  const LambPrepareRules& rules = args.rules;
+  check_beta(check, "beta_1", rules.beta_1);
+  check_beta(check, "beta_2", rules.beta_2);
+  check_not_negative(check, "max_gradient_norm", rules.max_gradient_norm);
+  check.finite("schedule.base", rules.schedule.base);
+  check.at_least("schedule.total_steps", rules.schedule.total_steps, 1);
+  check.at_least("schedule.warmup_steps", rules.schedule.warmup_steps, 0);
+  check.positive("loss_scale.growth", static_cast<double>(rules.loss_scale.growth));
+  check.positive("loss_scale.backoff", static_cast<double>(rules.loss_scale.backoff));
+  check.positive("loss_scale.minimum", static_cast<double>(rules.loss_scale.minimum));
+  check.at_least("loss_scale.growth_interval_steps", rules.loss_scale.growth_interval_steps, 1);
 }
 
 void validate(const ClipFactor& args) {
@@ -77,26 +78,23 @@ void validate(const LambMoments& args) {
   const int64_t elements = args.gradient.elements();
   check.io("gradient", args.gradient);
   check.view("gradient", args.gradient, args.gradient.dtype, {elements});
-  check.view("weight", args.weight, DType::kF32, {elements});
-  check.view("m", args.m, DType::kF32, {elements});
-  check.view("v", args.v, DType::kF32, {elements});
-  check.view("update", args.update, DType::kF32, {elements});
+  check.views({{"weight", args.weight}, {"m", args.m}, {"v", args.v}, {"update", args.update}},
+              DType::kF32, {elements});
   check_norms(check, args.norms);
   check_state(check, args.state);
   check_segments(check, args.segments, args.norms.extent(0), elements);
-  check_beta(check, "beta_1", args.beta_1);
-  check_beta(check, "beta_2", args.beta_2);
-  check.positive("epsilon", args.epsilon);
-  check_not_negative(check, "weight_decay", args.weight_decay);
+  check_beta(check, "beta_1", args.rules.beta_1);
+  check_beta(check, "beta_2", args.rules.beta_2);
+  check.positive("epsilon", args.rules.epsilon);
+  check_not_negative(check, "weight_decay", args.rules.weight_decay);
 }
 
 void validate(const LambApply& args) {
   const ArgumentCheck check(LambApply::kName);
   const int64_t elements = args.weight.elements();
-  check.view("weight", args.weight, DType::kF32, {elements});
+  check.views({{"weight", args.weight}, {"update", args.update}}, DType::kF32, {elements});
   check.io("model_weight", args.model_weight);
   check.view("model_weight", args.model_weight, args.model_weight.dtype, {elements});
-  check.view("update", args.update, DType::kF32, {elements});
   check_norms(check, args.norms);
   check_state(check, args.state);
   check_segments(check, args.segments, args.norms.extent(0), elements);

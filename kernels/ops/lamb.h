@@ -59,6 +59,16 @@ enum class SpikeRule : uint8_t {
   kHold,   // it is left out, and so are all after it, until the host puts an earlier state back
 };
 
+/// The numbers of LambPrepare, of which one thread of a device computes an update's scalars.
+struct LambPrepareRules {
+  LrSchedule schedule;
+  LossScalePolicy loss_scale{};
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double max_gradient_norm = 1.0;
+  SpikeRule spikes = SpikeRule::kCount;
+};
+
 /// Turns the global gradient norm into this update's scalars: skip or step, learning rate, clip
 /// coefficient, bias corrections, next loss scale. All on the device.
 ///
@@ -71,12 +81,7 @@ struct LambPrepare {
   static constexpr const char* kName = "lamb_prepare";
   View state;                    // u8  [sizeof(LambState)]
   View gradient_sum_of_squares;  // f64 [1]  of the scaled, reduced gradient
-  LrSchedule schedule;
-  LossScalePolicy loss_scale{};
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double max_gradient_norm = 1.0;
-  SpikeRule spikes = SpikeRule::kCount;
+  LambPrepareRules rules;
 };
 
 /// What a rank multiplies its own gradient with before the reduction: min(1, max / (norm / S +
@@ -105,6 +110,14 @@ struct LambSegment {
   bool decay = true;  // weight decay, and with it the trust ratio
 };
 
+/// The numbers of LambMoments.
+struct LambMomentsRules {
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+};
+
 /// m, v and the update direction of a shard, and the shard's part of each tensor's norms:
 /// g = gradient * multiplier; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
 /// u = (m / c1) / (sqrt(v / c2) + eps) + decay * w.
@@ -126,10 +139,7 @@ struct LambMoments {
   View norms;     // f64 [X, 2]  out: sum of w^2, sum of u^2
   View state;     // u8  [sizeof(LambState)]
   std::span<const LambSegment> segments;
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double epsilon = 1e-6;
-  double weight_decay = 0.01;
+  LambMomentsRules rules = {};
 };
 
 /// w -= learning_rate * ratio * u; with trust_ratio ratio = |w| / |u| for segments with decay and

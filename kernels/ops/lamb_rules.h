@@ -47,16 +47,6 @@ BERTHA_HOST_DEVICE inline float local_clip_factor(const LambState& state, double
   return static_cast<float>(clip_coefficient(norm, max_norm));
 }
 
-/// Host-independent part of LambPrepare: what one thread of a device evaluates.
-struct LambPrepareRules {
-  LrSchedule schedule;
-  LossScalePolicy loss_scale{};
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double max_gradient_norm = 1.0;
-  SpikeRule spikes = SpikeRule::kCount;
-};
-
 /// A spike is a gradient norm of more than this many times the usual one. From step to step norms
 /// differ by some tens of percent.
 inline constexpr double kSpikeTimes = 5.0;
@@ -143,14 +133,6 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   state.bias_correction_1 = static_cast<float>(1.0 - std::pow(rules.beta_1, t));
   state.bias_correction_2 = static_cast<float>(1.0 - std::pow(rules.beta_2, t));
 }
-
-/// Host-independent part of LambMoments: what a device evaluates.
-struct LambMomentsRules {
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double epsilon = 1e-6;
-  double weight_decay = 0.01;
-};
 
 /// The constants of LambMoments for one segment, rounded to f32 once.
 struct LambCoefficients {

@@ -9,8 +9,7 @@ namespace {
 template <class Args>
 void check_saved(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
   const DType statistic = shape.io == DType::kF64 ? DType::kF64 : DType::kF32;
-  check.view("mean", args.mean, statistic, {shape.rows});
-  check.view("rstd", args.rstd, statistic, {shape.rows});
+  check.views({{"mean", args.mean}, {"rstd", args.rstd}}, statistic, {shape.rows});
   check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
 }
 
@@ -24,8 +23,8 @@ void validate(const LayerNormFwd& args) {
   check.optional_view("beta", args.beta, shape.io, {shape.columns});
   check.positive("epsilon", static_cast<double>(args.epsilon));
   if (!args.residual.has_data()) return;
-  check.view("residual", args.residual, shape.io, {shape.rows, shape.columns});
-  check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
+  check.views({{"residual", args.residual}, {"sum", args.sum}}, shape.io,
+              {shape.rows, shape.columns});
   if (args.sum.data == args.y.data) {
     check.refuse("sum", "is y's memory, want two buffers: backward needs the sum");
   }
@@ -34,8 +33,7 @@ void validate(const LayerNormFwd& args) {
 void validate(const LayerNormBwd& args) {
   const ArgumentCheck check(LayerNormBwd::kName);
   const RowsShape shape = check_rows(check, "dy", args.dy);
-  check.view("x", args.x, shape.io, {shape.rows, shape.columns});
-  check.view("dx", args.dx, shape.io, {shape.rows, shape.columns});
+  check.views({{"x", args.x}, {"dx", args.dx}}, shape.io, {shape.rows, shape.columns});
   check_saved(check, args, shape);
   check.optional_view("dgamma", args.dgamma, shape.io, {shape.columns});
   check.optional_view("dbeta", args.dbeta, shape.io, {shape.columns});

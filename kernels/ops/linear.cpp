@@ -135,12 +135,10 @@ void validate(const ActivationBwd& args) {
   const DType io = args.dy.dtype;
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
-  check.view("dy", args.dy, io, {rows, columns});
-  check.view("dx", args.dx, io, {rows, columns});
+  check.views({{"dy", args.dy}, {"saved", args.saved}, {"dx", args.dx}}, io, {rows, columns});
   if (args.activation == Activation::kNone) {
     check.refuse("activation", "is none, want gelu or tanh");
   }
-  check.view("saved", args.saved, io, {rows, columns});
 }
 
 }  // namespace bertha

@@ -14,10 +14,9 @@ void validate(const PreluFwd& args) {
 void validate(const PreluBwd& args) {
   const ArgumentCheck check(PreluBwd::kName);
   const ChannelsShape shape = check_channels(check, "dy", args.dy);
-  check.view("x", args.x, shape.io, {shape.outer, shape.channels, shape.inner});
-  check.view("slope", args.slope, shape.io, {shape.channels});
-  check.view("dx", args.dx, shape.io, {shape.outer, shape.channels, shape.inner});
-  check.view("dslope", args.dslope, shape.io, {shape.channels});
+  check.views({{"x", args.x}, {"dx", args.dx}}, shape.io,
+              {shape.outer, shape.channels, shape.inner});
+  check.views({{"slope", args.slope}, {"dslope", args.dslope}}, shape.io, {shape.channels});
 }
 
 }  // namespace bertha

@@ -38,8 +38,7 @@ void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Re
                       int64_t rows, int64_t columns) {
   if (!result.q.has_data()) return;
   check_output(check, field, result.q, rows, columns);
-  check.view(field, result.scale, DType::kF32, {1});
-  check.view(field, result.amax, DType::kF32, {1});
+  check.views({{field, result.scale}, {field, result.amax}}, DType::kF32, {1});
   check.view(field, result.saturated, DType::kI64, {1});
   check.optional_view(field, result.live_rows, DType::kI32, {1});
 }
@@ -98,8 +97,7 @@ void validate(const UpdateScales& args) {
   const ArgumentCheck check(UpdateScales::kName);
   check.rank("amax", args.amax, 1);
   const int64_t matrices = args.amax.extent(0);
-  check.view("amax", args.amax, DType::kF32, {matrices});
-  check.view("scale", args.scale, DType::kF32, {matrices});
+  check.views({{"amax", args.amax}, {"scale", args.scale}}, DType::kF32, {matrices});
   check.view("inverse_scale", args.inverse_scale, DType::kF32, {matrices, kInverseScaleCopies});
   check.optional_view("sum_of_squares", args.sum_of_squares, DType::kF64, {1});
   if (!is_fp8(args.format)) check.refuse("format", "is ", name(args.format), ", want e4m3 or e5m2");

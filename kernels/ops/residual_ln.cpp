@@ -8,28 +8,22 @@ void validate(const ResidualLnFwd& args) {
   const ArgumentCheck check(ResidualLnFwd::kName);
   const RowsShape shape = check_hidden_rows(check, "x", args.x);
   check.view("bias", args.bias, shape.io, {shape.columns});
-  check.view("residual", args.residual, shape.io, {shape.rows, shape.columns});
-  check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
-  check.view("y", args.y, shape.io, {shape.rows, shape.columns});
+  check.views({{"residual", args.residual}, {"sum", args.sum}, {"y", args.y}}, shape.io,
+              {shape.rows, shape.columns});
   check_norm(check, args, shape);
-  check.dropout(args.dropout);
-  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 void validate(const ResidualLnBwd& args) {
   const ArgumentCheck check(ResidualLnBwd::kName);
   const RowsShape shape = check_hidden_rows(check, "dy", args.dy);
-  check.view("sum", args.sum, shape.io, {shape.rows, shape.columns});
-  check.view("dresidual", args.dresidual, shape.io, {shape.rows, shape.columns});
-  check.view("dx", args.dx, shape.io, {shape.rows, shape.columns});
+  check.views({{"sum", args.sum}, {"dresidual", args.dresidual}, {"dx", args.dx}}, shape.io,
+              {shape.rows, shape.columns});
   check_norm_backward(check, args, shape);
   check.view("dbias", args.dbias, shape.io, {shape.columns});
   check_fp8_result(check, "dx_fp8", args.dx_fp8, shape.rows, shape.columns);
   if (args.dx.data != nullptr && args.dx.data == args.dresidual.data) {
     check.refuse("dx", "is dresidual's memory, want two buffers");
   }
-  check.dropout(args.dropout);
-  check.mask(args.mask, args.dropout, {shape.rows, shape.columns / 8});
 }
 
 }  // namespace bertha

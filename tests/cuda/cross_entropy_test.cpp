@@ -6,6 +6,7 @@
 
 #include "tests/cuda/expect_each_close.h"
 #include "tests/cuda/gpu.h"
+#include "tests/kernels/naive_cross_entropy.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
@@ -78,48 +79,11 @@ struct Case {
   HostTensor<int32_t> labels;
 };
 
-struct Naive {
-  double loss = 0.0;
-  int64_t correct = 0;
-  int64_t rows = 0;
-  Doubles gradient;
-  Doubles magnitude;  // of what the gradient is computed from
-};
-
-Naive naive(const Case& c) {
-  Naive want;
-  const auto [rows, columns, classes] = c.shape;
-  want.gradient.assign(static_cast<size_t>(rows * columns), 0.0);
-  want.magnitude.assign(static_cast<size_t>(rows * columns), 0.0);
-  for (int64_t row = 0; row < rows; ++row) {
-    const int32_t label = c.labels[row];
-    if (label < 0) continue;
-    const float* logits = c.logits.values.data() + row * columns;
-    double sum = 0.0;
-    int64_t argmax = 0;
-    for (int64_t i = 0; i < classes; ++i) {
-      sum += std::exp(static_cast<double>(logits[i]));
-      if (logits[i] > logits[argmax]) argmax = i;
-    }
-    want.loss += std::log(sum) - static_cast<double>(logits[label]);
-    want.correct += argmax == label ? 1 : 0;
-    want.rows += 1;
-    for (int64_t i = 0; i < classes; ++i) {
-      const double p = std::exp(static_cast<double>(logits[i])) / sum;
-      const double hit = i == label ? 1.0 : 0.0;
-      const auto at = static_cast<size_t>(row * columns + i);
-      want.gradient[at] = (p - hit) * static_cast<double>(kScale);
-      want.magnitude[at] = (p + hit) * static_cast<double>(kScale);
-    }
-  }
-  return want;
-}
-
 TEST(CudaCrossEntropy, LossGradientAndCountsMatchTheDefinition) {
   for (const DType io : kIoTypes) {
     for (const Shape& shape : kShapes) {
       const Case c(io, shape);
-      const Naive want = naive(c);
+      const NaiveCrossEntropy want(c.logits, c.labels, shape.classes, kScale);
       const Case::Result got = c.run(true);
       const std::string what = concat(name(io), " [", shape.rows, ",", shape.columns, "]");
       // The logarithm passes the sum's relative error on and rounds at most some ten itself.

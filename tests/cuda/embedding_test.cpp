@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/cuda/dropout_reference.h"
 #include "tests/cuda/expect_each_close.h"
 #include "tests/cuda/gpu.h"
+#include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
 #include "tests/support/tolerance.h"
 
@@ -162,7 +162,7 @@ struct Case {
   int64_t hidden;
   int64_t live;
   int32_t segments;
-  ReferenceDropout dropout;
+  NaiveDropout dropout;
   HostTensor<int32_t> words, positions, segment_ids;
   HostTensor<float> word_table, position_table, segment_table, gamma, beta, dy;
   DeviceTensor word_ids, position_ids, segment_ids_on, rows_by_word, state, gamma_on;
@@ -177,11 +177,8 @@ TEST(CudaEmbedding, ForwardMatchesTheDefinition) {
         c.forward();
         const double stored = tolerance::device_row(rounding(io));
         expect_close(c.sum.floats().values, c.sums(), stored, c.what("sum"), 6.0);
-        NaiveNorm want = naive_layer_norm(c.naive());
-        for (size_t i = 0; i < want.y.size(); ++i) {
-          want.y[i] *= c.dropout.factor(static_cast<int64_t>(i));
-        }
-        expect_close(c.y.floats().values, want.y, stored, c.what("y"), 20.0);
+        const NaiveNorm want = naive_layer_norm(c.naive());
+        expect_close(c.y.floats().values, c.dropout.of(want.y), stored, c.what("y"), 20.0);
         expect_close(c.mean.floats().values, want.mean, tolerance::kRowF32, c.what("mean"), 6.0);
         expect_close(c.rstd.floats().values, want.rstd, tolerance::kRowF32, c.what("rstd"));
         if (probability == 0.0f) continue;
@@ -213,9 +210,7 @@ struct Table {
 };
 
 void expect_gradients(Case& c, const Case::Gradients& got, bool atomic) {
-  Doubles dy = c.dy.doubles();
-  for (size_t i = 0; i < dy.size(); ++i) dy[i] *= c.dropout.factor(static_cast<int64_t>(i));
-  const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), dy);
+  const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), c.dropout.of(c.dy.doubles()));
   const double summed = tolerance::device_sum(rounding(c.io), c.tokens);
   const auto expect_table = [&](const HostTensor<float>& actual, const HostTensor<int32_t>& ids,
                                 int64_t rows, bool added_one_by_one, const char* name_of) {

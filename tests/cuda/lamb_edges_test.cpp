@@ -33,7 +33,7 @@ TEST(CudaLamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   shard.state.gradient_multiplier = 0.0f;
   const GpuShard on_gpu(shard, DType::kF32);
   LambMoments moments = on_gpu.moments_args();
-  moments.weight_decay = 0.5;
+  moments.rules.weight_decay = 0.5;
   for (int i = 0; i < 2; ++i) {
     gpu().ops->run(moments);
     EXPECT_EQ(on_gpu.read_norms(), (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
@@ -58,7 +58,7 @@ TEST(CudaLamb, SegmentsOfOneTensorNeedNotBeNeighbours) {
   shard.state.gradient_multiplier = 0.0f;
   const GpuShard on_gpu(shard, DType::kBF16);
   LambMoments moments = on_gpu.moments_args();
-  moments.weight_decay = 1.0;
+  moments.rules.weight_decay = 1.0;
   gpu().ops->run(moments);
   EXPECT_EQ(on_gpu.read_norms(), (std::vector<double>{80'000, 80'000, 40'000, 40'000}));
 }

@@ -23,17 +23,17 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View&
               Clip clip) {
   constexpr double kMaxNorm = 3.0;
   LambPrepare prepare = shard.prepare_args();
-  prepare.schedule = {.base = 0.02, .warmup_steps = 2, .total_steps = 9};
-  prepare.loss_scale = {.dynamic = true, .growth_interval_steps = 2};
-  prepare.beta_1 = 0.8;
-  prepare.beta_2 = 0.97;
-  prepare.max_gradient_norm = clip == Clip::kAfter ? kMaxNorm : 0.0;
-  prepare.spikes = SpikeRule::kSkip;
+  prepare.rules.schedule = {.base = 0.02, .warmup_steps = 2, .total_steps = 9};
+  prepare.rules.loss_scale = {.dynamic = true, .growth_interval_steps = 2};
+  prepare.rules.beta_1 = 0.8;
+  prepare.rules.beta_2 = 0.97;
+  prepare.rules.max_gradient_norm = clip == Clip::kAfter ? kMaxNorm : 0.0;
+  prepare.rules.spikes = SpikeRule::kSkip;
   LambMoments moments = shard.moments_args();
-  moments.beta_1 = 0.8;
-  moments.beta_2 = 0.97;
-  moments.epsilon = 1e-3;
-  moments.weight_decay = 0.05;
+  moments.rules.beta_1 = 0.8;
+  moments.rules.beta_2 = 0.97;
+  moments.rules.epsilon = 1e-3;
+  moments.rules.weight_decay = 0.05;
   if (clip == Clip::kBefore) {
     ops.run(SumOfSquares{.values = gradient, .result = prepare.gradient_sum_of_squares});
     ops.run(ClipFactor{.gradient_sum_of_squares = prepare.gradient_sum_of_squares,

@@ -6,8 +6,9 @@
 #include <cmath>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_attention.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
 
@@ -48,8 +49,7 @@ struct Case {
   Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const AttentionFwd args{.qkv = qkv.view(),
+    run_on_cpu(AttentionFwd{.qkv = qkv.view(),
                             .cu_seqlens = cu_seqlens.view(),
                             .out = out.view(),
                             .lse = lse.view(),
@@ -57,14 +57,12 @@ struct Case {
                             .groups = groups,
                             .dropout = dropout(),
                             .max_seq_tokens = kMaxSeqTokens,
-                            .scale = scale};
-    validate(args);
-    run_cpu(pool, args);
+                            .scale = scale},
+               threads);
   }
 
-  void backward(int threads) {
-    WorkerPool pool(threads);
-    const AttentionBwd args{.dout = dout.view(),
+  void backward(int threads, Accumulate accumulate = Accumulate::kYes) {
+    run_on_cpu(AttentionBwd{.dout = dout.view(),
                             .qkv = qkv.view(),
                             .out = out.view(),
                             .lse = lse.view(),
@@ -76,9 +74,8 @@ struct Case {
                             .dropout = dropout(),
                             .max_seq_tokens = kMaxSeqTokens,
                             .scale = scale,
-                            .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                            .accumulate = accumulate},
+               threads);
   }
 
   bool dropped(int64_t seq, int64_t head, int64_t query, int64_t key) const {
@@ -109,7 +106,6 @@ struct Case {
   HostTensor<int32_t> cu_seqlens;
   HostTensor<uint8_t> mask;
   HostTensor<float> qkv, out, lse, dout, dqkv, dbias;
-  Accumulate accumulate = Accumulate::kYes;  // into dbias
   std::vector<SequenceGroup> groups;
 };
 
@@ -149,14 +145,13 @@ TEST(Attention, BackwardMatchesTheChainRule) {
 TEST(Attention, BiasGradientIsTheColumnSum) {
   for (Case& c : cases()) {
     for (const Accumulate accumulate : {Accumulate::kYes, Accumulate::kNo}) {
-      c.accumulate = accumulate;
       Doubles want = c.dbias.doubles();
       if (accumulate == Accumulate::kNo) {
         std::fill(want.begin(), want.end(), 0.0);
         std::fill(c.dbias.values.begin(), c.dbias.values.end(), std::nanf(""));
       }
       c.forward(1);
-      c.backward(1);
+      c.backward(1, accumulate);
       for (size_t i = 0; i < c.dqkv.values.size(); ++i) {
         want[i % want.size()] += static_cast<double>(c.dqkv.values[i]);
       }
@@ -234,16 +229,8 @@ TEST(Attention, RefusesASequenceLongerThanTheLimit) {
 }
 
 TEST(Attention, IsTheSameForEveryNumberOfThreads) {
-  Case one({130, 7, 0, 257}, 5, 3, 16);
-  Case three = one;
-  one.forward(1);
-  one.backward(1);
-  three.forward(3);
-  three.backward(3);
-  EXPECT_EQ(one.out.values, three.out.values);
-  EXPECT_EQ(one.lse.values, three.lse.values);
-  EXPECT_EQ(one.dqkv.values, three.dqkv.values);
-  EXPECT_EQ(one.dbias.values, three.dbias.values);
+  expect_same_for_threads(Case({130, 7, 0, 257}, 5, 3, 16),
+                          {&Case::out, &Case::lse, &Case::dqkv, &Case::dbias});
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ void expect_backward_adds(Case c, std::initializer_list<HostTensor<float> Case::
 }
 
 /// One and three threads give the same bits.
-template <class Case>
+template <class Case, class T>
 void expect_same_for_threads(const Case& start,
-                             std::initializer_list<HostTensor<float> Case::*> results) {
+                             std::initializer_list<HostTensor<T> Case::*> results) {
   Case one = start;
   Case three = start;
   one.forward(1);

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/check_channels.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/channels_golden.h"
 #include "tests/kernels/naive_channels.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
 
@@ -18,65 +18,48 @@ constexpr float kMomentum = 0.25f;
 
 struct Case {
   Case(const ChannelsExtents& extents, bool has_addend_in, NormStatistics statistics_in)
-      : e(extents),
-        has_addend(has_addend_in),
-        statistics(statistics_in),
-        x(random_tensor({e.outer, e.channels, e.inner}, 1)),
-        addend(random_tensor({e.outer, e.channels, e.inner}, 2)),
-        gamma(random_tensor({e.channels}, 3)),
-        beta(random_tensor({e.channels}, 4)),
-        running_mean(random_tensor({e.channels}, 5)),
-        running_var(random_tensor({e.channels}, 6)),
-        y(garbage_tensor({e.outer, e.channels, e.inner})),
-        mask({bit_bytes(e.elements())}, 0xA5),
-        mean(garbage_tensor({e.channels})),
-        rstd(garbage_tensor({e.channels})),
-        dy(random_tensor({e.outer, e.channels, e.inner}, 7)),
-        dx(garbage_tensor({e.outer, e.channels, e.inner})),
-        daddend(garbage_tensor({e.outer, e.channels, e.inner})),
-        dgamma(garbage_tensor({e.channels})),
-        dbeta(garbage_tensor({e.channels})) {
+      : e(extents), has_addend(has_addend_in), statistics(statistics_in) {
     for (float& value : running_var.values) value = std::abs(value) + 0.5f;
   }
 
+  BatchNormReluFwd forward_args() {
+    return {.x = x.view(),
+            .addend = has_addend ? addend.view() : View(),
+            .gamma = gamma.view(),
+            .beta = beta.view(),
+            .running_mean = new_mean.view(),
+            .running_var = new_var.view(),
+            .y = y.view(),
+            .mask = mask.view(),
+            .mean = mean.view(),
+            .rstd = rstd.view(),
+            .statistics = statistics,
+            .momentum = momentum,
+            .epsilon = epsilon};
+  }
+  BatchNormReluBwd backward_args() {
+    return {.dy = dy.view(),
+            .x = x.view(),
+            .mask = mask.view(),
+            .mean = mean.view(),
+            .rstd = rstd.view(),
+            .gamma = gamma.view(),
+            .dx = dx.view(),
+            .daddend = has_addend ? daddend.view() : View(),
+            .dgamma = dgamma.view(),
+            .dbeta = dbeta.view(),
+            .statistics = statistics};
+  }
   void forward(int threads) {
-    WorkerPool pool(threads);
     // A copy, so that a case may run forward more than once.
     new_mean = running_mean;
     new_var = running_var;
-    const BatchNormReluFwd args{.x = x.view(),
-                                .addend = has_addend ? addend.view() : View(),
-                                .gamma = gamma.view(),
-                                .beta = beta.view(),
-                                .running_mean = new_mean.view(),
-                                .running_var = new_var.view(),
-                                .y = y.view(),
-                                .mask = mask.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .statistics = statistics,
-                                .momentum = momentum,
-                                .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
+    run_on_cpu(forward_args(), threads);
   }
-
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const BatchNormReluBwd args{.dy = dy.view(),
-                                .x = x.view(),
-                                .mask = mask.view(),
-                                .mean = mean.view(),
-                                .rstd = rstd.view(),
-                                .gamma = gamma.view(),
-                                .dx = dx.view(),
-                                .daddend = has_addend ? daddend.view() : View(),
-                                .dgamma = dgamma.view(),
-                                .dbeta = dbeta.view(),
-                                .statistics = statistics,
-                                .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+    BatchNormReluBwd args = backward_args();
+    args.accumulate = accumulate;
+    run_on_cpu(args, threads);
   }
 
   bool is_batch() const { return statistics == NormStatistics::kBatch; }
@@ -104,9 +87,22 @@ struct Case {
   NormStatistics statistics;
   float momentum = kMomentum;
   float epsilon = kEpsilon;
-  HostTensor<float> x, addend, gamma, beta, running_mean, running_var, new_mean, new_var, y;
-  HostTensor<uint8_t> mask;
-  HostTensor<float> mean, rstd, dy, dx, daddend, dgamma, dbeta;
+  HostTensor<float> x = random_tensor({e.outer, e.channels, e.inner}, 1);
+  HostTensor<float> addend = random_tensor({e.outer, e.channels, e.inner}, 2);
+  HostTensor<float> gamma = random_tensor({e.channels}, 3);
+  HostTensor<float> beta = random_tensor({e.channels}, 4);
+  HostTensor<float> running_mean = random_tensor({e.channels}, 5);
+  HostTensor<float> running_var = random_tensor({e.channels}, 6);
+  HostTensor<float> new_mean, new_var;
+  HostTensor<float> y = garbage_tensor({e.outer, e.channels, e.inner});
+  HostTensor<uint8_t> mask = HostTensor<uint8_t>({bit_bytes(e.elements())}, 0xA5);
+  HostTensor<float> mean = garbage_tensor({e.channels});
+  HostTensor<float> rstd = garbage_tensor({e.channels});
+  HostTensor<float> dy = random_tensor({e.outer, e.channels, e.inner}, 7);
+  HostTensor<float> dx = garbage_tensor({e.outer, e.channels, e.inner});
+  HostTensor<float> daddend = garbage_tensor({e.outer, e.channels, e.inner});
+  HostTensor<float> dgamma = garbage_tensor({e.channels});
+  HostTensor<float> dbeta = garbage_tensor({e.channels});
 };
 
 std::vector<Case> all_cases(const ChannelsExtents& e) {
@@ -298,22 +294,12 @@ TEST(BatchNormRelu, AnInfinityMakesItsChannelNanAndNoOther) {
 TEST(BatchNormRelu, MaskAndRunningStatisticsMayBeMissing) {
   Case c({3, 5, 7}, false, NormStatistics::kBatch);
   c.forward(1);
-  HostTensor<float> y = garbage_tensor({3, 5, 7});
-  WorkerPool pool(1);
-  const BatchNormReluFwd args{.x = c.x.view(),
-                              .addend = View(),
-                              .gamma = c.gamma.view(),
-                              .beta = c.beta.view(),
-                              .running_mean = View(),
-                              .running_var = View(),
-                              .y = y.view(),
-                              .mask = View(),
-                              .mean = c.mean.view(),
-                              .rstd = c.rstd.view(),
-                              .epsilon = kEpsilon};
-  validate(args);
-  run_cpu(pool, args);
-  EXPECT_EQ(y.values, c.y.values);
+  const std::vector<float> want = c.y.values;
+  c.y = garbage_tensor({3, 5, 7});
+  BatchNormReluFwd args = c.forward_args();
+  args.mask = args.running_mean = args.running_var = View();
+  run_on_cpu(args);
+  EXPECT_EQ(c.y.values, want);
 }
 
 TEST(BatchNormRelu, AGradientMayReplaceTheOutputGradient) {
@@ -325,17 +311,9 @@ TEST(BatchNormRelu, AGradientMayReplaceTheOutputGradient) {
   const HostTensor<float> dy = c.dy;
   for (const bool replaced_by_dx : {true, false}) {
     c.dy = dy;
-    WorkerPool pool(2);
-    run_cpu(pool, BatchNormReluBwd{.dy = c.dy.view(),
-                                   .x = c.x.view(),
-                                   .mask = c.mask.view(),
-                                   .mean = c.mean.view(),
-                                   .rstd = c.rstd.view(),
-                                   .gamma = c.gamma.view(),
-                                   .dx = replaced_by_dx ? c.dy.view() : c.dx.view(),
-                                   .daddend = replaced_by_dx ? c.daddend.view() : c.dy.view(),
-                                   .dgamma = c.dgamma.view(),
-                                   .dbeta = c.dbeta.view()});
+    BatchNormReluBwd args = c.backward_args();
+    (replaced_by_dx ? args.dx : args.daddend) = c.dy.view();
+    run_on_cpu(args, 2);
     EXPECT_EQ(replaced_by_dx ? c.dy.values : c.dx.values, dx.values);
     EXPECT_EQ(replaced_by_dx ? c.daddend.values : c.dy.values, daddend.values);
   }

@@ -4,22 +4,17 @@
 
 #include <cmath>
 
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/naive_cross_entropy.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {
 
-using Doubles = std::vector<double>;
-
 struct Case {
   Case(int64_t rows_in, int64_t columns_in, int64_t classes_in)
-      : rows(rows_in),
-        columns(columns_in),
-        classes(classes_in),
-        logits(random_tensor({rows, columns}, 1)),
-        labels(random_ids(rows, static_cast<int32_t>(classes), 2)) {
+      : rows(rows_in), columns(columns_in), classes(classes_in) {
     for (int64_t row = 3; row < rows; row += 5) labels[row] = -1;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = classes; i < columns; ++i) logits[row * columns + i] = 100.0f;
@@ -28,62 +23,28 @@ struct Case {
   }
 
   void run(int threads) {
-    WorkerPool pool(threads);
-    const CrossEntropy args{.logits = logits.view(),
+    run_on_cpu(CrossEntropy{.logits = logits.view(),
                             .labels = labels.view(),
                             .gradient_scale = gradient_scale.view(),
                             .loss_sum = loss_sum.view(),
                             .correct = correct.view(),
                             .rows_counted = rows_counted.view(),
                             .classes = classes,
-                            .write_gradient = write_gradient};
-    validate(args);
-    run_cpu(pool, args);
+                            .write_gradient = write_gradient},
+               threads);
   }
 
   int64_t rows;
   int64_t columns;
   int64_t classes;
   bool write_gradient = true;
-  HostTensor<float> logits;
-  HostTensor<int32_t> labels;
+  HostTensor<float> logits = random_tensor({rows, columns}, 1);
+  HostTensor<int32_t> labels = random_ids(rows, static_cast<int32_t>(classes), 2);
   HostTensor<float> gradient_scale{{1}};
   HostTensor<double> loss_sum{{1}};
   HostTensor<int64_t> correct{{1}};
   HostTensor<int64_t> rows_counted{{1}};
 };
-
-struct Naive {
-  double loss = 0.0;
-  int64_t correct = 0;
-  int64_t rows = 0;
-  Doubles gradient;
-};
-
-Naive naive(const Case& c) {
-  Naive want;
-  want.gradient.assign(static_cast<size_t>(c.rows * c.columns), 0.0);
-  for (int64_t row = 0; row < c.rows; ++row) {
-    const int32_t label = c.labels[row];
-    if (label < 0) continue;
-    const float* logits = c.logits.values.data() + row * c.columns;
-    double sum = 0.0;
-    int64_t argmax = 0;
-    for (int64_t i = 0; i < c.classes; ++i) {
-      sum += std::exp(static_cast<double>(logits[i]));
-      if (logits[i] > logits[argmax]) argmax = i;
-    }
-    want.loss += std::log(sum) - static_cast<double>(logits[label]);
-    want.correct += argmax == label ? 1 : 0;
-    want.rows += 1;
-    for (int64_t i = 0; i < c.classes; ++i) {
-      const double p = std::exp(static_cast<double>(logits[i])) / sum;
-      want.gradient[static_cast<size_t>(row * c.columns + i)] =
-          (p - (i == label ? 1.0 : 0.0)) * 0.375;
-    }
-  }
-  return want;
-}
 
 struct Shape {
   int64_t rows, columns, classes;
@@ -94,7 +55,7 @@ constexpr Shape kShapes[] = {{0, 8, 5},  {1, 1, 1},     {7, 33, 33},
 TEST(CrossEntropy, LossCountsAndGradientMatchTheDefinition) {
   for (const Shape& shape : kShapes) {
     Case c(shape.rows, shape.columns, shape.classes);
-    const Naive want = naive(c);
+    const NaiveCrossEntropy want(c.logits, c.labels, shape.classes, 0.375);
     c.run(1);
     const std::string what =
         concat(" at [", shape.rows, ",", shape.columns, "], ", shape.classes, " classes");

@@ -5,25 +5,17 @@
 #include <cstring>
 
 #include "kernels/base/half.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/lamb.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/host_tensor.h"
 
 namespace bertha {
 namespace {
 
-void cast(const View& from, const View& to) {
-  WorkerPool pool(2);
-  const Cast args{.from = from, .to = to};
-  validate(args);
-  run_cpu(pool, args);
-}
+void cast(const View& from, const View& to) { run_on_cpu(Cast{.from = from, .to = to}, 2); }
 
 void fill(const View& values, double value) {
-  WorkerPool pool(2);
-  const Fill args{.values = values, .value = value};
-  validate(args);
-  run_cpu(pool, args);
+  run_on_cpu(Fill{.values = values, .value = value}, 2);
 }
 
 constexpr int64_t kCounts[] = {0, 1, 7, 33, 511, 40000};
@@ -91,13 +83,10 @@ float gradient_scale(int64_t denominator, double numerator, const LambState* sta
   LambState copy = state != nullptr ? *state : LambState{};
   const View state_view =
       state != nullptr ? View(&copy, DType::kU8, {int64_t{sizeof(LambState)}}) : View();
-  WorkerPool pool(1);
-  const GradientScale args{.denominator = count.view(),
+  run_on_cpu(GradientScale{.denominator = count.view(),
                            .state = state_view,
                            .target = target.view(),
-                           .numerator = numerator};
-  validate(args);
-  run_cpu(pool, args);
+                           .numerator = numerator});
   return target[0];
 }
 

@@ -3,53 +3,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_close.h"
 
 namespace bertha {
 namespace {
 
-constexpr uint64_t kSeed = 17;
-constexpr uint64_t kStep = 3;
-constexpr uint32_t kSite = 3;
 constexpr int32_t kWords = 50;
 constexpr int32_t kPositions = 40;
 constexpr int32_t kSegments = 2;
 
 struct Case {
-  Case(int64_t tokens_in, int64_t hidden_in)
-      : tokens(tokens_in),
-        hidden(hidden_in),
-        state(random_state(kSeed, kStep)),
-        word_ids(random_ids(tokens, kWords, 1)),
-        position_ids(random_ids(tokens, kPositions, 2)),
-        segment_ids(random_ids(tokens, kSegments, 3)),
-        word_table(random_tensor({kWords, hidden}, 4)),
-        position_table(random_tensor({kPositions, hidden}, 5)),
-        segment_table(random_tensor({kSegments, hidden}, 6)),
-        gamma(random_tensor({hidden}, 7)),
-        beta(random_tensor({hidden}, 8)),
-        sum(garbage_tensor({tokens, hidden})),
-        y(garbage_tensor({tokens, hidden})),
-        mean(garbage_tensor({tokens})),
-        rstd(garbage_tensor({tokens})),
-        mask({tokens, hidden / 8}, 0xA5),
-        dy(random_tensor({tokens, hidden}, 9)),
-        dword_table({kWords, hidden}),
-        dposition_table({kPositions, hidden}),
-        dsegment_table({kSegments, hidden}),
-        dgamma(garbage_tensor({hidden})),
-        dbeta(garbage_tensor({hidden})) {}
-
-  Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
+  Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const EmbeddingFwd args{.word_ids = word_ids.view(),
+    run_on_cpu(EmbeddingFwd{.word_ids = word_ids.view(),
                             .position_ids = position_ids.view(),
                             .segment_ids = segment_ids.view(),
                             .word_table = word_table.view(),
@@ -62,15 +34,13 @@ struct Case {
                             .mean = mean.view(),
                             .rstd = rstd.view(),
                             .mask = mask.view(),
-                            .dropout = dropout(),
-                            .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
+                            .dropout = dropout.with(state.view()),
+                            .epsilon = epsilon},
+               threads);
   }
 
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const EmbeddingBwd args{.dy = dy.view(),
+    run_on_cpu(EmbeddingBwd{.dy = dy.view(),
                             .word_ids = word_ids.view(),
                             .position_ids = position_ids.view(),
                             .segment_ids = segment_ids.view(),
@@ -85,13 +55,10 @@ struct Case {
                             .dsegment_table = dsegment_table.view(),
                             .dgamma = dgamma.view(),
                             .dbeta = dbeta.view(),
-                            .dropout = dropout(),
-                            .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                            .dropout = dropout.with(state.view()),
+                            .accumulate = accumulate},
+               threads);
   }
-
-  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
 
   NaiveNormInput naive() const {
     Doubles sums;
@@ -108,12 +75,27 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   float epsilon = 0.0625f;
-  float probability = 0.15f;
-  HostTensor<uint64_t> state;
-  HostTensor<int32_t> word_ids, position_ids, segment_ids;
-  HostTensor<float> word_table, position_table, segment_table, gamma, beta, sum, y, mean, rstd;
-  HostTensor<uint8_t> mask;
-  HostTensor<float> dy, dword_table, dposition_table, dsegment_table, dgamma, dbeta;
+  NaiveDropout dropout{.site = 3, .probability = 0.15f};
+  HostTensor<uint64_t> state = dropout.state();
+  HostTensor<int32_t> word_ids = random_ids(tokens, kWords, 1);
+  HostTensor<int32_t> position_ids = random_ids(tokens, kPositions, 2);
+  HostTensor<int32_t> segment_ids = random_ids(tokens, kSegments, 3);
+  HostTensor<float> word_table = random_tensor({kWords, hidden}, 4);
+  HostTensor<float> position_table = random_tensor({kPositions, hidden}, 5);
+  HostTensor<float> segment_table = random_tensor({kSegments, hidden}, 6);
+  HostTensor<float> gamma = random_tensor({hidden}, 7);
+  HostTensor<float> beta = random_tensor({hidden}, 8);
+  HostTensor<float> sum = garbage_tensor({tokens, hidden});
+  HostTensor<float> y = garbage_tensor({tokens, hidden});
+  HostTensor<float> mean = garbage_tensor({tokens});
+  HostTensor<float> rstd = garbage_tensor({tokens});
+  HostTensor<uint8_t> mask = HostTensor<uint8_t>({tokens, hidden / 8}, 0xA5);
+  HostTensor<float> dy = random_tensor({tokens, hidden}, 9);
+  HostTensor<float> dword_table{{kWords, hidden}};
+  HostTensor<float> dposition_table{{kPositions, hidden}};
+  HostTensor<float> dsegment_table{{kSegments, hidden}};
+  HostTensor<float> dgamma = garbage_tensor({hidden});
+  HostTensor<float> dbeta = garbage_tensor({hidden});
 };
 
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 16}, {1, 8}, {7, 264}, {33, 40}, {511, 24}};
@@ -125,7 +107,7 @@ TEST(Embedding, ForwardMatchesTheDefinition) {
     const NaiveNorm want = naive_layer_norm(c.naive());
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     expect_close(c.sum.values, c.naive().x, tolerance::kRowF32, "sum" + shape);
-    expect_close(c.y.values, c.naive_dropout().of(want.y), tolerance::kRowF32, "y" + shape, 20.0);
+    expect_close(c.y.values, c.dropout.of(want.y), tolerance::kRowF32, "y" + shape, 20.0);
     expect_close(c.mean.values, want.mean, tolerance::kRowF32, "mean" + shape, 6.0);
     expect_close(c.rstd.values, want.rstd, tolerance::kRowF32, "rstd" + shape);
   }
@@ -151,7 +133,7 @@ TEST(Embedding, BackwardAddsEveryTokenToItsRows) {
     c.forward(1);
     c.backward(1, Accumulate::kNo);
     const NaiveNormGradient want =
-        naive_layer_norm_backward(c.naive(), c.naive_dropout().of(c.dy.doubles()));
+        naive_layer_norm_backward(c.naive(), c.dropout.of(c.dy.doubles()));
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
     expect_scattered("dword_table" + shape, c.dword_table, 0.5, c.word_ids, want.dx);
     expect_scattered("dposition_table" + shape, c.dposition_table, 0.5, c.position_ids, want.dx);
@@ -177,7 +159,7 @@ TEST(Embedding, DropsExactlyTheDocumentedElements) {
   c.beta.values.assign(c.beta.values.size(), 100.0f);  // no element is zero by itself
   c.forward(1);
   for (int64_t i = 0; i < c.y.elements(); ++i) {
-    ASSERT_EQ(c.y[i] == 0.0f, c.naive_dropout().drops(i)) << "element " << i;
+    ASSERT_EQ(c.y[i] == 0.0f, c.dropout.drops(i)) << "element " << i;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/cpu/operations.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/host_tensor.h"
 
 namespace bertha {
@@ -31,11 +32,8 @@ TEST(Rows, GatherCopiesTheNamedRowsAndZeroesPadding) {
     HostTensor<float> source = random_tensor({600, kColumns}, 1);
     HostTensor<int32_t> indices = unique_indices(count, 600);
     HostTensor<float> picked = garbage_tensor({count, kColumns});
-    WorkerPool pool(2);
-    const GatherRows args{
-        .source = source.view(), .indices = indices.view(), .picked = picked.view()};
-    validate(args);
-    run_cpu(pool, args);
+    run_on_cpu(
+        GatherRows{.source = source.view(), .indices = indices.view(), .picked = picked.view()}, 2);
     for (int64_t i = 0; i < picked.elements(); ++i) {
       const int64_t index = indices[i / kColumns];
       const float want = index < 0 ? 0.0f : source[index * kColumns + i % kColumns];
@@ -54,11 +52,8 @@ TEST(Rows, ScatterAddsToTheNamedRowsOnly) {
       const int64_t index = indices[i / kColumns];
       if (index >= 0) want[index * kColumns + i % kColumns] += rows[i];
     }
-    WorkerPool pool(2);
-    const ScatterAddRows args{
-        .rows = rows.view(), .indices = indices.view(), .target = target.view()};
-    validate(args);
-    run_cpu(pool, args);
+    run_on_cpu(
+        ScatterAddRows{.rows = rows.view(), .indices = indices.view(), .target = target.view()}, 2);
     EXPECT_EQ(target.values, want.values) << count << " rows";
   }
 }

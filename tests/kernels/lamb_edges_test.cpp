@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/kernels/validation_checks.h"
 
 namespace bertha::testing {
@@ -24,9 +24,8 @@ TEST(Lamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   shard.weight = {9, 1, 2, 2, 9, 9, 9, 9, 9, 9};
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
-  moments.weight_decay = 0.5;
-  WorkerPool pool(1);
-  run_cpu(pool, moments);
+  moments.rules.weight_decay = 0.5;
+  run_on_cpu(moments);
   EXPECT_EQ(shard.norms, (std::vector<double>{0, 0, 0, 0, 9.0, 2.25}));
 }
 
@@ -39,20 +38,17 @@ TEST(Lamb, NormsOfATensorAddUpOverItsSegments) {
   shard.weight = {1, 2, 9, 3, 4, 5, 9, 9, 6, 9};
   shard.state.gradient_multiplier = 0.0f;
   LambMoments moments = shard.moments_args();
-  moments.weight_decay = 0.5;
-  validate(moments);
-  WorkerPool pool(1);
-  run_cpu(pool, moments);
+  moments.rules.weight_decay = 0.5;
+  run_on_cpu(moments);
   EXPECT_EQ(shard.norms, (std::vector<double>{25, 25.0 / 4, 66, 66.0 / 4}));
 }
 
 TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
-    WorkerPool pool(1);
     LambApply apply = shard.apply_args();
     apply.trust_ratio = c.is_on;
-    run_cpu(pool, apply);
+    run_on_cpu(apply);
     EXPECT_FLOAT_EQ(shard.weight[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(shard.model_weight[0], shard.weight[0]);
   }
@@ -67,11 +63,8 @@ float clip(Shard& shard, double limit) {
                         .factor = factor_view,
                         .max_gradient_norm = limit};
   const ClipLocal scale{.gradient = Shard::of(shard.gradient), .factor = factor_view};
-  validate(find);
-  validate(scale);
-  WorkerPool pool(1);
-  run_cpu(pool, find);
-  run_cpu(pool, scale);
+  run_on_cpu(find);
+  run_on_cpu(scale);
   return factor;
 }
 
@@ -106,12 +99,12 @@ TEST(LambContracts, RefuseArgumentsAndNameTheField) {
                  {"norms is f32 [7,2]"});
   expect_refused(moments, &LambMoments::norms, View(shard.norms.data(), DType::kF64, {6, 2}),
                  {"segments name tensor 6, want one below 6"});
-  expect_refused<LambMoments>(moments, [](auto& a) { a.epsilon = 0.0; }, {"epsilon = 0"});
-  expect_refused<LambMoments>(moments, [](auto& a) { a.beta_2 = 1.0; }, {"beta_2 = 1"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.rules.epsilon = 0.0; }, {"epsilon = 0"});
+  expect_refused<LambMoments>(moments, [](auto& a) { a.rules.beta_2 = 1.0; }, {"beta_2 = 1"});
   expect_refused(shard.apply_args(), &LambApply::state, View(&shard.state, DType::kU8, {8}),
                  {"state is u8 [8]"});
   const LambPrepare prepare = shard.prepare_args();
-  expect_refused<LambPrepare>(prepare, [](auto& a) { a.schedule.total_steps = 0; },
+  expect_refused<LambPrepare>(prepare, [](auto& a) { a.rules.schedule.total_steps = 0; },
                               {"schedule.total_steps = 0"});
   expect_refused(prepare, &LambPrepare::gradient_sum_of_squares, View(nullptr, DType::kF64, {1}),
                  {"gradient_sum_of_squares has no data"});

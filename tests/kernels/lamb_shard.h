@@ -28,7 +28,9 @@ struct Shard {
   View sum_view() { return View(&sum, DType::kF64, {1}); }
 
   LambPrepare prepare_args() {
-    return {.state = state_view(), .gradient_sum_of_squares = sum_view(), .schedule = {.base = 1}};
+    return {.state = state_view(),
+            .gradient_sum_of_squares = sum_view(),
+            .rules = {.schedule = {.base = 1}}};
   }
   LambMoments moments_args() {
     return {.gradient = of(gradient),

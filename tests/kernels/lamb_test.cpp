@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/reductions.h"
 #include "tests/kernels/lamb_shard.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
@@ -53,27 +53,22 @@ struct Reference {
   }
 };
 
-void run_step(WorkerPool& pool, Shard& shard, const Reference& reference) {
+void run_step(Shard& shard, const Reference& reference, int threads = 2) {
   const SumOfSquares sum{.values = Shard::of(shard.gradient), .result = shard.sum_view()};
   LambPrepare prepare = shard.prepare_args();
-  prepare.schedule = {.base = reference.base, .warmup_steps = 2, .total_steps = 9};
-  prepare.beta_1 = reference.beta_1;
-  prepare.beta_2 = reference.beta_2;
-  prepare.max_gradient_norm = reference.max_norm;
+  prepare.rules.schedule = {.base = reference.base, .warmup_steps = 2, .total_steps = 9};
+  prepare.rules.beta_1 = reference.beta_1;
+  prepare.rules.beta_2 = reference.beta_2;
+  prepare.rules.max_gradient_norm = reference.max_norm;
   LambMoments moments = shard.moments_args();
-  moments.beta_1 = reference.beta_1;
-  moments.beta_2 = reference.beta_2;
-  moments.epsilon = reference.epsilon;
-  moments.weight_decay = reference.decay;
-  const LambApply apply = shard.apply_args();
-  validate(sum);
-  validate(prepare);
-  validate(moments);
-  validate(apply);
-  run_cpu(pool, sum);
-  run_cpu(pool, prepare);
-  run_cpu(pool, moments);
-  run_cpu(pool, apply);
+  moments.rules.beta_1 = reference.beta_1;
+  moments.rules.beta_2 = reference.beta_2;
+  moments.rules.epsilon = reference.epsilon;
+  moments.rules.weight_decay = reference.decay;
+  run_on_cpu(sum, threads);
+  run_on_cpu(prepare, threads);
+  run_on_cpu(moments, threads);
+  run_on_cpu(shard.apply_args(), threads);
 }
 
 void expect_close(const std::vector<float>& found, const std::vector<double>& want,
@@ -90,11 +85,10 @@ TEST(Lamb, SixStepsOfRaggedSegmentsEqualTheFormulasInDouble) {
   Shard shard = ragged_shard();
   shard.state.loss_scale = 8.0f;
   Reference reference(shard);
-  WorkerPool pool(2);
   for (int step = 1; step <= 6; ++step) {
     // Step 3 is small enough to stay unclipped.
     fill_random(shard.gradient, 100 + static_cast<uint32_t>(step), step == 3 ? 0.01f : 2.0f);
-    run_step(pool, shard, reference);
+    run_step(shard, reference);
     reference.step(shard, step);
     expect_close(shard.m, reference.m, shard, "m", step);
     expect_close(shard.v, reference.v, shard, "v", step);
@@ -113,8 +107,7 @@ TEST(Lamb, ElementsBetweenSegmentsAreLeftAlone) {
   }
   fill_random(shard.gradient, 3, 1.0f);
   const Reference reference(shard);
-  WorkerPool pool(1);
-  run_step(pool, shard, reference);
+  run_step(shard, reference);
   std::vector<bool> covered(before.size());
   for (const LambSegment& segment : shard.segments) {
     for (int64_t i = segment.begin; i < segment.end; ++i) covered[static_cast<size_t>(i)] = true;
@@ -138,11 +131,9 @@ TEST(Lamb, ResultsDoNotDependOnTheNumberOfThreads) {
   fill_random(one.gradient, 4, 1.0f);
   three.gradient = one.gradient;
   const Reference reference(one);
-  WorkerPool single(1);
-  WorkerPool several(3);
   for (int step = 0; step < 3; ++step) {
-    run_step(single, one, reference);
-    run_step(several, three, reference);
+    run_step(one, reference, 1);
+    run_step(three, reference, 3);
   }
   EXPECT_EQ(one.weight, three.weight);
   EXPECT_EQ(one.update, three.update);
@@ -153,12 +144,11 @@ TEST(Lamb, AGradientThatIsNotFiniteChangesOnlyTheState) {
   for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     Shard shard = ragged_shard();
     const Reference reference(shard);
-    WorkerPool pool(2);
     fill_random(shard.gradient, 6, 1.0f);
-    run_step(pool, shard, reference);
+    run_step(shard, reference);
     const Shard before = shard;
     shard.gradient[777] = bad;
-    run_step(pool, shard, reference);
+    run_step(shard, reference);
     EXPECT_EQ(shard.weight, before.weight);
     EXPECT_EQ(shard.m, before.m);
     EXPECT_EQ(shard.v, before.v);

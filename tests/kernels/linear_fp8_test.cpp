@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/fp8.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/linear.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/host_tensor.h"
 #include "tests/support/tolerance.h"
@@ -69,35 +69,27 @@ TYPED_TEST(LinearFp8, MatchesTheDefinitionOnDequantizedMatrices) {
         want_y.push_back(sum);
       }
     }
-    const LinearFwd forward{.x = x.q.view(),
-                            .weight = weight.q.view(),
-                            .bias = bias.view(),
-                            .y = y.view(),
-                            .pre_activation = View(),
-                            .x_inverse_scale = x.scale.view(),
-                            .weight_inverse_scale = weight.scale.view()};
-    const LinearBwdData data{.dy = dy.q.view(),
+    run_on_cpu(LinearFwd{.x = x.q.view(),
+                         .weight = weight.q.view(),
+                         .bias = bias.view(),
+                         .y = y.view(),
+                         .pre_activation = View(),
+                         .x_inverse_scale = x.scale.view(),
+                         .weight_inverse_scale = weight.scale.view()});
+    run_on_cpu(LinearBwdData{.dy = dy.q.view(),
                              .weight = weight.transposed.view(),
                              .saved = View(),
                              .dx = dx.view(),
                              .accumulate = Accumulate::kYes,
                              .dy_inverse_scale = dy.scale.view(),
-                             .weight_inverse_scale = weight.scale.view()};
-    const LinearBwdWeight parameters{.dy = dy.transposed.view(),
-                                     .x = x.transposed.view(),
-                                     .dweight = dweight.view(),
-                                     .dbias = View(),
-                                     .accumulate = Accumulate::kYes,
-                                     .dy_inverse_scale = dy.scale.view(),
-                                     .x_inverse_scale = x.scale.view()};
-    WorkerPool pool(1);
-    const auto run = [&](const auto& args) {
-      validate(args);
-      run_cpu(pool, args);
-    };
-    run(forward);
-    run(data);
-    run(parameters);
+                             .weight_inverse_scale = weight.scale.view()});
+    run_on_cpu(LinearBwdWeight{.dy = dy.transposed.view(),
+                               .x = x.transposed.view(),
+                               .dweight = dweight.view(),
+                               .dbias = View(),
+                               .accumulate = Accumulate::kYes,
+                               .dy_inverse_scale = dy.scale.view(),
+                               .x_inverse_scale = x.scale.view()});
     // Codes are at most 2; 2 for what a sum is added to, and three roundings of the scale.
     const auto expect = [&](const HostTensor<float>& got, const std::vector<double>& want,
                             int64_t terms, double scale, const char* what) {

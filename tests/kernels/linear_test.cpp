@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 
 namespace bertha {
@@ -40,62 +40,43 @@ double derivative(Activation activation, double z) {
 
 struct Case {
   Case(int64_t rows_in, int64_t inputs_in, int64_t outputs_in, Activation activation_in)
-      : rows(rows_in),
-        inputs(inputs_in),
-        outputs(outputs_in),
-        activation(activation_in),
-        x(random_tensor({rows, inputs}, 1)),
-        weight(random_tensor({outputs, inputs}, 2)),
-        bias(random_tensor({outputs}, 3)),
-        y(garbage_tensor({rows, outputs})),
-        pre(garbage_tensor({rows, outputs})),
-        dy(random_tensor({rows, outputs}, 4)),
-        dz(garbage_tensor({rows, outputs})),
-        dx(garbage_tensor({rows, inputs})),
-        dweight(garbage_tensor({outputs, inputs})),
-        dbias(garbage_tensor({outputs})) {
+      : rows(rows_in), inputs(inputs_in), outputs(outputs_in), activation(activation_in) {
     // Keeps pre-activations of order one, where the activations bend.
     for (float& value : weight.values) value *= 0.25f;
   }
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const LinearFwd args{.x = x.view(),
+    run_on_cpu(LinearFwd{.x = x.view(),
                          .weight = weight.view(),
                          .bias = with_bias ? bias.view() : View(),
                          .y = y.view(),
                          .pre_activation = keeps_pre_activation(activation) ? pre.view() : View(),
-                         .activation = activation};
-    validate(args);
-    run_cpu(pool, args);
+                         .activation = activation},
+               threads);
   }
 
   /// dy -> dz through the activation, then dz -> dx, dweight, dbias.
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
     dz = dy;
     if (activation != Activation::kNone) {
-      const ActivationBwd args{.dy = dy.view(),
+      run_on_cpu(ActivationBwd{.dy = dy.view(),
                                .saved = keeps_pre_activation(activation) ? pre.view() : y.view(),
                                .dx = dz.view(),
-                               .activation = activation};
-      validate(args);
-      run_cpu(pool, args);
+                               .activation = activation},
+                 threads);
     }
-    const LinearBwdData data{.dy = dz.view(),
+    run_on_cpu(LinearBwdData{.dy = dz.view(),
                              .weight = weight.view(),
                              .saved = View(),
                              .dx = dx.view(),
-                             .accumulate = accumulate};
-    validate(data);
-    run_cpu(pool, data);
-    const LinearBwdWeight parameters{.dy = dz.view(),
-                                     .x = x.view(),
-                                     .dweight = dweight.view(),
-                                     .dbias = with_bias ? dbias.view() : View(),
-                                     .accumulate = accumulate};
-    validate(parameters);
-    run_cpu(pool, parameters);
+                             .accumulate = accumulate},
+               threads);
+    run_on_cpu(LinearBwdWeight{.dy = dz.view(),
+                               .x = x.view(),
+                               .dweight = dweight.view(),
+                               .dbias = with_bias ? dbias.view() : View(),
+                               .accumulate = accumulate},
+               threads);
   }
 
   double at(const HostTensor<float>& tensor, int64_t index) const {
@@ -121,7 +102,16 @@ struct Case {
   int64_t outputs;
   Activation activation;
   bool with_bias = true;
-  HostTensor<float> x, weight, bias, y, pre, dy, dz, dx, dweight, dbias;
+  HostTensor<float> x = random_tensor({rows, inputs}, 1);
+  HostTensor<float> weight = random_tensor({outputs, inputs}, 2);
+  HostTensor<float> bias = random_tensor({outputs}, 3);
+  HostTensor<float> y = garbage_tensor({rows, outputs});
+  HostTensor<float> pre = garbage_tensor({rows, outputs});
+  HostTensor<float> dy = random_tensor({rows, outputs}, 4);
+  HostTensor<float> dz = garbage_tensor({rows, outputs});
+  HostTensor<float> dx = garbage_tensor({rows, inputs});
+  HostTensor<float> dweight = garbage_tensor({outputs, inputs});
+  HostTensor<float> dbias = garbage_tensor({outputs});
 };
 
 struct Shape {
@@ -206,19 +196,13 @@ TEST(Linear, BackwardDataFusesTheActivationBelow) {
     Case c(33, 24, 40, activation);
     HostTensor<float> saved = random_tensor({33, 24}, 8);
     for (float& value : saved.values) value *= 0.49f;  // a possible output of tanh
-    WorkerPool pool(1);
-    const bool fused = activation != Activation::kNone;
-    const LinearBwdData args{.dy = c.dy.view(),
-                             .weight = c.weight.view(),
-                             .saved = fused ? saved.view() : View(),
-                             .dx = c.dx.view(),
-                             .activation = activation};
-    validate(args);
-    run_cpu(pool, args);
-    HostTensor<float> plain = garbage_tensor({33, 24});
-    run_cpu(pool,
-            LinearBwdData{
-                .dy = c.dy.view(), .weight = c.weight.view(), .saved = View(), .dx = plain.view()});
+    LinearBwdData args{
+        .dy = c.dy.view(), .weight = c.weight.view(), .saved = View(), .dx = c.dx.view()};
+    run_on_cpu(args);
+    const HostTensor<float> plain = c.dx;
+    args.activation = activation;
+    if (activation != Activation::kNone) args.saved = saved.view();
+    run_on_cpu(args);
     Doubles want;
     for (int64_t i = 0; i < plain.elements(); ++i) {
       const double value = c.at(saved, i);
@@ -240,16 +224,13 @@ TEST(Linear, BackwardDataSumsTheBiasGradientBelow) {
         const bool adds = accumulate == Accumulate::kYes;
         const HostTensor<float> before = adds ? random_tensor({24}, 9) : garbage_tensor({24});
         HostTensor<float> dbias = before;
-        WorkerPool pool(1);
-        const LinearBwdData args{.dy = c.dy.view(),
+        run_on_cpu(LinearBwdData{.dy = c.dy.view(),
                                  .weight = c.weight.view(),
                                  .saved = activation == Activation::kNone ? View() : saved.view(),
                                  .dx = c.dx.view(),
                                  .dbias_below = dbias.view(),
                                  .activation = activation,
-                                 .accumulate_dbias = accumulate};
-        validate(args);
-        run_cpu(pool, args);
+                                 .accumulate_dbias = accumulate});
         Doubles want;
         for (int64_t k = 0; k < 24; ++k) {
           double sum = adds ? c.at(before, k) : 0.0;
@@ -299,22 +280,13 @@ TEST(Linear, ActivationGradientMayReplaceTheOutputGradient) {
   Case c(33, 9, 11, Activation::kGeluTanh);
   c.forward(1);
   c.backward(1, Accumulate::kNo);
-  WorkerPool pool(1);
-  run_cpu(pool, ActivationBwd{.dy = c.dy.view(), .saved = c.pre.view(), .dx = c.dy.view()});
+  run_on_cpu(ActivationBwd{.dy = c.dy.view(), .saved = c.pre.view(), .dx = c.dy.view()});
   EXPECT_EQ(c.dy.values, c.dz.values);
 }
 
 TEST(Linear, IsTheSameForEveryNumberOfThreads) {
-  Case one(1500, 40, 530, Activation::kGeluTanh);
-  Case three = one;
-  one.forward(1);
-  one.backward(1, Accumulate::kNo);
-  three.forward(3);
-  three.backward(3, Accumulate::kNo);
-  EXPECT_EQ(one.y.values, three.y.values);
-  EXPECT_EQ(one.dx.values, three.dx.values);
-  EXPECT_EQ(one.dweight.values, three.dweight.values);
-  EXPECT_EQ(one.dbias.values, three.dbias.values);
+  expect_same_for_threads(Case(1500, 40, 530, Activation::kGeluTanh),
+                          {&Case::y, &Case::dx, &Case::dweight, &Case::dbias});
 }
 
 }  // namespace

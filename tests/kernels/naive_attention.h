@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace bertha {
@@ -28,17 +30,19 @@ struct NaiveAttention {
   double probabilities(const std::vector<double>& qkv, int64_t head, int64_t query,
                        std::vector<double>& p) const {
     p.assign(static_cast<size_t>(length), 0.0);
-    double sum = 0.0;
+    double top = -std::numeric_limits<double>::infinity();
     for (int64_t key = 0; key < length; ++key) {
       double score = 0.0;
       for (int64_t d = 0; d < head_size; ++d) {
         score += qkv[qkv_at(query, 0, head, d)] * qkv[qkv_at(key, 1, head, d)];
       }
-      p[static_cast<size_t>(key)] = std::exp(scale * score);
-      sum += p[static_cast<size_t>(key)];
+      p[static_cast<size_t>(key)] = scale * score;
+      top = std::max(top, scale * score);
     }
+    double sum = 0.0;
+    for (double& value : p) sum += value = std::exp(value - top);
     for (double& value : p) value /= sum;
-    return std::log(sum);
+    return top + std::log(sum);
   }
 
   void forward(const std::vector<double>& qkv, std::vector<double>& out, std::vector<double>& lse,
@@ -48,37 +52,40 @@ struct NaiveAttention {
       for (int64_t query = 0; query < length; ++query) {
         lse[static_cast<size_t>(head * tokens + first + query)] =
             probabilities(qkv, head, query, p);
-        for (int64_t d = 0; d < head_size; ++d) {
-          double sum = 0.0;
-          for (int64_t key = 0; key < length; ++key) {
-            sum += p[static_cast<size_t>(key)] * factor(head, query, key) *
-                   qkv[qkv_at(key, 2, head, d)];
+        for (int64_t d = 0; d < head_size; ++d) out[out_at(query, head, d)] = 0.0;
+        for (int64_t key = 0; key < length; ++key) {
+          const double weight = p[static_cast<size_t>(key)] * factor(head, query, key);
+          for (int64_t d = 0; d < head_size; ++d) {
+            out[out_at(query, head, d)] += weight * qkv[qkv_at(key, 2, head, d)];
           }
-          out[out_at(query, head, d)] = sum;
         }
       }
     }
   }
 
   /// Chain rule term by term: through the weighted mean, the factors, the softmax, the product.
-  void backward(const std::vector<double>& qkv, const std::vector<double>& dout,
-                std::vector<double>& dqkv) const {
+  /// Returns the largest |probability * its gradient * scale|, of which the mean is subtracted.
+  double backward(const std::vector<double>& qkv, const std::vector<double>& dout,
+                  std::vector<double>& dqkv) const {
     std::vector<double> p;
     std::vector<double> dp(static_cast<size_t>(length));
+    double largest = 0.0;
     for (int64_t head = 0; head < heads; ++head) {
       for (int64_t query = 0; query < length; ++query) {
         probabilities(qkv, head, query, p);
         double weighted = 0.0;
         for (int64_t key = 0; key < length; ++key) {
           const size_t k = static_cast<size_t>(key);
+          const double f = factor(head, query, key);
           double sum = 0.0;
           for (int64_t d = 0; d < head_size; ++d) {
             const double g = dout[out_at(query, head, d)];
             sum += g * qkv[qkv_at(key, 2, head, d)];
-            dqkv[qkv_at(key, 2, head, d)] += p[k] * factor(head, query, key) * g;
+            dqkv[qkv_at(key, 2, head, d)] += p[k] * f * g;
           }
-          dp[k] = sum * factor(head, query, key);
+          dp[k] = sum * f;
           weighted += p[k] * dp[k];
+          largest = std::max(largest, std::abs(p[k] * dp[k]) * scale);
         }
         for (int64_t key = 0; key < length; ++key) {
           const size_t k = static_cast<size_t>(key);
@@ -90,6 +97,7 @@ struct NaiveAttention {
         }
       }
     }
+    return largest;
   }
 };
 

@@ -2,45 +2,38 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/channels_golden.h"
 #include "tests/kernels/naive_channels.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 
 namespace bertha::testing {
 namespace {
 
 struct Case {
-  explicit Case(const ChannelsExtents& extents)
-      : e(extents),
-        x(random_tensor({e.outer, e.channels, e.inner}, 1)),
-        slope(random_tensor({e.channels}, 2)),
-        y(garbage_tensor({e.outer, e.channels, e.inner})),
-        dy(random_tensor({e.outer, e.channels, e.inner}, 3)),
-        dx(garbage_tensor({e.outer, e.channels, e.inner})),
-        dslope(garbage_tensor({e.channels})) {}
+  explicit Case(const ChannelsExtents& extents) : e(extents) {}
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const PreluFwd args{.x = x.view(), .slope = slope.view(), .y = y.view()};
-    validate(args);
-    run_cpu(pool, args);
+    run_on_cpu(PreluFwd{.x = x.view(), .slope = slope.view(), .y = y.view()}, threads);
   }
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const PreluBwd args{.dy = dy.view(),
+    run_on_cpu(PreluBwd{.dy = dy.view(),
                         .x = x.view(),
                         .slope = slope.view(),
                         .dx = dx.view(),
                         .dslope = dslope.view(),
-                        .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                        .accumulate = accumulate},
+               threads);
   }
 
   ChannelsExtents e;
-  HostTensor<float> x, slope, y, dy, dx, dslope;
+  HostTensor<float> x = random_tensor({e.outer, e.channels, e.inner}, 1);
+  HostTensor<float> slope = random_tensor({e.channels}, 2);
+  HostTensor<float> y = garbage_tensor({e.outer, e.channels, e.inner});
+  HostTensor<float> dy = random_tensor({e.outer, e.channels, e.inner}, 3);
+  HostTensor<float> dx = garbage_tensor({e.outer, e.channels, e.inner});
+  HostTensor<float> dslope = garbage_tensor({e.channels});
 };
 
 TEST(Prelu, MatchesTheDefinition) {
@@ -107,14 +100,14 @@ TEST(Prelu, ResultsMayReplaceTheirInputs) {
   Case c({3, 5, 7});
   c.forward(1);
   c.backward(1, Accumulate::kNo);
-  WorkerPool pool(2);
-  run_cpu(pool, PreluBwd{.dy = c.dy.view(),
-                         .x = c.x.view(),
-                         .slope = c.slope.view(),
-                         .dx = c.dy.view(),
-                         .dslope = c.dslope.view()});
+  run_on_cpu(PreluBwd{.dy = c.dy.view(),
+                      .x = c.x.view(),
+                      .slope = c.slope.view(),
+                      .dx = c.dy.view(),
+                      .dslope = c.dslope.view()},
+             2);
   EXPECT_EQ(c.dy.values, c.dx.values);
-  run_cpu(pool, PreluFwd{.x = c.x.view(), .slope = c.slope.view(), .y = c.x.view()});
+  run_on_cpu(PreluFwd{.x = c.x.view(), .slope = c.slope.view(), .y = c.x.view()}, 2);
   EXPECT_EQ(c.x.values, c.y.values);
 }
 

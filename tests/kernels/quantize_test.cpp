@@ -9,7 +9,7 @@
 
 #include "kernels/base/fp8.h"
 #include "kernels/cpu/activations.h"
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/error_of.h"
 #include "tests/support/fp8_case.h"
 
@@ -36,16 +36,14 @@ Quantized<Q> quantized(HostTensor<float>& x, float scale, int64_t live_rows,
                    .amax = amax_before,
                    .saturated = 7};
   auto live = static_cast<int32_t>(live_rows);
-  const Quantize args{.x = x.view(),
+  run_on_cpu(Quantize{.x = x.view(),
                       .scale = View(&scale, DType::kF32, {1}),
-                      .q = View(out.q.data(), dtype_of<Q>(), {rows, columns}),
-                      .transposed = View(out.transposed.data(), dtype_of<Q>(), {columns, rows}),
+                      .q = View(out.q.data(), kDTypeOf<Q>, {rows, columns}),
+                      .transposed = View(out.transposed.data(), kDTypeOf<Q>, {columns, rows}),
                       .amax = View(&out.amax, DType::kF32, {1}),
                       .saturated = View(&out.saturated, DType::kI64, {1}),
-                      .live_rows = View(&live, DType::kI32, {1})};
-  validate(args);
-  WorkerPool pool(2);
-  run_cpu(pool, args);
+                      .live_rows = View(&live, DType::kI32, {1})},
+             2);
   return out;
 }
 
@@ -126,18 +124,17 @@ TEST(Quantize, WithoutOutputsOnlyTheMaximumIsTaken) {
   float wanted = 0;
   for (const float value : x.values) wanted = std::max(wanted, std::fabs(value));
   float amax = 0;
-  WorkerPool pool(1);
-  run_cpu(pool, Quantize{.x = x.view(),
-                         .scale = View(),
-                         .q = View(),
-                         .transposed = View(),
-                         .amax = View(&amax, DType::kF32, {1}),
-                         .saturated = View()});
+  run_on_cpu(Quantize{.x = x.view(),
+                      .scale = View(),
+                      .q = View(),
+                      .transposed = View(),
+                      .amax = View(&amax, DType::kF32, {1}),
+                      .saturated = View()});
   EXPECT_EQ(amax, wanted);
 }
 
 /// q of Quantize with those fields.
-std::vector<Fp8E5M2> codes_of(Quantize args, const View& x, WorkerPool& pool) {
+std::vector<Fp8E5M2> codes_of(Quantize args, const View& x) {
   std::vector<Fp8E5M2> q(static_cast<size_t>(x.elements()));
   float scale = 64.0f;
   float amax = 0.0f;
@@ -147,8 +144,7 @@ std::vector<Fp8E5M2> codes_of(Quantize args, const View& x, WorkerPool& pool) {
   args.q = View(q.data(), DType::kE5M2, {x.extent(0), x.extent(1)});
   args.amax = View(&amax, DType::kF32, {1});
   args.saturated = View(&saturated, DType::kI64, {1});
-  validate(args);
-  run_cpu(pool, args);
+  run_on_cpu(args, 2);
   return q;
 }
 
@@ -171,7 +167,6 @@ Quantize with(Activation activation, const View& derivative = View(), const View
 }
 
 TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
-  WorkerPool pool(2);
   HostTensor<float> z = random_tensor({144, 33}, 4);
   for (float& value : z.values) value *= 2.5f;  // to where a GELU is flat
   HostTensor<float> dy = random_tensor({144, 33}, 5);
@@ -180,8 +175,8 @@ TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
   for (const Activation activation : {Activation::kGeluTanh, Activation::kGelu}) {
     activate(activation, z.values.data(), z.elements(), result.values.data());
     HostTensor<uint8_t> derivative({144, 33});
-    EXPECT_EQ(bytes_of(codes_of(with(activation, derivative.view()), z.view(), pool)),
-              bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
+    EXPECT_EQ(bytes_of(codes_of(with(activation, derivative.view()), z.view())),
+              bytes_of(codes_of(with(Activation::kNone), result.view())));
     const std::vector<float> ones(z.values.size(), 1.0f);
     differentiate(activation, ones.data(), z.values.data(), z.elements(), result.values.data());
     for (size_t i = 0; i < result.values.size(); ++i) {
@@ -190,9 +185,9 @@ TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
       EXPECT_NEAR(stored, result.values[i], 0.501f * kDerivativeStep) << z.values[i];
       result.values[i] = dy.values[i] * stored;
     }
-    EXPECT_EQ(bytes_of(codes_of(with(Activation::kNone, derivative.view(), sums.view()), dy.view(),
-                                pool)),
-              bytes_of(codes_of(with(Activation::kNone), result.view(), pool)));
+    EXPECT_EQ(
+        bytes_of(codes_of(with(Activation::kNone, derivative.view(), sums.view()), dy.view())),
+        bytes_of(codes_of(with(Activation::kNone), result.view())));
     double sum = 0;
     for (int64_t row = 0; row < 144; ++row) sum += static_cast<double>(result[row * 33 + 32]);
     EXPECT_NEAR(static_cast<double>(sums[32]), sum, 1e-5);
@@ -205,9 +200,7 @@ TEST(Quantize, OfAMatrixOfFp8TransposesIt) {
   Quantize args = with(Activation::kNone);
   args.x = View(x.data(), DType::kE4M3, {2, 3});
   args.transposed = View(turned.data(), DType::kE4M3, {3, 2});
-  validate(args);
-  WorkerPool pool(1);
-  run_cpu(pool, args);
+  run_on_cpu(args);
   EXPECT_EQ(turned, (std::vector<uint8_t>{1, 4, 2, 5, 3, 6}));
   args.derivative = View(turned.data(), DType::kU8, {2, 3});
   EXPECT_THROW(validate(args), Error);
@@ -225,15 +218,12 @@ Scales updated(const std::vector<float>& amax, DType format) {
            .scale = std::vector<float>(amax.size(), 4.0f),
            .inverse = std::vector<float>(amax.size() * kInverseScaleCopies, 0.25f)};
   const auto matrices = static_cast<int64_t>(amax.size());
-  const UpdateScales args{
+  run_on_cpu(UpdateScales{
       .amax = View(s.amax.data(), DType::kF32, {matrices}),
       .scale = View(s.scale.data(), DType::kF32, {matrices}),
       .inverse_scale = View(s.inverse.data(), DType::kF32, {matrices, kInverseScaleCopies}),
       .sum_of_squares = View(&s.sum, DType::kF64, {1}),
-      .format = format};
-  validate(args);
-  WorkerPool pool(1);
-  run_cpu(pool, args);
+      .format = format});
   return s;
 }
 

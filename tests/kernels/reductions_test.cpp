@@ -7,20 +7,19 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {
 namespace {
 
-double run(WorkerPool& pool, std::vector<float>& values, Accumulate accumulate, double before) {
+double run(std::vector<float>& values, Accumulate accumulate, double before, int threads = 1) {
   double result = before;
-  const SumOfSquares args{
-      .values = View(values.data(), DType::kF32, {static_cast<int64_t>(values.size())}),
-      .result = View(&result, DType::kF64, {1}),
-      .accumulate = accumulate};
-  validate(args);
-  run_cpu(pool, args);
+  run_on_cpu(SumOfSquares{.values = View(values.data(), DType::kF32,
+                                         {static_cast<int64_t>(values.size())}),
+                          .result = View(&result, DType::kF64, {1}),
+                          .accumulate = accumulate},
+             threads);
   return result;
 }
 
@@ -33,39 +32,34 @@ std::vector<float> random_values(size_t count) {
 }
 
 TEST(SumOfSquares, EqualsALongDoubleSumAtRaggedSizes) {
-  WorkerPool pool(2);
   for (const size_t count : {0u, 1u, 7u, 33u, 511u, 65536u, 200001u}) {
     std::vector<float> values = random_values(count);
     long double want = 0;
     for (const float value : values) want += static_cast<long double>(value) * value;
-    EXPECT_NEAR(run(pool, values, Accumulate::kNo, 17.0), static_cast<double>(want),
+    EXPECT_NEAR(run(values, Accumulate::kNo, 17.0, 2), static_cast<double>(want),
                 tolerance::kSumF64 * static_cast<double>(want));
   }
 }
 
 TEST(SumOfSquares, AccumulateAddsToWhatIsThere) {
-  WorkerPool pool(1);
   std::vector<float> values = {3.0f, -4.0f};
-  EXPECT_EQ(run(pool, values, Accumulate::kYes, 17.0), 42.0);
-  EXPECT_EQ(run(pool, values, Accumulate::kNo, 17.0), 25.0);
+  EXPECT_EQ(run(values, Accumulate::kYes, 17.0), 42.0);
+  EXPECT_EQ(run(values, Accumulate::kNo, 17.0), 25.0);
 }
 
 TEST(SumOfSquares, IsTheSameForEveryNumberOfThreads) {
-  WorkerPool one(1);
-  WorkerPool three(3);
   std::vector<float> values = random_values(300007);
-  EXPECT_EQ(run(one, values, Accumulate::kNo, 0), run(three, values, Accumulate::kNo, 0));
+  EXPECT_EQ(run(values, Accumulate::kNo, 0), run(values, Accumulate::kNo, 0, 3));
 }
 
 TEST(SumOfSquares, IsNotFiniteExactlyWhenAValueIsNot) {
-  WorkerPool pool(1);
   std::vector<float> values(70000, std::numeric_limits<float>::max());
-  EXPECT_TRUE(std::isfinite(run(pool, values, Accumulate::kNo, 0)));
+  EXPECT_TRUE(std::isfinite(run(values, Accumulate::kNo, 0)));
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
     values[69999] = bad;
-    EXPECT_FALSE(std::isfinite(run(pool, values, Accumulate::kNo, 0)));
+    EXPECT_FALSE(std::isfinite(run(values, Accumulate::kNo, 0)));
   }
 }
 

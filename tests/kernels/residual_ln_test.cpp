@@ -2,47 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/operations.h"
 #include "tests/kernels/backward_checks.h"
 #include "tests/kernels/naive_dropout.h"
 #include "tests/kernels/naive_layer_norm.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 
 namespace bertha {
 namespace {
 
-constexpr uint64_t kSeed = 99;
-constexpr uint64_t kStep = 1234;
-constexpr uint32_t kSite = 21;
-constexpr float kProbability = 0.2f;
-
 struct Case {
-  Case(int64_t tokens_in, int64_t hidden_in)
-      : tokens(tokens_in),
-        hidden(hidden_in),
-        state(random_state(kSeed, kStep)),
-        x(random_tensor({tokens, hidden}, 1)),
-        bias(random_tensor({hidden}, 2)),
-        residual(random_tensor({tokens, hidden}, 3)),
-        gamma(random_tensor({hidden}, 4)),
-        beta(random_tensor({hidden}, 5)),
-        sum(garbage_tensor({tokens, hidden})),
-        y(garbage_tensor({tokens, hidden})),
-        mean(garbage_tensor({tokens})),
-        rstd(garbage_tensor({tokens})),
-        mask({tokens, hidden / 8}, 0xA5),
-        dy(random_tensor({tokens, hidden}, 6)),
-        dresidual(garbage_tensor({tokens, hidden})),
-        dx(garbage_tensor({tokens, hidden})),
-        dgamma(garbage_tensor({hidden})),
-        dbeta(garbage_tensor({hidden})),
-        dbias(garbage_tensor({hidden})) {}
-
-  Dropout dropout() { return {.random = state.view(), .probability = probability, .site = kSite}; }
+  Case(int64_t tokens_in, int64_t hidden_in) : tokens(tokens_in), hidden(hidden_in) {}
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const ResidualLnFwd args{.x = x.view(),
+    run_on_cpu(ResidualLnFwd{.x = x.view(),
                              .bias = bias.view(),
                              .residual = residual.view(),
                              .gamma = gamma.view(),
@@ -52,15 +25,13 @@ struct Case {
                              .mean = mean.view(),
                              .rstd = rstd.view(),
                              .mask = mask.view(),
-                             .dropout = dropout(),
-                             .epsilon = epsilon};
-    validate(args);
-    run_cpu(pool, args);
+                             .dropout = dropout.with(state.view()),
+                             .epsilon = epsilon},
+               threads);
   }
 
   void backward(int threads, Accumulate accumulate) {
-    WorkerPool pool(threads);
-    const ResidualLnBwd args{.dy = dy.view(),
+    run_on_cpu(ResidualLnBwd{.dy = dy.view(),
                              .sum = sum.view(),
                              .mean = mean.view(),
                              .rstd = rstd.view(),
@@ -71,20 +42,16 @@ struct Case {
                              .dgamma = dgamma.view(),
                              .dbeta = dbeta.view(),
                              .dbias = dbias.view(),
-                             .dropout = dropout(),
-                             .accumulate = accumulate};
-    validate(args);
-    run_cpu(pool, args);
+                             .dropout = dropout.with(state.view()),
+                             .accumulate = accumulate},
+               threads);
   }
 
-  NaiveDropout naive_dropout() const { return {kSeed, kStep, kSite, probability}; }
-
   NaiveNormInput naive() const {
-    const NaiveDropout dropped = naive_dropout();
     Doubles sums;
     for (int64_t i = 0; i < tokens * hidden; ++i) {
       const double input = static_cast<double>(x[i]) + static_cast<double>(bias[i % hidden]);
-      sums.push_back(static_cast<double>(residual[i]) + input * dropped.factor(i));
+      sums.push_back(static_cast<double>(residual[i]) + input * dropout.factor(i));
     }
     return {sums, tokens, hidden, gamma.doubles(), beta.doubles(), static_cast<double>(epsilon)};
   }
@@ -92,11 +59,24 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   float epsilon = 0.125f;
-  float probability = kProbability;
-  HostTensor<uint64_t> state;
-  HostTensor<float> x, bias, residual, gamma, beta, sum, y, mean, rstd;
-  HostTensor<uint8_t> mask;
-  HostTensor<float> dy, dresidual, dx, dgamma, dbeta, dbias;
+  NaiveDropout dropout{.site = 21, .probability = 0.2f};
+  HostTensor<uint64_t> state = dropout.state();
+  HostTensor<float> x = random_tensor({tokens, hidden}, 1);
+  HostTensor<float> bias = random_tensor({hidden}, 2);
+  HostTensor<float> residual = random_tensor({tokens, hidden}, 3);
+  HostTensor<float> gamma = random_tensor({hidden}, 4);
+  HostTensor<float> beta = random_tensor({hidden}, 5);
+  HostTensor<float> sum = garbage_tensor({tokens, hidden});
+  HostTensor<float> y = garbage_tensor({tokens, hidden});
+  HostTensor<float> mean = garbage_tensor({tokens});
+  HostTensor<float> rstd = garbage_tensor({tokens});
+  HostTensor<uint8_t> mask = HostTensor<uint8_t>({tokens, hidden / 8}, 0xA5);
+  HostTensor<float> dy = random_tensor({tokens, hidden}, 6);
+  HostTensor<float> dresidual = garbage_tensor({tokens, hidden});
+  HostTensor<float> dx = garbage_tensor({tokens, hidden});
+  HostTensor<float> dgamma = garbage_tensor({hidden});
+  HostTensor<float> dbeta = garbage_tensor({hidden});
+  HostTensor<float> dbias = garbage_tensor({hidden});
 };
 
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 16}, {1, 8}, {7, 264}, {33, 40}, {511, 24}};
@@ -122,7 +102,7 @@ TEST(ResidualLn, BackwardMatchesTheJacobian) {
     c.forward(1);
     c.backward(1, Accumulate::kNo);
     const NaiveNormGradient want = naive_layer_norm_backward(c.naive(), c.dy.doubles());
-    const Doubles dx = c.naive_dropout().of(want.dx);
+    const Doubles dx = c.dropout.of(want.dx);
     Doubles dbias(static_cast<size_t>(hidden), 0.0);
     for (size_t i = 0; i < dx.size(); ++i) dbias[i % dbias.size()] += dx[i];
     const std::string shape = concat(" at [", tokens, ",", hidden, "]");
@@ -153,7 +133,7 @@ TEST(ResidualLn, DropsExactlyTheDocumentedElements) {
   c.forward(1);
   int64_t dropped = 0;
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
-    const bool want = c.naive_dropout().drops(i);
+    const bool want = c.dropout.drops(i);
     ASSERT_EQ(c.sum[i] == 0.0f, want) << "element " << i;
     ASSERT_EQ(((c.mask[i / 8] >> (i % 8)) & 1) == 0, want) << "bit " << i;
     dropped += want ? 1 : 0;
@@ -167,7 +147,7 @@ TEST(ResidualLn, ProbabilityZeroNeedsNoRandomState) {
   Case c(3, 8);
   c.state.values.clear();
   c.mask.values.clear();
-  c.probability = 0.0f;
+  c.dropout.probability = 0.0f;
   c.forward(1);
   for (int64_t i = 0; i < c.sum.elements(); ++i) {
     EXPECT_EQ(c.sum[i], c.residual[i] + (c.x[i] + c.bias[i % 8]));

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/cpu/element_types.h"
-#include "kernels/cpu/operations.h"
+#include "tests/kernels/backward_checks.h"
+#include "tests/kernels/run_on_cpu.h"
 #include "tests/kernels/softmax_case.h"
 #include "tests/support/expect_near.h"
 #include "tests/support/finite_difference.h"
@@ -49,19 +50,7 @@ double rounding_of() {
 template <class T>
 struct Case {
   Case(int64_t batch_in, int64_t columns_in, SoftmaxKind kind_in, float probability_in = 0.0f)
-      : batch(batch_in),
-        columns(columns_in),
-        kind(kind_in),
-        probability(probability_in),
-        x(narrowed<T>(random_tensor({batch, 2, 3, columns}, 1))),
-        bias(narrowed<T>(random_tensor({1, 2, 3, columns}, 2))),
-        mask({batch, 1, 1, columns}),
-        y(narrowed<T>(garbage_tensor({batch, 2, 3, columns}))),
-        dropped(y),
-        kept({rows(), softmax_mask_columns(columns) / 8}),
-        dy(narrowed<T>(random_tensor({batch, 2, 3, columns}, 3))),
-        dx(y),
-        random(random_state(kSeed, kStep)) {
+      : batch(batch_in), columns(columns_in), kind(kind_in), probability(probability_in) {
     for (int64_t i = 0; i < mask.elements(); ++i) mask[i] = i % 5 != 2 ? 1 : 0;
   }
 
@@ -69,8 +58,7 @@ struct Case {
   Dropout dropout() { return {.random = random.view(), .probability = probability, .site = kSite}; }
 
   void forward(int threads) {
-    WorkerPool pool(threads);
-    const SoftmaxFwd args{.x = x.view(),
+    run_on_cpu(SoftmaxFwd{.x = x.view(),
                           .bias = bias.view(),
                           .mask = mask.view(),
                           .y = y.view(),
@@ -78,22 +66,19 @@ struct Case {
                           .kept_mask = kept.view(),
                           .kind = kind,
                           .scale = kScale,
-                          .dropout = dropout()};
-    validate(args);
-    run_cpu(pool, args);
+                          .dropout = dropout()},
+               threads);
   }
 
-  void backward(int threads) {
-    WorkerPool pool(threads);
-    const SoftmaxBwd args{.dy = dy.view(),
+  void backward(int threads, Accumulate = Accumulate::kNo) {
+    run_on_cpu(SoftmaxBwd{.dy = dy.view(),
                           .y = y.view(),
                           .kept_mask = kept.view(),
                           .dx = dx.view(),
                           .kind = kind,
                           .scale = kScale,
-                          .dropout = dropout()};
-    validate(args);
-    run_cpu(pool, args);
+                          .dropout = dropout()},
+               threads);
   }
 
   NaiveSoftmax naive() const {
@@ -111,12 +96,15 @@ struct Case {
   int64_t batch, columns;
   SoftmaxKind kind;
   float probability;
-  HostTensor<T> x, bias;
-  HostTensor<uint8_t> mask;
-  HostTensor<T> y, dropped;
-  HostTensor<uint8_t> kept;
-  HostTensor<T> dy, dx;
-  HostTensor<uint64_t> random;
+  HostTensor<T> x = narrowed<T>(random_tensor({batch, 2, 3, columns}, 1));
+  HostTensor<T> bias = narrowed<T>(random_tensor({1, 2, 3, columns}, 2));
+  HostTensor<uint8_t> mask{{batch, 1, 1, columns}};
+  HostTensor<T> y = narrowed<T>(garbage_tensor({batch, 2, 3, columns}));
+  HostTensor<T> dropped = y;
+  HostTensor<uint8_t> kept{{rows(), softmax_mask_columns(columns) / 8}};
+  HostTensor<T> dy = narrowed<T>(random_tensor({batch, 2, 3, columns}, 3));
+  HostTensor<T> dx = y;
+  HostTensor<uint64_t> random = random_state(kSeed, kStep);
 };
 
 template <class T>
@@ -201,48 +189,49 @@ TEST(Softmax, LogBackwardMatchesFiniteDifferences) {
 }
 
 TEST(Softmax, IsTheSameForEveryNumberOfThreads) {
-  Case<float> one(40, 33, SoftmaxKind::kSoftmax, 0.2f);
-  Case<float> three = one;
-  one.forward(1);
-  one.backward(1);
-  three.forward(3);
-  three.backward(3);
-  EXPECT_EQ(one.y.values, three.y.values);
-  EXPECT_EQ(one.dropped.values, three.dropped.values);
-  EXPECT_EQ(one.kept.values, three.kept.values);
-  EXPECT_EQ(one.dx.values, three.dx.values);
+  using Case = Case<float>;
+  const Case start(40, 33, SoftmaxKind::kSoftmax, 0.2f);
+  expect_same_for_threads(start, {&Case::y, &Case::dropped, &Case::dx});
+  expect_same_for_threads(start, {&Case::kept});
 }
 
-/// One row through softmax or log softmax without scale, bias and mask, and back.
-struct PlainRow {
-  PlainRow(std::vector<float> row, SoftmaxKind kind) {
-    WorkerPool pool(1);
-    const int64_t columns = std::ssize(row);
-    HostTensor<float> x({columns}), dy({columns}, 1.0f);
-    y = dx = HostTensor<float>({columns});
-    x.values = std::move(row);
-    dy[0] = 2.0f;
-    run_cpu(pool, SoftmaxFwd{.x = x.view(),
-                             .bias = View(),
-                             .mask = View(),
-                             .y = y.view(),
-                             .dropped = View(),
-                             .kept_mask = View(),
-                             .kind = kind});
-    run_cpu(
-        pool,
-        SoftmaxBwd{
-            .dy = dy.view(), .y = y.view(), .kept_mask = View(), .dx = dx.view(), .kind = kind});
+/// Softmax or log softmax of rows without mask and dropout, and back.
+template <class T>
+struct PlainRows {
+  PlainRows(HostTensor<T> x, HostTensor<T> dy, SoftmaxKind kind, float scale = 1.0f,
+            HostTensor<T> bias = {}) {
+    y = dx = x;
+    run_on_cpu(SoftmaxFwd{.x = x.view(),
+                          .bias = bias.values.empty() ? View() : bias.view(),
+                          .mask = View(),
+                          .y = y.view(),
+                          .dropped = View(),
+                          .kept_mask = View(),
+                          .kind = kind,
+                          .scale = scale});
+    run_on_cpu(SoftmaxBwd{.dy = dy.view(),
+                          .y = y.view(),
+                          .kept_mask = View(),
+                          .dx = dx.view(),
+                          .kind = kind,
+                          .scale = scale});
   }
-  HostTensor<float> y, dx;
+  HostTensor<T> y, dx;
 };
+
+PlainRows<float> plain_row(std::vector<float> row, SoftmaxKind kind) {
+  HostTensor<float> x({std::ssize(row)}), dy({std::ssize(row)}, 1.0f);
+  x.values = std::move(row);
+  dy[0] = 2.0f;
+  return PlainRows<float>(x, dy, kind);
+}
 
 TEST(Softmax, NothingAboveMinusInfinityGivesZerosAndNoGradient) {
   const float inf = std::numeric_limits<float>::infinity();
-  const PlainRow soft({-inf, -inf, -inf}, SoftmaxKind::kSoftmax);
+  const auto soft = plain_row({-inf, -inf, -inf}, SoftmaxKind::kSoftmax);
   EXPECT_EQ(soft.y.values, std::vector<float>(3, 0.0f));
   EXPECT_EQ(soft.dx.values, std::vector<float>(3, 0.0f));
-  const PlainRow log({-inf, -inf, -inf}, SoftmaxKind::kLogSoftmax);
+  const auto log = plain_row({-inf, -inf, -inf}, SoftmaxKind::kLogSoftmax);
   EXPECT_EQ(log.y.values, std::vector<float>(3, -inf));
   EXPECT_EQ(log.dx.values, std::vector<float>(3, 0.0f));
 }
@@ -252,7 +241,7 @@ TEST(Softmax, NaNAndPlusInfinityMakeTheirRowNaN) {
   for (const SoftmaxKind kind : {SoftmaxKind::kSoftmax, SoftmaxKind::kLogSoftmax}) {
     for (const float bad : {std::nanf(""), inf}) {
       for (const float other : {1.0f, -inf}) {
-        const PlainRow row({other, bad, other}, kind);
+        const auto row = plain_row({other, bad, other}, kind);
         EXPECT_TRUE(std::isnan(row.y[1]));
         EXPECT_TRUE(std::isnan(row.y[0])) << other << ' ' << bad;
         EXPECT_TRUE(std::isnan(row.dx[0]));
@@ -286,33 +275,17 @@ HostTensor<T> matrix(const nlohmann::json& json) {
 
 template <class T>
 void expect_golden_softmax(const nlohmann::json& json) {
-  HostTensor<T> x = matrix<T>(json.at("x"));
-  HostTensor<T> dy = matrix<T>(json.at("dy"));
-  HostTensor<T> y = x, dx = x;
+  const HostTensor<T> x = matrix<T>(json.at("x"));
   HostTensor<T> bias({1, x.extents[1]});
   for (int64_t i = 0; i < x.extents[1]; ++i) bias[i] = json.at("bias").at(static_cast<size_t>(i));
-  const SoftmaxKind kind = json.at("log") ? SoftmaxKind::kLogSoftmax : SoftmaxKind::kSoftmax;
-  const float scale = json.at("scale");
-  WorkerPool pool(1);
-  run_cpu(pool, SoftmaxFwd{.x = x.view(),
-                           .bias = bias.view(),
-                           .mask = View(),
-                           .y = y.view(),
-                           .dropped = View(),
-                           .kept_mask = View(),
-                           .kind = kind,
-                           .scale = scale});
-  run_cpu(pool, SoftmaxBwd{.dy = dy.view(),
-                           .y = y.view(),
-                           .kept_mask = View(),
-                           .dx = dx.view(),
-                           .kind = kind,
-                           .scale = scale});
+  const PlainRows<T> rows(x, matrix<T>(json.at("dy")),
+                          json.at("log") ? SoftmaxKind::kLogSoftmax : SoftmaxKind::kSoftmax,
+                          json.at("scale"), bias);
   // Fifteen digits of the file; the exponent of a row at 1e4 loses 2^12 units of f64. dx reads the
   // stored y.
   const double stored = 8 * rounding_of<T>() + 8192 * tolerance::kRoundF64;
-  expect_near(widened(y), widened(matrix<double>(json.at("y"))), stored, "y");
-  expect_near(widened(dx), widened(matrix<double>(json.at("dx"))), 4 * stored, "dx");
+  expect_near(widened(rows.y), widened(matrix<double>(json.at("y"))), stored, "y");
+  expect_near(widened(rows.dx), widened(matrix<double>(json.at("dx"))), 4 * stored, "dx");
 }
 
 TEST(Softmax, MatchesPyTorchInDouble) {

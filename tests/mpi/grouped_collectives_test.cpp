@@ -55,7 +55,7 @@ std::vector<float> mixed_values(int rank, int64_t count) {
 
 template <class T>
 View view_of(std::vector<T>& values) {
-  return View(values.data(), dtype_of<T>(), {static_cast<int64_t>(values.size())});
+  return View(values.data(), kDTypeOf<T>, {static_cast<int64_t>(values.size())});
 }
 
 template <class T>

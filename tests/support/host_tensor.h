@@ -20,7 +20,7 @@ struct HostTensor {
       : extents(extents_in), values(static_cast<size_t>(count(extents_in)), fill) {}
 
   View view() {
-    View all(values.data(), dtype_of<T>(), {});
+    View all(values.data(), kDTypeOf<T>, {});
     all.rank = static_cast<int>(extents.size());
     for (size_t axis = 0; axis < extents.size(); ++axis) all.extents[axis] = extents[axis];
     return all;

@@ -15,8 +15,8 @@
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/types.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/attention.h"
@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(kClearThreads)
 void clear_padding(const CudaContext& context, cudaStream_t stream, const View& cu_seqlens,
                    const View& rows, const View* lse) {
   const int64_t tokens = rows.extent(0);
-  clear_padding_kernel<<<static_cast<unsigned>(context.sm_count), kClearThreads, 0, stream>>>(
+  launch_kernel(
+      stream, clear_padding_kernel, {static_cast<unsigned>(context.sm_count), kClearThreads},
       elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens, rows.bytes() / tokens,
       static_cast<unsigned char*>(rows.data), lse == nullptr ? 0 : lse->extent(0),
       lse == nullptr ? nullptr : elements<float>(*lse));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 AttentionBatch batch_of(const View& qkv, const View& cu_seqlens, int64_t max_seq_tokens) {
@@ -137,11 +137,7 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
   if (sums_in_kernel) params.column_sums = scratch + part_floats;
   launch_persistent_backward(on, params);
   if (!sums_in_kernel) return sum_gradient(context, args);
-  dispatch_io(args.dbias.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    finish_column_sums<T, 1>(context, params.column_sums, sum_rows, 3 * columns,
-                             {{{elements<T>(args.dbias), args.accumulate == Accumulate::kYes}}});
-  });
+  add_up_columns(context, params.column_sums, sum_rows, args.accumulate, args.dbias);
 }
 
 /// Calls work(launch, params) for every group on its side stream, then pad() on the last one.
@@ -202,13 +198,7 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
 
 template <>
 void run_cuda(CudaContext& context, const AttentionBwd& args) {
-  if (args.qkv.elements() == 0) {  // sums of nothing
-    if (args.dbias.has_data() && args.accumulate == Accumulate::kNo) {
-      BERTHA_CUDA_CHECK(cudaMemsetAsync(args.dbias.data, 0, static_cast<size_t>(args.dbias.bytes()),
-                                        context.stream));
-    }
-    return;
-  }
+  if (args.qkv.elements() == 0) return context.add_nothing(args.accumulate, args.dbias);
   AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
                             .dout = args.dout.data,

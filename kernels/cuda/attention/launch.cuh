@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 
@@ -13,33 +13,21 @@ namespace bertha {
 /// number.
 template <template <int kHeadSize, int kTiles> class Plan, class Params, class Work>
 void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Work& work) {
-  const auto with_plan = [&](auto type, auto head_size, auto tiles) {
-    using T = typename decltype(type)::Type;
-    using Chosen = Plan<head_size.value, tiles.value>;
-    if (params.dropout.random != nullptr) {
-      work(MmaShape<T, head_size.value, Chosen, true>{});
-    } else {
-      work(MmaShape<T, head_size.value, Chosen, false>{});
-    }
-  };
-  dispatch_16bit(launch.dtype, [&](auto type) {
-    using std::integral_constant;
-    using AnyTiles = integral_constant<int, 0>;
-    switch (params.batch.head_size) {
-      case 32:
-        return with_plan(type, integral_constant<int, 32>{}, AnyTiles{});
-      case 128:
-        return with_plan(type, integral_constant<int, 128>{}, AnyTiles{});
-      case 64: {
-        const integral_constant<int, 64> head_size;
-        if (launch.bucket_tokens <= 128) {
-          return with_plan(type, head_size, integral_constant<int, 2>{});
-        }
-        return with_plan(type, head_size, AnyTiles{});
+  dispatch_16bit(launch.dtype, [&]<class T>(TypeTag<T>) {
+    const auto with_plan = [&]<int kHeadSize, int kTiles>() {
+      using Chosen = Plan<kHeadSize, kTiles>;
+      if (params.dropout.random != nullptr) {
+        work(MmaShape<T, kHeadSize, Chosen, true>{});
+      } else {
+        work(MmaShape<T, kHeadSize, Chosen, false>{});
       }
-      default:
-        fail(ExitCode::kInternal, "head size ", params.batch.head_size, ", want 32, 64 or 128");
-    }
+    };
+    const int head_size = params.batch.head_size;
+    if (head_size == 32) return with_plan.template operator()<32, 0>();
+    if (head_size == 128) return with_plan.template operator()<128, 0>();
+    if (head_size != 64) fail(ExitCode::kInternal, "head size ", head_size, ", want 32, 64 or 128");
+    if (launch.bucket_tokens <= 128) return with_plan.template operator()<64, 2>();
+    with_plan.template operator()<64, 0>();
   });
 }
 
@@ -58,8 +46,7 @@ void launch_mma(void (*kernel)(Params), Shape, int shared_bytes, const Attention
                 Params params) {
   allow_shared_bytes(kernel, shared_bytes);
   const unsigned blocks = blocks_of_heads(params.batch, Shape::kRows);
-  kernel<<<blocks, Shape::kThreads, static_cast<size_t>(shared_bytes), launch.stream>>>(params);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(launch.stream, kernel, {blocks, Shape::kThreads, shared_bytes}, params);
 }
 
 }  // namespace bertha

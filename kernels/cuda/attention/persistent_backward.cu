@@ -133,8 +133,7 @@ void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams p
     arguments.mask = words_tensor_map(
         params.mask, batch.tokens, int64_t{batch.heads} * batch.mask_words, kMaskWords, kTileRows);
   }
-  dispatch_16bit(on.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
     if (on.split) {
       has_dropout ? launch<T, true, true>(on, arguments) : launch<T, false, true>(on, arguments);
     } else {

@@ -376,8 +376,7 @@ void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams ca
   const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
                                                 int64_t{batch.heads} * kHeadSize, kWarpRows);
   const Params params{call, on.counter};
-  dispatch_16bit(on.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
     if (call.dropout.random == nullptr) {
       return launch<T, DropoutKind::kNone>(on, params, map, out_map);
     }

@@ -211,22 +211,17 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_plain_forward(const AttentionLaunch& launch, AttentionFwdParams params) {
   const unsigned blocks = blocks_of_heads(params.batch, kWarps);
-  dispatch_io(launch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    plain_forward_kernel<T><<<blocks, kThreads, 0, launch.stream>>>(params);
+  dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
+    launch_kernel(launch.stream, plain_forward_kernel<T>, {blocks, kThreads}, params);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void launch_plain_backward(const AttentionLaunch& launch, AttentionBwdParams params) {
   const unsigned blocks = blocks_of_heads(params.batch, kWarps);
-  dispatch_io(launch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    plain_query_gradient_kernel<T><<<blocks, kThreads, 0, launch.stream>>>(params);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
-    plain_key_gradient_kernel<T><<<blocks, kThreads, 0, launch.stream>>>(params);
+  dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
+    launch_kernel(launch.stream, plain_query_gradient_kernel<T>, {blocks, kThreads}, params);
+    launch_kernel(launch.stream, plain_key_gradient_kernel<T>, {blocks, kThreads}, params);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

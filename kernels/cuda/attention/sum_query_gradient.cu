@@ -105,9 +105,8 @@ void launch_sum_query_gradient(const PersistentLaunch& on, const AttentionBwdPar
   const AttentionBatch& batch = params.batch;
   const dim3 blocks(static_cast<unsigned>(batch.seqs), kColumnSumsOfSplitSeq,
                     static_cast<unsigned>(batch.heads));
-  dispatch_16bit(on.dtype, [&](auto type) {
-    launch_dependent(on.stream, sum_query_gradient_kernel<typename decltype(type)::Type>,
-                     {blocks, kThreads}, params);
+  dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
+    launch_dependent(on.stream, sum_query_gradient_kernel<T>, {blocks, kThreads}, params);
   });
 }
 

@@ -225,7 +225,7 @@ NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& fi
                         const ChannelExtents& extents, bool aligned) {
   using Sum = typename Sums::Sum;
   const ChannelSumPlan plan = plan_channel_sums<Sums>(context, extents, aligned);
-  const int64_t stride = ceil_div(extents.channels, 4) * 4;
+  const int64_t stride = round_up(extents.channels, 4);
   const int64_t bytes = plan.splits * Sums::kQuantities * stride * int64_t{sizeof(Sum)};
   void* const scratch = context.scratch.take(bytes + Finish::kTables * stride * 4);
   const NormTables tables{reinterpret_cast<float*>(static_cast<char*>(scratch) + bytes), stride};
@@ -253,7 +253,7 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
                                .per_element = 1.0 / count,
                                .per_other_element = count > 1.0 ? 1.0 / (count - 1.0) : 0.0};
   if (args.statistics == NormStatistics::kRunning) {
-    const int64_t stride = ceil_div(extents.channels, 4) * 4;
+    const int64_t stride = round_up(extents.channels, 4);
     apply.tables = {static_cast<float*>(context.scratch.take(3 * stride * 4)), stride};
     finish_channels(context, RunningFinish<T>{finish}, nullptr, 0, extents.channels,
                     apply.tables.data, stride);
@@ -306,8 +306,7 @@ template <>
 void run_cuda(CudaContext& context, const BatchNormReluFwd& args) {
   const ChannelExtents extents = channel_extents(args.x);
   if (extents.elements() == 0) return;
-  dispatch_io(args.x.dtype,
-              [&](auto tag) { forward<typename decltype(tag)::Type>(context, args, extents); });
+  dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) { forward<T>(context, args, extents); });
 }
 
 template <>
@@ -315,12 +314,10 @@ void run_cuda(CudaContext& context, const BatchNormReluBwd& args) {
   const ChannelExtents extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
   if (extents.elements() == 0) {  // sums over nothing
-    zero_channels(context, args.dgamma, args.accumulate);
-    zero_channels(context, args.dbeta, args.accumulate);
-    return;
+    context.add_nothing(args.accumulate, args.dgamma);
+    return context.add_nothing(args.accumulate, args.dbeta);
   }
-  dispatch_io(args.dy.dtype,
-              [&](auto tag) { backward<typename decltype(tag)::Type>(context, args, extents); });
+  dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) { backward<T>(context, args, extents); });
 }
 
 }  // namespace bertha

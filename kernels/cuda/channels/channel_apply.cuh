@@ -3,7 +3,6 @@
 #include "kernels/cuda/channels/channels.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
@@ -11,8 +10,7 @@ namespace bertha {
 // One pass over tensors of channels with constants per channel: PReLU forward, and the last kernel
 // of BatchNorm where its tensors do not fit into shared memory. One-shot grid; a thread loads all
 // of its vectors before it works on one. Bound by memory: PReLU takes 99 % of a copy at 64 x 112 x
-// 112. A persistent grid is 4 to 12 % slower in every layer; 64-bit indices and vectors that may be
-// partial (kAny) make PReLU 2 to 6 % slower up to 28 x 28.
+// 112. 64-bit indices and vectors that may be partial (kAny) are for what the others cannot take.
 //
 // A Policy has
 //   kTables, table(t)               constants of a channel, table [C] of constant t
@@ -70,9 +68,7 @@ __global__ void __launch_bounds__(kMostApplyThreads, Policy::kBlocksPerSm)
 template <class Policy>
 void apply_to_channels(const CudaContext& context, const Policy& policy,
                        const ChannelExtents& extents, bool aligned, bool table_aligned) {
-  // 256 threads where they see the same 2,048 columns all the time, as 128 do not: 48.6 us for 50.8
-  // at BatchNorm backward of 2,048 x 7 x 7. Elsewhere 128 are as fast, and 2 % faster at 64 x 56 x
-  // 56.
+  // 256 threads where they see the same 2,048 columns all the time, as 128 do not.
   const bool is_row = extents.inner == 1 && extents.channels == kMostApplyThreads * kVecSize;
   const int threads = is_row ? kMostApplyThreads : Policy::kThreads;
   const int64_t vecs = ceil_div(extents.elements(), kVecSize);
@@ -84,8 +80,8 @@ void apply_to_channels(const CudaContext& context, const Policy& policy,
       return launch_dependent(context, kernel, {blocks, threads}, policy, find, vecs, same_columns,
                               aligned);
     }
-    kernel<<<blocks, threads, 0, context.stream>>>(policy, find, vecs, same_columns, aligned);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    launch_kernel(context.stream, kernel, {blocks, threads}, policy, find, vecs, same_columns,
+                  aligned);
   };
   using Kind = VecChannels;
   const bool is_whole =

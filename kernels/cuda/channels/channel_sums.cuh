@@ -3,7 +3,6 @@
 #include "kernels/cuda/channels/channels.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
@@ -14,9 +13,8 @@ namespace bertha {
 // order that only the extents and the device decide.
 //
 // Bound by memory. Channels first, a block has a piece of one channel, of 2 vectors per thread
-// (PReLU and BatchNorm backward of 16 bits; one-shot grid): PReLU backward takes 148 us for 161 in
-// tiles at 64 x 112 x 112, 42 for 45 at 64 x 56 x 56. Channels last, a persistent grid, whose
-// threads own eight columns: 64 channels, and what does not fit into shared memory.
+// (PReLU and BatchNorm backward of 16 bits; one-shot grid): PReLU backward takes 148 us at 64 x 112
+// x 112. Channels last, a persistent grid, whose threads own eight columns.
 //
 // A Sums policy has
 //   Sum, kQuantities                 type and number of the sums of a channel
@@ -36,7 +34,7 @@ namespace bertha {
 
 inline constexpr int kSumThreads = 256;
 inline constexpr int kColumnBlocksPerSm = 3;  // 48 KiB in flight per SM; four would spill registers
-inline constexpr int kPlaneBlocksPerSm = 5;   // four, with more registers, are 10 % slower
+inline constexpr int kPlaneBlocksPerSm = 5;
 inline constexpr int kLeastVecs = 4;          // of a thread in columns, where there are that many
 inline constexpr int64_t kMostSplits = 1024;  // of planes: the finish adds them up unnoticed
 
@@ -198,8 +196,7 @@ void launch_channel_sums(const CudaContext& context, const Policy& policy,
                          typename Policy::Sum* partial) {
   const auto launch = [&](auto* kernel) {
     const dim3 grid(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.splits));
-    kernel<<<grid, kSumThreads, 0, context.stream>>>(policy, extents, plan, partial);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    launch_kernel(context.stream, kernel, {grid, kSumThreads}, policy, extents, plan, partial);
   };
   if (extents.inner == 1 && plan.width == 1) return launch(channel_sums_kernel<Policy, 1, true>);
   if (extents.inner == 1) return launch(channel_sums_kernel<Policy, kVecSize, true>);
@@ -207,19 +204,11 @@ void launch_channel_sums(const CudaContext& context, const Policy& policy,
   launch(channel_sums_kernel<Policy, kVecSize, false>);
 }
 
-/// sums (+)= 0, for tensors without elements.
-inline void zero_channels(const CudaContext& context, const View& sums, Accumulate accumulate) {
-  if (accumulate == Accumulate::kYes) return;
-  BERTHA_CUDA_CHECK(
-      cudaMemsetAsync(sums.data, 0, static_cast<size_t>(sums.bytes()), context.stream));
-}
-
 // --- second kernel -----------------------------------------------------------------------------
 
 inline constexpr int kFinishChannels = 8;  // of a block: a sector of 32 bytes at least
 inline constexpr int kFinishSplits = 32;   // of a block at once
-// Splits of a thread in flight. 16 are 4 us slower at BatchNorm backward of 2,048 x 7 x 7 channels
-// last: their registers keep the kernel from starting while the one before runs.
+// Splits of a thread in flight: more registers would keep the kernel from starting early.
 inline constexpr int kFinishInFlight = 4;
 
 /// Room for the constants of a channel; an array has an element at least.

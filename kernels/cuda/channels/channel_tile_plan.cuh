@@ -8,12 +8,9 @@
 
 namespace bertha {
 
-// How channel_tiles.cuh cuts tensors, and which ones it takes: none where portable kernels run.
-// Blocks of an SM (us, f16, 128 images):
-//   1  where all tiles run at once: BatchNorm forward 512 x 7 x 7 15.1 for 20.3 with two, backward
-//      128 x 28 x 28 38.7 for 44.7; and where more do not fit
-//   2  more tiles: BatchNorm forward 1,024 x 14 x 14, add, 61.8 for 71.2 with one
-//   4  the same of BatchNorm backward, S % 8 == 0: 512 x 28 x 28 143.4 for 148.5 with two
+// How channel_tiles.cuh cuts tensors, and which ones it takes: none where portable kernels run. An
+// SM has one block where all tiles run at once, and where more do not fit; else two, or four in
+// BatchNorm backward with S % 8 == 0 (kernels/measured/rows.md).
 
 inline constexpr int kMostTileBlocks = 8;  // the largest cluster that every device grants
 inline constexpr int kMostTileChannels = 64;
@@ -96,7 +93,7 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
     int blocks_per_sm;
     int most_blocks;
   };
-  // Measured: one large block per tile, at most two, is best where all tiles run at once.
+  // At most two large blocks per tile where all tiles run at once.
   constexpr Choice kChoices[] = {
       {1, 2}, {4, kMostTileBlocks}, {2, kMostTileBlocks}, {1, kMostTileBlocks}};
   const bool is_one = extents.inner % kVecSize == 0;

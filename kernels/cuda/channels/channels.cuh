@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/common/divisor.cuh"
 #include "kernels/cuda/common/vec.cuh"
@@ -11,8 +12,6 @@ namespace bertha {
 
 // Tensors of channels [N, C, S] as vectors of eight elements of the flat index: 16 bytes of a
 // 16-bit type, a byte of a bit mask.
-
-BERTHA_HOST_DEVICE inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Channels of a vector's eight elements.
 enum class VecChannels : uint8_t {

@@ -235,9 +235,7 @@ class ColumnSums {
  private:
   /// A group's share of a pair's sum: every kGroups-th block.
   __device__ __forceinline__ Sum share(const uint64_t* of_pair, int group) const {
-    // Measured: 2 and 12 are up to 4 % slower; 12 loads of all threads disturb blocks that still
-    // read.
-    constexpr int kInFlight = 4;
+    constexpr int kInFlight = 4;  // more would disturb blocks that still read
     Sum sum{0};
     for (int block = group; block < tiles_.blocks; block += kInFlight * kGroups) {
       uint64_t found[kInFlight];

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cuda/common/compiled_for.cuh"
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 
@@ -31,6 +32,12 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   if constexpr (kIsSm90aCode) cudaGridDependencySynchronize();
 }
 
+/// Blocks for `items` at `per_block` each: at least 1, at most `per_sm` for each SM.
+inline unsigned blocks_on(const CudaContext& context, int64_t items, int64_t per_block,
+                          int64_t per_sm) {
+  return blocks_for(items, per_block, context.sm_count * per_sm);
+}
+
 /// For a launch with other attributes too.
 inline cudaLaunchAttribute dependent_attribute() {
   cudaLaunchAttribute early{};
@@ -45,6 +52,14 @@ struct LaunchShape {
   int64_t shared_bytes = 0;
   unsigned cluster = 0;  // blocks along x that form one; 0: the kernel knows no clusters
 };
+
+template <class... Parameters, class... Arguments>
+void launch_kernel(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
+                   const Arguments&... arguments) {
+  kernel<<<shape.blocks, shape.threads, static_cast<size_t>(shape.shared_bytes), stream>>>(
+      arguments...);
+  BERTHA_CUDA_CHECK(cudaGetLastError());
+}
 
 /// Of a kernel of sm_90a.
 template <class... Parameters, class... Arguments>
@@ -70,9 +85,7 @@ void launch_dependent(const CudaContext& context, void (*kernel)(Parameters...),
   if (context.kernels == KernelSet::kSm90a) {
     return launch_dependent(context.stream, kernel, shape, arguments...);
   }
-  kernel<<<shape.blocks, shape.threads, static_cast<size_t>(shape.shared_bytes), context.stream>>>(
-      arguments...);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, kernel, shape, arguments...);
 }
 
 }  // namespace bertha

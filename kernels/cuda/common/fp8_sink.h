@@ -2,11 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/ops/fp8_result.h"
-
 namespace bertha {
 
-/// Where a kernel stores what it rounds to fp8: an Fp8Result as plain pointers.
+/// Where a kernel stores what it rounds to fp8, as plain pointers.
 struct Fp8Sink {
   const float* scale = nullptr;
   uint8_t* q = nullptr;
@@ -15,7 +13,9 @@ struct Fp8Sink {
   const int32_t* live_rows = nullptr;  // null: all
 };
 
-inline Fp8Sink sink_of(const Fp8Result& result) {
+/// Of an Fp8Result, or of a Quantize.
+template <class Result>
+Fp8Sink sink_of(const Result& result) {
   return {.scale = static_cast<const float*>(result.scale.data),
           .q = static_cast<uint8_t*>(result.q.data),
           .amax = static_cast<uint32_t*>(result.amax.data),

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
@@ -239,9 +239,8 @@ template <class Shape, class... Parameters, class... Arguments>
 void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
                         int64_t columns, int bytes, const Arguments&... arguments) {
   allow_shared_bytes(kernel, bytes);
-  kernel<<<blocks, team_threads<Shape>(columns), static_cast<size_t>(bytes), stream>>>(
-      arguments...);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(stream, kernel, {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes},
+                arguments...);
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:

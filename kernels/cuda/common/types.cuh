@@ -12,31 +12,15 @@ namespace bertha {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-namespace detail {
-template <class T>
-struct DTypeOf {
-  static constexpr DType value = dtype_of<T>();
-};
 template <>
-struct DTypeOf<__half> {
-  static constexpr DType value = DType::kF16;
-};
+inline constexpr DType kDTypeOf<__half> = DType::kF16;
 template <>
-struct DTypeOf<__nv_bfloat16> {
-  static constexpr DType value = DType::kBF16;
-};
-}  // namespace detail
-
-/// The DType of a device element type.
-template <class T>
-inline constexpr DType kDTypeOf = detail::DTypeOf<T>::value;
+inline constexpr DType kDTypeOf<__nv_bfloat16> = DType::kBF16;
 
 /// Typed pointer to the first element of a view on the device.
 template <class T>
 T* elements(const View& view) {
-  BERTHA_CHECK(view.dtype == kDTypeOf<T>, "view is ", name(view.dtype), ", want ",
-               name(kDTypeOf<T>));
-  return static_cast<T*>(view.data);
+  return view.as<T>();
 }
 
 /// As elements; null for a view without data.

@@ -14,10 +14,10 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {
@@ -290,18 +290,15 @@ void add_rows_sorted(CudaContext& context, const SortedRows& args) {
                               .head_id = head_id,
                               .tail_id = head_id + chunks};
   const unsigned tiles = column_blocks(columns);
-  dispatch_io(args.rows.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
     T* table = aligned_elements<T>(args.table);
     const dim3 grid(static_cast<unsigned>((chunks + kGroups - 1) / kGroups), tiles);
-    sum_chunks_kernel<T><<<grid, kGroups * kGroupThreads, 0, context.stream>>>(
-        aligned_elements<T>(args.rows), elements<int32_t>(args.ids), elements<int32_t>(args.order),
-        rows, columns, chunks, table, scratch);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
-    finish_runs_kernel<T>
-        <<<dim3(static_cast<unsigned>(chunks), tiles), kFinishGroups * kGroupThreads, 0,
-           context.stream>>>(columns, chunks, table, scratch);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    launch_kernel(context.stream, sum_chunks_kernel<T>, {grid, kGroups * kGroupThreads},
+                  aligned_elements<T>(args.rows), elements<int32_t>(args.ids),
+                  elements<int32_t>(args.order), rows, columns, chunks, table, scratch);
+    const dim3 of_chunks(static_cast<unsigned>(chunks), tiles);
+    launch_kernel(context.stream, finish_runs_kernel<T>, {of_chunks, kFinishGroups * kGroupThreads},
+                  columns, chunks, table, scratch);
   });
 }
 
@@ -312,14 +309,12 @@ void add_rows_scanned(CudaContext& context, const ScannedRows& args) {
   const int64_t table_rows = args.table.extent(0);
   const dim3 grid(static_cast<unsigned>((table_rows + kScanIds - 1) / kScanIds),
                   column_blocks(columns));
-  dispatch_io(args.rows.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
     auto* kernel = add_rows_scanned_kernel<T>;
     allow_shared_bytes(kernel, kScanBytes);
-    kernel<<<grid, kScanThreads, kScanBytes, context.stream>>>(
-        aligned_elements<T>(args.rows), elements<int32_t>(args.ids), rows, columns,
-        aligned_elements<T>(args.table), table_rows);
-    BERTHA_CUDA_CHECK(cudaGetLastError());
+    launch_kernel(context.stream, kernel, {grid, kScanThreads, kScanBytes},
+                  aligned_elements<T>(args.rows), elements<int32_t>(args.ids), rows, columns,
+                  aligned_elements<T>(args.table), table_rows);
   });
 }
 

@@ -16,9 +16,7 @@ namespace bertha {
 namespace gelu_detail {
 constexpr float kTwiceRoot = 2.0f * 0.797884560802865355f;
 constexpr float kCubic = 0.044715f;
-}  // namespace gelu_detail
 
-namespace gelu_detail {
 /// NaN stays NaN, which fminf and fmaxf would replace.
 __device__ __forceinline__ float clamp(float z) {
   const float above = z < -10.0f ? -10.0f : z;

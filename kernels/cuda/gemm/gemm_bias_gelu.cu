@@ -24,6 +24,7 @@
 //           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
 //           kernels/measured/gemm.md.
 
+#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
@@ -37,7 +38,6 @@ using namespace gemm_gelu;
 
 /// What a thread has of a tile: 2 rows, of each 8 fragments of 8 columns.
 constexpr int kFragments = 16;
-constexpr int kFragmentColumns = 8;
 constexpr int kFragmentStride = 32;  // columns
 
 struct alignas(1024) SharedStorage {
@@ -62,24 +62,26 @@ struct Params {
 /// of columns 32 m to 32 m + 7.
 template <class T>
 struct Epilogue {
-  PackedPairs z[kFragments];
+  Vec<T, kVecSize> z[kFragments];
   T* z_out;  // of fragment 0
   T* y_out;
   int64_t columns;
   int rows = 0;  // from the thread's row to the end of the matrix
 
   __device__ __forceinline__ void store(int fragment) const {
-    PackedPairs y;
+    Vec<T, kVecSize> y;
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
-      const float2 value = unpacked<T>(z[fragment].of[pair]);
-      y.of[pair] = packed<T>(gelu(value.x), gelu(value.y));
+      const float2 value = unpacked<T>(z[fragment].word[pair]);
+      y.word[pair] = packed<T>(gelu(value.x), gelu(value.y));
     }
     const int row = fragment % 2 * 8;
     const int64_t offset = row * columns + fragment / 2 * kFragmentStride;
     if (row < rows) {
-      store_pairs_streaming(z_out + offset, z[fragment]);
-      store_pairs(y_out + offset, y);
+      store_vec_streaming(z_out + offset, z[fragment]);
+      // By an intrinsic: nvcc split the store of a plain uint4 in four.
+      __stwb(reinterpret_cast<uint4*>(y_out + offset),
+             make_uint4(y.word[0], y.word[1], y.word[2], y.word[3]));
     }
   }
 };
@@ -87,7 +89,7 @@ struct Epilogue {
 /// Accumulators plus bias, rounded, in the order of columns. bias: of the thread's first column.
 template <class T>
 __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* bias,
-                                         PackedPairs (&z)[kFragments]) {
+                                         Vec<T, kVecSize> (&z)[kFragments]) {
 #pragma unroll
   for (int m = 0; m < kFragments / 2; ++m) {
     const float4* of = reinterpret_cast<const float4*>(bias + m * kFragmentStride);
@@ -99,12 +101,12 @@ __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* b
     for (int part = 0; part < kParts; ++part) {
       const float* block = &sum[4 * (8 * part + m)];
       const float2 more = added[part];
-      z[2 * m].of[part] = packed<T>(block[0] + more.x, block[1] + more.y);
-      z[2 * m + 1].of[part] = packed<T>(block[2] + more.x, block[3] + more.y);
+      z[2 * m].word[part] = packed<T>(block[0] + more.x, block[1] + more.y);
+      z[2 * m + 1].word[part] = packed<T>(block[2] + more.x, block[3] + more.y);
     }
   }
 #pragma unroll
-  for (int fragment = 0; fragment < kFragments; ++fragment) hold_registers(z[fragment].of);
+  for (int fragment = 0; fragment < kFragments; ++fragment) hold_registers(z[fragment].word);
 }
 
 /// A consumer: GEMM and epilogue of 64 rows of each tile. One warpgroup.
@@ -112,7 +114,7 @@ template <class T, int kCluster>
 __device__ __forceinline__ void consume(const Params& params, int half, int warp, int lane,
                                         SharedStorage& shared) {
   const int own_row = half * kHalfRows + warp * 16 + lane / 4;
-  const int own_column = lane % 4 * kFragmentColumns;
+  const int own_column = lane % 4 * kVecSize;
   HalfTileGemm<T, T, kCluster, SharedStorage> gemm{shared, half, warp, lane};
   float sum[128];
   Epilogue<T> epilogue{};
@@ -198,8 +200,7 @@ void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args) {
                       .columns = outputs,
                       .inner_blocks = static_cast<int>(inputs * size_bytes(dtype) / kInnerBytes),
                       .row_tiles = grid.row_tiles};
-  dispatch_16bit(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_16bit(dtype, [&]<class T>(TypeTag<T>) {
     const auto kernel =
         grid.cluster == 2 ? &gemm_bias_gelu_kernel<T, 2> : &gemm_bias_gelu_kernel<T, 1>;
     launch_row_grid<SharedStorage>(context, kernel, grid, outputs, x, weight, params);

@@ -5,9 +5,9 @@
 
 #include <cuda_fp8.h>
 
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/types.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu.cuh"
 
 namespace bertha {
@@ -142,10 +142,9 @@ float unit_of(DType dtype) {
 void fill_with_random(cudaStream_t stream, DType dtype, void* values, int64_t count,
                       uint32_t seed) {
   if (count == 0) return;
-  const auto fill = [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    random_kernel<T><<<blocks_for(count, kThreads, 4096), kThreads, 0, stream>>>(
-        static_cast<T*>(values), count, seed);
+  const auto fill = [&]<class T>(TypeTag<T>) {
+    launch_kernel(stream, random_kernel<T>, {blocks_for(count, kThreads, 4096), kThreads},
+                  static_cast<T*>(values), count, seed);
   };
   if (dtype == DType::kE4M3) {
     fill(TypeTag<__nv_fp8_e4m3>{});
@@ -154,7 +153,6 @@ void fill_with_random(cudaStream_t stream, DType dtype, void* values, int64_t co
   } else {
     dispatch_io(dtype, fill);
   }
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void sample_gemm(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
@@ -173,24 +171,22 @@ void sample_gemm(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& 
   const float relative = (is_fp8(key.a_dtype) ? kFp8Sum : 0.0f) +
                          12.0f * (sqrtf(static_cast<float>(plan.k)) + 1.0f) * kUnitF32;
   const bool adds = key.accumulate == Accumulate::kYes;
-  sample_kernel<<<kGemmSamples / kSamplesPerBlock, kThreads, 0, stream>>>(
-      {operands.a, key.a_dtype}, {operands.b, key.b_dtype},
-      {adds ? operands.d : nullptr, key.dtype}, {operands.bias, key.dtype},
-      static_cast<const float*>(operands.a_inverse_scale),
-      static_cast<const float*>(operands.b_inverse_scale), s, relative, unit_of(key.dtype),
-      samples);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(stream, sample_kernel, {kGemmSamples / kSamplesPerBlock, kThreads},
+                Elements{operands.a, key.a_dtype}, Elements{operands.b, key.b_dtype},
+                Elements{adds ? operands.d : nullptr, key.dtype},
+                Elements{operands.bias, key.dtype},
+                static_cast<const float*>(operands.a_inverse_scale),
+                static_cast<const float*>(operands.b_inverse_scale), s, relative,
+                unit_of(key.dtype), samples);
 }
 
 void count_wrong(cudaStream_t stream, const GemmPlan& plan, const GemmOperands& operands,
                  const GemmSample* samples, int* wrong) {
-  dispatch_io(plan.key.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    check_kernel<T><<<kGemmSamples / kThreads, kThreads, 0, stream>>>(
-        static_cast<const T*>(operands.d), static_cast<const T*>(operands.aux), plan.key.epilogue,
-        unit_of(plan.key.dtype), samples, wrong);
+  dispatch_io(plan.key.dtype, [&]<class T>(TypeTag<T>) {
+    launch_kernel(stream, check_kernel<T>, {kGemmSamples / kThreads, kThreads},
+                  static_cast<const T*>(operands.d), static_cast<const T*>(operands.aux),
+                  plan.key.epilogue, unit_of(plan.key.dtype), samples, wrong);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

@@ -482,8 +482,7 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 using namespace gemm_dgelu_dbias;
 
 void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args) {
-  dispatch_16bit(args.dy.dtype,
-                 [&](auto tag) { launch<typename decltype(tag)::Type>(context, args); });
+  dispatch_16bit(args.dy.dtype, [&]<class T>(TypeTag<T>) { launch<T>(context, args); });
 }
 
 }  // namespace bertha

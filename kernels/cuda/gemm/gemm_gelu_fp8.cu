@@ -360,17 +360,12 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
   params.columns = columns;
   params.inner_blocks = static_cast<int>(inner / kInnerBytes);
   params.row_tiles = grid.row_tiles;
-  params.sink = sink_of({.q = result.q,
-                         .scale = result.scale,
-                         .amax = result.amax,
-                         .saturated = result.saturated,
-                         .live_rows = result.live_rows});
+  params.sink = sink_of(result);
   if (result.activation == Activation::kNone) {
     params.partial =
         static_cast<float*>(context.scratch.take(column_sum_bytes(grid.row_blocks, columns, 1)));
   }
-  dispatch_16bit(result.x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_16bit(result.x.dtype, [&]<class T>(TypeTag<T>) {
     const auto kernel =
         grid.cluster == 2 ? &gemm_gelu_fp8_kernel<T, X, 2> : &gemm_gelu_fp8_kernel<T, X, 1>;
     launch_row_grid<SharedStorage>(context, kernel, grid, columns, x_map, weight_map,

@@ -29,21 +29,4 @@ __device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
   return packed<__half>(gelu_derivative(z.x), gelu_derivative(z.y));
 }
 
-/// 8 elements, 16 bytes.
-struct PackedPairs {
-  uint32_t of[4];
-};
-
-// By intrinsics: nvcc split the store of a plain uint4, whose words are used one by one, in four.
-
-/// Streaming: the data is not used again soon.
-__device__ __forceinline__ void store_pairs_streaming(void* memory, const PackedPairs& pairs) {
-  __stcs(static_cast<uint4*>(memory),
-         make_uint4(pairs.of[0], pairs.of[1], pairs.of[2], pairs.of[3]));
-}
-__device__ __forceinline__ void store_pairs(void* memory, const PackedPairs& pairs) {
-  __stwb(static_cast<uint4*>(memory),
-         make_uint4(pairs.of[0], pairs.of[1], pairs.of[2], pairs.of[3]));
-}
-
 }  // namespace bertha::gemm_bias_gelu

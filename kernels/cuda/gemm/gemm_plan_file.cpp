@@ -32,11 +32,10 @@ struct Word {
 constexpr Word<GemmKind> kKinds[] = {{GemmKind::kForward, "forward"},
                                      {GemmKind::kDataGradient, "data_gradient"},
                                      {GemmKind::kWeightGradient, "weight_gradient"}};
-constexpr Word<DType> kDTypes[] = {{DType::kF32, "f32"},
-                                   {DType::kF16, "f16"},
-                                   {DType::kBF16, "bf16"},
-                                   {DType::kE4M3, "e4m3"},
-                                   {DType::kE5M2, "e5m2"}};
+constexpr Word<DType> word_of(DType dtype) { return {dtype, name(dtype)}; }
+constexpr Word<DType> kDTypes[] = {word_of(DType::kF32), word_of(DType::kF16),
+                                   word_of(DType::kBF16), word_of(DType::kE4M3),
+                                   word_of(DType::kE5M2)};
 constexpr Word<bool> kFastAccumulates[] = {{false, "full"}, {true, "fast"}};
 constexpr Word<GemmEpilogue> kEpilogues[] = {{GemmEpilogue::kNone, "plain"},
                                              {GemmEpilogue::kBias, "bias"},

@@ -71,23 +71,10 @@ cublasLtMatrixLayout_t make_layout(DType dtype, int64_t rows, int64_t columns) {
   return layout;
 }
 
-bool has_bias(GemmEpilogue epilogue) {
-  return epilogue == GemmEpilogue::kBias || epilogue == GemmEpilogue::kGeluBias;
-}
-bool has_aux(GemmEpilogue epilogue) {
-  return epilogue == GemmEpilogue::kGeluBias || epilogue == GemmEpilogue::kDgelu;
-}
-
 /// An address of that alignment and no more: the heuristics read no more than that from it.
 const void* address_aligned_to(int bytes) {
   return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes));
 }
-
-struct DestroyPreference {
-  void operator()(cublasLtMatmulPreferenceOpaque_t* made) const {
-    cublasLtMatmulPreferenceDestroy(made);
-  }
-};
 
 bool is_nearby(int64_t rows, int64_t tuned_rows) {
   return static_cast<double>(rows) <= kNearbyRows * static_cast<double>(tuned_rows);
@@ -220,7 +207,7 @@ bool GemmPlans::serves(const GemmPlan& plan) const {
 std::vector<cublasLtMatmulAlgo_t> GemmPlans::heuristics(const GemmPlan& plan, int most) const {
   cublasLtMatmulPreference_t made = nullptr;
   BERTHA_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
-  const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference> preference(made);
+  const CublasLtOwner<cublasLtMatmulPreferenceOpaque_t> preference(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_.bytes()));
   // Partial sums of split-k stay f32: the other schemes round them to the type of D.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

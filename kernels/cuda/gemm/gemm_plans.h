@@ -12,17 +12,17 @@
 
 namespace bertha {
 
-namespace detail {
-struct DestroyMatmul {
+struct DestroyCublasLt {
   void operator()(cublasLtMatmulDescOpaque_t* made) const { cublasLtMatmulDescDestroy(made); }
-};
-struct DestroyLayout {
   void operator()(cublasLtMatrixLayoutOpaque_t* made) const { cublasLtMatrixLayoutDestroy(made); }
-};
-struct DestroyHandle {
+  void operator()(cublasLtMatmulPreferenceOpaque_t* made) const {
+    cublasLtMatmulPreferenceDestroy(made);
+  }
   void operator()(cublasLtContext* made) const { cublasLtDestroy(made); }
 };
-}  // namespace detail
+/// An object of the library, destroyed with its owner.
+template <class T>
+using CublasLtOwner = std::unique_ptr<T, DestroyCublasLt>;
 
 /// D = epilogue(op(A) op(B) + beta D) in the library's terms. A row-major matrix is a column-major
 /// one transposed: D is y, dx or dweight transposed, and
@@ -43,10 +43,10 @@ struct GemmPlan {
   int64_t k;
   bool a_transposed;
   bool b_transposed;
-  std::unique_ptr<cublasLtMatmulDescOpaque_t, detail::DestroyMatmul> operation;
-  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> a;
-  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> b;
-  std::unique_ptr<cublasLtMatrixLayoutOpaque_t, detail::DestroyLayout> d;
+  CublasLtOwner<cublasLtMatmulDescOpaque_t> operation;
+  CublasLtOwner<cublasLtMatrixLayoutOpaque_t> a;
+  CublasLtOwner<cublasLtMatrixLayoutOpaque_t> b;
+  CublasLtOwner<cublasLtMatrixLayoutOpaque_t> d;
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -104,7 +104,7 @@ class GemmPlans {
 
   CudaDevice& device_;
   cudaStream_t stream_;
-  std::unique_ptr<cublasLtContext, detail::DestroyHandle> handle_;
+  CublasLtOwner<cublasLtContext> handle_;
   Buffer workspace_;
   GemmOrigin origin_;
   TunedGemms tuned_;

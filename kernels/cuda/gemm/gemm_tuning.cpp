@@ -50,8 +50,7 @@ class TuningOperands {
  public:
   TuningOperands(CudaDevice& device, cudaStream_t stream, const GemmPlan& plan)
       : stream_(stream), dtype_(plan.key.dtype), d_count_(plan.m * plan.n) {
-    const bool aux =
-        plan.key.epilogue == GemmEpilogue::kGeluBias || plan.key.epilogue == GemmEpilogue::kDgelu;
+    const bool aux = has_aux(plan.key.epilogue);
     const DType a = plan.key.a_dtype;
     const DType b = plan.key.b_dtype;
     const int64_t set_bytes = plan.m * plan.k * size_bytes(a) + plan.n * plan.k * size_bytes(b) +
@@ -77,7 +76,9 @@ class TuningOperands {
     samples_ = device.allocate(static_cast<int64_t>(sizeof(GemmSample)) * kGemmSamples);
     wrong_ = device.allocate(sizeof(int));
     reset_output(plan);
-    sample_gemm(stream_, plan, plain_operands(plan), samples());
+    GemmOperands plain = operands(0);
+    if (!has_bias(plan.key.epilogue)) plain.bias = nullptr;
+    sample_gemm(stream_, plan, plain, samples());
     BERTHA_CUDA_CHECK(cudaStreamSynchronize(stream_));
   }
 
@@ -115,14 +116,6 @@ class TuningOperands {
     void* data = buffers_.back().data();
     fill_with_random(stream_, dtype, data, count, static_cast<uint32_t>(buffers_.size()));
     return data;
-  }
-
-  GemmOperands plain_operands(const GemmPlan& plan) const {
-    GemmOperands o = operands(0);
-    const bool bias =
-        plan.key.epilogue == GemmEpilogue::kBias || plan.key.epilogue == GemmEpilogue::kGeluBias;
-    if (!bias) o.bias = nullptr;
-    return o;
   }
 
   GemmSample* samples() { return static_cast<GemmSample*>(samples_.data()); }

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
@@ -64,33 +63,32 @@ void check_fp8(const CudaContext& context, const char* operation, const GemmKey&
   }
 }
 
+/// What an own kernel would be asked for, x [T, inner] times a weight to [T, columns], reading and
+/// writing `views`.
+GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns, Activation gelu,
+                   std::initializer_list<const void*> views) {
+  return {.io = x.dtype,
+          .gelu = gelu,
+          .columns = columns,
+          .inner = x.extent(1),
+          .sm_count = planned_sm_count(context.options, context.sm_count),
+          .is_aligned = is_aligned(views)};
+}
+
 bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
   if (!keeps_pre_activation(args.activation) || is_fp8(args.x.dtype)) return false;
-  return args.x.extent(0) >=
-         own_gemm_bias_gelu_from(
-             context.options.gelu_gemms,
-             {.io = args.x.dtype,
-              .gelu = args.activation,
-              .columns = args.weight.extent(0),
-              .inner = args.x.extent(1),
-              .sm_count = planned_sm_count(context.options, context.sm_count),
-              .has_bias = args.bias.has_data(),
-              .is_aligned = is_aligned(
-                  {args.x.data, args.weight.data, args.y.data, args.pre_activation.data})});
+  GeluCall call = gelu_call(context, args.x, args.weight.extent(0), args.activation,
+                            {args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
+  call.has_bias = args.bias.has_data();
+  return args.x.extent(0) >= own_gemm_bias_gelu_from(context.options.gelu_gemms, call);
 }
 
 bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
   if (!keeps_pre_activation(args.activation) || is_fp8(args.dy.dtype)) return false;
-  return args.dy.extent(0) >=
-         own_gemm_dgelu_dbias_from(context.options.gelu_gemms,
-                                   {.io = args.dy.dtype,
-                                    .gelu = args.activation,
-                                    .columns = args.weight.extent(1),
-                                    .inner = args.dy.extent(1),
-                                    .sm_count = planned_sm_count(context.options, context.sm_count),
-                                    .has_bias = args.dbias_below.has_data(),
-                                    .is_aligned = is_aligned({args.dy.data, args.weight.data,
-                                                              args.dx.data, args.saved.data})});
+  GeluCall call = gelu_call(context, args.dy, args.weight.extent(1), args.activation,
+                            {args.dy.data, args.weight.data, args.dx.data, args.saved.data});
+  call.has_bias = args.dbias_below.has_data();
+  return args.dy.extent(0) >= own_gemm_dgelu_dbias_from(context.options.gelu_gemms, call);
 }
 
 /// Whether `quantize` is what gemm_gelu_fp8.cu does with the result of a GEMM [T, K] x [N, K].
@@ -103,16 +101,11 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
       (is_gradient && !quantize.derivative.has_data())) {
     return false;
   }
-  return x.extent(0) >=
-         own_gemm_gelu_fp8_from(
-             context.options.gelu_gemms,
-             {.io = quantize.x.dtype,
-              .gelu = is_gradient ? Activation::kGeluTanh : quantize.activation,
-              .columns = weight.extent(0),
-              .inner = x.extent(1),
-              .sm_count = planned_sm_count(context.options, context.sm_count),
-              .is_aligned = is_aligned({x.data, weight.data, quantize.q.data,
-                                        quantize.transposed.data, quantize.derivative.data})});
+  GeluCall call = gelu_call(
+      context, x, weight.extent(0), is_gradient ? Activation::kGeluTanh : quantize.activation,
+      {x.data, weight.data, quantize.q.data, quantize.transposed.data, quantize.derivative.data});
+  call.io = quantize.x.dtype;
+  return x.extent(0) >= own_gemm_gelu_fp8_from(context.options.gelu_gemms, call);
 }
 
 /// The key of the GEMM with these operands.
@@ -246,20 +239,12 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   }
 }
 
-/// A sum of nothing; `gradient` may have no data.
-void add_nothing(const CudaContext& context, Accumulate accumulate, const View& gradient) {
-  if (accumulate == Accumulate::kYes || !gradient.has_data()) return;
-  BERTHA_CUDA_CHECK(
-      cudaMemsetAsync(gradient.data, 0, static_cast<size_t>(gradient.bytes()), context.stream));
-}
-
 }  // namespace
 
 template <>
 void run_cuda(CudaContext& context, const LinearBwdData& args) {
   if (args.dy.extent(0) == 0) {
-    add_nothing(context, args.accumulate_dbias, args.dbias_below);
-    return;
+    return context.add_nothing(args.accumulate_dbias, args.dbias_below);
   }
   if (takes_own_kernel(context, args)) return run_gemm_dgelu_dbias(context, args);
   run_data_gradient(context, args);
@@ -272,8 +257,8 @@ template <>
 void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
   const int64_t rows = args.dy.extent(is_fp8(args.dy.dtype) ? 1 : 0);
   if (rows == 0) {
-    add_nothing(context, args.accumulate, args.dweight);
-    add_nothing(context, args.accumulate, args.dbias);
+    context.add_nothing(args.accumulate, args.dweight);
+    context.add_nothing(args.accumulate, args.dbias);
     return;
   }
   auto& plans = context.state<GemmPlans>();

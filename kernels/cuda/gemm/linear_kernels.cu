@@ -17,7 +17,6 @@
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/gemm/gelu.cuh"
 
 namespace bertha {
@@ -136,14 +135,8 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksPerSm)
   }
 }
 
-unsigned resident_blocks(const CudaContext& context, int64_t vecs) {
-  return blocks_for(vecs, kThreads, static_cast<int64_t>(context.sm_count) * kBlocksPerSm);
-}
-
 template <Activation kActivation>
-struct ActivationTag {
-  static constexpr Activation kValue = kActivation;
-};
+using ActivationTag = std::integral_constant<Activation, kActivation>;
 
 template <class Work>
 void dispatch_activation(Activation activation, const Work& work) {
@@ -185,8 +178,7 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
 
 void add_up_columns(const CudaContext& context, const float* partial, int64_t blocks,
                     Accumulate accumulate, const View& target) {
-  dispatch_io(target.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(target.dtype, [&]<class T>(TypeTag<T>) {
     finish_column_sums<T, 1>(context, partial, blocks, target.elements(),
                              {{{elements<T>(target), accumulate == Accumulate::kYes}}});
   });
@@ -195,52 +187,45 @@ void add_up_columns(const CudaContext& context, const float* partial, int64_t bl
 void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
                            Activation activation) {
   const int64_t columns = z.extent(1);
-  dispatch_io(z.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    dispatch_activation(activation, [&](auto activation_tag) {
+  dispatch_io(z.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
       T* from = elements<T>(z);
       T* to = elements<T>(y);
-      const T* added = bias.has_data() ? elements<T>(bias) : nullptr;
+      const T* added = optional_elements<T>(bias);
       const bool is_wide = columns % kVec16<T> == 0 && is_aligned({from, to, added});
-      dispatch_vec<T>(is_wide, [&](auto vec) {
-        constexpr int N = decltype(vec)::value;
+      dispatch_vec<T>(is_wide, [&]<int N>(std::integral_constant<int, N>) {
         const int64_t vecs = z.elements() / N;
-        bias_activation_kernel<T, N, decltype(activation_tag)::kValue>
-            <<<resident_blocks(context, vecs), kThreads, 0, context.stream>>>(from, added, to, vecs,
-                                                                              columns);
+        launch_kernel(context.stream, bias_activation_kernel<T, N, kActivation>,
+                      {blocks_on(context, vecs, kThreads, kBlocksPerSm), kThreads}, from, added, to,
+                      vecs, columns);
       });
     });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
-  dispatch_io(args.dy.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    dispatch_activation(args.activation, [&](auto activation_tag) {
+  dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_activation(args.activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
       const T* dy = elements<T>(args.dy);
       const T* saved = elements<T>(args.saved);
       T* dx = elements<T>(args.dx);
       const int64_t count = args.dy.elements();
       const bool is_wide = count % kVec16<T> == 0 && is_aligned({dy, saved, dx});
-      dispatch_vec<T>(is_wide, [&](auto vec) {
-        constexpr int N = decltype(vec)::value;
-        derivative_kernel<T, N, decltype(activation_tag)::kValue>
-            <<<resident_blocks(context, count / N), kThreads, 0, context.stream>>>(dy, saved, dx,
-                                                                                   count / N);
+      dispatch_vec<T>(is_wide, [&]<int N>(std::integral_constant<int, N>) {
+        launch_kernel(context.stream, derivative_kernel<T, N, kActivation>,
+                      {blocks_on(context, count / N, kThreads, kBlocksPerSm), kThreads}, dy, saved,
+                      dx, count / N);
       });
     });
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 void sum_columns(CudaContext& context, const View& values, Accumulate accumulate,
                  const View& target) {
-  dispatch_io(values.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(values.dtype, [&]<class T>(TypeTag<T>) {
     const bool is_wide = values.extent(1) % kVec16<T> == 0 && is_aligned({values.data});
-    dispatch_vec<T>(is_wide, [&](auto vec) {
-      launch_column_sums<T, decltype(vec)::value>(context, values, accumulate, target);
+    dispatch_vec<T>(is_wide, [&]<int N>(std::integral_constant<int, N>) {
+      launch_column_sums<T, N>(context, values, accumulate, target);
     });
   });
 }

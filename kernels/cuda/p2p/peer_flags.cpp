@@ -10,25 +10,16 @@
 namespace bertha {
 namespace {
 
-using BatchMemOp = decltype(&cuStreamBatchMemOp);
-
-/// The driver's function, asked of the runtime: linking with the driver would tie the program to
-/// machines that have one.
-BatchMemOp find_batch_mem_op() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  constexpr unsigned kSinceCuda = 12000;
-  BERTHA_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, kSinceCuda,
-                                                     cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess) {
-    fail(ExitCode::kEnvironment, "the CUDA driver lacks stream memory operations");
+/// Enqueues operation_of(peer) for every other rank.
+template <class OperationOf>
+void enqueue(Stream& stream, int rank, int ranks, const OperationOf& operation_of) {
+  if (ranks == 1) return;
+  std::vector<CUstreamBatchMemOpParams> operations;
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer != rank) operations.push_back(operation_of(peer));
   }
-  return reinterpret_cast<BatchMemOp>(function);
-}
-
-void enqueue(Stream& stream, std::vector<CUstreamBatchMemOpParams>& operations) {
-  if (operations.empty()) return;  // a single rank
-  static const BatchMemOp batch_mem_op = find_batch_mem_op();
+  static const auto batch_mem_op =
+      reinterpret_cast<decltype(&cuStreamBatchMemOp)>(find_driver_function("cuStreamBatchMemOp"));
   const CUresult status =
       batch_mem_op(native(stream), static_cast<unsigned>(operations.size()), operations.data(), 0);
   if (status != CUDA_SUCCESS) {
@@ -53,31 +44,25 @@ int64_t PeerFlags::bytes(int flags, int ranks) {
 }
 
 void PeerFlags::signal(Stream& stream, int flag, uint32_t value) {
-  std::vector<CUstreamBatchMemOpParams> operations;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer == rank_) continue;
+  enqueue(stream, rank_, ranks_, [&](int peer) {
     CUstreamBatchMemOpParams write{};
     write.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     write.writeValue.address = address_of(memory_.of_rank(peer), flag, ranks_, rank_);
     write.writeValue.value = value;
     write.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // after all that came before it
-    operations.push_back(write);
-  }
-  enqueue(stream, operations);
+    return write;
+  });
 }
 
 void PeerFlags::await(Stream& stream, int flag, uint32_t value) {
-  std::vector<CUstreamBatchMemOpParams> operations;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer == rank_) continue;
+  enqueue(stream, rank_, ranks_, [&](int peer) {
     CUstreamBatchMemOpParams wait{};
     wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
     wait.waitValue.address = address_of(memory_.data(), flag, ranks_, peer);
     wait.waitValue.value = value;
     wait.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-    operations.push_back(wait);
-  }
-  enqueue(stream, operations);
+    return wait;
+  });
 }
 
 }  // namespace bertha

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/p2p/sum_parts.h"
 
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
 
 namespace bertha {
@@ -57,7 +57,7 @@ void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
     if (parts != kParts) return launch<T, kParts + 1>(stream, parts, job);
     constexpr int64_t kElements = int64_t{kThreads} * kVecSize;
     const auto blocks = static_cast<unsigned>((job.count + kElements - 1) / kElements);
-    sum_parts_kernel<T, kParts><<<blocks, kThreads, 0, stream>>>(job);
+    launch_kernel(stream, sum_parts_kernel<T, kParts>, {blocks, kThreads}, job);
   }
 }
 
@@ -68,14 +68,12 @@ void sum_parts(Stream& stream, std::span<const void* const> parts, const View& s
   BERTHA_CHECK(!parts.empty() && parts.size() <= kMostSumParts, parts.size(), " parts, want 1 to ",
                kMostSumParts);
   if (sum.elements() == 0) return;
-  dispatch_io(sum.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(sum.dtype, [&]<class T>(TypeTag<T>) {
     SumJob<T> job{
         .parts = {}, .sum = elements<T>(sum), .count = sum.elements(), .factors = factors};
     for (size_t i = 0; i < parts.size(); ++i) job.parts[i] = static_cast<const T*>(parts[i]);
     launch<T>(native(stream), static_cast<int>(parts.size()), job);
   });
-  BERTHA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace bertha

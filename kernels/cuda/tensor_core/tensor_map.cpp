@@ -7,22 +7,6 @@
 namespace bertha {
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-/// The driver's function, asked of the runtime: linking with the driver would tie the program to
-/// machines that have one.
-Encode find_encode() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  constexpr unsigned kSinceCuda = 12000;
-  BERTHA_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                     kSinceCuda, cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess) {
-    fail(ExitCode::kEnvironment, "the CUDA driver has no tensor maps, want one for CUDA 12.0");
-  }
-  return reinterpret_cast<Encode>(function);
-}
-
 /// An axis of a tensor, the innermost first.
 struct Axis {
   int64_t extent;
@@ -32,7 +16,8 @@ struct Axis {
 
 CUtensorMap tensor_map(CUtensorMapDataType type, const void* data, CUtensorMapSwizzle swizzle,
                        std::initializer_list<Axis> axes) {
-  static const Encode encode = find_encode();
+  static const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(
+      find_driver_function("cuTensorMapEncodeTiled"));
   constexpr int kMostAxes = 5;
   cuuint64_t extents[kMostAxes];
   cuuint64_t strides[kMostAxes];  // from the second axis on
