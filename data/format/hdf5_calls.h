@@ -17,24 +17,24 @@ namespace bertha {
 static_assert(std::is_same_v<hid_t, int64_t>, "Hdf5Id keeps identifiers as int64_t");
 static_assert(std::is_same_v<herr_t, int>, "Hdf5Id::Close returns herr_t");
 
-/// One thread at a time, because the serial library shares its tables between files. Recursive,
-/// since identifiers are closed inside of other calls.
-inline std::unique_lock<std::recursive_mutex> lock_library() {
-  static std::recursive_mutex mutex;
-  return std::unique_lock(mutex);
-}
-
-/// Enters the library, unless it has failed (hdf5_guard.h): then it may wait for itself. Its own
-/// error printing is switched off here too: our sentences replace it; and so is its cleaning up at
-/// the exit, which a failed one does not survive.
+/// Enters the library: one thread at a time, because the serial library shares its tables between
+/// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
+/// switched off here too: our sentences replace it.
 inline std::unique_lock<std::recursive_mutex> enter_library() {
-  auto lock = lock_library();
-  Hdf5Guard::fail_if_broken();
-  static const herr_t no_cleaning_up = H5dont_atexit();
-  static_cast<void>(no_cleaning_up);
+  static std::recursive_mutex mutex;
+  std::unique_lock lock(mutex);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   return lock;
 }
+
+/// Inside of the library, which reads a file that strangers may have written.
+struct ReadCall {
+  ReadCall(const std::string& path, int64_t file_bytes)
+      : lock(enter_library()), guard(path, file_bytes) {}
+
+  std::unique_lock<std::recursive_mutex> lock;
+  Hdf5Guard guard;
+};
 
 /// The innermost reason of the last failed call, shortened to the operating system's words where
 /// the library quotes them.

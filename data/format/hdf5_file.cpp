@@ -98,16 +98,6 @@ Hdf5Id memory_access_properties(FileImage& image) {
   return properties;
 }
 
-/// Has the library read a file that strangers may have written.
-template <class Work>
-auto guarded(const std::string& path, int64_t file_bytes, const Work& work) {
-  const auto lock = enter_library();
-  sigjmp_buf entry;
-  const Hdf5Guard guard(path, file_bytes, &entry);
-  if (sigsetjmp(entry, 1) != 0) Hdf5Guard::fail_if_broken();
-  return work();
-}
-
 /// The size of the file; refuses what is no file.
 int64_t file_bytes_of(const std::string& path) {
   struct stat status {};
@@ -138,33 +128,28 @@ Hdf5Id::~Hdf5Id() { close_now(); }
 
 bool Hdf5Id::close_now() {
   if (id_ < 0) return true;
-  const auto lock = lock_library();
-  if (Hdf5Guard::is_broken()) return false;
-  const auto inner_lock = enter_library();
+  const auto lock = enter_library();
   return close_(std::exchange(id_, -1)) >= 0;
 }
 
 // --- reading ---
 
 Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
-  guarded(path_, file_bytes_, [&] {
-    prepare_library();
-    const Hdf5Id access = access_properties();
-    file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
-                ": not a readable HDF5 file, it is damaged or of another kind; make it again");
-  });
+  const ReadCall call(path_, file_bytes_);
+  prepare_library();
+  const Hdf5Id access = access_properties();
+  file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
+              ": not a readable HDF5 file, it is damaged or of another kind; make it again");
 }
 
 Hdf5Input::~Hdf5Input() {
-  const auto lock = lock_library();
-  if (Hdf5Guard::is_broken()) return;
-  const Hdf5Guard guard(path_, file_bytes_, nullptr);
+  const ReadCall call(path_, file_bytes_);
   file_.close_now();
 }
 
 bool Hdf5Input::has(const std::string& name) const {
-  return guarded(path_, file_bytes_,
-                 [&] { return H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) > 0; });
+  const ReadCall call(path_, file_bytes_);
+  return H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) > 0;
 }
 
 Hdf5Id Hdf5Input::open_dataset(const std::string& name) const {
@@ -173,30 +158,29 @@ Hdf5Id Hdf5Input::open_dataset(const std::string& name) const {
 }
 
 Hdf5Dataset Hdf5Input::describe(const std::string& name) const {
-  return guarded(path_, file_bytes_, [&] {
-    const std::string where = concat(path_, ": dataset ", name);
-    refuse_link(file_.get(), name, where);
-    const Hdf5Id dataset = open_dataset(name);
-    check_storage(dataset.get(), file_bytes_, where);
-    const Hdf5Id type =
-        own(H5Dget_type(dataset.get()), H5Tclose, path_, ": dataset ", name, " has no type");
-    const Hdf5Id space =
-        own(H5Dget_space(dataset.get()), H5Sclose, path_, ": dataset ", name, " has no extents");
-    Hdf5Dataset info;
-    info.type_text = type_text(type.get());
-    if (H5Tget_class(type.get()) == H5T_VLEN) {
-      const Hdf5Id base(H5Tget_super(type.get()), H5Tclose);
-      info.rows = Hdf5Rows::kRagged;
-      info.element = element_of(base.get());
-    } else {
-      info.element = element_of(type.get());
-    }
-    std::array<hsize_t, H5S_MAX_RANK> extents{};
-    const int rank = checked(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), path_,
-                             ": dataset ", name, " has no extents");
-    info.extents.assign(extents.begin(), extents.begin() + rank);
-    return info;
-  });
+  const ReadCall call(path_, file_bytes_);
+  const std::string where = concat(path_, ": dataset ", name);
+  refuse_link(file_.get(), name, where);
+  const Hdf5Id dataset = open_dataset(name);
+  check_storage(dataset.get(), file_bytes_, where);
+  const Hdf5Id type =
+      own(H5Dget_type(dataset.get()), H5Tclose, path_, ": dataset ", name, " has no type");
+  const Hdf5Id space =
+      own(H5Dget_space(dataset.get()), H5Sclose, path_, ": dataset ", name, " has no extents");
+  Hdf5Dataset info;
+  info.type_text = type_text(type.get());
+  if (H5Tget_class(type.get()) == H5T_VLEN) {
+    const Hdf5Id base(H5Tget_super(type.get()), H5Tclose);
+    info.rows = Hdf5Rows::kRagged;
+    info.element = element_of(base.get());
+  } else {
+    info.element = element_of(type.get());
+  }
+  std::array<hsize_t, H5S_MAX_RANK> extents{};
+  const int rank = checked(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), path_,
+                           ": dataset ", name, " has no extents");
+  info.extents.assign(extents.begin(), extents.begin() + rank);
+  return info;
 }
 
 void Hdf5Input::read_native(const std::string& name, int64_t first_row, int64_t num_rows,
@@ -225,42 +209,38 @@ void Hdf5Input::read_native(const std::string& name, int64_t first_row, int64_t 
 
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
                      std::span<int8_t> values) const {
-  guarded(path_, file_bytes_, [&] {
-    read_native(name, first_row, num_rows, H5T_NATIVE_INT8, std::ssize(values), values.data());
-  });
+  const ReadCall call(path_, file_bytes_);
+  read_native(name, first_row, num_rows, H5T_NATIVE_INT8, std::ssize(values), values.data());
 }
 
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
                      std::span<int16_t> values) const {
-  guarded(path_, file_bytes_, [&] {
-    read_native(name, first_row, num_rows, H5T_NATIVE_INT16, std::ssize(values), values.data());
-  });
+  const ReadCall call(path_, file_bytes_);
+  read_native(name, first_row, num_rows, H5T_NATIVE_INT16, std::ssize(values), values.data());
 }
 
 std::vector<std::byte> Hdf5Input::read_descriptors(const std::string& name,
                                                    int64_t num_rows) const {
-  return guarded(path_, file_bytes_, [&] {
-    std::vector<std::byte> descriptors(static_cast<size_t>(num_rows * kRowDescriptorBytes));
-    const Hdf5Id type = descriptor_type();
-    read_native(name, 0, num_rows, type.get(), num_rows, descriptors.data());
-    return descriptors;
-  });
+  const ReadCall call(path_, file_bytes_);
+  std::vector<std::byte> descriptors(static_cast<size_t>(num_rows * kRowDescriptorBytes));
+  const Hdf5Id type = descriptor_type();
+  read_native(name, 0, num_rows, type.get(), num_rows, descriptors.data());
+  return descriptors;
 }
 
 int64_t Hdf5Input::list_base_bytes() const {
-  return guarded(path_, file_bytes_, [&] {
-    const Hdf5Id creation =
-        own(H5Fget_create_plist(file_.get()), H5Pclose, path_, ": cannot read its file header");
-    size_t address_bytes = 0, length_bytes = 0;
-    hsize_t user_block_bytes = 0;
-    H5Pget_sizes(creation.get(), &address_bytes, &length_bytes);
-    H5Pget_userblock(creation.get(), &user_block_bytes);
-    if (address_bytes != 8 || length_bytes != 8) {
-      fail(ExitCode::kData, path_, ": addresses of ", address_bytes, " bytes and lengths of ",
-           length_bytes, " bytes, want 8 and 8; rewrite the file with default HDF5 settings");
-    }
-    return static_cast<int64_t>(user_block_bytes);
-  });
+  const ReadCall call(path_, file_bytes_);
+  const Hdf5Id creation =
+      own(H5Fget_create_plist(file_.get()), H5Pclose, path_, ": cannot read its file header");
+  size_t address_bytes = 0, length_bytes = 0;
+  hsize_t user_block_bytes = 0;
+  H5Pget_sizes(creation.get(), &address_bytes, &length_bytes);
+  H5Pget_userblock(creation.get(), &user_block_bytes);
+  if (address_bytes != 8 || length_bytes != 8) {
+    fail(ExitCode::kData, path_, ": addresses of ", address_bytes, " bytes and lengths of ",
+         length_bytes, " bytes, want 8 and 8; rewrite the file with default HDF5 settings");
+  }
+  return static_cast<int64_t>(user_block_bytes);
 }
 
 // --- writing ---

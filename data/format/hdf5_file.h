@@ -49,7 +49,7 @@ class Hdf5Id {
 /// An HDF5 file opened for reading, without file locks (they fail on many cluster file systems).
 ///
 /// Errors    Error(kData) naming the file, the dataset and what the library found. Where the file
-///           crashes the library or keeps it in a loop, the program has to end (hdf5_guard.h).
+///           crashes the library or keeps it in a loop, the program ends (hdf5_guard.h).
 /// Threads   any; the serial library is entered under one process-wide lock.
 class Hdf5Input {
  public:

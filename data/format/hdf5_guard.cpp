@@ -1,11 +1,11 @@
 #include "data/format/hdf5_guard.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 
@@ -14,73 +14,34 @@
 namespace bertha {
 namespace {
 
-constexpr int kLoop = SIGXCPU;   // sent by the timer
-constexpr int kLate = SIGALRM;   // the program should have ended
-constexpr int kMostTicks = 200;  // of the timer, a millisecond each
-constexpr unsigned kMostSecondsToEnd = 15;
-constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, kLoop, kLate};
+constexpr int kLoop = SIGXCPU;  // sent by the timer
+constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, kLoop};
 
-// All that a signal handler can reach.
+// All that the signal handler can reach.
 std::array<struct sigaction, kSignals.size()> former_actions{};
 std::atomic<pid_t> thread_inside = 0;  // of the library
 std::atomic<const char*> path_inside = nullptr;
-std::atomic<sigjmp_buf*> entry_inside = nullptr;
-std::atomic<int> num_ticks = 0;          // of the timer, for which the thread was at work elsewhere
-std::array<char, 4608> sentence{};       // a path has at most 4096 bytes
-std::atomic<size_t> sentence_bytes = 0;  // 0: the library has not failed
 
-// In a signal handler: nothing is allocated.
-void write_sentence() {
-  size_t size = 0;
-  for (const std::string_view part :
-       {std::string_view(path_inside),
-        std::string_view(": it crashes the HDF5 library or keeps it in a loop; the file is "
-                         "damaged, make or copy it again")}) {
-    size += part.copy(sentence.data() + size, sentence.size() - size);
-  }
-  sentence_bytes = size;
+void write_text(std::string_view text) {
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(static_cast<int>(ExitCode::kData));
 }
 
+/// In a signal handler: nothing is allocated.
 [[noreturn]] void end_program() {
-  for (size_t i = 0; i < sentence_bytes; ++i) {
-    const char letter = sentence[i];
-    if ((letter >= 0 && letter < ' ') || letter == 127) sentence[i] = '?';  // may steer a terminal
+  write_text("bertha: error: ");
+  for (const char letter : std::string_view(path_inside)) {
+    const bool may_steer_a_terminal = (letter >= 0 && letter < ' ') || letter == 127;
+    write_text(may_steer_a_terminal ? std::string_view("?") : std::string_view(&letter, 1));
   }
-  for (const std::string_view part :
-       {std::string_view("bertha: error: "), std::string_view(sentence.data(), sentence_bytes),
-        std::string_view("\n")}) {
-    if (write(STDERR_FILENO, part.data(), part.size()) < 0) break;
-  }
+  write_text(
+      ": it crashes the HDF5 library or keeps it in a loop; the file is damaged, make or copy it "
+      "again\n");
   _exit(static_cast<int>(ExitCode::kData));
 }
 
-/// Whether the signal met the library's own code, and not the memory allocator, which would keep
-/// its lock.
-bool met_library(const void* context) {
-  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-  const auto place = static_cast<uintptr_t>(machine.gregs[REG_RIP]);
-#else
-  const auto place = static_cast<uintptr_t>(machine.pc);
-#endif
-  Dl_info info{};
-  return dladdr(reinterpret_cast<void*>(place), &info) != 0 &&
-         std::strstr(info.dli_fname, "libhdf5") != nullptr;
-}
-
-extern "C" void on_library_signal(int number, siginfo_t* info, void* context) {
-  const bool is_timer = number == kLoop && info->si_code == SI_TIMER;
-  const bool is_crash = number != kLoop && number != kLate;
-  if (sentence_bytes > 0 && !is_timer) end_program();
-  if (thread_inside == gettid() && sentence_bytes == 0 && (is_timer || is_crash)) {
-    if (is_timer && !met_library(context) && ++num_ticks < kMostTicks) return;
-    write_sentence();
-    // It is the allocator that aborts, when the memory is damaged, and keeps its lock.
-    if (entry_inside == nullptr || number == SIGABRT || num_ticks == kMostTicks) end_program();
-    alarm(kMostSecondsToEnd);
-    siglongjmp(*entry_inside, 1);
-  }
-  if (is_timer) return;  // the library has come to an end at this moment, or is left
+extern "C" void on_library_signal(int number, siginfo_t* info, void* /*context*/) {
+  if (thread_inside == gettid()) end_program();
+  if (number == kLoop && info->si_code == SI_TIMER) return;  // the call has just ended
   for (size_t i = 0; i < kSignals.size(); ++i) {
     if (kSignals[i] == number) sigaction(number, &former_actions[i], nullptr);
   }
@@ -101,18 +62,16 @@ void take_signals() {
   static_cast<void>(taken);
 }
 
-/// Of the processor: a sound file is read in a small part of it. A loop may allocate meanwhile.
+/// Of the processor: a sound file is read in a small part of it.
 itimerspec most_time(int64_t file_bytes) {
   itimerspec limit{};
-  limit.it_value.tv_sec = file_bytes >> 20;  // a second for each MiB
-  limit.it_value.tv_nsec = 100'000'000;
-  limit.it_interval.tv_nsec = 1'000'000;
+  limit.it_value.tv_sec = 1 + (file_bytes >> 20);  // a second for each MiB
   return limit;
 }
 
 }  // namespace
 
-Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes, sigjmp_buf* entry) {
+Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes) {
   take_signals();
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
@@ -123,20 +82,12 @@ Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes, sigjmp_buf* en
   const itimerspec limit = most_time(file_bytes);
   if (has_timer_) timer_settime(timer_, 0, &limit, nullptr);
   path_inside = path.c_str();
-  entry_inside = entry;
-  num_ticks = 0;
   thread_inside = gettid();
 }
 
 Hdf5Guard::~Hdf5Guard() {
   thread_inside = 0;
   if (has_timer_) timer_delete(timer_);
-}
-
-bool Hdf5Guard::is_broken() { return sentence_bytes > 0; }
-
-void Hdf5Guard::fail_if_broken() {
-  if (is_broken()) fail(ExitCode::kData, std::string_view(sentence.data(), sentence_bytes));
 }
 
 }  // namespace bertha

@@ -92,8 +92,7 @@ std::string wait_for(pid_t child, const std::atomic<int64_t>& next) {
   double since_cpu_seconds = 0;
   for (int status = 0;; usleep(10'000)) {
     if (waitpid(child, &status, WNOHANG) == child) {
-      const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-      if (code == 0 || code == kWornOut) return "";
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
       return WIFSIGNALED(status) ? concat("signal ", WTERMSIG(status))
                                  : concat("exit code ", WEXITSTATUS(status));
     }
@@ -126,7 +125,7 @@ int64_t run_target(const FuzzTarget& target, int64_t executions, const Options& 
     BERTHA_CHECK(child >= 0, "no process can be started");
     if (child == 0) run_child(target, next, executions, deadline, input);
     const std::string ending = wait_for(child, next);
-    if (ending.empty()) continue;
+    if (ending.empty()) break;
     if (ending == kRefusedAtExit) {
       ++next;
       continue;

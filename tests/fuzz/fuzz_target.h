@@ -38,10 +38,6 @@ void execute(const FuzzTarget& target, const std::string& bytes);
 
 // For the targets.
 
-/// A target ends the process with this code, before it reads, where the last execution was refused
-/// but left the process unfit for more.
-constexpr int kWornOut = 3;
-
 /// A path in this process's folder in memory, which ends with the process or before.
 std::string scratch_path(const std::string& name);
 /// The path of a file there that holds the bytes.

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +5,6 @@
 #include "data/format/dataset_formats.h"
 #include "data/format/global_heap.h"
 #include "data/format/hdf5_file.h"
-#include "data/format/hdf5_guard.h"
 #include "data/format/lzf.h"
 #include "data/format/packed_rows.h"
 #include "data/format/shard_reader.h"
@@ -41,7 +38,6 @@ int64_t content_of(const SampleSet& samples) {
 
 /// Opened once: most of the time goes there.
 void read_shard_bytes(const std::string& bytes) {
-  if (Hdf5Guard::is_broken()) _exit(kWornOut);  // by the last execution, which it refused
   ShardRows rows(scratch_file("shard.hdf5", bytes));
   use(content_of(rows.read(0, rows.num_rows(), {}, [](const Violation&) {}).samples));
   for (const int64_t tokens : rows.token_counts()) use(tokens);
@@ -57,7 +53,6 @@ std::vector<std::string> foreign_shard_seeds() {
   return seeds;
 }
 
-/// Shards that this program writes, whose structures carry checksums.
 template <class T>
 void copy_dataset(const DatasetFormat& format, const Hdf5Input& from, GlobalHeapReader& lists,
                   Hdf5Output& to) {
