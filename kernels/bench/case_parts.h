@@ -32,25 +32,26 @@ inline BenchTensor scalar_sum(const char* name, DType dtype) {
       .name = name, .extents = {1}, .io = false, .dtype = dtype, .is_result = true, .terms = 4096};
 }
 
-/// An i32 array whose leading values the reference sees.
-inline BenchTensor ids(const char* name, const std::vector<int32_t>& values, int64_t checked) {
+/// An array of these values.
+template <class T>
+BenchTensor given(const char* name, const std::vector<T>& values) {
   return {.name = name,
           .extents = {std::ssize(values)},
-          .checked = {checked},
           .io = false,
-          .dtype = DType::kI32,
-          .bytes = bytes_of(values),
-          .passes = 1};
+          .dtype = kDTypeOf<T>,
+          .bytes = bytes_of(values)};
+}
+
+/// An i32 array whose leading values the reference sees.
+inline BenchTensor ids(const char* name, const std::vector<int32_t>& values, int64_t checked) {
+  BenchTensor made = given(name, values);
+  made.checked = {checked};
+  made.passes = 1;
+  return made;
 }
 
 /// {seed, step} of dropout.
-inline BenchTensor random_state() {
-  return {.name = "random",
-          .extents = {2},
-          .io = false,
-          .dtype = DType::kU64,
-          .bytes = bytes_of(std::vector<uint64_t>{20, 7})};
-}
+inline BenchTensor random_state() { return given<uint64_t>("random", {20, 7}); }
 
 /// That of an update in progress.
 BenchTensor lamb_state();

@@ -34,31 +34,24 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
          c.ops.run(ActivationBwd{
              .dy = c[0], .saved = c[1], .dx = c[2], .activation = Activation::kGeluTanh});
        }});
-  BenchTensor in_place = logits.matrix("logits", 4, 2);
-  in_place.is_result = true;
-  in_place.terms = logits.columns;
+  const BenchTensor in_place = as_result(logits.matrix("logits", 4, 2), logits.columns);
   BenchTensor labels = ids("labels", batch.masked_labels, part.masked);
   labels.is_empty_beyond = true;
-  cases.push_back({.operation = "cross_entropy",
-                   .shape = concat(logits.text(), ", with gradient"),
-                   .tensors = {in_place,
-                               labels,
-                               {.name = "gradient_scale",
-                                .extents = {1},
-                                .io = false,
-                                .bytes = bytes_of(std::vector<float>{0.125f})},
-                               scalar_sum("loss_sum", DType::kF64),
-                               scalar_sum("correct", DType::kI64),
-                               scalar_sum("rows_counted", DType::kI64)},
-                   .call = [classes = m.classes](const OpCall& c) {
-                     c.ops.run(CrossEntropy{.logits = c[0],
-                                            .labels = c[1],
-                                            .gradient_scale = c[2],
-                                            .loss_sum = c[3],
-                                            .correct = c[4],
-                                            .rows_counted = c[5],
-                                            .classes = classes});
-                   }});
+  cases.push_back(
+      {.operation = "cross_entropy",
+       .shape = concat(logits.text(), ", with gradient"),
+       .tensors = {in_place, labels, given<float>("gradient_scale", {0.125f}),
+                   scalar_sum("loss_sum", DType::kF64), scalar_sum("correct", DType::kI64),
+                   scalar_sum("rows_counted", DType::kI64)},
+       .call = [classes = m.classes](const OpCall& c) {
+         c.ops.run(CrossEntropy{.logits = c[0],
+                                .labels = c[1],
+                                .gradient_scale = c[2],
+                                .loss_sum = c[3],
+                                .correct = c[4],
+                                .rows_counted = c[5],
+                                .classes = classes});
+       }});
 }
 
 }  // namespace bertha

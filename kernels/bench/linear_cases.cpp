@@ -174,20 +174,19 @@ void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
   q.is_result = true;
   BenchTensor transposed = output("transposed", rows.columns, rows.rows);
   transposed.is_absent_in_reference = true;
-  BenchTensor amax = scalar_sum("amax", DType::kF32);
-  const BenchTensor scale{
-      .name = "scale", .extents = {1}, .io = false, .bytes = bytes_of(std::vector<float>{128.0f})};
-  cases.push_back({.operation = "quantize",
-                   .shape = concat(rows.text(), ", e4m3 and transposed"),
-                   .tensors = {x, scale, q, transposed, amax, scalar_sum("saturated", DType::kI64)},
-                   .call = [](const OpCall& c) {
-                     c.ops.run(Quantize{.x = c[0],
-                                        .scale = c[1],
-                                        .q = c[2],
-                                        .transposed = c[3],
-                                        .amax = c[4],
-                                        .saturated = c[5]});
-                   }});
+  cases.push_back(
+      {.operation = "quantize",
+       .shape = concat(rows.text(), ", e4m3 and transposed"),
+       .tensors = {x, given<float>("scale", {128}), q, transposed, scalar_sum("amax", DType::kF32),
+                   scalar_sum("saturated", DType::kI64)},
+       .call = [](const OpCall& c) {
+         c.ops.run(Quantize{.x = c[0],
+                            .scale = c[1],
+                            .q = c[2],
+                            .transposed = c[3],
+                            .amax = c[4],
+                            .saturated = c[5]});
+       }});
 }
 
 }  // namespace bertha

@@ -57,11 +57,10 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
 
   BenchTensor values = flat_io("values", 1, 1, false);
   values.is_empty_beyond = true;
-  BenchTensor sum = scalar_sum("result", DType::kF64);
   cases.push_back(
       {.operation = "sum_of_squares",
        .shape = shape,
-       .tensors = {values, sum},
+       .tensors = {values, scalar_sum("result", DType::kF64)},
        .call = [](const OpCall& c) { c.ops.run(SumOfSquares{.values = c[0], .result = c[1]}); }});
   const auto spans = [segments](Extent extent) {
     return std::span(segments).first(extent == Extent::kFull ? 4 : 2);

@@ -41,12 +41,11 @@ struct Images {
   }
 
   BenchTensor input(const char* name, double passes) const {
-    return {.name = name,
-            .extents = extents(images),
-            .checked = extents(checked_images()),
-            .scale = 1,
-            .passes = passes,
-            .repeats = true};
+    BenchTensor made = result(name, passes);
+    made.is_result = false;
+    made.repeats = true;
+    made.scale = 1;
+    return made;
   }
   BenchTensor result(const char* name, double passes) const {
     return {.name = name,
@@ -68,22 +67,24 @@ struct Images {
             .terms = images * pixels(),
             .repeated = repeated()};
   }
-  /// Random bits, one per element. Given, not taken from a forward pass: where y is a rounding away
-  /// from zero, two backends may save different ones.
-  BenchTensor bits() const {
-    const int64_t checked_bytes = bit_bytes(checked_images() * channels * pixels());
-    std::vector<char> bytes(static_cast<size_t>(checked_bytes));
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      bytes[i] = static_cast<char>(random_block(20, 1, 0, static_cast<int64_t>(i)).elem[0]);
-    }
+  /// A bit per element.
+  BenchTensor mask(double passes) const {
     return {.name = "mask",
             .extents = {bit_bytes(images * channels * pixels())},
-            .checked = {checked_bytes},
+            .checked = {bit_bytes(checked_images() * channels * pixels())},
             .io = false,
             .dtype = DType::kU8,
-            .bytes = std::move(bytes),
-            .passes = 2,
-            .repeats = true};
+            .passes = passes};
+  }
+  /// Random bits. Given, not taken from a forward pass: where y is a rounding away from zero, two
+  /// backends may save different ones.
+  BenchTensor bits() const {
+    BenchTensor made = mask(2);
+    made.repeats = true;
+    for (int64_t i = 0; i < made.checked[0]; ++i) {
+      made.bytes.push_back(static_cast<char>(random_block(20, 1, 0, i).elem[0]));
+    }
+    return made;
   }
 };
 
@@ -107,14 +108,6 @@ void add_prelu(const Images& images, std::vector<OpCase>& cases) {
 
 void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& cases) {
   const std::string shape = concat(images.text(), add ? ", add" : "");
-  // The bits that forward saves are written and not compared, see Images::bits.
-  BenchTensor saved{
-      .name = "mask",
-      .extents = {bit_bytes(images.images * images.channels * images.pixels())},
-      .checked = {bit_bytes(images.checked_images() * images.channels * images.pixels())},
-      .io = false,
-      .dtype = DType::kU8,
-      .passes = 1};
   BenchTensor mean = images.statistic("mean", 0);
   BenchTensor rstd = images.statistic("rstd", 0);
   mean.is_result = rstd.is_result = true;
@@ -123,7 +116,7 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<OpCase>& ca
                                    images.statistic("gamma", 1),
                                    images.statistic("beta", 1),
                                    images.result("y", 1),
-                                   std::move(saved),
+                                   images.mask(1),  // not compared, see Images::bits
                                    mean,
                                    rstd,
                                    images.statistic("running_mean", 1),

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/operations.h"
@@ -80,17 +81,11 @@ __global__ void gradient_scale_kernel(const int64_t* denominator, const LambStat
   target[0] = static_cast<float>(numerator / rows * loss_scale);
 }
 
-/// Vecs that can be moved whole; 0 where a pointer is not aligned to 16 bytes.
-int64_t whole_vecs(const void* a, const void* b, int64_t count, int64_t vec) {
-  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
-  return bits % 16 == 0 ? count / vec : 0;
-}
-
 template <class T>
 void fill(CudaContext& context, const Fill& args) {
   T* values = elements<T>(args.values);
   const int64_t count = args.values.elements();
-  const int64_t vecs = whole_vecs(values, values, count, kVec16<T>);
+  const int64_t vecs = is_aligned({values}) ? count / kVec16<T> : 0;
   launch_kernel(context.stream, fill_kernel<T>,
                 {blocks_on(context, vecs > 0 ? vecs : count, kThreads, kBlocksPerSm), kThreads},
                 values, rounded<T>(args.value), vecs, count);
@@ -105,7 +100,7 @@ void run_cuda(CudaContext& context, const Cast& args) {
   dispatch_floating(args.from.dtype, [&]<class From>(TypeTag<From>) {
     dispatch_floating(args.to.dtype, [&]<class To>(TypeTag<To>) {
       constexpr int N = sizeof(From) > sizeof(To) ? kVec16<To> : kVec16<From>;
-      const int64_t vecs = whole_vecs(args.from.data, args.to.data, count, N);
+      const int64_t vecs = is_aligned({args.from.data, args.to.data}) ? count / N : 0;
       launch_kernel(context.stream, cast_kernel<To, From, N>,
                     {blocks_on(context, vecs > 0 ? vecs : count, kThreads, kBlocksPerSm), kThreads},
                     elements<From>(args.from), elements<To>(args.to), vecs, count);

@@ -17,6 +17,8 @@
 
 #include <span>
 
+#include "kernels/base/divide.h"
+#include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/fp8.cuh"
@@ -59,8 +61,6 @@ struct TilePlace {
   int64_t row;
   int64_t column;
 };
-
-int64_t tiles_of(int64_t rows) { return (rows + kTile - 1) / kTile; }
 
 /// Turns the 4 x 4 bytes of four words: byte i of word j becomes byte j of word i.
 __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32_t& c,
@@ -286,21 +286,8 @@ DType format_of(const Quantize& args) {
 void check(const Quantize& args) {
   BERTHA_CHECK(args.x.extent(0) % 16 == 0 && args.x.extent(1) % 16 == 0, Quantize::kName, ": x is ",
                args.x.shape_text(), ", want multiples of 16");
-  for (const View* view : {&args.x, &args.derivative, &args.q, &args.transposed}) {
-    BERTHA_CHECK(reinterpret_cast<uintptr_t>(view->data) % 16 == 0, Quantize::kName, ": a view ",
-                 view->shape_text(), " is not 16-byte aligned");
-  }
-}
-
-template <class T>
-Matrix<T> matrix_of(const Quantize& args, float* partial_sums) {
-  return {.x = elements<T>(args.x),
-          .derivative = static_cast<uint8_t*>(args.derivative.data),
-          .sink = sink_of(args),
-          .transposed = static_cast<uint8_t*>(args.transposed.data),
-          .partial_sums = partial_sums,
-          .rows = args.x.extent(0),
-          .columns = args.x.extent(1)};
+  BERTHA_CHECK(is_aligned({args.x.data, args.derivative.data, args.q.data, args.transposed.data}),
+               Quantize::kName, ": a matrix of ", args.x.shape_text(), " is not 16-byte aligned");
 }
 
 /// `all`: as many as a launch takes at most, alike but for their sizes.
@@ -310,8 +297,14 @@ void launch(CudaContext& context, std::span<const Quantize> all, float* partial_
   int tiles = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const View& x = all[i].x;
-    matrices.of[i] = matrix_of<T>(all[i], partial_sums);
-    tiles += static_cast<int>(tiles_of(x.extent(0)) * tiles_of(x.extent(1)));
+    matrices.of[i] = {.x = elements<T>(x),
+                      .derivative = static_cast<uint8_t*>(all[i].derivative.data),
+                      .sink = sink_of(all[i]),
+                      .transposed = static_cast<uint8_t*>(all[i].transposed.data),
+                      .partial_sums = partial_sums,
+                      .rows = x.extent(0),
+                      .columns = x.extent(1)};
+    tiles += static_cast<int>(ceil_div(x.extent(0), kTile) * ceil_div(x.extent(1), kTile));
     matrices.ends[i] = tiles;
   }
   if (tiles == 0) return;
@@ -346,22 +339,23 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   check(args);
   if (is_fp8(args.x.dtype)) {
     if (rows == 0) return;
-    const dim3 tiles(static_cast<unsigned>(tiles_of(columns)),
-                     static_cast<unsigned>(tiles_of(rows)));
+    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kTile)),
+                     static_cast<unsigned>(ceil_div(rows, kTile)));
     launch_dependent(context.stream, transpose_kernel, {tiles, kThreads},
                      static_cast<const uint8_t*>(args.x.data),
                      static_cast<uint8_t*>(args.transposed.data), rows, columns);
     return;
   }
-  float* const partial_sums =
-      args.column_sums.has_data()
-          ? static_cast<float*>(context.scratch.take(column_sum_bytes(tiles_of(rows), columns, 1)))
-          : nullptr;
+  float* const partial_sums = args.column_sums.has_data()
+                                  ? static_cast<float*>(context.scratch.take(
+                                        column_sum_bytes(ceil_div(rows, kTile), columns, 1)))
+                                  : nullptr;
   dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) {
     if (rows > 0) choose_function<T>(context, args, partial_sums);
   });
   if (partial_sums != nullptr) {
-    add_up_columns(context, partial_sums, tiles_of(rows), args.accumulate_sums, args.column_sums);
+    add_up_columns(context, partial_sums, ceil_div(rows, kTile), args.accumulate_sums,
+                   args.column_sums);
   }
 }
 

@@ -22,9 +22,12 @@ struct Operand {
   const View& inverse_scale;
 };
 
-/// Checks what is said of fp8, and returns io: the dtype of `out` with fp8, else that of `a`.
+/// Checks ranks and what is said of fp8, and returns io: the dtype of `out` with fp8, else that of
+/// `a`.
 DType check_operands(const ArgumentCheck& check, const Operand& a, const Operand& b,
                      const char* out_field, const View& out) {
+  check.rank(a.field, a.matrix, 2);
+  check.rank(b.field, b.matrix, 2);
   if (!is_fp8(a.matrix.dtype)) {
     check.io(a.field, a.matrix);
     for (const Operand* operand : {&a, &b}) {
@@ -51,8 +54,6 @@ DType check_operands(const ArgumentCheck& check, const Operand& a, const Operand
 
 void validate(const LinearFwd& args) {
   const ArgumentCheck check(LinearFwd::kName);
-  check.rank("x", args.x, 2);
-  check.rank("weight", args.weight, 2);
   const DType io = check_operands(
       check, {"x", args.x, "x_inverse_scale", args.x_inverse_scale},
       {"weight", args.weight, "weight_inverse_scale", args.weight_inverse_scale}, "y", args.y);
@@ -76,8 +77,6 @@ void validate(const LinearFwd& args) {
 
 void validate(const LinearBwdData& args) {
   const ArgumentCheck check(LinearBwdData::kName);
-  check.rank("dy", args.dy, 2);
-  check.rank("weight", args.weight, 2);
   const DType io = check_operands(
       check, {"dy", args.dy, "dy_inverse_scale", args.dy_inverse_scale},
       {"weight", args.weight, "weight_inverse_scale", args.weight_inverse_scale}, "dx", args.dx);
@@ -88,11 +87,8 @@ void validate(const LinearBwdData& args) {
   check.at_least("K", inputs, 1);
   check.at_least("N", outputs, 1);
   check.view("dy", args.dy, args.dy.dtype, {rows, outputs});
-  if (fp8) {
-    check.view("weight", args.weight, args.weight.dtype, {inputs, outputs});
-  } else {
-    check.view("weight", args.weight, io, {outputs, inputs});
-  }
+  check.view("weight", args.weight, fp8 ? args.weight.dtype : io,
+             {fp8 ? inputs : outputs, fp8 ? outputs : inputs});
   check.view("dx", args.dx, io, {rows, inputs});
   check.optional_view("dbias_below", args.dbias_below, io, {inputs});
   check_saved(check, args.saved, args.activation, io, {rows, inputs});
@@ -103,8 +99,6 @@ void validate(const LinearBwdData& args) {
 
 void validate(const LinearBwdWeight& args) {
   const ArgumentCheck check(LinearBwdWeight::kName);
-  check.rank("dy", args.dy, 2);
-  check.rank("x", args.x, 2);
   const DType io = check_operands(check, {"dy", args.dy, "dy_inverse_scale", args.dy_inverse_scale},
                                   {"x", args.x, "x_inverse_scale", args.x_inverse_scale}, "dweight",
                                   args.dweight);
@@ -114,16 +108,11 @@ void validate(const LinearBwdWeight& args) {
   const int64_t inputs = args.x.extent(fp8 ? 0 : 1);
   check.at_least("K", inputs, 1);
   check.at_least("N", outputs, 1);
-  if (fp8) {
-    check.view("dy", args.dy, args.dy.dtype, {outputs, rows});
-    check.view("x", args.x, args.x.dtype, {inputs, rows});
-    if (args.dbias.data != nullptr) {
-      check.refuse("dbias", "is ", args.dbias.shape_text(), " with fp8, want no data");
-    }
-  } else {
-    check.view("dy", args.dy, io, {rows, outputs});
-    check.view("x", args.x, io, {rows, inputs});
+  if (fp8 && args.dbias.data != nullptr) {
+    check.refuse("dbias", "is ", args.dbias.shape_text(), " with fp8, want no data");
   }
+  check.view("dy", args.dy, args.dy.dtype, {fp8 ? outputs : rows, fp8 ? rows : outputs});
+  check.view("x", args.x, fp8 ? args.x.dtype : io, {fp8 ? inputs : rows, fp8 ? rows : inputs});
   check.view("dweight", args.dweight, io, {outputs, inputs});
   check.optional_view("dbias", args.dbias, io, {outputs});
 }

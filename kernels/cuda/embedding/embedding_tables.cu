@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/shared_memory.cuh"
@@ -266,22 +267,22 @@ __global__ void __launch_bounds__(kScanThreads)
   store_vec(target, to_vec<T>(sum));
 }
 
-int64_t chunks_of(int64_t rows) { return (rows + kChunkRows - 1) / kChunkRows; }
-
-unsigned column_blocks(int64_t columns) {
-  return static_cast<unsigned>((columns + kGroupColumns - 1) / kGroupColumns);
+/// (ids or chunks by `per_block`, columns)
+dim3 grid_of(int64_t count, int per_block, int64_t columns) {
+  return {static_cast<unsigned>(ceil_div(count, per_block)),
+          static_cast<unsigned>(ceil_div(columns, kGroupColumns))};
 }
 
 }  // namespace
 
 int64_t sorted_rows_scratch_bytes(int64_t rows, int64_t columns) {
-  return chunks_of(rows) * 2 * (columns + 1) * static_cast<int64_t>(sizeof(float));
+  return ceil_div(rows, kChunkRows) * 2 * (columns + 1) * static_cast<int64_t>(sizeof(float));
 }
 
 void add_rows_sorted(CudaContext& context, const SortedRows& args) {
   const int64_t rows = args.rows.extent(0);
   const int64_t columns = args.rows.extent(1);
-  const int64_t chunks = chunks_of(rows);
+  const int64_t chunks = ceil_div(rows, kChunkRows);
   if (rows == 0) return;
   auto* head = static_cast<float*>(args.scratch);
   auto* head_id = reinterpret_cast<int32_t*>(head + 2 * chunks * columns);
@@ -289,16 +290,15 @@ void add_rows_sorted(CudaContext& context, const SortedRows& args) {
                               .tail = head + chunks * columns,
                               .head_id = head_id,
                               .tail_id = head_id + chunks};
-  const unsigned tiles = column_blocks(columns);
   dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
     T* table = aligned_elements<T>(args.table);
-    const dim3 grid(static_cast<unsigned>((chunks + kGroups - 1) / kGroups), tiles);
-    launch_kernel(context.stream, sum_chunks_kernel<T>, {grid, kGroups * kGroupThreads},
+    launch_kernel(context.stream, sum_chunks_kernel<T>,
+                  {grid_of(chunks, kGroups, columns), kGroups * kGroupThreads},
                   aligned_elements<T>(args.rows), elements<int32_t>(args.ids),
                   elements<int32_t>(args.order), rows, columns, chunks, table, scratch);
-    const dim3 of_chunks(static_cast<unsigned>(chunks), tiles);
-    launch_kernel(context.stream, finish_runs_kernel<T>, {of_chunks, kFinishGroups * kGroupThreads},
-                  columns, chunks, table, scratch);
+    launch_kernel(context.stream, finish_runs_kernel<T>,
+                  {grid_of(chunks, 1, columns), kFinishGroups * kGroupThreads}, columns, chunks,
+                  table, scratch);
   });
 }
 
@@ -307,12 +307,11 @@ void add_rows_scanned(CudaContext& context, const ScannedRows& args) {
   const int64_t columns = args.rows.extent(1);
   if (rows == 0) return;
   const int64_t table_rows = args.table.extent(0);
-  const dim3 grid(static_cast<unsigned>((table_rows + kScanIds - 1) / kScanIds),
-                  column_blocks(columns));
   dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
     auto* kernel = add_rows_scanned_kernel<T>;
     allow_shared_bytes(kernel, kScanBytes);
-    launch_kernel(context.stream, kernel, {grid, kScanThreads, kScanBytes},
+    launch_kernel(context.stream, kernel,
+                  {grid_of(table_rows, kScanIds, columns), kScanThreads, kScanBytes},
                   aligned_elements<T>(args.rows), elements<int32_t>(args.ids), rows, columns,
                   aligned_elements<T>(args.table), table_rows);
   });
