@@ -101,11 +101,16 @@ void take_signals() {
   static_cast<void>(taken);
 }
 
-/// Of the processor: a sound file is read in a small part of it. A loop may allocate meanwhile.
+/// Of the processor: for a sound file a small part of it will do, unless it is packed a
+/// thousandfold. A loop may allocate meanwhile.
 itimerspec most_time(int64_t file_bytes) {
+  constexpr int64_t kBase_ns = 100'000'000;
+  constexpr int64_t kPerByte_ns = 2000;
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  const int64_t time_ns = kBase_ns + kPerByte_ns * file_bytes;
   itimerspec limit{};
-  limit.it_value.tv_sec = file_bytes >> 20;  // a second for each MiB
-  limit.it_value.tv_nsec = 100'000'000;
+  limit.it_value.tv_sec = time_ns / kSecond_ns;
+  limit.it_value.tv_nsec = time_ns % kSecond_ns;
   limit.it_interval.tv_nsec = 1'000'000;
   return limit;
 }
