@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "data/format/hdf5_file.h"
+#include "data/format/hdf5_guard.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -25,6 +26,15 @@ inline std::unique_lock<std::recursive_mutex> enter_library() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   return lock;
 }
+
+/// Inside of the library, which reads a file that strangers may have written.
+struct ReadCall {
+  ReadCall(const std::string& path, int64_t file_bytes)
+      : lock(enter_library()), guard(path, file_bytes) {}
+
+  std::unique_lock<std::recursive_mutex> lock;
+  Hdf5Guard guard;
+};
 
 /// The innermost reason of the last failed call, shortened to the operating system's words where
 /// the library quotes them.

@@ -135,15 +135,20 @@ bool Hdf5Id::close_now() {
 // --- reading ---
 
 Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   prepare_library();
   const Hdf5Id access = access_properties();
   file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
               ": not a readable HDF5 file, it is damaged or of another kind; make it again");
 }
 
+Hdf5Input::~Hdf5Input() {
+  const ReadCall call(path_, file_bytes_);
+  file_.close_now();
+}
+
 bool Hdf5Input::has(const std::string& name) const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   return H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) > 0;
 }
 
@@ -153,7 +158,7 @@ Hdf5Id Hdf5Input::open_dataset(const std::string& name) const {
 }
 
 Hdf5Dataset Hdf5Input::describe(const std::string& name) const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   const std::string where = concat(path_, ": dataset ", name);
   refuse_link(file_.get(), name, where);
   const Hdf5Id dataset = open_dataset(name);
@@ -204,19 +209,19 @@ void Hdf5Input::read_native(const std::string& name, int64_t first_row, int64_t 
 
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
                      std::span<int8_t> values) const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   read_native(name, first_row, num_rows, H5T_NATIVE_INT8, std::ssize(values), values.data());
 }
 
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
                      std::span<int16_t> values) const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   read_native(name, first_row, num_rows, H5T_NATIVE_INT16, std::ssize(values), values.data());
 }
 
 std::vector<std::byte> Hdf5Input::read_descriptors(const std::string& name,
                                                    int64_t num_rows) const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   std::vector<std::byte> descriptors(static_cast<size_t>(num_rows * kRowDescriptorBytes));
   const Hdf5Id type = descriptor_type();
   read_native(name, 0, num_rows, type.get(), num_rows, descriptors.data());
@@ -224,7 +229,7 @@ std::vector<std::byte> Hdf5Input::read_descriptors(const std::string& name,
 }
 
 int64_t Hdf5Input::list_base_bytes() const {
-  const auto lock = enter_library();
+  const ReadCall call(path_, file_bytes_);
   const Hdf5Id creation =
       own(H5Fget_create_plist(file_.get()), H5Pclose, path_, ": cannot read its file header");
   size_t address_bytes = 0, length_bytes = 0;

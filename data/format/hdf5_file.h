@@ -48,11 +48,15 @@ class Hdf5Id {
 
 /// An HDF5 file opened for reading, without file locks (they fail on many cluster file systems).
 ///
-/// Errors    Error(kData) naming the file, the dataset and what the library found.
+/// Errors    Error(kData) naming the file, the dataset and what the library found. Where the file
+///           crashes the library or keeps it in a loop, the program ends (hdf5_guard.h).
 /// Threads   any; the serial library is entered under one process-wide lock.
 class Hdf5Input {
  public:
   explicit Hdf5Input(const std::string& path);
+  ~Hdf5Input();
+  Hdf5Input(const Hdf5Input&) = delete;
+  Hdf5Input& operator=(const Hdf5Input&) = delete;
 
   const std::string& path() const { return path_; }
   bool has(const std::string& name) const;

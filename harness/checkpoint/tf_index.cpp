@@ -79,26 +79,65 @@ bool read_handle(Bytes& from, BlockHandle& handle) {
   return from.ReadVarint64(&handle.offset) && from.ReadVarint64(&handle.bytes);
 }
 
-/// Whether the blocks that an index block names lie in the file; not looked at where the block is
-/// compressed.
-bool index_fits(const leveldb::RandomAccessFile& file, const BlockHandle& index,
-                uint64_t file_bytes) {
-  std::string scratch(index.bytes + 1, '\0');  // and how it is compressed
-  leveldb::Slice block;
-  const leveldb::Status status = file.Read(index.offset, scratch.size(), &block, scratch.data());
-  if (!status.ok() || block.size() != scratch.size() || block[index.bytes] != 0) return true;
-  block = leveldb::Slice(block.data(), index.bytes);
-  Bytes entries = bytes_in(block);
-  uint32_t shared = 0, key_bytes = 0, value_bytes = 0;
-  while (entries.ReadVarint32(&shared) && entries.ReadVarint32(&key_bytes) &&
-         entries.ReadVarint32(&value_bytes) && key_bytes <= block.size() &&
-         entries.Skip(static_cast<int>(key_bytes))) {
-    BlockHandle entry;
-    const int begin = entries.CurrentPosition();
-    if (!read_handle(entries, entry)) break;
-    // Behind the entries stand numbers that are none.
-    if (entries.CurrentPosition() - begin != static_cast<int>(value_bytes)) break;
-    if (entry.bytes > file_bytes || entry.offset > file_bytes - entry.bytes) return false;
+bool fits(const BlockHandle& block, uint64_t file_bytes) {
+  return block.bytes <= file_bytes && block.offset <= file_bytes - block.bytes;
+}
+
+constexpr size_t kFooterBytes = 48;
+constexpr size_t kMagicBytes = 8;  // at the end of a footer
+
+/// The file, and behind it a table whose only block is the file's index block: so leveldb itself
+/// undoes its compression.
+class IndexAsTable final : public leveldb::RandomAccessFile {
+ public:
+  /// `footer` is the file's, with `index` in it.
+  IndexAsTable(const leveldb::RandomAccessFile& file, uint64_t file_bytes,
+               const leveldb::Slice& footer, const BlockHandle& index)
+      : file_(file), file_bytes_(file_bytes) {
+    const std::string block = text_of(index);
+    // An entry: nothing is as in the key before it, the key is empty, the bytes of the value.
+    tail_ = {0, 0, static_cast<char>(block.size())};
+    tail_ += block + std::string("\0\0\0\0\1\0\0\0", 8);  // entries are whole at 0, at 1 place
+    const BlockHandle tail_block{.offset = file_bytes, .bytes = tail_.size()};
+    tail_.append(kTrailerBytes, '\0');  // not compressed; the checksum is not looked at
+    std::string handles = text_of({}) + text_of(tail_block);
+    handles.resize(kFooterBytes - kMagicBytes);
+    tail_ += handles + std::string(footer.data() + handles.size(), kMagicBytes);
+  }
+
+  uint64_t bytes() const { return file_bytes_ + tail_.size(); }
+
+  leveldb::Status Read(uint64_t offset, size_t count, leveldb::Slice* result,
+                       char* scratch) const override {
+    if (offset < file_bytes_) return file_.Read(offset, count, result, scratch);
+    *result = leveldb::Slice(scratch, tail_.copy(scratch, count, offset - file_bytes_));
+    return leveldb::Status::OK();
+  }
+
+ private:
+  static std::string text_of(const BlockHandle& handle) {
+    using google::protobuf::io::CodedOutputStream;
+    std::array<uint8_t, 20> text{};  // two numbers of at most 10 bytes
+    uint8_t* end = CodedOutputStream::WriteVarint64ToArray(handle.offset, text.data());
+    end = CodedOutputStream::WriteVarint64ToArray(handle.bytes, end);
+    return {text.data(), end};
+  }
+
+  const leveldb::RandomAccessFile& file_;
+  uint64_t file_bytes_;
+  std::string tail_;
+};
+
+/// Whether the blocks that an index block names lie in the file. What is no index, leveldb refuses.
+bool index_fits(IndexAsTable& file, uint64_t file_bytes) {
+  leveldb::Table* opened_table = nullptr;
+  if (!leveldb::Table::Open({}, &file, file.bytes(), &opened_table).ok()) return true;
+  const std::unique_ptr<leveldb::Table> table(opened_table);
+  const std::unique_ptr<leveldb::Iterator> entry(table->NewIterator({}));
+  for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
+    Bytes value = bytes_in(entry->value());
+    BlockHandle block;
+    if (read_handle(value, block) && !fits(block, file_bytes)) return false;
   }
   return true;
 }
@@ -107,7 +146,7 @@ bool index_fits(const leveldb::RandomAccessFile& file, const BlockHandle& index,
 /// names: leveldb takes memory for a block before it reads it. What is no footer at all, leveldb
 /// refuses.
 bool blocks_fit(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
-  std::array<char, 48> scratch{};
+  std::array<char, kFooterBytes> scratch{};
   leveldb::Slice footer;
   if (file_bytes < scratch.size() ||
       !file.Read(file_bytes - scratch.size(), scratch.size(), &footer, scratch.data()).ok()) {
@@ -117,9 +156,10 @@ bool blocks_fit(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
   BlockHandle handle;
   for (int block = 0; block < 2; ++block) {
     if (!read_handle(handles, handle)) return true;
-    if (handle.bytes > file_bytes || handle.offset > file_bytes - handle.bytes) return false;
+    if (!fits(handle, file_bytes)) return false;
   }
-  return index_fits(file, handle, file_bytes);
+  IndexAsTable index(file, file_bytes, footer, handle);
+  return index_fits(index, file_bytes);
 }
 
 std::map<std::string, std::string> read_entries(const std::string& path,

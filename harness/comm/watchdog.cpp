@@ -51,11 +51,12 @@ bool is_running(int64_t process) {
 RankError lost_rank(const RankStatus& lost, int num_ranks) {
   return RankError(
       kLostRank,
-      concat(rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
-             ") is gone without a word, last seen in step ", lost.step, ", phase ",
-             name(lost.phase),
-             ": it was killed; the kernel does so when memory runs out (dmesg shows it), "
-             "or another process sent signal 9. Run again to go on from the last checkpoint"));
+      concat(
+          rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
+          ") is gone without a word, last seen in step ", lost.step, ", phase ", name(lost.phase),
+          ": unless it says above why it ended, it was killed; the kernel does so when memory runs "
+          "out (dmesg shows it), or another process sent signal 9. Run again to go on from the "
+          "last checkpoint"));
 }
 
 RankError lost_nodes(const std::vector<RankStatus>& lost) {

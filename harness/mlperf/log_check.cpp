@@ -217,7 +217,11 @@ bool MlperfCheckResult::passed() const {
 }
 
 MlperfCheckResult check_mlperf_text(const std::string& text, const MlperfCheckOptions& options) {
-  return Checker(options, parse_mlperf_text(text)).run();
+  return check_mlperf_records(parse_mlperf_text(text), options);
+}
+
+MlperfCheckResult check_mlperf_records(MlperfRecords records, const MlperfCheckOptions& options) {
+  return Checker(options, std::move(records)).run();
 }
 
 MlperfCheckResult check_mlperf_log(const std::string& path, const MlperfCheckOptions& options) {

@@ -6,6 +6,8 @@
 
 namespace bertha {
 
+struct MlperfRecords;  // log_parser.h
+
 enum class FindingLevel { kWarning, kError };
 
 /// What a rule has to say about a log.
@@ -50,6 +52,7 @@ struct MlperfCheckResult {
 MlperfCheckResult check_mlperf_log(const std::string& path, const MlperfCheckOptions& options = {});
 MlperfCheckResult check_mlperf_text(const std::string& text,
                                     const MlperfCheckOptions& options = {});
+MlperfCheckResult check_mlperf_records(MlperfRecords records, const MlperfCheckOptions& options);
 
 /// One line per finding: "FILE:12: error: ...".
 std::string findings_text(const std::string& path, const MlperfCheckResult& result);

@@ -42,13 +42,12 @@ void add_seed(const MlperfRecord& record, ResultFile& file) {
 }
 
 ResultFile read_result_file(const std::string& path, const SubmissionOptions& options) {
-  const std::string text = read_text_file(path);
+  const MlperfRecords parsed = parse_mlperf_text(read_text_file(path));
   MlperfCheckOptions rules = options.rules;
   rules.check_seeds = false;
-  ResultFile file{.path = path, .check = check_mlperf_text(text, rules)};
+  ResultFile file{.path = path, .check = check_mlperf_records(parsed, rules)};
   std::optional<double> samples;
   double start_ms = 0;
-  const MlperfRecords parsed = parse_mlperf_text(text);
   file.seeds_readable = std::ranges::none_of(parsed.findings, [](const LogFinding& finding) {
     return finding.level == FindingLevel::kError;
   });

@@ -1,9 +1,12 @@
 """A shard that is wrong ends the run on all ranks, soon, with one message that names it."""
 
+import pathlib
 import shutil
 import subprocess
 
 from support import BENT_SHARDS, EndToEnd, bertha, main, mllog, steps
+
+FOREIGN_SHARDS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/foreign_shard"
 
 
 class BadShards(EndToEnd):
@@ -80,6 +83,26 @@ class BadShards(EndToEnd):
         samples = [r["value"] for r in mllog(run / "mllog" / "result_0.txt")
                    if r["key"] == "train_samples"]
         self.assertEqual(samples, [12 * trained])
+
+    def test_shards_that_crash_the_hdf5_library_or_keep_it_in_a_loop(self):
+        # Found by tests/fuzz/; other versions of the library may refuse them instead.
+        for name in ("bent_local_heap", "chunk_without_rows", "loop_in_virtual_layout"):
+            with self.subTest(name):
+                folder = self.folder_with(lambda path, n=name: shutil.copy(FOREIGN_SHARDS / n, path))
+                bad = folder / "part_1.hdf5"
+                done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                         data__train=folder), ranks=2)
+                self.assertEqual(done.code, 4, done)  # the other rank may call this one gone
+                self.assertIn(f"{bad}: it crashes the HDF5 library", done.errors()[0])
+                for command in ("convert", "pack"):
+                    done = bertha("data", command, folder, "-o", self.new_folder())
+                    self.assert_failure(done, 4, bad, "damaged")
+                done = bertha("data", "convert", folder, "-o", self.new_folder(), "--shuffle")
+                self.assert_failure(done, 4, bad, "damaged")
+                self.assert_failure(bertha("data", "stats", folder), 4, bad, "damaged")
+                done = bertha("data", "verify", folder)
+                self.assertEqual(done.code, 4, done)
+                self.assertIn("part_1.hdf5: ", done.out)
 
     def test_shards_without_samples(self):
         folder = self.new_folder("shards")

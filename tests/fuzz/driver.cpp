@@ -23,9 +23,10 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/mutator.h"
 
-// Freed memory that ASan holds back would count as taken.
+// Freed memory that ASan holds back would count as taken. The HDF5 library asks for any size that a
+// file states, and bears with none.
 extern "C" const char* __asan_default_options() {
-  return "quarantine_size_mb=8:allocator_release_to_os_interval_ms=500";
+  return "quarantine_size_mb=8:allocator_release_to_os_interval_ms=500:allocator_may_return_null=1";
 }
 
 namespace bertha::fuzz {
@@ -39,7 +40,8 @@ using Input = std::function<std::string(int64_t execution)>;
 constexpr double kMostCpuSeconds = 5;
 constexpr auto kMostTime = std::chrono::seconds(60);
 constexpr int64_t kMostExtraBytes = int64_t{256} << 20;
-constexpr int64_t kMostFindings = 20;  // of one target
+constexpr int64_t kMostFindings = 20;                  // of one target
+constexpr const char* kRefusedAtExit = "exit code 4";  // by data/format/hdf5_guard.h
 
 struct Options {
   std::vector<std::string> targets;  // none: all
@@ -124,6 +126,10 @@ int64_t run_target(const FuzzTarget& target, int64_t executions, const Options& 
     if (child == 0) run_child(target, next, executions, deadline, input);
     const std::string ending = wait_for(child, next);
     if (ending.empty()) break;
+    if (ending == kRefusedAtExit) {
+      ++next;
+      continue;
+    }
     fs::create_directories(options.findings);
     const std::string path = concat(options.findings, "/", target.name, "-", next);
     std::ofstream(path, std::ios::binary) << input(next);

@@ -185,6 +185,15 @@ TEST(TfBundle, ReadsACompressedIndex) {
   EXPECT_EQ(read_tf_index(folder.path("small.index")), entries);
 }
 
+TEST(TfBundle, TakesNoMemoryForBlocksOutsideOfTheFile) {
+  // leveldb would, and say that a block is larger than memory.
+  const std::string corpus = BERTHA_SOURCE_DIR "/tests/fuzz/corpus/tf_index/";
+  for (const char* name : {"huge_block", "huge_block_in_compressed_index"}) {
+    EXPECT_THAT(error_of([&] { read_tf_index(corpus + name); }),
+                AllOf(HasSubstr(name), HasSubstr("a block lies outside the file")));
+  }
+}
+
 TEST(TfBundle, RefusesShapesThat64BitsDoNotCount) {
   const TempFolder folder;
   for (const std::vector<int64_t>& shape :
