@@ -1,5 +1,6 @@
 #include "kernels/ops/linear.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,9 @@
 
 #include "kernels/base/log.h"
 #include "tests/cuda/data_gradient_case.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
 namespace {
@@ -253,24 +257,11 @@ TEST(CudaLinear, RepeatsBitForBit) {
 
 class CudaGemmTuning : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::filesystem::remove(path);
-    set_log_sink([this](LogLevel level, const std::string& line) {
-      if (level >= LogLevel::kWarning) warnings.push_back(line);
-    });
-  }
-  void TearDown() override {
-    set_log_sink({});
-    std::filesystem::remove(path);
-  }
-  std::string file() const {
-    std::ostringstream all;
-    all << std::ifstream(path).rdbuf();
-    return all.str();
-  }
+  std::string file() const { return bytes_of(path); }
 
-  std::string path = ::testing::TempDir() + "cuda_linear_test_plans.txt";
-  std::vector<std::string> warnings;
+  TempFolder folder;
+  std::string path = folder.path("plans.txt");
+  CapturedLog log;
 };
 
 TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
@@ -319,7 +310,7 @@ TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
       expect_forward(c, false, Activation::kNone, loaded);
     }
   }
-  EXPECT_TRUE(warnings.empty()) << warnings[0];
+  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
 
   // Another shape is added to the file, the rest stays.
   const GemmShape more{
@@ -345,13 +336,12 @@ TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
   const TestBackend again = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
   expect_forward(c, true, Activation::kGeluTanh, again);
   EXPECT_EQ(file(), saved);
-  EXPECT_TRUE(warnings.empty()) << warnings[0];
+  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
 }
 
 TEST_F(CudaGemmTuning, WithoutItsFileTheLibraryChooses) {
   const TestBackend backend = make_gpu({.gemm_plans_path = path});
-  ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find(path), std::string::npos);
+  EXPECT_THAT(log.warnings(), ::testing::ElementsAre(::testing::HasSubstr(path)));
   expect_forward(Case({64, 128, 256}, DType::kF16), true, Activation::kTanh, backend);
 }
 

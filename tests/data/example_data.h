@@ -1,6 +1,5 @@
 #pragma once
 
-#include <fstream>
 #include <random>
 #include <set>
 #include <string>
@@ -8,6 +7,7 @@
 #include "data/format/sample.h"
 #include "data/format/shard_writer.h"
 #include "kernels/base/error.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -62,15 +62,6 @@ inline void write_shard(const std::string& path, ShardLayout layout, const Sampl
   ShardWriter writer(path, layout, limits);
   for (int64_t i = 0; i < samples.size(); ++i) writer.append(samples[i]);
   writer.finish();
-}
-
-inline std::string bytes_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-inline void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 }  // namespace bertha

@@ -39,7 +39,7 @@ std::vector<std::string> safetensors_seeds() {
                            {{"format", "pt"}});
   writer.append(std::string(12 + 8 + 2, '\1').data(), 22);
   writer.finish();
-  return {bytes_of_file(path)};
+  return {bytes_of(path)};
 }
 
 /// --- TensorFlow: an index, and a checkpoint of an index and one data file ---
@@ -54,10 +54,10 @@ std::vector<std::string> index_seeds() {
   auto seeds = golden_files("tf", ".index", 5000);
   const std::string path = scratch_path("seed.index");
   testing::write_tf_index(path, {{"", testing::bundle_header(1)}, {"a", "b"}, {"ab", "c"}});
-  seeds.push_back(bytes_of_file(path));
+  seeds.push_back(bytes_of(path));
   testing::write_tf_index(path, {{"", testing::bundle_header(1)}, {"a", std::string(300, 'x')}},
                           leveldb::kSnappyCompression);
-  seeds.push_back(bytes_of_file(path));
+  seeds.push_back(bytes_of(path));
   return seeds;
 }
 
@@ -149,8 +149,8 @@ std::vector<std::string> bundle_seeds() {
       ".ATTRIBUTES/VARIABLE_VALUE",
       {2, 2}, {1, 2, 3, 4});
   draft.write(scratch_path("seed"));
-  seeds.push_back(joined({bytes_of_file(scratch_path("seed.index")),
-                          bytes_of_file(scratch_path("seed.data-00000-of-00001"))}));
+  seeds.push_back(joined(
+      {bytes_of(scratch_path("seed.index")), bytes_of(scratch_path("seed.data-00000-of-00001"))}));
   return seeds;
 }
 
@@ -193,7 +193,7 @@ std::string repair_bundle(const std::string& bytes) {
     message = entry.SerializeAsString();
   }
   testing::write_tf_index(scratch_path("repaired.index"), entries);
-  parts.index = bytes_of_file(scratch_path("repaired.index"));
+  parts.index = bytes_of(scratch_path("repaired.index"));
   return joined(parts);
 }
 
@@ -315,7 +315,7 @@ void read_optimizer(const std::string& bytes) {
 
 std::vector<std::string> optimizer_seeds() {
   std::filesystem::create_directories(scratch_path("optimizer"));
-  return {bytes_of_file(write_optimizer_file(scratch_path("optimizer"), rank().parts))};
+  return {bytes_of(write_optimizer_file(scratch_path("optimizer"), rank().parts))};
 }
 
 constexpr FuzzTarget kTargets[] = {

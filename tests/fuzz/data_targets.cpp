@@ -90,7 +90,7 @@ std::vector<std::string> manifest_seeds() {
                                 .md5_of_lists = std::string(32, 'f')}}};
   const std::string path = scratch_path("manifest.json");
   write_manifest(path, manifest);
-  return {bytes_of_file(path)};
+  return {bytes_of(path)};
 }
 
 void read_checksums(const std::string& bytes) {

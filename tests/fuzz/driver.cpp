@@ -152,7 +152,7 @@ int64_t replay(const FuzzTarget& target, const Options& options) {
   const std::vector<std::string> paths = files_in(concat(options.replay, "/", target.name));
   if (paths.empty()) return 0;
   return run_target(target, std::ssize(paths), options, [&](int64_t execution) {
-    return bytes_of_file(paths[static_cast<size_t>(execution)]);
+    return bytes_of(paths[static_cast<size_t>(execution)]);
   });
 }
 

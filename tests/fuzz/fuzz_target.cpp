@@ -73,11 +73,6 @@ std::string scratch_file(const std::string& name, std::string_view bytes) {
   return path;
 }
 
-std::string bytes_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 std::vector<std::string> golden_files(const std::string& folder, const std::string& ending,
                                       int64_t most_bytes) {
   std::vector<fs::path> paths;
@@ -90,7 +85,7 @@ std::vector<std::string> golden_files(const std::string& folder, const std::stri
   }
   std::ranges::sort(paths);
   std::vector<std::string> contents;
-  for (const fs::path& path : paths) contents.push_back(bytes_of_file(path.string()));
+  for (const fs::path& path : paths) contents.push_back(bytes_of(path.string()));
   return contents;
 }
 

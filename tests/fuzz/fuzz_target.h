@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "tests/support/files.h"
 
 namespace bertha::fuzz {
 
@@ -41,7 +42,6 @@ void execute(const FuzzTarget& target, const std::string& bytes);
 std::string scratch_path(const std::string& name);
 /// The path of a file there that holds the bytes.
 std::string scratch_file(const std::string& name, std::string_view bytes);
-std::string bytes_of_file(const std::string& path);
 /// The files in a folder of tests/golden/ whose names end so, up to most_bytes each.
 std::vector<std::string> golden_files(const std::string& folder, const std::string& ending,
                                       int64_t most_bytes);

@@ -70,7 +70,7 @@ std::vector<std::string> own_shard_seeds() {
        {ShardLayout::kVariableLength, ShardLayout::kFixedLength, ShardLayout::kPacked}) {
     const std::string path = scratch_path("seed.hdf5");
     write_shard(path, layout, example_samples(7, 1, kLimits), kLimits);
-    seeds.push_back(bytes_of_file(path));
+    seeds.push_back(bytes_of(path));
   }
   return seeds;
 }

@@ -22,7 +22,7 @@ void read_yaml(const std::string& bytes) {
 }
 
 std::vector<std::string> yaml_seeds() {
-  return {bytes_of_file(std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml"),
+  return {bytes_of(std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml"),
           "train: {seed: 7, time_limit: 1h30m}\nmodel:\n  name: 'it''s'\nlog: {run_dir: \"a\\n\"}\n"
           "include: [config.yaml]\n"};
 }
@@ -44,7 +44,7 @@ std::vector<std::string> mllog_seeds() {
   log.eval_start(448);
   log.eval_stop(test::test_eval(1, 0.7203));
   log.run_stop({.status = "success", .samples = 448}, 10000);
-  return {bytes_of_file(path)};
+  return {bytes_of(path)};
 }
 
 void read_metrics_lines(const std::string& bytes) {
@@ -61,7 +61,7 @@ std::vector<std::string> metrics_seeds() {
   file.eval(test::test_eval(3, 0.5));
   file.event("an event");
   file.stop({.status = "success", .samples = 448});
-  return {bytes_of_file(path)};
+  return {bytes_of(path)};
 }
 
 /// --- system.json of a run ---
@@ -76,7 +76,7 @@ void read_system(const std::string& bytes) {
 std::vector<std::string> system_seeds() {
   const std::string path = scratch_path("system.json");
   write_system_facts(path, {.host = {}, .versions = {{"bertha", "1.0.0"}}});
-  return {bytes_of_file(path)};
+  return {bytes_of(path)};
 }
 
 /// --- the post-mortem of a rank ---
@@ -123,7 +123,7 @@ std::vector<std::string> plan_seeds() {
     tuned[key] = {.algorithm = {~uint64_t{0}, 0, 1}, .us = 351.25};
   }
   save_tuned_gemms(scratch_path("seed_plans.txt"), kHere, tuned);
-  return {bytes_of_file(scratch_path("seed_plans.txt"))};
+  return {bytes_of(scratch_path("seed_plans.txt"))};
 }
 
 /// The last word is the checksum: 64-bit FNV-1a of what stands before it.

@@ -1,17 +1,22 @@
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <sstream>
-#include <vector>
 
 #include "kernels/base/log.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const GemmOrigin kHere{.device = "NVIDIA H200, 132 SMs", .library = "cublasLt 130100"};
 
@@ -48,20 +53,7 @@ TunedGemms some_plans() {
 
 class GemmPlanFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_log_sink([this](LogLevel level, const std::string& text) {
-      if (level >= LogLevel::kWarning) warnings.push_back(text);
-    });
-  }
-  void TearDown() override {
-    set_log_sink({});
-    std::filesystem::remove(path);
-  }
-  std::string text() const {
-    std::ostringstream all;
-    all << std::ifstream(path).rdbuf();
-    return all.str();
-  }
+  std::string text() const { return bytes_of(path); }
   /// The text with the checksum that it should have: 64-bit FNV-1a of all but the last word.
   static std::string with_its_checksum(const std::string& text) {
     const std::string start = text.substr(0, text.rfind(' ') + 1);
@@ -71,17 +63,16 @@ class GemmPlanFile : public ::testing::Test {
     digits << std::hex << std::setw(16) << std::setfill('0') << hash;
     return start + digits.str() + "\n";
   }
-  void write(const std::string& text) const { std::ofstream(path) << text; }
+  void write(const std::string& text) const { write_bytes(path, text); }
   void expect_left_out(const std::string& why) {
     EXPECT_TRUE(load_tuned_gemms(path, kHere).empty());
-    ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings[0].find(why), std::string::npos) << warnings[0];
-    EXPECT_NE(warnings[0].find(path), std::string::npos) << warnings[0];
-    warnings.clear();
+    EXPECT_THAT(log.warnings(), ElementsAre(AllOf(HasSubstr(why), HasSubstr(path))));
+    log.lines.clear();
   }
 
-  std::string path = ::testing::TempDir() + "gemm_plan_file_test.txt";
-  std::vector<std::string> warnings;
+  TempFolder folder;
+  std::string path = folder.path("plans.txt");
+  CapturedLog log;
 };
 
 // Files that users have stay readable: these words are the format.
@@ -100,7 +91,7 @@ TEST_F(GemmPlanFile, HasTheWordsOfItsFormat) {
 TEST_F(GemmPlanFile, GivesBackEveryBitOfWhatWasSaved) {
   save_tuned_gemms(path, kHere, some_plans());
   EXPECT_EQ(load_tuned_gemms(path, kHere), some_plans());
-  EXPECT_TRUE(warnings.empty());
+  EXPECT_TRUE(log.warnings().empty());
 }
 
 TEST_F(GemmPlanFile, IsLeftOutWhenItIsOfAnotherGpuOrLibrary) {
@@ -118,8 +109,8 @@ TEST_F(GemmPlanFile, IsLeftOutWhereverItIsCut) {
   for (size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) {  // only the last newline may miss
     write(whole.substr(0, bytes));
     EXPECT_TRUE(load_tuned_gemms(path, kHere).empty()) << bytes;
-    EXPECT_EQ(warnings.size(), 1u) << bytes;
-    warnings.clear();
+    EXPECT_EQ(log.warnings().size(), 1u) << bytes;
+    log.lines.clear();
   }
 }
 

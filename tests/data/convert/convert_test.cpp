@@ -15,6 +15,7 @@
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/error_of.h"
+#include "tests/support/flip_byte.h"
 
 namespace bertha {
 namespace {
@@ -66,6 +67,9 @@ class Convert : public testing::Test {
       for (int64_t i = 0; i < shard.size(); ++i) all.append(shard[i]);
     }
     return all;
+  }
+  std::string refusal(ExitCode code = ExitCode::kData) const {
+    return error_of([&] { convert_data(options_, {}); }, code);
   }
   void expect_found(const SampleSet& want) const {
     expect_same_contents(found(), want);
@@ -148,15 +152,14 @@ TEST_F(Convert, OnlyTheFirstSequencesAreLookedAt) {
   expect_found(part(0, 1000));
   options_.output_dir = folder_.path("more");
   options_.source.max_seqs = 1101;
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }), HasSubstr("part-00002-of-00003"));
+  EXPECT_THAT(refusal(), HasSubstr("part-00002-of-00003"));
 }
 
 TEST_F(Convert, MissingFilesAreNamedUnlessAPartIsAccepted) {
   write_record_source();
   fs::remove(from("part-00001-of-00003"));
-  EXPECT_THAT(
-      error_of([&] { convert_data(options_, {}); }),
-      AllOf(HasSubstr("1 of 3 files are missing: part-00001-of-00003"), HasSubstr("--partial")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("1 of 3 files are missing: part-00001-of-00003"),
+                               HasSubstr("--partial")));
   EXPECT_FALSE(fs::exists(options_.output_dir));
   options_.source.missing = MissingFiles::kAccept;
   EXPECT_EQ(convert_data(options_, {}).manifest.num_samples(), 2500);
@@ -174,15 +177,12 @@ TEST_F(Convert, AStoppedRunGoesOnWhereItWas) {
     const Manifest want = convert_data(whole, {}).manifest;
 
     const std::string path = from("part-00002-of-00003");
-    const std::string good = bytes_of(path);
-    std::string bad = good;
-    bad[bad.size() - 20] ^= 1;  // the last record
-    write_bytes(path, bad);
-    EXPECT_THAT(error_of([&] { convert_data(options_, {}); }), HasSubstr("record 1399 at byte "));
+    flip_byte(path, -20);  // the last record
+    EXPECT_THAT(refusal(), HasSubstr("record 1399 at byte "));
     EXPECT_TRUE(fs::exists(options_.output_dir + "/work"));
     EXPECT_FALSE(fs::exists(options_.output_dir + "/manifest.json"));
     EXPECT_EQ(fs::exists(options_.output_dir + "/part_00003_of_00005.hdf5"), !shuffled);
-    write_bytes(path, good);
+    flip_byte(path, -20);
     const ConvertResult result = convert_data(options_, {});
     EXPECT_EQ(result.shards_reused, shuffled ? 0 : 4);
     for (size_t i = 0; i < 5; ++i) {
@@ -198,16 +198,10 @@ TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
   options_.source.num_threads = 1;
   options_.source.memory_bytes = 1;  // as little as it goes: parts of 1024 sequences
   options_.shuffle_seed = 24;
-  const auto damage = [&](const std::string& name, size_t at) {
-    std::string bytes = bytes_of(from(name));
-    bytes[at] ^= 1;
-    write_bytes(from(name), bytes);
-  };
-  damage("part-00002-of-00003", 40);
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              AllOf(HasSubstr("part-00002-of-00003"), HasSubstr("record 0 at byte 0")));
-  damage("part-00002-of-00003", 40);  // well again; now one of the part that is done
-  damage("part-00000-of-00003", 40);
+  flip_byte(from("part-00002-of-00003"), 40);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("part-00002-of-00003"), HasSubstr("record 0 at byte 0")));
+  flip_byte(from("part-00002-of-00003"), 40);  // well again; now one of the part that is done
+  flip_byte(from("part-00000-of-00003"), 40);
   convert_data(options_, {});
   EXPECT_TRUE(verify_data(options_.output_dir).ok());
 }
@@ -215,16 +209,14 @@ TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
 TEST_F(Convert, ShardsBesideRecordsAreRefused) {
   write_record_source();
   write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
+  EXPECT_THAT(refusal(),
               HasSubstr("holds shards (part_0.hdf5) and TFRecord files (part-00000-of-00003)"));
 }
 
 TEST_F(Convert, AFinishedShardThatWasDamagedSinceIsMadeAgain) {
   write_source(kVariable);
   const Manifest want = convert_data(options_, {}).manifest;
-  std::string bytes = bytes_of(to("part_0.hdf5"));
-  bytes[bytes.size() / 2] ^= 1;
-  write_bytes(to("part_0.hdf5"), bytes);
+  flip_byte(to("part_0.hdf5"), static_cast<int64_t>(fs::file_size(to("part_0.hdf5"))) / 2);
   const ConvertResult result = convert_data(options_, {});
   EXPECT_FALSE(result.already_done);
   EXPECT_EQ(result.manifest.shards[0].xxh3, want.shards[0].xxh3);
@@ -236,32 +228,28 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   convert_data(options_, {});
   options_.layout = ShardLayout::kFixedLength;
   EXPECT_THAT(
-      error_of([&] { convert_data(options_, {}); }),
+      refusal(),
       HasSubstr("holds data made with --layout = variable_length, but now it is fixed_length"));
   options_.output_dir = folder_.path("strange");
   fs::create_directory(options_.output_dir);
   write_bytes(folder_.path("strange/part_77.hdf5"), "x");
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              AllOf(HasSubstr("part_77.hdf5"), HasSubstr("did not make it")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("part_77.hdf5"), HasSubstr("did not make it")));
   make_work_folder(folder_.path("other"));
   write_bytes(folder_.path("other/work/key.txt"), "another");
   options_.output_dir = folder_.path("other");
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              HasSubstr("unfinished work of another conversion"));
+  EXPECT_THAT(refusal(), HasSubstr("unfinished work of another conversion"));
 }
 
 TEST_F(Convert, NothingOfTheUserIsWrittenOverOrRemoved) {
   write_source(kVariable);
   fs::create_directories(to("work"));
   write_bytes(to("work/thesis"), "years");
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              HasSubstr("to/work: bertha keeps unfinished work under this name"));
+  EXPECT_THAT(refusal(), HasSubstr("to/work: bertha keeps unfinished work under this name"));
   EXPECT_EQ(bytes_of(to("work/thesis")), "years");
   EXPECT_FALSE(fs::exists(to("part_0.hdf5")));
   fs::remove_all(to("work"));
   write_bytes(to("part_0.hdf5"), "a shard from elsewhere");
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              HasSubstr("to/part_0.hdf5: this command did not make it"));
+  EXPECT_THAT(refusal(), HasSubstr("to/part_0.hdf5: this command did not make it"));
   EXPECT_EQ(bytes_of(to("part_0.hdf5")), "a shard from elsewhere");
 }
 
@@ -278,9 +266,8 @@ TEST_F(Convert, AManifestThatListsOtherShardsIsRefused) {
   Manifest manifest = convert_data(options_, {}).manifest;
   manifest.shards.clear();
   write_manifest(to("manifest.json"), manifest);
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              AllOf(HasSubstr("manifest.json: lists 0 shards"), HasSubstr("writes 3 (part_0.hdf5"),
-                    HasSubstr("remove it")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("manifest.json: lists 0 shards"),
+                               HasSubstr("writes 3 (part_0.hdf5"), HasSubstr("remove it")));
   fs::remove(to("manifest.json"));
 }
 
@@ -290,7 +277,7 @@ TEST_F(Convert, AListOfOtherShardsIsRefusedBeforeTheWork) {
   write_bytes(options_.checksum_list,
               concat("part_00000_of_00007.hdf5\t", std::string(32, '1'),
                      "\npart_00001_of_00007.hdf5\t", std::string(32, '2'), "\n"));
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }, ExitCode::kUsage),
+  EXPECT_THAT(refusal(ExitCode::kUsage),
               AllOf(HasSubstr("list.chk: is the list of 2 other shards (part_00000_of_00007"),
                     HasSubstr("none of these 3 (part_0 "), HasSubstr("--shards 2")));
   EXPECT_FALSE(fs::exists(options_.output_dir));
@@ -299,15 +286,14 @@ TEST_F(Convert, AListOfOtherShardsIsRefusedBeforeTheWork) {
 TEST_F(Convert, TheSourceItselfIsNoOutput) {
   write_source(kVariable);
   options_.output_dir = options_.source.path;
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }, ExitCode::kUsage),
+  EXPECT_THAT(refusal(ExitCode::kUsage),
               HasSubstr("is the source itself; choose another output folder"));
 }
 
 TEST_F(Convert, FilesThatWouldShareANameAreRefused) {
   write_source(kVariable);
   fs::rename(from("part_1.hdf5"), from("part_0.hdf"));
-  EXPECT_THAT(error_of([&] { convert_data(options_, {}); }),
-              HasSubstr("another file would become part_0.hdf5 too"));
+  EXPECT_THAT(refusal(), HasSubstr("another file would become part_0.hdf5 too"));
 }
 
 TEST_F(Convert, TheOutcomeIsComparedWithAPublishedList) {

@@ -1,15 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-
-#include <csignal>
 
 #include "data/files/hashing.h"
 #include "data/format/shard_file.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/error_of.h"
+#include "tests/support/file_size_limit.h"
 
 namespace bertha {
 namespace {
@@ -373,27 +371,6 @@ TEST_P(EachBadLayout, AFlippedBitInTheStructuresAtTheStartNeverCrashes) {
       flips_that_go_unnoticed(path_, 200, 4096.0 / static_cast<double>(bytes_of(path_).size())),
       200);
 }
-
-/// Makes writes beyond `bytes` of any file fail, as a full disk does, without privileges: with
-/// SIGXFSZ ignored, write() returns EFBIG.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(int64_t bytes) : old_action_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_limit_);
-    const rlimit small{static_cast<rlim_t>(bytes), old_limit_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_limit_);
-    std::signal(SIGXFSZ, old_action_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit old_limit_{};
-  void (*old_action_)(int);
-};
 
 TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
   write_shard(path_, GetParam(), example_samples(7, 1));

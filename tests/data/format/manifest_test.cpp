@@ -115,17 +115,16 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
 TEST(Manifest, WhatIsNoJsonObjectIsADataError) {
   const TempFolder folder;
   const std::string path = folder.path("manifest.json");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr(path + ": cannot open"));
-  write_bytes(path, "");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
-  write_bytes(path, "[1, 2");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
-  write_bytes(path, "{\"seed\": 1e999}");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("not valid JSON"));
+  const auto refusal = [&] { return error_of([&] { read_manifest(path); }); };
+  EXPECT_THAT(refusal(), HasSubstr(path + ": cannot open"));
+  for (const char* text : {"", "[1, 2", "{\"seed\": 1e999}"}) {
+    write_bytes(path, text);
+    EXPECT_THAT(refusal(), HasSubstr("not valid JSON")) << text;
+  }
   write_bytes(path, "[1, 2]");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("want an object"));
+  EXPECT_THAT(refusal(), HasSubstr("want an object"));
   write_bytes(path, "{}");
-  EXPECT_THAT(error_of([&] { read_manifest(path); }), HasSubstr("format_version is missing"));
+  EXPECT_THAT(refusal(), HasSubstr("format_version is missing"));
 }
 
 TEST(Manifest, TheEntryOfAShardTellsItsFileAndItsSamples) {

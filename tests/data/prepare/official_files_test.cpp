@@ -14,6 +14,7 @@
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/error_of.h"
+#include "tests/support/files.h"
 
 namespace bertha {
 namespace {
@@ -66,8 +67,7 @@ SampleSet read_parts(const std::string& folder, const std::string& suffix) {
 
 /// The pairs of integers of a list that the scripts wrote as JSON.
 std::vector<std::pair<int64_t, int64_t>> pairs_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text = bytes_of(path);
   for (char& letter : text) letter = (letter >= '0' && letter <= '9') ? letter : ' ';
   const std::vector<int64_t> numbers = integers(text);
   BERTHA_CHECK(!numbers.empty() && numbers.size() % 2 == 0, path);

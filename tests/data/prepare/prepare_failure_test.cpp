@@ -1,14 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <string>
 
 #include "data/format/output_folder.h"
 #include "tests/data/prepare/prepare_folder.h"
+#include "tests/support/file_size_limit.h"
 
 namespace bertha {
 namespace {
@@ -39,26 +38,6 @@ void prepare_and_die(const PrepareOptions& options, int64_t num_parts) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status)) << "the preparation ended before it was killed";
 }
-
-/// Lets no file grow beyond a size, as a full disk would not, while it lives.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t most_bytes) : ignored_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit small{.rlim_cur = most_bytes, .rlim_max = before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~SmallFiles() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, ignored_signal_);
-  }
-  SmallFiles(const SmallFiles&) = delete;
-  SmallFiles& operator=(const SmallFiles&) = delete;
-
- private:
-  rlimit before_{};
-  void (*ignored_signal_)(int);
-};
 
 TEST(PrepareFailureTest, AKilledRunLosesOnlyThePartInWork) {
   const PrepareFolder folder;
@@ -176,7 +155,7 @@ TEST(PrepareFailureTest, AFullDiskLeavesNothingHalfWrittenAndFinishedPartsIntact
   PrepareOptions options = folder.options();
   options.num_shards = 2;
   const auto message_with_little_room = [&](rlim_t most_bytes) {
-    const SmallFiles limit(most_bytes);
+    const FileSizeLimit limit(most_bytes);
     return message_of_preparing(options);
   };
   EXPECT_THAT(message_with_little_room(60'000), HasSubstr("work/part_00000_of_00005.hdf5"));

@@ -15,6 +15,7 @@
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/log.h"
 #include "tests/data/prepare/prepare_folder.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {
@@ -240,23 +241,6 @@ TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
   EXPECT_THROW(names({folder.path("missing.txt")}), Error);
 }
 
-/// The warnings that are logged while it lives.
-class Warnings {
- public:
-  Warnings() {
-    set_log_sink([this](LogLevel level, const std::string& text) {
-      if (level == LogLevel::kWarning) texts_.push_back(text);
-    });
-  }
-  ~Warnings() { set_log_sink({}); }
-  Warnings(const Warnings&) = delete;
-  Warnings& operator=(const Warnings&) = delete;
-  const std::vector<std::string>& texts() const { return texts_; }
-
- private:
-  std::vector<std::string> texts_;
-};
-
 TEST(SourceFilesTest, AFolderThatLacksFilesOfANumberedSetIsRefusedUnlessAPartIsAccepted) {
   const TempFolder folder;
   for (const char* name : {"part-00000-of-00004", "part-00003-of-00004"}) {
@@ -265,11 +249,11 @@ TEST(SourceFilesTest, AFolderThatLacksFilesOfANumberedSetIsRefusedUnlessAPartIsA
   EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
               AllOf(HasSubstr("2 of 4 text files are missing: part-00001-of-00004, part-00002"),
                     HasSubstr("--partial")));
-  const Warnings warnings;
+  const CapturedLog log;
   EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kAccept).size(), 2u);
-  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("2 of 4 text files are missing")));
+  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr("2 of 4 text files are missing")));
   list_source_files({folder.path("part-00003-of-00004")}, MissingFiles::kRefuse);
-  EXPECT_EQ(warnings.texts().size(), 1u) << "a file that is named is wanted alone";
+  EXPECT_EQ(log.warnings().size(), 1u) << "a file that is named is wanted alone";
 }
 
 TEST(SourceFilesTest, AGapInPlainNumbersIsWarnedOf) {
@@ -277,9 +261,9 @@ TEST(SourceFilesTest, AGapInPlainNumbersIsWarnedOf) {
   for (const char* name : {"wiki_00.txt", "wiki_01.txt", "wiki_03.txt"}) {
     write_bytes(folder.path(name), "text");
   }
-  const Warnings warnings;
+  const CapturedLog log;
   EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kRefuse).size(), 3u);
-  EXPECT_THAT(warnings.texts(), ElementsAre(HasSubstr("text is missing: wiki_02.txt")));
+  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr("text is missing: wiki_02.txt")));
 }
 
 }  // namespace

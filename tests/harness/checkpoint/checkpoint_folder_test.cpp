@@ -11,6 +11,8 @@
 #include "data/files/new_file.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "kernels/base/log.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -92,15 +94,6 @@ std::string text_of(const std::string& checkpoint) {
   return text;
 }
 
-std::vector<std::string> names_in(const TempFolder& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder.path())) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 TEST(InterruptedReplacement, LeavesACompleteCheckpointThatIsFound) {
   for (const auto& [progress, found, text] : kInterruptions) {
     const TempFolder folder;
@@ -116,7 +109,7 @@ TEST(InterruptedReplacement, IsClearedUpByTheNextSave) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
     save(folder, kLater, "later");
-    EXPECT_THAT(names_in(folder), ElementsAre(kPath, kLater)) << "progress " << progress;
+    EXPECT_THAT(names_in(folder.path()), ElementsAre(kPath, kLater)) << "progress " << progress;
     EXPECT_EQ(text_of(folder.path(kPath)), text) << "progress " << progress;
   }
 }
@@ -126,22 +119,21 @@ TEST(InterruptedReplacement, IsClearedUpByTheNextSaveOfTheSameStep) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
     save(folder, kPath, "again");
-    EXPECT_THAT(names_in(folder), ElementsAre(kEarlier, kPath)) << "progress " << progress;
+    EXPECT_THAT(names_in(folder.path()), ElementsAre(kEarlier, kPath)) << "progress " << progress;
     EXPECT_EQ(text_of(folder.path(kPath)), "again") << "progress " << progress;
   }
 }
 
 TEST(InterruptedReplacement, IsSetAsideAsAWhole) {
-  set_log_sink([](LogLevel, const std::string&) {});
+  const CapturedLog silent;
   for (const auto& [progress, found, text] : kInterruptions) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
     set_aside_later_checkpoints(folder.path(), 2);
-    EXPECT_THAT(names_in(folder), ElementsAre(kEarlier, "step_00000004.superseded"))
+    EXPECT_THAT(names_in(folder.path()), ElementsAre(kEarlier, "step_00000004.superseded"))
         << "progress " << progress;
     EXPECT_EQ(text_of(folder.path("step_00000004.superseded")), text) << "progress " << progress;
   }
-  set_log_sink({});
 }
 
 TEST(InterruptedRemoval, IsFinishedByTheNextSave) {
@@ -150,7 +142,7 @@ TEST(InterruptedRemoval, IsFinishedByTheNextSave) {
   fs::rename(folder.path(kEarlier), folder.path(kEarlier) + ".partial");  // as removal begins
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);
   save(folder, kPath, "new");
-  EXPECT_THAT(names_in(folder), ElementsAre(kPath));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre(kPath));
 }
 
 void save_step(const TempFolder& folder, int64_t step) {
@@ -173,9 +165,9 @@ TEST(RemoveOldCheckpoints, LeavesTheBestAndMultiples) {
                                          .newest = 2,
                                          .every_steps = 4,
                                          .best = folder.path("step_3")});
-  EXPECT_THAT(names_in(folder), ElementsAre("step_3", "step_4", "step_8", "step_9"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step_3", "step_4", "step_8", "step_9"));
   remove_old_checkpoints(folder.path(), {.saved = folder.path("step_9")});
-  EXPECT_THAT(names_in(folder), ElementsAre("step_9"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step_9"));
 }
 
 TEST(BestCheckpoint, IsThatOfTheBestEvaluationThatHasOne) {
@@ -203,7 +195,7 @@ TEST(BestCheckpoint, TheLinkFollows) {
     point_best_to(folder.path(), folder.path(concat("step_", step)));
     EXPECT_EQ(fs::read_symlink(folder.path("best")), concat("step_", step));
   }
-  EXPECT_THAT(names_in(folder), ElementsAre("best", "step_2", "step_4"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("best", "step_2", "step_4"));
   EXPECT_EQ(newest_checkpoint(folder.path()), folder.path("step_4"));
   set_aside_later_checkpoints(folder.path(), 2);
   EXPECT_FALSE(fs::is_symlink(folder.path("best")));

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -156,14 +155,6 @@ inline Content load(const std::string& path, int ranks, const Config& config = s
     gather(parts, state, content);
   });
   return content;
-}
-
-inline void flip_byte(const std::string& path, int64_t from_end) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-from_end, std::ios::end);
-  const char byte = static_cast<char>(file.get());
-  file.seekp(-from_end, std::ios::end);
-  file.put(static_cast<char>(byte ^ 0x10));
 }
 
 }  // namespace bertha::testing

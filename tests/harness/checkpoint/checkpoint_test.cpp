@@ -2,10 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +18,11 @@
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/log.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/files.h"
+#include "tests/support/flip_byte.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -31,15 +33,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
   for (const int saving_ranks : {1, 2, 3}) {
@@ -190,20 +183,18 @@ TEST(Checkpoint, PassesOverDamagedOnesAndSaysSo) {
   const TempFolder folder;
   const std::string good = save(folder.path(), 1, 1);
   const std::string torn = save(folder.path(), 1, 2);
-  std::vector<std::string> warnings;
-  set_log_sink([&](LogLevel, const std::string& text) { warnings.push_back(text); });
+  const CapturedLog log;
   fs::remove(torn + "/DONE");
   EXPECT_EQ(newest_checkpoint(folder.path()), good);
-  EXPECT_EQ(warnings.size(), 1u);
-  flip_byte(good + "/model.safetensors", 5);
+  EXPECT_EQ(log.lines.size(), 1u);
+  flip_byte(good + "/model.safetensors", -5);
   EXPECT_THAT(error_of([&] { newest_checkpoint(folder.path()); }),
               AllOf(HasSubstr("none of the 1 checkpoints in " + folder.path()),
                     HasSubstr("model.safetensors: has the hash"), HasSubstr("never")));
-  ASSERT_EQ(warnings.size(), 3u);
-  EXPECT_THAT(warnings[2], AllOf(HasSubstr("model.safetensors"), HasSubstr("hash")));
+  ASSERT_EQ(log.lines.size(), 3u);
+  EXPECT_THAT(log.lines[2].text, AllOf(HasSubstr("model.safetensors"), HasSubstr("hash")));
   fs::remove(good + "/DONE");
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);  // only torn ones: nothing is lost
-  set_log_sink({});
 }
 
 TEST(Checkpoint, SavedAtALowerStepIsKept) {
@@ -219,10 +210,9 @@ TEST(Checkpoint, OfALaterStepIsSetAsideAndNoLongerFound) {
   const TempFolder folder;
   const std::string first = save(folder.path(), 1, 4);
   save(folder.path(), 1, 7);
-  std::vector<std::string> lines;
-  set_log_sink([&](LogLevel, const std::string& text) { lines.push_back(text); });
+  const CapturedLog log;
   set_aside_later_checkpoints(folder.path(), 7);
-  EXPECT_EQ(lines.size(), 0u);
+  EXPECT_EQ(log.lines.size(), 0u);
   set_aside_later_checkpoints(folder.path(), 4);
   EXPECT_EQ(newest_checkpoint(folder.path()), first);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000004", "step_00000007.superseded"));
@@ -230,11 +220,10 @@ TEST(Checkpoint, OfALaterStepIsSetAsideAndNoLongerFound) {
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);
   save(folder.path(), 1, 4);
   set_aside_later_checkpoints(folder.path(), 0);  // once more under the same name
-  set_log_sink({});
   EXPECT_THAT(names_in(folder.path()),
               ElementsAre("step_00000004.superseded", "step_00000007.superseded"));
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("step_00000007"), HasSubstr(".superseded")));
+  ASSERT_EQ(log.lines.size(), 3u);
+  EXPECT_THAT(log.lines[0].text, AllOf(HasSubstr("step_00000007"), HasSubstr(".superseded")));
 }
 
 TEST(Checkpoint, OfTheSameStepIsReplacedByTheNewOne) {
@@ -262,14 +251,13 @@ TEST(Checkpoint, RefusesAFlippedByteAnywhereInAHeaderNamingTheFile) {
   const TempFolder folder;
   const std::string path = save(folder.path(), 1, 1);
   const std::string file = path + "/optimizer-00000-of-00001.safetensors";
-  const auto bytes = static_cast<int64_t>(fs::file_size(file));
   const SafeTensorsHeader header = read_safetensors_header(file);
   ASSERT_LT(header.data_offset_bytes, 400);
   as_ranks(1, small_config(), [&](const CheckpointParts& parts) {
     for (int64_t at = 0; at < 400; ++at) {
-      flip_byte(file, bytes - at);
+      flip_byte(file, at);
       EXPECT_THAT(error_of([&] { load_checkpoint(path, parts); }), HasSubstr(file)) << at;
-      flip_byte(file, bytes - at);
+      flip_byte(file, at);
     }
     EXPECT_EQ(load_checkpoint(path, parts).step, 1);
   });
@@ -312,7 +300,7 @@ TEST(Checkpoint, RefusesAFlippedByteInEveryFileOnAllRanks) {
         "optimizer-00001-of-00002.safetensors"}) {
     const TempFolder folder;
     const std::string path = save(folder.path(), 2, 1);
-    flip_byte(path + "/" + name, 9);
+    flip_byte(path + "/" + name, -9);
     int throwing_ranks = 0;
     std::mutex mutex;
     as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
@@ -360,14 +348,10 @@ TEST(Checkpoint, OfAnotherShapeNamesTensorFoundAndWanted) {
 TEST(Checkpoint, OnAFullDiskFailsWithASentenceAndLeavesTheEarlierOnes) {
   const TempFolder folder;
   const std::string earlier = save(folder.path(), 2, 1);
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit{};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  const rlimit tight{.rlim_cur = 4096, .rlim_max = limit.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &tight);
-  const std::string message = error_of([&] { save(folder.path(), 2, 2); });
-  setrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, SIG_DFL);
+  const std::string message = [&] {
+    const FileSizeLimit limit(4096);
+    return error_of([&] { save(folder.path(), 2, 2); });
+  }();
   EXPECT_THAT(message, AllOf(HasSubstr(".safetensors"), HasSubstr("cannot write")));
   EXPECT_EQ(newest_checkpoint(folder.path()), earlier);
   EXPECT_FALSE(fs::exists(folder.path() + "/step_00000002.partial"));

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/config/nearest_word.h"
+#include "tests/support/files.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"
 
@@ -17,9 +18,9 @@ namespace bertha {
 namespace {
 
 std::string read_source(const std::string& name) {
-  std::ifstream stream(std::string(BERTHA_SOURCE_DIR) + "/" + name);
-  EXPECT_TRUE(stream.good()) << name;
-  return {std::istreambuf_iterator<char>(stream), {}};
+  const std::string text = bytes_of(std::string(BERTHA_SOURCE_DIR) + "/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 // "train.seed" for every field of every section struct in config.h.

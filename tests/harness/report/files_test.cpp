@@ -4,15 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "data/files/text_file.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/error_of.h"
+#include "tests/support/file_size_limit.h"
 
 namespace bertha {
 namespace {
@@ -75,32 +73,14 @@ TEST(AppendFile, AFullDiskIsADataErrorThatNamesTheFile) {
               testing::HasSubstr("/dev/full: cannot write: No space left"));
 }
 
-/// Files of this process cannot grow beyond `bytes`, as on a disk that fills up.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST(AppendFile, ARecordThatFindsNoRoomLeavesNoPartBehind) {
   const TempFolder folder;
   AppendFile file(folder.path("f"));
   file.append_line("one");
-  std::signal(SIGXFSZ, SIG_IGN);
   {
     const FileSizeLimit limit(10);
     EXPECT_THROW(file.append_line("a record of many letters"), Error);
   }
-  std::signal(SIGXFSZ, SIG_DFL);
   EXPECT_EQ(read_text_file(folder.path("f")), "one\n");
   file.append_line("two");
   EXPECT_EQ(read_text_file(folder.path("f")), "one\ntwo\n");

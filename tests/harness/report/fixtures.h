@@ -9,31 +9,9 @@
 #include "harness/config/config.h"
 #include "harness/report/files.h"
 #include "harness/report/run_records.h"
-#include "kernels/base/error.h"
-#include "kernels/base/log.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::test {
-
-/// Collects what log_line() says while it lives.
-class CapturedLog {
- public:
-  struct Line {
-    LogLevel level;
-    std::string text;
-  };
-
-  CapturedLog() {
-    set_log_sink([this](LogLevel level, const std::string& text) {
-      lines.push_back({level, text});
-    });
-  }
-  ~CapturedLog() { set_log_sink({}); }
-  CapturedLog(const CapturedLog&) = delete;
-  CapturedLog& operator=(const CapturedLog&) = delete;
-
-  std::vector<Line> lines;
-};
 
 inline std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream text(read_text_file(path));

@@ -13,6 +13,7 @@
 #include "data/files/text_file.h"
 #include "kernels/base/error.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {
@@ -113,7 +114,7 @@ TEST(Metrics, TheEndHasTheEnergyWhereItIsKnown) {
 TEST(Metrics, ALineUnderWayTellsNothingAndCostsNoWarning) {
   const TempFolder folder;
   MetricsFile(folder.path("m")).step(test::test_step(1));
-  const test::CapturedLog log;
+  const CapturedLog log;
   std::ofstream(folder.path("m"), std::ios::app) << "{\"kind\":\"step\",\"st";
   MetricsFollower follower(folder.path("m"));
   EXPECT_EQ(follower.look().records, 1);
@@ -238,7 +239,7 @@ TEST(Metrics, ALineLeftUnfinishedByAKilledRunIsLeftOutWithAWarning) {
   write_new_file(folder.path("m"), text.substr(0, text.size() - 20));
   MetricsFile(folder.path("m")).step(test::test_step(2));
 
-  const test::CapturedLog log;
+  const CapturedLog log;
   const Metrics metrics = read_metrics(folder.path("m"));
   EXPECT_EQ(metrics.steps.size(), 2u);
   EXPECT_EQ(metrics.unreadable_lines, 1);

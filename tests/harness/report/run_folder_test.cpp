@@ -11,6 +11,7 @@
 #include "harness/report/system_facts.h"
 #include "kernels/base/log.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {
@@ -137,7 +138,7 @@ TEST(Latest, PointsToTheFolderHoweverDeepBelowTheParent) {
 
 TEST(Latest, AFolderElsewhereLeavesItAsItIs) {
   const TempFolder folder;
-  const test::CapturedLog log;
+  const CapturedLog log;
   fs::create_directories(folder.path("elsewhere"));
   point_latest_to(folder.path("elsewhere"), folder.path("runs"));
   EXPECT_FALSE(fs::exists(folder.path("runs")));
@@ -146,7 +147,7 @@ TEST(Latest, AFolderElsewhereLeavesItAsItIs) {
 
 TEST(Latest, SomethingElseOfThatNameIsLeftAlone) {
   const TempFolder folder;
-  const test::CapturedLog log;
+  const CapturedLog log;
   fs::create_directories(folder.path("runs/latest/mine"));
   fs::create_directories(folder.path("runs/tiny"));
   point_latest_to(folder.path("runs/tiny"), folder.path("runs"));
@@ -180,16 +181,14 @@ TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "
 TEST(NodeLog, EveryLineOfARankIsInTheFileOfItsNode) {
   const TempFolder folder;
   std::filesystem::create_directory(folder.path("logs"));
-  std::vector<std::string> console;
-  set_log_sink([&](LogLevel, const std::string& text) { console.push_back(text); });
+  const CapturedLog console;
   start_node_log(folder.path(), "node3", 7);
   log_line(LogLevel::kDebug, "cores 0 to 3");
   log_line(LogLevel::kWarning, "slow disk");
   record_line(LogLevel::kError, "said already");
   set_log_record({});
   log_line(LogLevel::kInfo, "later");
-  set_log_sink({});
-  EXPECT_THAT(console, testing::ElementsAre("cores 0 to 3", "slow disk", "later"));
+  EXPECT_THAT(console.texts(), testing::ElementsAre("cores 0 to 3", "slow disk", "later"));
   const std::string day = "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{4} \\[rank 7\\] ";
   EXPECT_THAT(test::lines_of(folder.path("logs/node3.log")),
               testing::ElementsAre(testing::MatchesRegex(day + "debug: cores 0 to 3"),

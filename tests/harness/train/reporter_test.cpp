@@ -12,13 +12,13 @@
 #include "harness/report/metrics.h"
 #include "harness/report/run_folder.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {
 
 namespace fs = std::filesystem;
-using test::CapturedLog;
 
 void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
               const Config& config) {
