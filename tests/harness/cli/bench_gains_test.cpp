@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/harness/cli/run_program.h"
+#include "tests/harness/cli/bench_fixture.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -16,38 +15,23 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchGainsTest : public ::testing::Test {
+class BenchGainsTest : public BenchFixture {
  protected:
-  std::vector<std::string> command(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{"bench",   "gains", "--config", config_, "--lengths", lengths_,
-                                   "--steps", "4",     "--json",   json_,   "--svg",     svg_};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+  BenchGainsTest() : BenchFixture("gains --steps 4 --lengths lengths.txt --svg gains.svg") {
+    folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
   }
   /// Rows of the last run by name.
   std::map<std::string, Json> rows() const {
-    std::ifstream file(json_);
     std::map<std::string, Json> found;
-    const Json json = Json::parse(file);
-    EXPECT_EQ(json["command"], "bench gains");
-    for (const Json& row : json["rows"]) found[row["name"]] = row;
+    const Json last = json();
+    EXPECT_EQ(last["command"], "bench gains");
+    for (const Json& row : last["rows"]) found[row["name"]] = row;
     return found;
   }
-
-  TempFolder folder_;
-  std::string json_ = folder_.path("gains.json");
-  std::string svg_ = folder_.path("gains.svg");
-  std::string lengths_ = folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
-  std::string config_ = folder_.write(
-      "tiny.yaml",
-      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
-      "        max_positions: 64}\n"
-      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
-      "train: {global_batch_seqs: 8, threads_per_rank: 1, backend: cpu}\n");
 };
 
 TEST_F(BenchGainsTest, EveryRowRunsOrSaysWhyNot) {
-  const Ran ran = run_bertha_program(command({}), folder_.path(""));
+  const Ran ran = run("");
   ASSERT_EQ(ran.code, 0) << ran.err;
   const std::map<std::string, std::string> refused{
       {"exchange", "needs 2 ranks or more"},
@@ -74,13 +58,12 @@ TEST_F(BenchGainsTest, EveryRowRunsOrSaysWhyNot) {
   EXPECT_EQ(found.at("fp8")["on_ms"]["all"].size(), 4u);
   EXPECT_EQ(found.at("addto")["calls_per_step"], 4.0);  // two in each of two layers
   EXPECT_GT(found.at("addto")["step_gain_percent"].is_number(), 0);
-  EXPECT_TRUE(std::filesystem::exists(svg_));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path("gains.svg")));
   EXPECT_FALSE(std::filesystem::exists(folder_.path("runs")));
 }
 
 TEST_F(BenchGainsTest, PaddedBatchesHaveAsManySequencesAtFullLength) {
-  const Ran ran =
-      run_bertha_program(command({"--only", "unpad-most,unpad-longest"}), folder_.path(""));
+  const Ran ran = run("--only unpad-most,unpad-longest");
   ASSERT_EQ(ran.code, 0) << ran.err;
   for (const auto& [name, row] : rows()) {
     EXPECT_EQ(row["off_tokens"], 8 * 64) << name;
@@ -89,7 +72,7 @@ TEST_F(BenchGainsTest, PaddedBatchesHaveAsManySequencesAtFullLength) {
 }
 
 TEST_F(BenchGainsTest, TwoRanksMeasureTheExchange) {
-  const Ran ran = run_bertha_on_ranks(2, command({"--only", "exchange,exchange-ahead"}));
+  const Ran ran = run_on_two_ranks("--only exchange,exchange-ahead");
   ASSERT_EQ(ran.code, 0) << ran.err;
   for (const auto& [name, row] : rows()) {
     EXPECT_EQ(row["reason"], "") << name;
@@ -98,14 +81,13 @@ TEST_F(BenchGainsTest, TwoRanksMeasureTheExchange) {
 }
 
 TEST_F(BenchGainsTest, AConfigurationThatCannotRunIsAnErrorAndNotAReason) {
-  const Ran ran = run_bertha_program(
-      command({"--only", "rare-output", "--set", "train.precision=bf16"}), folder_.path(""));
+  const Ran ran = run("--only rare-output --set train.precision=bf16");
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err, HasSubstr("train.precision is bf16"));
 }
 
 TEST_F(BenchGainsTest, AnUnknownRowIsRefused) {
-  const Ran ran = run_bertha_program(command({"--only", "graph"}), folder_.path(""));
+  const Ran ran = run("--only graph");
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err, HasSubstr("--only graph is no row; want some of unpad-most,"));
 }

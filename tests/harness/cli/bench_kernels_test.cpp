@@ -17,13 +17,13 @@ using Json = nlohmann::json;
 
 class BenchKernelsTest : public BenchFixture {
  protected:
-  BenchKernelsTest() : BenchFixture("kernels") {}
+  BenchKernelsTest() : BenchFixture("kernels --repeats 3") {}
 };
 
 TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {
   const std::string lengths = folder_.write("lengths.txt", "10 5\n33 7\n64 9\n");
-  const Ran ran = run({"--op", "attention_fwd,linear_fwd,residual_ln_bwd", "--tokens", "504",
-                       "--lengths", lengths});
+  const Ran ran =
+      run("--op attention_fwd,linear_fwd,residual_ln_bwd --tokens 504 --lengths " + lengths);
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("operations of tiny, f32, 504 token rows, cpu, 1 thread"));
   EXPECT_THAT(ran.out, HasSubstr("(us)"));
@@ -50,7 +50,7 @@ TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {
 }
 
 TEST_F(BenchKernelsTest, ANameWithoutItsEndStandsForAllOfItsOperations) {
-  const Ran ran = run({"--op", "attention,gather_rows", "--tokens", "128"});
+  const Ran ran = run("--op attention,gather_rows --tokens 128");
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   std::multiset<std::string> operations;
   const Json found = json();
@@ -61,7 +61,7 @@ TEST_F(BenchKernelsTest, ANameWithoutItsEndStandsForAllOfItsOperations) {
 }
 
 TEST_F(BenchKernelsTest, AttentionsLengthsAndFlopsAreThoseOfTheBatch) {
-  ASSERT_EQ(run({"--op", "attention", "--tokens", "504"}).code, 0);
+  ASSERT_EQ(run("--op attention --tokens 504").code, 0);
   const Json found = json();
   ASSERT_EQ(found["mixes"].size(), 2u);
   EXPECT_EQ(found["mixes"][0]["name"], "all 64");
@@ -86,7 +86,7 @@ Json header_of(const std::string& path) {
 
 TEST_F(BenchKernelsTest, ADumpHasWhatWentIntoAndCameOutOfAttention) {
   const std::string folder = folder_.path("dump");
-  const Ran ran = run({"--op", "attention_bwd", "--tokens", "504", "--dump", folder});
+  const Ran ran = run("--op attention_bwd --tokens 504 --dump " + folder);
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   for (const char* const name : {"all_64-cpu", "all_16-cpu"}) {
     const std::string path = folder + "/" + name + ".safetensors";
@@ -105,8 +105,8 @@ TEST_F(BenchKernelsTest, ADumpHasWhatWentIntoAndCameOutOfAttention) {
 }
 
 TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
-  const Ran ran = run({"--op", "linear_fwd,layer_norm_fwd", "--tokens", "128", "--peak-tflops",
-                       "0.5", "--peak-gbps", "20"});
+  const Ran ran =
+      run("--op linear_fwd,layer_norm_fwd --tokens 128 --peak-tflops 0.5 --peak-gbps 20");
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("roof: 20.0 GB/s, given; of GEMMs 0.500 TFLOP/s\n"));
   const Json written = json();
@@ -116,17 +116,17 @@ TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
 }
 
 TEST_F(BenchKernelsTest, WrongInputsEndWithOneSentence) {
-  const Ran name = run({"--op", "atten"});
+  const Ran name = run("--op atten");
   EXPECT_EQ(name.code, 2);
   EXPECT_THAT(name.err, HasSubstr("--op atten is no operation; want some of activation_bwd,"));
-  const Ran tune = run({"--tune", folder_.path("plans.txt")});
+  const Ran tune = run("--tune " + folder_.path("plans.txt"));
   EXPECT_EQ(tune.code, 2);
   EXPECT_THAT(tune.err, HasSubstr("the CPU backend has no GEMMs to tune"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path("plans.txt")));
-  const Ran dtype = run({"--dtype", "bf16"});
+  const Ran dtype = run("--dtype bf16");
   EXPECT_EQ(dtype.code, 2);
   EXPECT_THAT(dtype.err, HasSubstr("train.precision is bf16"));
-  EXPECT_EQ(run_bertha_on_ranks(2, {"bench", "kernels", "--config", config_}).code, 2);
+  EXPECT_EQ(run_on_two_ranks("").code, 2);
 }
 
 }  // namespace

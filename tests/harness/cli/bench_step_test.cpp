@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
-#include "tests/harness/cli/run_program.h"
+#include "tests/harness/cli/bench_fixture.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -15,31 +14,13 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class BenchStepTest : public ::testing::Test {
+class BenchStepTest : public BenchFixture {
  protected:
-  std::vector<std::string> command(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{
-        "bench", "step",     "--config", config_,  "--steps",
-        "3",     "--warmup", "1",        "--json", folder_.path("step.json")};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  Json json() const {
-    std::ifstream file(folder_.path("step.json"));
-    return Json::parse(file);
-  }
-
-  TempFolder folder_;
-  std::string config_ = folder_.write(
-      "tiny.yaml",
-      "model: {name: tiny, layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocab_size: 300,\n"
-      "        max_positions: 64}\n"
-      "data: {max_seq_tokens: 64, max_masked_per_seq: 10, train: /none, eval: /none}\n"
-      "train: {global_batch_seqs: 8, threads_per_rank: 1, backend: cpu}\n");
+  BenchStepTest() : BenchFixture("step --steps 3 --warmup 1") {}
 };
 
 TEST_F(BenchStepTest, TimesStepsWithoutData) {
-  const Ran ran = run_bertha_program(command({}), folder_.path(""));
+  const Ran ran = run("");
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("training step of tiny, f32, 1 rank, cpu, 1 thread\n"));
   EXPECT_THAT(ran.out, HasSubstr("utilization (MFU)       unknown; give --peak-tflops\n"));
@@ -60,7 +41,7 @@ TEST_F(BenchStepTest, TimesStepsWithoutData) {
 }
 
 TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
-  const Ran ran = run_bertha_program(command({"--by-operation", "--peak-tflops", "0.5"}));
+  const Ran ran = run("--by-operation --peak-tflops 0.5");
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr(" % of 0.5 TFLOP/s\n"));
   const Json found = json();
@@ -78,8 +59,8 @@ TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
 
 TEST_F(BenchStepTest, OverTwoRanksDealsLengthsAndKeepsToTheTokens) {
   const std::string lengths = folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
-  const Ran ran = run_bertha_on_ranks(
-      2, command({"--lengths", lengths, "--tokens-per-rank", "200", "--grad-accum", "2"}));
+  const Ran ran =
+      run_on_two_ranks("--lengths " + lengths + " --tokens-per-rank 200 --grad-accum 2");
   ASSERT_EQ(ran.code, 0) << ran.err;
   const Json found = json();
   EXPECT_EQ(found["ranks"], 2);
@@ -91,23 +72,21 @@ TEST_F(BenchStepTest, OverTwoRanksDealsLengthsAndKeepsToTheTokens) {
 
 TEST_F(BenchStepTest, WrongInputsEndWithOneSentence) {
   const std::string wrong = folder_.write("wrong.txt", "3 4\nx\n");
-  const Ran file = run_bertha_on_ranks(2, command({"--lengths", wrong}));
+  const Ran file = run_on_two_ranks("--lengths " + wrong);
   EXPECT_EQ(file.code, 4);
   EXPECT_THAT(file.err, HasSubstr("wrong.txt:2: found \"x\""));
-  EXPECT_EQ(run_bertha_program(command({"--lengths", "/nowhere"})).code, 4);
-  const Ran tokens = run_bertha_program(command({"--tokens-per-rank", "63"}));
+  EXPECT_EQ(run("--lengths /nowhere").code, 4);
+  const Ran tokens = run("--tokens-per-rank 63");
   EXPECT_EQ(tokens.code, 2);
   EXPECT_THAT(tokens.err, HasSubstr("63 tokens per rank, want at least the longest sequence, 64."));
-  EXPECT_EQ(run_bertha_program(command({"--set", "log.profile_steps=4"})).code, 2);
-  EXPECT_EQ(run_bertha_program(command({"--profile-steps", "2:3"})).code, 0);
+  EXPECT_EQ(run("--set log.profile_steps=4").code, 2);
+  EXPECT_EQ(run("--profile-steps 2:3").code, 0);
 }
 
-/// The program with so much address space.
-std::vector<std::string> within_mib(int64_t mib, const std::vector<std::string>& words) {
-  std::vector<std::string> all{"/bin/sh", "-c", concat("ulimit -v ", mib * 1024, " && exec \"$@\""),
-                               "sh", BERTHA_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return all;
+/// `bertha LINE` with so much address space.
+Ran run_within_mib(int64_t mib, const std::string& line) {
+  const std::string limited = concat("ulimit -v ", mib * 1024, " && exec \"$@\"");
+  return run_program(with({"/bin/sh", "-c", limited, "sh", BERTHA_PROGRAM}, split(line)));
 }
 
 TEST_F(BenchStepTest, TheLargestBatchIsTheLastThatRunsInTheMemory) {
@@ -115,21 +94,18 @@ TEST_F(BenchStepTest, TheLargestBatchIsTheLastThatRunsInTheMemory) {
   GTEST_SKIP() << "the sanitizer reserves more address space than any limit leaves";
 #endif
   // Logits of the most masked tokens allowed, of which few are computed: 8 MiB for each sequence.
-  const std::vector<std::string> words =
-      command({"--largest-batch", "--set", "model.vocab_size=32760", "--set",
-               "data.max_masked_per_seq=64"});
-  const Ran some = run_program(within_mib(900, words));
+  const Ran some = run_within_mib(900, line("--largest-batch --set model.vocab_size=32760 --set "
+                                            "data.max_masked_per_seq=64"));
   ASSERT_EQ(some.code, 0) << some.err;
   const int64_t most = json()["largest_micro_batch_seqs"];
   EXPECT_GT(most, 1);
   EXPECT_THAT(some.out, HasSubstr(concat("largest micro-batch: ", most, " sequences")));
   EXPECT_THAT(some.err, HasSubstr(concat(most + 1, " sequences: out of memory")));
-  const Ran none =
-      run_program(within_mib(900, command({"--largest-batch", "--set", "model.feed_forward=60000",
-                                           "--set", "model.layers=200"})));
+  const Ran none = run_within_mib(900, line("--largest-batch --set model.feed_forward=60000 --set "
+                                            "model.layers=200"));
   EXPECT_EQ(none.code, 6) << none.err;
   EXPECT_THAT(none.err, HasSubstr("not even one sequence of 64 tokens fits"));
-  EXPECT_EQ(run_bertha_on_ranks(2, command({"--largest-batch"})).code, 2);
+  EXPECT_EQ(run_on_two_ranks("--largest-batch").code, 2);
 }
 
 }  // namespace

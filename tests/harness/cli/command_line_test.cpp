@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -19,29 +18,20 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text = "bertha";
-  for (const std::string& word : words) text += " " + word;
-  return text;
-}
-
 TEST(CommandLine, HelpNamesTheWordsThatAnOptionTakes) {
-  const auto help = [](std::vector<std::string> words) {
-    words.emplace_back("--help");
-    return run_bertha_program(words).out;
-  };
+  const auto help = [](const std::string& command) { return run_line(command + " --help").out; };
   for (const std::string command : {"prepare", "convert"}) {
-    EXPECT_THAT(help({"data", command}), HasSubstr("--layout variable|fixed "));
+    EXPECT_THAT(help("data " + command), HasSubstr("--layout variable|fixed "));
   }
-  EXPECT_THAT(help({"bench", "loader"}), HasSubstr("--exchange-padding off|allgather|lengths\n"));
-  EXPECT_THAT(help({"train"}), HasSubstr("--backend auto|cpu|cuda "));
-  EXPECT_THAT(help({"data", "verify"}), HasSubstr("Usage: bertha data verify [OPTIONS] PATH\n"));
-  EXPECT_THAT(help({"data", "vocab"}), HasSubstr("--text PATH... "));
-  EXPECT_THAT(help({"data", "vocab"}), HasSubstr("File to write (required)\n"));
+  EXPECT_THAT(help("bench loader"), HasSubstr("--exchange-padding off|allgather|lengths\n"));
+  EXPECT_THAT(help("train"), HasSubstr("--backend auto|cpu|cuda "));
+  EXPECT_THAT(help("data verify"), HasSubstr("Usage: bertha data verify [OPTIONS] PATH\n"));
+  EXPECT_THAT(help("data vocab"), HasSubstr("--text PATH... "));
+  EXPECT_THAT(help("data vocab"), HasSubstr("File to write (required)\n"));
 }
 
 TEST(CommandLine, EvalOffersOnlyWhatItHeeds) {
-  const std::string help = run_bertha_program({"eval", "--help"}).out;
+  const std::string help = run_line("eval --help").out;
   for (const char* const option : {"--config", "--set", "--target-accuracy", "--backend"}) {
     EXPECT_THAT(help, HasSubstr(option));
   }
@@ -51,14 +41,13 @@ TEST(CommandLine, EvalOffersOnlyWhatItHeeds) {
 }
 
 TEST(CommandLine, HelpOfACommandNeedsNoDashes) {
-  EXPECT_EQ(run_bertha_program({"help", "config", "show"}).out,
-            run_bertha_program({"config", "show", "--help"}).out);
+  EXPECT_EQ(run_line("help config show").out, run_line("config show --help").out);
 }
 
 TEST(CommandLine, VersionNamesHashBackendsAndLibraries) {
-  const Ran ran = run_bertha_program({"--version"});
+  const Ran ran = run_line("--version");
   EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(run_bertha_program({"-V"}).out, ran.out);
+  EXPECT_EQ(run_line("-V").out, ran.out);
   EXPECT_THAT(ran.out, testing::MatchesRegex(
                            "bertha [0-9.]+ \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
   for (const std::string library : {"Open MPI", "HDF5", "OpenBLAS", "yaml-cpp", "CLI11"}) {
@@ -77,67 +66,63 @@ TEST(CommandLine, StartsWithoutTheLibrariesOfCuda) {
 
 TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
   struct Case {
-    std::vector<std::string> words;
+    std::string line;
     std::string err;
   };
   const std::vector<Case> cases{
-      {{"paln"}, "unknown command paln; did you mean plan?"},
-      {{"zebra"}, "unknown command zebra; see bertha --help"},
-      {{"config", "shwo"}, "config: unknown command shwo; did you mean show?"},
-      {{"plan", "--max-stesp", "3"}, "plan: unknown option --max-stesp; did you mean --max-steps?"},
-      {{"plan", "--max_stesp=3"}, "plan: unknown option --max-stesp; did you mean --max-steps?"},
-      {{"--versoin"}, "unknown option --versoin; did you mean --version?"},
-      {{"plan", "extra"}, "plan: unknown argument extra; see bertha plan --help"},
-      {{"plan", "--gpu-memory", "lots"},
+      {"paln", "unknown command paln; did you mean plan?"},
+      {"zebra", "unknown command zebra; see bertha --help"},
+      {"config shwo", "config: unknown command shwo; did you mean show?"},
+      {"plan --max-stesp 3", "plan: unknown option --max-stesp; did you mean --max-steps?"},
+      {"plan --max_stesp=3", "plan: unknown option --max-stesp; did you mean --max-steps?"},
+      {"--versoin", "unknown option --versoin; did you mean --version?"},
+      {"plan extra", "plan: unknown argument extra; see bertha plan --help"},
+      {"plan --gpu-memory lots",
        "--gpu-memory: found \"lots\", want a size such as 141GB or 80GiB"},
-      {{"config", "check", "--set", "train.sede=1"},
+      {"config check --set train.sede=1",
        "--set train.sede=1: train.sede: unknown key; did you mean train.seed?"},
-      {{"config", "check", "--max-steps", "none"},
+      {"config check --max-steps none",
        "--max-steps none: train.max_steps: found \"none\", want an integer (64k and 1.5M are fine "
        "too)"},
-      {{"plan", "--set", "model.heads=3"},
+      {"plan --set model.heads=3",
        "model.heads = 3 does not divide model.hidden = 1024; choose a divisor of it"},
-      {{"config", "check", "--global-batch", "7", "--ranks", "2"},
+      {"config check --global-batch 7 --ranks 2",
        "train.global_batch_seqs = 7 is not divisible by 2 ranks x train.accumulation_steps = 1 "
        "(2); choose 8"},
-      {{"data", "convert", "a", "-o", "b", "--layout", "fxed"},
+      {"data convert a -o b --layout fxed",
        "data convert: --layout: found \"fxed\", want variable|fixed; see bertha data convert "
        "--help"},
-      {{"log", "check", "a", "--target-accuracy", "1.5"},
+      {"log check a --target-accuracy 1.5",
        "log check: --target-accuracy: found \"1.5\", want a number from 0 to 1; see bertha log "
        "check "
        "--help"},
-      {{"bench", "loader", "--seconds", "0"},
+      {"bench loader --seconds 0",
        "bench loader: --seconds: found \"0\", want a number above 0; see bertha bench loader "
        "--help"},
-      {{"plan", "--ranks", "0"},
+      {"plan --ranks 0",
        "plan: --ranks: found \"0\", want a whole number, 1 to 1048576; see bertha plan --help"},
-      {{"data", "verify", "a", "--threads", "two"},
+      {"data verify a --threads two",
        "data verify: --threads: found \"two\", want a whole number, 0 or more; see bertha data "
        "verify "
        "--help"},
-      {{"plan", "--config", "none.yaml"}, "none.yaml: no such file; give the path of a YAML file"},
+      {"plan --config none.yaml", "none.yaml: no such file; give the path of a YAML file"},
   };
   for (const Case& wrong : cases) {
-    const Ran ran = run_bertha_program(wrong.words);
-    EXPECT_EQ(ran.code, 2) << joined(wrong.words);
-    EXPECT_EQ(ran.err, "bertha: error: " + wrong.err + "\n") << joined(wrong.words);
-    EXPECT_THAT(ran.out, Not(HasSubstr("missing"))) << joined(wrong.words);
+    const Ran ran = run_line(wrong.line);
+    EXPECT_EQ(ran.code, 2) << wrong.line;
+    EXPECT_EQ(ran.err, "bertha: error: " + wrong.err + "\n") << wrong.line;
+    EXPECT_THAT(ran.out, Not(HasSubstr("missing"))) << wrong.line;
   }
 }
 
 // Such lines once ran the second command without what it needs.
 TEST(CommandLine, TwoCommandsOnALineAreAMistake) {
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"config", "show", "train"},
-                                                {"data", "verify", "x", "train"},
-                                                {"plan", "train"},
-                                                {"train", "plan"},
-                                                {"bench", "plan"}}) {
-    const Ran ran = run_bertha_program(words);
-    EXPECT_EQ(ran.code, 2) << joined(words);
-    EXPECT_THAT(ran.out, IsEmpty()) << joined(words);
-    EXPECT_THAT(ran.err, testing::MatchesRegex("bertha: error: [^\n]*unknown [^\n]*\n"))
-        << joined(words);
+  for (const char* const line :
+       {"config show train", "data verify x train", "plan train", "train plan", "bench plan"}) {
+    const Ran ran = run_line(line);
+    EXPECT_EQ(ran.code, 2) << line;
+    EXPECT_THAT(ran.out, IsEmpty()) << line;
+    EXPECT_THAT(ran.err, testing::MatchesRegex("bertha: error: [^\n]*unknown [^\n]*\n")) << line;
   }
 }
 
@@ -147,15 +132,15 @@ TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
   const std::string source = BERTHA_SOURCE_DIR;
   const std::string cure =
       "; run launch/quickstart, or make shards with `bertha data prepare` and name their folder\n";
-  const auto train = run_bertha_program({"train"}, folder.path(""));
+  const auto train = run_line("train", folder.path(""));
   EXPECT_EQ(train.code, 2);
   EXPECT_EQ(train.err, "bertha: error: data.train is not set" + cure.substr(0, cure.size() - 1) +
                            "; data.synthetic=true trains on made-up data\n");
-  const auto eval = run_bertha_program({"eval", "--checkpoint", source}, folder.path(""));
+  const auto eval = run_line("eval --checkpoint " + source, folder.path(""));
   EXPECT_EQ(eval.code, 2);
   EXPECT_EQ(eval.err, "bertha: error: data.eval is not set" + cure);
-  const auto quickstart = run_bertha_program(
-      {"train", "--config", source + "/configs/quickstart.yaml"}, folder.path(""));
+  const auto quickstart =
+      run_line("train --config " + source + "/configs/quickstart.yaml", folder.path(""));
   EXPECT_EQ(quickstart.code, 4);
   EXPECT_THAT(quickstart.err, testing::EndsWith("bertha: error: data.train: runs/quickstart/data/"
                                                 "train: no such file or folder" +
@@ -165,20 +150,15 @@ TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
 // What needs neither data nor a trained model, from the folder of the sources.
 TEST(CommandLine, TheExamplesOfPlanAndConfigRun) {
   size_t count = 0;
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"plan"}, {"config"}, {"config", "show"}, {"config", "check"}}) {
-    std::vector<std::string> ask = command;
-    ask.emplace_back("--help");
-    const std::string help = run_bertha_program(ask).out;
+  for (const std::string command : {"plan", "config", "config show", "config check"}) {
+    const std::string help = run_line(command + " --help").out;
     std::istringstream lines(help.substr(0, help.find("\nUsage: ")));
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with("  bertha ")) continue;
-      std::istringstream stream(line.substr(9));
-      const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
-      const Ran ran = run_bertha_program(words, BERTHA_SOURCE_DIR);
+      const Ran ran = run_line(line.substr(9), BERTHA_SOURCE_DIR);
       // 4: plan names data that launch/quickstart has not made yet.
       const bool mistake = line.find("model.heads=3") != std::string::npos;
-      const bool plan = words.front() == "plan";
+      const bool plan = line.starts_with("  bertha plan");
       EXPECT_TRUE(ran.code == (mistake ? 2 : 0) || (plan && ran.code == 4)) << line << ran.err;
       EXPECT_EQ(ran.out.empty(), mistake) << line;
       ++count;
@@ -188,29 +168,25 @@ TEST(CommandLine, TheExamplesOfPlanAndConfigRun) {
 }
 
 TEST(CommandLine, AnUnfinishedCommandListsWhatCanFollow) {
-  const Ran ran = run_bertha_program({"config"});
+  const Ran ran = run_line("config");
   EXPECT_EQ(ran.code, 2);
   EXPECT_EQ(ran.err,
             "bertha: error: config: want a command: show, check, diff; see bertha config --help\n");
 }
 
 TEST(CommandLine, MissingFilesEndWithCodeFour) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"log", "check", "/nowhere"},
-        {"checkpoint", "show", "/nowhere"},
-        {"data", "verify", "/nowhere"},
-        {"data", "stats", "/nowhere"}}) {
-    const Ran ran = run_bertha_program(words);
-    EXPECT_EQ(ran.code, 4) << joined(words);
-    EXPECT_THAT(ran.err, StartsWith("bertha: error: /nowhere: ")) << joined(words);
+  for (const std::string command : {"log check", "checkpoint show", "data verify", "data stats"}) {
+    const Ran ran = run_line(command + " /nowhere");
+    EXPECT_EQ(ran.code, 4) << command;
+    EXPECT_THAT(ran.err, StartsWith("bertha: error: /nowhere: ")) << command;
   }
 }
 
 TEST(CommandLine, TheLastWordWinsAndOriginsNameIt) {
   const TempFolder folder;
   const std::string file = folder.write("a.yaml", "train: {seed: 3, max_steps: 5}\n");
-  const Ran ran = run_bertha_program({"config", "show", "--seed", "4", "-c", file, "--set",
-                                      "train.seed=5", "--seed=6", "--lr", "1e-3"});
+  const Ran ran =
+      run_line("config show --seed 4 -c " + file + " --set train.seed=5 --seed=6 --lr 1e-3");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, testing::ContainsRegex("\n  seed: 6 +# --seed 6\n"));
   EXPECT_THAT(ran.out, testing::ContainsRegex("\n  max_steps: 5 +# steps; .*a.yaml:1:18\n"));
@@ -220,7 +196,7 @@ TEST(CommandLine, TheLastWordWinsAndOriginsNameIt) {
 
 TEST(CommandLine, ConfigShowPlainLoadsBackEqual) {
   const TempFolder folder;
-  const Ran ran = run_bertha_program({"config", "show", "--plain", "--seed", "9"});
+  const Ran ran = run_line("config show --plain --seed 9");
   const Config config = test::load_settings({folder.write("a.yaml", ran.out)}).config;
   EXPECT_EQ(config.train.seed, 9);
   EXPECT_EQ(to_yaml(config), ran.out);
@@ -232,24 +208,24 @@ TEST(CommandLine, ConfigDiffShowsBothValuesAndTheirOrigins) {
   folder.write("run/resolved.yaml", "train: {seed: 9}\n");
   folder.write("run/resolved.resume1.yaml", "train: {max_steps: 5}\n");
   for (const char* start : {"run/env.json", "run/env.resume1.json"}) folder.write(start, "{}");
-  const Ran ran = run_bertha_program({"config", "diff", "a.yaml", "run"}, folder.path(""));
+  const Ran ran = run_line("config diff a.yaml run", folder.path(""));
   EXPECT_EQ(ran.code, 0) << ran.err;
   const std::string first = "3  # a.yaml:1:9";
   EXPECT_EQ(ran.out, "key         a.yaml           run\ntrain.seed  " + first + "  " +
                          value_text(*find_key("train.seed"), Config{}) + "  # default\n");
-  EXPECT_EQ(run_bertha_program({"config", "diff", a, a}).out, "no key differs\n");
-  EXPECT_EQ(run_bertha_program({"config", "diff", a, "/none"}).code, 2);
+  EXPECT_EQ(run_line("config diff " + a + " " + a).out, "no key differs\n");
+  EXPECT_EQ(run_line("config diff " + a + " /none").code, 2);
 }
 
 TEST(CommandLine, ConfigShowDocIsTheTableOfTheReadme) {
-  EXPECT_EQ(run_bertha_program({"config", "show", "--doc"}).out, key_table_markdown());
+  EXPECT_EQ(run_line("config show --doc").out, key_table_markdown());
 }
 
 TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
-  const std::string source = BERTHA_SOURCE_DIR;
-  const Ran ran = run_bertha_program(
-      {"plan", "--config", source + "/configs/mlperf_closed_8gpu_448.yaml", "--ranks", "8",
-       "--gpu-memory", "80GiB", "--set", "data.vocab=/none/vocab.txt"});
+  const Ran ran = run_line(
+      "plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8 "
+      "--gpu-memory 80GiB --set data.vocab=/none/vocab.txt",
+      BERTHA_SOURCE_DIR);
   EXPECT_EQ(ran.code, 4) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("336,232,258"));
   EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 ranks"));
@@ -260,52 +236,44 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
 }
 
 TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
-  const auto plan = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"plan", "--ranks", "1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words);
-  };
-  EXPECT_EQ(plan({}).code, 0);  // no path is set: that is listed, and no mistake
-  EXPECT_THAT(plan({"--set", "data.synthetic=true"}).out, HasSubstr("tokens: data.synthetic\n"));
-  EXPECT_EQ(plan({"--gpu-memory", "1GB"}).code, 6);
-  const Ran folder = plan({"--set", "data.vocab=/usr"});
+  const auto plan = [](const std::string& more) { return run_line("plan --ranks 1 " + more); };
+  EXPECT_EQ(plan("").code, 0);  // no path is set: that is listed, and no mistake
+  EXPECT_THAT(plan("--set data.synthetic=true").out, HasSubstr("tokens: data.synthetic\n"));
+  EXPECT_EQ(plan("--gpu-memory 1GB").code, 6);
+  const Ran folder = plan("--set data.vocab=/usr");
   EXPECT_EQ(folder.code, 4);
   EXPECT_THAT(folder.out, HasSubstr("data.vocab: /usr is a folder, want a file"));
-  const Ran no_unit = plan({"--gpu-memory", "24"});
+  const Ran no_unit = plan("--gpu-memory 24");
   EXPECT_THAT(no_unit.err, HasSubstr("--gpu-memory: found \"24\", want a size such as 141GB"));
   EXPECT_THAT(no_unit.out, IsEmpty());
-  EXPECT_THAT(plan({"--set", "train.max_steps=1e15"}).err, HasSubstr("2e+07 evaluations"));
-  EXPECT_EQ(plan({"--set", "train.max_steps=1e15"}).code, 2);
-  EXPECT_THAT(plan({"--set", "model.layer_norm_epsilon=1e-300"}).err, HasSubstr("1e-30 to 0.1"));
+  EXPECT_THAT(plan("--set train.max_steps=1e15").err, HasSubstr("2e+07 evaluations"));
+  EXPECT_EQ(plan("--set train.max_steps=1e15").code, 2);
+  EXPECT_THAT(plan("--set model.layer_norm_epsilon=1e-300").err, HasSubstr("1e-30 to 0.1"));
 }
 
 TEST(CommandLine, PlanSaysWhatWouldFit) {
-  const auto plan = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"plan", "--global-batch", "448", "--ranks", "1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words).out;
+  const auto plan = [](const std::string& more) {
+    return run_line("plan --global-batch 448 --ranks 1 " + more).out;
   };
-  EXPECT_THAT(plan({"--gpu-memory", "80GB"}),
+  EXPECT_THAT(plan("--gpu-memory 80GB"),
               testing::ContainsRegex("%: does not fit; [0-9]+ sequences? per micro-batch "
                                      "would: set train.accumulation_steps to [0-9]+\n"));
-  EXPECT_THAT(plan({"--gpu-memory", "80GB", "--set", "eval.batch_seqs=448"}),
+  EXPECT_THAT(plan("--gpu-memory 80GB --set eval.batch_seqs=448"),
               testing::ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));
-  EXPECT_THAT(plan({"--gpu-memory", "1GB"}), HasSubstr("not even with one sequence"));
-  EXPECT_THAT(plan({"--gpu-memory", "80GB"}), HasSubstr("CUDA context, libraries"));
-  EXPECT_THAT(plan({"--gpu-memory", "10TB"}), HasSubstr("%: fits; up to "));
-  EXPECT_THAT(plan({}), HasSubstr("CUDA context, libraries"));
-  EXPECT_THAT(plan({"--backend", "cpu"}), Not(HasSubstr("CUDA context, libraries")));
+  EXPECT_THAT(plan("--gpu-memory 1GB"), HasSubstr("not even with one sequence"));
+  EXPECT_THAT(plan("--gpu-memory 80GB"), HasSubstr("CUDA context, libraries"));
+  EXPECT_THAT(plan("--gpu-memory 10TB"), HasSubstr("%: fits; up to "));
+  EXPECT_THAT(plan(""), HasSubstr("CUDA context, libraries"));
+  EXPECT_THAT(plan("--backend cpu"), Not(HasSubstr("CUDA context, libraries")));
 }
 
 TEST(CommandLine, PlanPredictsTheTimeOfStepsThatResembleMeasuredOnes) {
   const TempFolder folder;
   const std::string json = folder.path("plan.json");
-  const auto plan = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"plan", "--global-batch", "448"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_bertha_program(words);
+  const auto plan = [&](const std::string& more) {
+    return run_line("plan --global-batch 448 " + more);
   };
-  const std::string one = plan({"--ranks", "1", "--grad-accum", "4", "--json", json}).out;
+  const std::string one = plan("--ranks 1 --grad-accum 4 --json " + json).out;
   EXPECT_THAT(
       one, testing::ContainsRegex("bounded by +[0-9]+ % forward and backward \\(GEMMs at the GPU"));
   EXPECT_THAT(one, testing::ContainsRegex("to the target +[0-9hms]+: 2,414,421 samples"));
@@ -314,21 +282,19 @@ TEST(CommandLine, PlanPredictsTheTimeOfStepsThatResembleMeasuredOnes) {
   EXPECT_GT(report.at("time").at("step_ms").get<double>(), 0);
   EXPECT_EQ(report.at("command"), "plan");
   EXPECT_EQ(report.at("exit_code"), 0);
-  const Ran small = plan({"--ranks", "1", "--gpu-memory", "1GB", "--json", "-"});
+  const Ran small = plan("--ranks 1 --gpu-memory 1GB --json -");
   EXPECT_EQ(small.code, 6);
   const auto printed = nlohmann::json::parse(small.out);  // in place of the text
   EXPECT_EQ(printed.at("exit_code"), 6);
   EXPECT_EQ(printed.at("fits"), false);
-  EXPECT_THAT(plan({"--ranks", "64"}).out,
-              HasSubstr("--network has to name what connects 8 nodes"));
-  EXPECT_THAT(plan({"--ranks", "64", "--network", "ib-ndr400x8"}).out,
+  EXPECT_THAT(plan("--ranks 64").out, HasSubstr("--network has to name what connects 8 nodes"));
+  EXPECT_THAT(plan("--ranks 64 --network ib-ndr400x8").out,
               HasSubstr("64 H200 in 8 nodes on ib-ndr400x8"));
-  EXPECT_THAT(plan({"--ranks", "1", "--backend", "cpu"}).out,
-              HasSubstr("not predicted: only steps"));
-  const Ran unknown = plan({"--ranks", "64", "--network", "ib"});
+  EXPECT_THAT(plan("--ranks 1 --backend cpu").out, HasSubstr("not predicted: only steps"));
+  const Ran unknown = plan("--ranks 64 --network ib");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("--network: found \"ib\", want ib-ndr400x8, "));
-  const Ran part = plan({"--ranks", "28", "--network", "46"});
+  const Ran part = plan("--ranks 28 --network 46");
   EXPECT_EQ(part.code, 2);
   EXPECT_THAT(part.err, HasSubstr("--ranks: found 28, want whole nodes of 8 GPUs"));
 }
@@ -341,7 +307,7 @@ int64_t occurrences(const std::string& text, const std::string& part) {
 }
 
 TEST(CommandLineOnRanks, AnErrorOfEveryRankIsPrintedOnce) {
-  const Ran ran = run_bertha_on_ranks(2, {"bench", "loadr"});
+  const Ran ran = run_line_on_ranks(2, "bench loadr");
   EXPECT_EQ(ran.code, 2);
   EXPECT_EQ(
       occurrences(ran.err, "bertha: error: bench: unknown command loadr; did you mean loader?"), 1)
@@ -349,14 +315,14 @@ TEST(CommandLineOnRanks, AnErrorOfEveryRankIsPrintedOnce) {
 }
 
 TEST(CommandLineOnRanks, AWrongConfigurationIsToldOnceByRankZero) {
-  const Ran typo = run_bertha_on_ranks(2, {"train", "--set", "train.sede=1"});
+  const Ran typo = run_line_on_ranks(2, "train --set train.sede=1");
   EXPECT_EQ(typo.code, 2);
   EXPECT_EQ(occurrences(typo.err,
                         "bertha: error: --set train.sede=1: train.sede: unknown key; did "
                         "you mean train.seed?\n"),
             1)
       << typo.err;
-  const Ran batch = run_bertha_on_ranks(2, {"train", "--global-batch", "7"});
+  const Ran batch = run_line_on_ranks(2, "train --global-batch 7");
   EXPECT_EQ(batch.code, 2);
   EXPECT_EQ(occurrences(batch.err, "train.global_batch_seqs = 7 is not divisible by 2 ranks"), 1)
       << batch.err;
@@ -364,10 +330,11 @@ TEST(CommandLineOnRanks, AWrongConfigurationIsToldOnceByRankZero) {
 
 TEST(CommandLineOnRanks, MissingDataEndsTrainingWithCodeFour) {
   const TempFolder folder;
-  const Ran ran = run_bertha_on_ranks(
-      2, {"train", "--config", std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml", "-o",
-          folder.path("run"), "--set", "data.train=" + folder.path("none"), "--set",
-          "data.eval=" + folder.path("none"), "--set", "data.vocab=" + folder.path("none")});
+  const std::string none = folder.path("none");
+  const Ran ran =
+      run_line_on_ranks(2, "train --config " BERTHA_SOURCE_DIR "/configs/quickstart.yaml -o " +
+                               folder.path("run") + " --set data.train=" + none +
+                               " --set data.eval=" + none + " --set data.vocab=" + none);
   EXPECT_EQ(ran.code, 4) << ran.err;
   EXPECT_EQ(occurrences(ran.err, "bertha: error: "), 1) << ran.err;
 }
@@ -380,7 +347,7 @@ TEST(CommandLineOnRanks, ALauncherThatDisagreesWithMpiIsRefused) {
 }
 
 TEST(CommandLineOnRanks, HelpIsPrintedOnce) {
-  const Ran ran = run_bertha_on_ranks(2, {"bench", "loader", "--help"});
+  const Ran ran = run_line_on_ranks(2, "bench loader --help");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(occurrences(ran.out, "Examples:"), 1);
 }
@@ -388,7 +355,7 @@ TEST(CommandLineOnRanks, HelpIsPrintedOnce) {
 TEST(CommandLineOnRanks, AnErrorWhileRunningEndsAllRanksWithItsCode) {
   const TempFolder folder;
   folder.write("part_0.hdf5", "this is no HDF5 file");
-  const Ran ran = run_bertha_on_ranks(2, {"bench", "loader", "--data", folder.path("")});
+  const Ran ran = run_line_on_ranks(2, "bench loader --data " + folder.path(""));
   EXPECT_EQ(ran.code, 4);
   EXPECT_EQ(occurrences(ran.err, "bertha: error: "), 1) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("part_0.hdf5"));

@@ -9,7 +9,6 @@ namespace bertha {
 namespace {
 
 using testing::IsEmpty;
-using Words = std::vector<std::string>;
 
 Words lines_of(const std::string& text) {
   Words lines;
@@ -20,13 +19,12 @@ Words lines_of(const std::string& text) {
 
 // What bash's completion offers for the last of `words`; "(no blank)" is that of compopt.
 Words completed_in_bash(const Words& words) {
-  Words command{"/bin/bash", "-c",
-                "eval \"$(\"$0\" completion bash)\"; compopt() { echo '(no blank)'; }; "
-                "COMP_WORDS=(\"$0\" \"$@\"); COMP_CWORD=$#; _bertha; "
-                "if ((${#COMPREPLY[@]})); then printf '%s\\n' \"${COMPREPLY[@]}\"; fi",
-                BERTHA_PROGRAM};
-  command.insert(command.end(), words.begin(), words.end());
-  const Ran ran = run_program(command);
+  const Words command{"/bin/bash", "-c",
+                      "eval \"$(\"$0\" completion bash)\"; compopt() { echo '(no blank)'; }; "
+                      "COMP_WORDS=(\"$0\" \"$@\"); COMP_CWORD=$#; _bertha; "
+                      "if ((${#COMPREPLY[@]})); then printf '%s\\n' \"${COMPREPLY[@]}\"; fi",
+                      BERTHA_PROGRAM};
+  const Ran ran = run_program(with(command, words));
   EXPECT_THAT(ran.err, IsEmpty());
   return lines_of(ran.out);
 }
@@ -49,13 +47,13 @@ TEST(Completion, BashCompletesCommandsOptionsValuesAndKeys) {
 }
 
 TEST(Completion, AnUnknownShellIsAMistake) {
-  const Ran ran = run_bertha_program({"completion", "tcsh"});
+  const Ran ran = run_line("completion tcsh");
   EXPECT_EQ(ran.code, 2);
   EXPECT_EQ(ran.err, "bertha: error: completion: found \"tcsh\", want bash|zsh|fish\n");
 }
 
 TEST(Man, HasASectionForEveryCommandThatRoffPrintsAsItIs) {
-  const Words lines = lines_of(run_bertha_program({"man"}).out);
+  const Words lines = lines_of(run_line("man").out);
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines.front(), testing::MatchesRegex("\\.TH BERTHA 1 \"\" \"bertha [0-9.]+\""));
   for (const std::string name : {"train", "data", "data dump\\-batches", "man"}) {

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
 #include "kernels/base/error.h"
+#include "tests/support/files.h"
+#include "tests/support/words.h"
 
 namespace bertha {
 namespace {
@@ -18,29 +18,12 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-using Words = std::vector<std::string>;
 
 // Of every command, and of the program itself.
 std::vector<Words> all_commands() {
   std::vector<Words> all = CommandLine().commands();
   all.insert(all.begin(), Words{});
   return all;
-}
-
-std::string joined(const Words& words, const std::string& first = "") {
-  std::string text = first;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-Words split(const std::string& line) {
-  std::istringstream stream(line);
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::string help(const Words& command) {
@@ -229,8 +212,7 @@ TEST(Parse, EveryCommandInTheReadmesParses) {
        {"README.md", "configs/README.md", "data/README.md", "data/FORMAT.md", "harness/README.md",
         "harness/cli/README.md", "kernels/README.md", "kernels/measured/attention.md",
         "kernels/measured/step.md", "launch/README.md", "tests/README.md"}) {
-    std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/" + name);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = bytes_of(std::string(BERTHA_SOURCE_DIR) + "/" + name);
     EXPECT_FALSE(text.empty()) << name;
     for (const Words& words : examples_in(text)) {
       ++count;

@@ -5,21 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
-
+#include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
-std::string read_all(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-[[noreturn]] void become(const std::vector<std::string>& words, const std::string& folder,
-                         const TempFolder& caught) {
+[[noreturn]] void become(const Words& words, const std::string& folder, const TempFolder& caught) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -32,29 +24,25 @@ std::string read_all(const std::string& path) {
 
 }  // namespace
 
-Ran run_program(const std::vector<std::string>& words, const std::string& folder) {
+Ran run_program(const Words& words, const std::string& folder) {
   const TempFolder caught;
   const pid_t child = fork();
   if (child == 0) become(words, folder, caught);
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-          .out = read_all(caught.path("out")),
-          .err = read_all(caught.path("err"))};
+          .out = bytes_of(caught.path("out")),
+          .err = bytes_of(caught.path("err"))};
 }
 
-Ran run_bertha_program(const std::vector<std::string>& words, const std::string& folder) {
-  std::vector<std::string> all{BERTHA_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return run_program(all, folder);
+Ran run_bertha_program(const Words& words, const std::string& folder) {
+  return run_program(with({BERTHA_PROGRAM}, words), folder);
 }
 
-Ran run_bertha_on_ranks(int ranks, const std::vector<std::string>& words,
-                        const std::string& folder) {
-  std::vector<std::string> all{BERTHA_MPIEXEC, "--oversubscribe", "-np", std::to_string(ranks),
-                               BERTHA_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return run_program(all, folder);
+Ran run_line_on_ranks(int ranks, const std::string& line, const std::string& folder) {
+  const Words launcher{BERTHA_MPIEXEC, "--oversubscribe", "-np", std::to_string(ranks),
+                       BERTHA_PROGRAM};
+  return run_program(with(launcher, split(line)), folder);
 }
 
 }  // namespace bertha

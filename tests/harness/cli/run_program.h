@@ -1,7 +1,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "tests/support/words.h"
 
 namespace bertha {
 
@@ -12,13 +13,17 @@ struct Ran {
 };
 
 /// Runs a program to its end with standard output and error caught; `words` starts with its path.
-Ran run_program(const std::vector<std::string>& words, const std::string& folder = ".");
+Ran run_program(const Words& words, const std::string& folder = ".");
 
 /// `bertha WORDS`, the program of this build.
-Ran run_bertha_program(const std::vector<std::string>& words, const std::string& folder = ".");
+Ran run_bertha_program(const Words& words, const std::string& folder = ".");
+
+/// `bertha LINE`.
+inline Ran run_line(const std::string& line, const std::string& folder = ".") {
+  return run_bertha_program(split(line), folder);
+}
 
 /// The same on several ranks through mpiexec; its own notices stay in `err`.
-Ran run_bertha_on_ranks(int ranks, const std::vector<std::string>& words,
-                        const std::string& folder = ".");
+Ran run_line_on_ranks(int ranks, const std::string& line, const std::string& folder = ".");
 
 }  // namespace bertha

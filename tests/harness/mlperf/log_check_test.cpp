@@ -6,6 +6,7 @@
 #include "harness/mlperf/log_writer.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/error_of.h"
+#include "tests/support/words.h"
 
 namespace bertha {
 namespace {
@@ -116,28 +117,13 @@ TEST(MlperfCheck, WhatOurOwnLogWritesComplies) {
 }
 
 TEST(MlperfCheck, EveryRequiredKeyThatIsMissingIsAnError) {
-  for (const char* key : {"cache_clear",
-                          "init_start",
-                          "submission_benchmark",
-                          "submission_division",
-                          "seed",
-                          "global_batch_size",
-                          "gradient_accumulation_steps",
-                          "opt_learning_rate_training_steps",
-                          "num_warmup_steps",
-                          "opt_base_learning_rate",
-                          "opt_lamb_epsilon",
-                          "opt_lamb_beta_1",
-                          "opt_lamb_beta_2",
-                          "opt_lamb_weight_decay_rate",
-                          "opt_learning_rate_warmup_steps",
-                          "start_warmup_step",
-                          "init_stop",
-                          "run_start",
-                          "eval_accuracy",
-                          "train_samples",
-                          "eval_samples",
-                          "run_stop"}) {
+  for (const std::string& key :
+       split("cache_clear init_start submission_benchmark submission_division seed "
+             "global_batch_size gradient_accumulation_steps opt_learning_rate_training_steps "
+             "num_warmup_steps opt_base_learning_rate opt_lamb_epsilon opt_lamb_beta_1 "
+             "opt_lamb_beta_2 opt_lamb_weight_decay_rate opt_learning_rate_warmup_steps "
+             "start_warmup_step init_stop run_start eval_accuracy train_samples eval_samples "
+             "run_stop")) {
     EXPECT_THAT(findings(without(key)), testing::Contains(concat("0 error: ", key, ": missing")));
   }
 }

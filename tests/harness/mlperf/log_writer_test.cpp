@@ -9,6 +9,7 @@
 
 #include "data/files/text_file.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/words.h"
 
 namespace bertha {
 namespace {
@@ -65,51 +66,19 @@ TEST(MlperfLog, CachesCountAsClearedOnlyWhenTheConfigSaysSo) {
 
 TEST(MlperfLog, KeysComeInTheOrderOfPublishedLogs) {
   const TempFolder folder;
-  std::vector<std::string> keys;
+  Words keys;
   for (const json& record : recorded(folder.path("log"))) keys.push_back(record["key"]);
-  const std::vector<std::string> wanted = {"cache_clear",
-                                           "init_start",
-                                           "submission_benchmark",
-                                           "submission_org",
-                                           "submission_division",
-                                           "submission_status",
-                                           "submission_platform",
-                                           "seed",
-                                           "global_batch_size",
-                                           "d_batch_size",
-                                           "gradient_accumulation_steps",
-                                           "max_predictions_per_seq",
-                                           "opt_learning_rate_training_steps",
-                                           "num_warmup_steps",
-                                           "weights_initialization",
-                                           "weights_initialization",
-                                           "opt_base_learning_rate",
-                                           "opt_lamb_epsilon",
-                                           "opt_epsilon",
-                                           "opt_lamb_beta_1",
-                                           "opt_lamb_beta_2",
-                                           "opt_lamb_weight_decay_rate",
-                                           "opt_learning_rate_warmup_steps",
-                                           "opt_lamb_learning_rate_decay_poly_power",
-                                           "start_warmup_step",
-                                           "init_stop",
-                                           "run_start",
-                                           "epoch_start",
-                                           "block_start",
-                                           "eval_start",
-                                           "eval_stop",
-                                           "eval_accuracy",
-                                           "tracked_stats",
-                                           "eval_start",
-                                           "eval_stop",
-                                           "eval_accuracy",
-                                           "tracked_stats",
-                                           "block_stop",
-                                           "epoch_stop",
-                                           "train_samples",
-                                           "eval_samples",
-                                           "run_stop"};
-  EXPECT_EQ(keys, wanted);
+  EXPECT_EQ(keys, split("cache_clear init_start submission_benchmark submission_org "
+                        "submission_division submission_status submission_platform seed "
+                        "global_batch_size d_batch_size gradient_accumulation_steps "
+                        "max_predictions_per_seq opt_learning_rate_training_steps num_warmup_steps "
+                        "weights_initialization weights_initialization opt_base_learning_rate "
+                        "opt_lamb_epsilon opt_epsilon opt_lamb_beta_1 opt_lamb_beta_2 "
+                        "opt_lamb_weight_decay_rate opt_learning_rate_warmup_steps "
+                        "opt_lamb_learning_rate_decay_poly_power start_warmup_step init_stop "
+                        "run_start epoch_start block_start eval_start eval_stop eval_accuracy "
+                        "tracked_stats eval_start eval_stop eval_accuracy tracked_stats block_stop "
+                        "epoch_stop train_samples eval_samples run_stop"));
 }
 
 TEST(MlperfLog, FactsCarryTheValuesOfConfigAndRun) {
