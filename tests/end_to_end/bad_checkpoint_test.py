@@ -2,7 +2,7 @@
 
 import shutil
 
-from support import EndToEnd, bertha, checkpoints, main, records, steps, tree
+from support import EndToEnd, bertha, checkpoints, flip, main, records, steps, tree
 
 
 class BadCheckpoint(EndToEnd):
@@ -27,16 +27,10 @@ class BadCheckpoint(EndToEnd):
         self.assertEqual(checkpoints(folder), [])
         self.assertEqual(tree(self.run_folder), before)
 
-    @staticmethod
-    def flip(path, where=0.5):
-        data = bytearray(path.read_bytes())
-        data[int(where * (len(data) - 1))] ^= 1
-        path.write_bytes(data)
-
     def test_a_flipped_byte_in_any_file(self):
         for name in sorted(p.name for p in self.good.iterdir() if p.name != "DONE"):
             with self.subTest(name):
-                bad = self.copy(lambda folder, n=name: self.flip(folder / n))
+                bad = self.copy(lambda folder, n=name: flip(folder / n))
                 found = bertha("checkpoint", "show", bad)
                 self.assertEqual(found.code, 4, found)
                 self.assertIn(name, found.err)
@@ -93,7 +87,7 @@ class BadCheckpoint(EndToEnd):
         folder = self.new_folder("damaged")
         shutil.copytree(self.run_folder, folder)
         for path in (folder / "ckpt").iterdir():
-            self.flip(path / "model.safetensors")
+            flip(path / "model.safetensors")
         before = tree(folder / "ckpt")
         done = bertha("train", *self.data.config(log__run_dir=folder), ranks=2)
         self.assert_failure(done, 4, "none of the 2 checkpoints", folder / "ckpt", "never")
@@ -107,7 +101,7 @@ class BadCheckpoint(EndToEnd):
         self.assertIn("sequences/s", done.out)
 
     def test_a_flipped_byte_in_weights_to_start_from(self):
-        bad = self.copy(lambda folder: self.flip(folder / "model.safetensors", 0.9))
+        bad = self.copy(lambda folder: flip(folder / "model.safetensors", 0.9))
         # One rank reads them; the others fail with its sentence.
         self.check(bad / "model.safetensors", "damaged", "(rank 0 of 2 on ", checkpoint__init=bad,
                    ranks=2)
@@ -130,7 +124,7 @@ class BadCheckpoint(EndToEnd):
         self.run_with_bad_newest(lambda newest: (newest / "DONE").unlink())
 
     def test_resume_passes_over_a_damaged_checkpoint(self):
-        self.run_with_bad_newest(lambda newest: self.flip(newest / "model.safetensors"))
+        self.run_with_bad_newest(lambda newest: flip(newest / "model.safetensors"))
 
 
 if __name__ == "__main__":

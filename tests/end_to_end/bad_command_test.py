@@ -5,9 +5,7 @@ from support import EndToEnd, bertha, main
 
 class BadCommand(EndToEnd):
     def check(self, arguments, *texts, code=2, ranks=0, extra=None):
-        done = bertha(*arguments, ranks=ranks, extra=extra)
-        self.assert_failure(done, code, *texts)
-        return done
+        return self.assert_failure(bertha(*arguments, ranks=ranks, extra=extra), code, *texts)
 
     def check_train(self, *texts, ranks=0, **changes):
         folder = self.new_folder()

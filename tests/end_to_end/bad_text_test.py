@@ -2,7 +2,7 @@
 
 import re
 
-from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main, tree
+from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main, must, tree
 
 
 class BadText(EndToEnd):
@@ -36,8 +36,7 @@ class BadText(EndToEnd):
 
     def test_text_to_encode_that_is_no_text(self):
         run = self.new_folder("run")
-        done = bertha("train", *self.data.config(log__run_dir=run, train__max_steps=1))
-        self.assertEqual(done.code, 0, done)
+        must("train", *self.data.config(log__run_dir=run, train__max_steps=1))
         output = self.scratch / "encoded.safetensors"
 
         def encode(path):
@@ -69,9 +68,8 @@ class BadText(EndToEnd):
         self.assertIn(f"little text: an accuracy over its {masked} masked tokens is uncertain by up "
                       f"to {50 / masked ** 0.5:.1f} percentage points", done.err)
         run = self.new_folder("run")
-        done = bertha("train", *self.data.config(log__run_dir=run, data__train=output,
-                                                 train__max_steps=40))
-        self.assertEqual(done.code, 0, done)
+        done = must("train", *self.data.config(log__run_dir=run, data__train=output,
+                                               train__max_steps=40))
         samples = int(re.search(r": (\d+) samples? in", self.prepare(path, output).out).group(1))
         self.assertIn(f"data.train holds {samples} sequences: the run goes over them "
                       f"{40 * 12 // samples} times", done.err)

@@ -10,7 +10,7 @@ import socket
 import tempfile
 import unittest
 
-from support import bertha, main
+from support import bertha, main, must
 
 HOST = socket.gethostname()
 
@@ -55,8 +55,7 @@ class Doctor(unittest.TestCase):
         self.assertIn(f"\n{HOST}: rank 0: open files 256, want at least 1024; raise it with ulimit", ended.out)
 
     def test_alone_there_is_no_other_rank_to_compare_with(self):
-        ended = bertha("doctor", "--backend", "cpu")
-        self.assertEqual(ended.code, 0, ended)
+        ended = must("doctor", "--backend", "cpu")
         self.assertIn("nothing to be compared with", ended.out.splitlines()[-1])
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from support import LOSS_F32, EndToEnd, bertha, main, records
+from support import LOSS_F32, EndToEnd, bertha, main, must, records
 
 
 class Eval(EndToEnd):
@@ -52,8 +52,7 @@ class Eval(EndToEnd):
         self.train(folder, ranks=2, train__max_steps=6, train__precision="fp8")
         trained = records(folder, "eval")[-1]
         checkpoint = folder / "ckpt" / "step_00000006"
-        done = bertha("eval", "--checkpoint", checkpoint, *self.data.config(train__precision="fp8"))
-        self.assertEqual(done.code, 0, done)
+        done = must("eval", "--checkpoint", checkpoint, *self.data.config(train__precision="fp8"))
         loss = float(re.search(r"^masked-token loss +([0-9.]+)", done.out, re.M)[1])
         self.assertAlmostEqual(loss, trained["mlm_loss"], delta=5e-5 + 40 * LOSS_F32)
         done = bertha("eval", "--checkpoint", self.checkpoint,  # of a run in fp32
@@ -124,8 +123,7 @@ class Eval(EndToEnd):
 
     def test_a_run_folder_stands_for_its_newest_checkpoint(self):
         for ranks in (0, 2):
-            done = bertha("eval", "--checkpoint", self.run_folder, *self.data.config(), ranks=ranks)
-            self.assertEqual(done.code, 0, done)
+            done = must("eval", "--checkpoint", self.run_folder, *self.data.config(), ranks=ranks)
             self.assertIn(f"checkpoint               {self.checkpoint}\n", done.out)
 
     def test_evaluation_changes_nothing(self):

@@ -4,7 +4,7 @@ import hashlib
 import pathlib
 import shutil
 
-from support import EndToEnd, bertha, main, steps
+from support import EndToEnd, bertha, main, must, steps
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 # The same rows: lists without a filter, in the form that the published shuffling writes, and others.
@@ -26,11 +26,6 @@ class Hdf5Forms(EndToEnd):
             shutil.copy(GOLDEN / f"{form}.hdf5", folder / "part_0.hdf5")
             cls.folders.append(folder)
 
-    def must(self, *arguments):
-        done = bertha(*arguments)
-        self.assertEqual(done.code, 0, done)
-        return done
-
     def of_each_form(self, work, without="none"):
         """What `work` gives of the folder of each form must be equal."""
         forms = [form for form in FORMS if without not in form]
@@ -50,8 +45,8 @@ class Hdf5Forms(EndToEnd):
 
     def test_data_commands(self):
         def histogram(folder):
-            self.must("data", "verify", folder)
-            lines = self.must("data", "stats", folder).out.splitlines()
+            must("data", "verify", folder)
+            lines = must("data", "stats", folder).out.splitlines()
             return [line for line in lines if "tokens" in line or line.startswith("samples")]
 
         self.of_each_form(histogram)
@@ -69,7 +64,7 @@ class Hdf5Forms(EndToEnd):
     def test_conversion_and_packing(self):
         def digest_after(command, folder):
             output = self.new_folder(command)
-            self.must("data", command, folder, "--output", output)
+            must("data", command, folder, "--output", output)
             (shard,) = output.glob("part*")
             return hashlib.md5(shard.read_bytes()).hexdigest()
 
@@ -79,12 +74,12 @@ class Hdf5Forms(EndToEnd):
     def test_batches_and_training(self):
         def batches(folder):
             output = self.new_folder("dump")
-            self.must("data", "dump-batches", *self.settings(folder), "--output", output)
+            must("data", "dump-batches", *self.settings(folder), "--output", output)
             return {file.name: file.read_bytes() for file in output.glob("*.safetensors")}
 
         def loss(folder):
             run = self.new_folder()
-            self.must("train", *self.settings(folder), "--set", f"log.run_dir={run}")
+            must("train", *self.settings(folder), "--set", f"log.run_dir={run}")
             return steps(run)[1]["loss"]
 
         self.assertNotEqual(batches(self.folders[0]), {})

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-from support import EndToEnd, Running, bertha, checkpoints, main, tree
+from support import EndToEnd, Running, bertha, checkpoints, main, must, tree
 
 MOST_SECONDS_TO_END = 10.0
 FATAL = ("KILL", "SEGV", "ABRT", "BUS", "QUIT", "HUP")
@@ -61,8 +61,7 @@ class Campaign(EndToEnd):
         whole = {}
         for words, ranks, results in commands:
             folder = self.new_folder(words.__name__)
-            done = bertha(*words(folder), ranks=ranks)
-            self.assertEqual(done.code, 0, done)
+            done = must(*words(folder), ranks=ranks)
             whole[words] = (results(folder), done.seconds)
         turns = 0
         while self.kills < self.options.kills:
@@ -77,8 +76,7 @@ class Campaign(EndToEnd):
         for _ in range(self.draw.randint(1, 4)):
             if not self.kill_once(words(folder), ranks, folder, seconds):
                 break
-        done = bertha(*words(folder), ranks=ranks)
-        self.assertEqual(done.code, 0, done)
+        must(*words(folder), ranks=ranks)
         self.assertEqual(results(folder), wanted, f"{folder} after {self.kills} kills")
 
     def kill_once(self, words, ranks, folder, seconds):
@@ -109,8 +107,7 @@ class Campaign(EndToEnd):
 
     def check(self, folder):
         for name in checkpoints(folder):
-            shown = bertha("checkpoint", "show", folder / "ckpt" / name)
-            self.assertEqual(shown.code, 0, shown)
+            must("checkpoint", "show", folder / "ckpt" / name)
         metrics = folder / "metrics.jsonl"
         if metrics.exists():
             for line in metrics.read_text().split("\n")[:-1]:

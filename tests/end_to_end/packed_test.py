@@ -1,6 +1,6 @@
 """Training and evaluating on packed shards is training and evaluating on their sequences."""
 
-from support import EndToEnd, LOSS_F32, bertha, main, records, steps
+from support import EndToEnd, LOSS_F32, bertha, main, must, records, steps
 
 
 class Packed(EndToEnd):
@@ -12,7 +12,7 @@ class Packed(EndToEnd):
         cls.packed = {}
         for name, folder in (("train", cls.data.train), ("eval", cls.data.eval)):
             cls.packed[name] = cls.scratch / f"packed_{name}"
-            cls.data.must("data", "pack", folder, "--output", cls.packed[name])
+            must("data", "pack", folder, "--output", cls.packed[name])
         # The names of the published packed shards; without a manifest, which knows the others.
         for shard in sorted(cls.packed["train"].glob("part_*")):
             shard.rename(shard.with_suffix(""))
@@ -23,7 +23,7 @@ class Packed(EndToEnd):
     @classmethod
     def count_of(cls, folder):
         """Sequences of a data folder, as the program counts them."""
-        out = cls.data.must("data", "stats", folder, "--max-seq-tokens", 32).out
+        out = must("data", "stats", folder, "--max-seq-tokens", 32).out
         line = next(line for line in out.splitlines() if line.startswith("samples"))
         return int(line.split()[1].replace(",", ""))
 

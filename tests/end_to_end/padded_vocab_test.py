@@ -6,7 +6,7 @@ import re
 import struct
 
 import support
-from support import EndToEnd, bertha, main, records
+from support import EndToEnd, bertha, main, must, records
 from weights_test import read_safetensors
 
 support.VOCAB_SIZE = 317  # padded to 320
@@ -26,9 +26,8 @@ class PaddedVocabulary(EndToEnd):
         cls.checkpoint = cls.run_folder / "ckpt" / "step_00000040"
 
     def evaluate(self, checkpoint, padded=True):
-        done = bertha("eval", "--checkpoint", checkpoint,
-                      *self.data.config(model__padded_vocab_in_softmax=padded))
-        self.assertEqual(done.code, 0, done)
+        done = must("eval", "--checkpoint", checkpoint,
+                    *self.data.config(model__padded_vocab_in_softmax=padded))
         found = [re.search(rf"^masked-token {name} +([0-9.]+)", done.out, re.M)[1]
                  for name in ("accuracy", "loss")]
         return found, done.err
@@ -76,8 +75,7 @@ class PaddedVocabulary(EndToEnd):
 
     def test_an_export_has_the_tensors_of_the_vocabulary_and_says_so(self):
         exported = self.new_folder("exported")
-        done = bertha("checkpoint", "export", self.run_folder, "--output", exported)
-        self.assertEqual(done.code, 0, done)
+        done = must("checkpoint", "export", self.run_folder, "--output", exported)
         self.assertIn("they are left out", done.err)
         weights = read_safetensors(exported / "model.safetensors")
         self.assertFalse([name for name in weights if name.startswith("bertha.")])

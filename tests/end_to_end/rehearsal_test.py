@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-from support import LAUNCH, EndToEnd, Running, bertha, main, mllog
+from support import LAUNCH, EndToEnd, Running, main, must, mllog
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from official_mlperf import (RULE_SETS, Compliance, check_training_result_files,  # noqa: E402
@@ -35,13 +35,11 @@ class Rehearsal(EndToEnd):
                 official = Compliance(log, rule_set)
                 self.assertTrue(official.passed, official.messages)
 
-        verdict = bertha("log", "check", *sorted(folder.glob("run_*")), "--target-accuracy", TARGET)
-        self.assertEqual(verdict.code, 0, verdict)
+        must("log", "check", *sorted(folder.glob("run_*")), "--target-accuracy", TARGET)
 
         output = self.new_folder("submission")
-        built = bertha("submit", folder, "--system", "toy_box", "--output", output, "--draft",
-                       "--sources", LAUNCH.parent, "--target-accuracy", TARGET)
-        self.assertEqual(built.code, 0, built)
+        built = must("submit", folder, "--system", "toy_box", "--output", output, "--draft",
+                     "--sources", LAUNCH.parent, "--target-accuracy", TARGET)
         self.assertIn("to fill in by hand", built.out)
         description = output / "systems" / "toy_box.json"
         self.assertEqual(json.loads(description.read_text())["submitter"], "toy")

@@ -6,7 +6,7 @@ import re
 import struct
 import xml.etree.ElementTree
 
-from support import EndToEnd, bertha, checkpoints, main, mllog, records, steps
+from support import EndToEnd, bertha, checkpoints, main, must, mllog, records, steps
 
 
 class RunFolder(EndToEnd):
@@ -22,8 +22,7 @@ class RunFolder(EndToEnd):
         cls.last = max(steps(cls.folder))
 
     def test_the_log_complies_with_the_rules(self):
-        done = bertha("log", "check", self.folder, "--target-accuracy", self.TARGET)
-        self.assertEqual(done.code, 0, done)
+        done = must("log", "check", self.folder, "--target-accuracy", self.TARGET)
         self.assertNotIn("curve:", done.out)
         done = bertha("log", "check", self.folder / "mllog" / "result_0.txt")
         self.assertEqual(done.code, 8, done)  # the benchmark's own target was not reached
@@ -59,8 +58,7 @@ class RunFolder(EndToEnd):
         other = self.new_folder()
         self.train(other, train__max_steps=12, train__seed=4)
         chart = self.new_folder("chart").with_suffix(".svg")
-        done = bertha("compare", self.folder, other, "--output", chart)
-        self.assertEqual(done.code, 0, done)
+        done = must("compare", self.folder, other, "--output", chart)
         rows = {line[:28].strip(): line[28:].split() for line in done.out.splitlines()}
         evals = [records(folder, "eval") for folder in (self.folder, other)]
         self.assertEqual(rows["samples"], [f"{12 * self.last:,}", "144"])
@@ -97,10 +95,9 @@ class RunFolder(EndToEnd):
         folder = self.new_folder()
         self.train(folder, train__max_steps=2, eval__every_samples=0, train__global_batch_seqs=20)
         self.assertEqual([e["step"] for e in records(folder, "eval")], [2])
-        done = bertha("plan", *self.data.config(eval__every_samples=0, train__max_steps=10**6,
-                                                train__global_batch_seqs=2000,
-                                                optimizer__schedule_steps=0))
-        self.assertEqual(done.code, 0, done)
+        done = must("plan", *self.data.config(eval__every_samples=0, train__max_steps=10**6,
+                                              train__global_batch_seqs=2000,
+                                              optimizer__schedule_steps=0))
         self.assertRegex(done.out, r"150,000|150000")
 
     def test_evaluations_come_first_at_start_samples(self):
@@ -143,8 +140,7 @@ class RunFolder(EndToEnd):
 
     def test_plots_can_be_drawn_again(self):
         output = self.new_folder("plots")
-        done = bertha("log", "plot", self.folder, "--output", output)
-        self.assertEqual(done.code, 0, done)
+        must("log", "plot", self.folder, "--output", output)
         self.assertEqual((output / "loss.svg").read_bytes(),
                          (self.folder / "plots" / "loss.svg").read_bytes())
 
@@ -167,12 +163,10 @@ class RunFolder(EndToEnd):
         text = resolved.read_text()
         for line in ("hidden: 32", "global_batch_seqs: 12", "beta_2: 0.999", "seed: 3"):
             self.assertIn(line, text)  # what was given, and defaults too
-        done = bertha("config", "check", "--config", resolved, "--ranks", 2)
-        self.assertEqual(done.code, 0, done)
+        must("config", "check", "--config", resolved, "--ranks", 2)
         again = self.new_folder("again")
-        done = bertha("train", "--config", resolved, "--output-dir", again, "--max-steps", 5,
-                      "--target-accuracy", 0, ranks=2)
-        self.assertEqual(done.code, 0, done)
+        must("train", "--config", resolved, "--output-dir", again, "--max-steps", 5,
+             "--target-accuracy", 0, ranks=2)
         for step in range(1, 6):
             self.assertEqual(steps(again)[step]["loss"], steps(self.folder)[step]["loss"])
 
@@ -216,8 +210,7 @@ class RunFolder(EndToEnd):
         self.assertEqual(done.err.count(words), 1, done)
         self.assertEqual([words in r["text"] for r in records(folder, "event")].count(True), 1)
         for path in (folder, folder / "mllog" / "result_0.txt"):
-            checked = bertha("log", "check", path, "--target-accuracy", 0)
-            self.assertEqual(checked.code, 0, checked)
+            checked = must("log", "check", path, "--target-accuracy", 0)
             self.assertIn(words, checked.out)
         self.assertIn(words, bertha("log", "plot", folder).out)
 
@@ -241,9 +234,8 @@ class LogOptions(EndToEnd):
         self.assertEqual(list(folder.glob("plots/*")) + list(folder.glob("tb/*")), [])
 
     def test_quiet_prints_no_steps(self):
-        done = bertha("train", "--quiet",
-                      *self.data.config(log__run_dir=self.new_folder(), train__max_steps=2))
-        self.assertEqual(done.code, 0, done)
+        done = must("train", "--quiet",
+                    *self.data.config(log__run_dir=self.new_folder(), train__max_steps=2))
         self.assertNotIn("step 1/2", done.err)
 
     def test_steps_between_log_lines(self):

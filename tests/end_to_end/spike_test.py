@@ -7,7 +7,7 @@ import random
 import shutil
 import struct
 
-from support import VOCAB_SIZE, EndToEnd, bertha, main, records, steps
+from support import VOCAB_SIZE, EndToEnd, bertha, main, must, records, steps
 
 CALM_STEPS = 40  # more than it takes to know what is usual
 JUMP = {"optimizer__trust_ratio": False, "mlperf__division": "open", "train__log_every_steps": 1,
@@ -73,8 +73,7 @@ class Spike(EndToEnd):
         for rank in range(2):
             path = folder / f"post_mortem.rank_{rank:04}.json"
             whole = path.read_text()
-            done = bertha("replay", path)
-            self.assertEqual(done.code, 0, done)
+            done = must("replay", path)
             self.assertIn("tensors are finite and as fp32 on the CPU computes them", done.out)
 
             report = json.loads(whole)

@@ -3,7 +3,7 @@
 import os
 import re
 
-from support import EndToEnd, bertha, checkpoints, main, records, steps
+from support import EndToEnd, bertha, checkpoints, main, must, records, steps
 
 
 class Ends(EndToEnd):
@@ -61,8 +61,7 @@ class Ends(EndToEnd):
     def test_the_command_after_a_success_evaluates_the_checkpoint(self):
         folder = self.new_folder()
         done = self.train(folder, train__max_steps=2)
-        again = bertha(*self.next_command(done))
-        self.assertEqual(again.code, 0, again)
+        must(*self.next_command(done))
 
     def test_no_target_ends_the_run_with_0(self):
         folder = self.new_folder()
@@ -144,9 +143,8 @@ class Ends(EndToEnd):
         self.assertIn(f"accuracy {accuracies[best]:.4f}  best", shown[f"step_{best:08d}"])
         self.assertIn("kept for good", shown["step_00000008"])
         self.assertIn("newest", shown[f"step_{last:08d}"])
-        done = bertha("eval", "--config", folder / "resolved.yaml", "--checkpoint",
-                      folder / "ckpt" / "best")
-        self.assertEqual(done.code, 0, done)
+        done = must("eval", "--config", folder / "resolved.yaml", "--checkpoint",
+                    folder / "ckpt" / "best")
         self.assertIn(f"masked-token accuracy    {accuracies[best]:.4f}", done.out)
         # Without an evaluation that is better, nothing is saved but what was asked for.
         other = self.new_folder()

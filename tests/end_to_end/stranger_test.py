@@ -6,7 +6,7 @@ import shutil
 import socket
 import stat
 
-from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, main, run, tree
+from support import MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, main, must, tree
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07 \x9b31m"
 MARK = "was_here"  # made by whatever gets to a shell
@@ -25,8 +25,7 @@ class Config(EndToEnd):
         folder.mkdir()
         path = folder / "config.yaml"
         path.write_text(text)
-        done = bertha("config", "check", "--config", path, cwd=folder)
-        self.assert_failure(done, 2, *texts)
+        self.assert_failure(bertha("config", "check", "--config", path, cwd=folder), 2, *texts)
         self.assertEqual([p.name for p in folder.iterdir()], ["config.yaml"])
 
     def test_tags_make_nothing(self):
@@ -242,8 +241,7 @@ class Permissions(EndToEnd):
                      "-o", folder / "encoded"]),
                 (0, ["checkpoint", "export", saved, "-o", folder / "exported"]),
                 (0, ["log", "plot", folder / "run", "-o", folder / "plots"])):
-            done = bertha(*arguments, ranks=ranks, extra=extra, preexec_fn=free)
-            self.assertEqual(done.code, 0, done)
+            must(*arguments, ranks=ranks, extra=extra, preexec_fn=free)
         with Running(config, *data.config(**changes), script="run_and_time.sh", preexec_fn=free,
                      extra={**extra, "NEXP": "1", "DOCTOR": "0", "LOGDIR": str(folder / "timed")}
                      ) as timed:

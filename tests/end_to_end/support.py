@@ -87,6 +87,21 @@ def bertha(*arguments, ranks=0, extra=None, cwd=None, preexec_fn=None):
     return run(command(arguments, ranks), extra, cwd, preexec_fn)
 
 
+def must(*arguments, **how):
+    """The program as bertha() runs it, which has to succeed."""
+    done = bertha(*arguments, **how)
+    if done.code != 0:
+        raise AssertionError(f"{arguments}: {done}")
+    return done
+
+
+def flip(path, where=0.5):
+    """Flips a bit of the byte at this share of a file."""
+    data = bytearray(path.read_bytes())
+    data[int(where * (len(data) - 1))] ^= 1
+    path.write_bytes(data)
+
+
 def run(words, extra=None, cwd=None, preexec_fn=None):
     """Runs a whole command line to its end."""
     begin = time.monotonic()
@@ -267,22 +282,14 @@ class Data:
         self.vocab = self.folder / "vocab.txt"
         self.train = self.folder / "train"
         self.eval = self.folder / "eval"
-        self.must("data", "vocab", "--text", self.text, "--size", VOCAB_SIZE,
-                  "--output", self.vocab)
+        must("data", "vocab", "--text", self.text, "--size", VOCAB_SIZE, "--output", self.vocab)
         self.prepare(self.text, self.train, "--duplication", 2, "--shards", 3)
         self.prepare(self.eval_text, self.eval, "--duplication", 1,
                      "--eval-samples", eval_samples)
 
-    @staticmethod
-    def must(*arguments):
-        done = bertha(*arguments)
-        if done.code != 0:
-            raise AssertionError(f"{arguments}: {done}")
-        return done
-
     def prepare(self, text, output, *more):
-        self.must("data", "prepare", "--text", text, "--vocab", self.vocab, "--output", output,
-                  "--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq", MAX_MASKED, *more)
+        must("data", "prepare", "--text", text, "--vocab", self.vocab, "--output", output,
+             "--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq", MAX_MASKED, *more)
 
     def config(self, **changes):
         """A small run on this data as a list of `--set` words; `a__b=c` stands for a.b=c."""

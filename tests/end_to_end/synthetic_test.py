@@ -2,7 +2,7 @@
 
 import json
 
-from support import GRADIENT_F32, EndToEnd, bertha, checkpoints, main, mllog, records, steps
+from support import GRADIENT_F32, EndToEnd, bertha, checkpoints, main, must, mllog, records, steps
 
 NO_DATA = dict(data__train="", data__eval="", data__vocab="")
 
@@ -60,10 +60,9 @@ class Synthetic(EndToEnd):
         lengths = self.scratch / "fixed.txt"
         lengths.write_text("20 1\n")
         output = self.new_folder("dump")
-        done = bertha("data", "dump-batches", "--steps", 2, "--output", output,
-                      *self.data.config(data__synthetic=True, data__synthetic_lengths=lengths,
-                                        **NO_DATA))
-        self.assertEqual(done.code, 0, done)
+        must("data", "dump-batches", "--steps", 2, "--output", output,
+             *self.data.config(data__synthetic=True, data__synthetic_lengths=lengths,
+                               **NO_DATA))
         with open(output / "batch_00000002.safetensors", "rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         self.assertEqual(header["input_ids"]["shape"], [12 * 20])
@@ -88,8 +87,7 @@ class Synthetic(EndToEnd):
     def test_the_command_that_follows_evaluates_on_the_same_set(self):
         folder = self.new_folder()
         self.made_up(folder)
-        done = bertha("eval", "--config", folder / "resolved.yaml", "--checkpoint", folder)
-        self.assertEqual(done.code, 0, done)
+        done = must("eval", "--config", folder / "resolved.yaml", "--checkpoint", folder)
         self.assertIn(f"{records(folder, 'eval')[-1]['mlm_accuracy']:.4f}", done.out)
         self.assertIn("accuracies mean nothing", done.err)
 

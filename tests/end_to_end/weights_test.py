@@ -9,7 +9,7 @@ import shutil
 import struct
 import zlib
 
-from support import BERTHA, EndToEnd, bertha, checkpoints, main, records, tree
+from support import BERTHA, EndToEnd, bertha, checkpoints, flip, main, must, records, tree
 
 MOST_BYTES = 2**31
 IS_SANITIZED = any(name in pathlib.Path(BERTHA).read_bytes() for name in (b"__asan_", b"__tsan_"))
@@ -76,28 +76,23 @@ class Weights(EndToEnd):
         cls.text = cls.stated / "lines.txt"
         cls.text.write_text("a b [MASK]\tc d\nea b\n")
 
-    def must(self, *arguments):
-        done = bertha(*arguments)
-        self.assertEqual(done.code, 0, done)
-        return done
-
     def convert_official(self, *more):
         output = self.new_folder("converted")
-        self.must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
-                  "--model-config", self.stated / "bert_config.json",
-                  "--vocab", self.stated / "vocab.txt", *more)
+        must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
+             "--model-config", self.stated / "bert_config.json",
+             "--vocab", self.stated / "vocab.txt", *more)
         return output
 
     def encode(self, path, *more):
         output = self.new_folder("encoded").with_suffix(".safetensors")
-        self.must("encode", "--checkpoint", path, "--text", self.text, "--output", output, *more)
+        must("encode", "--checkpoint", path, "--text", self.text, "--output", output, *more)
         return read_safetensors(output)
 
     def test_a_checkpoint_of_the_official_model_keeps_every_weight_under_its_name(self):
         official = GOLDEN / "official" / "tf1"
         output = self.new_folder("of_the_official_model")
-        self.must("checkpoint", "convert", official / "model.ckpt-28252", "--output", output,
-                  "--model-config", official / "bert_config.json")
+        must("checkpoint", "convert", official / "model.ckpt-28252", "--output", output,
+             "--model-config", official / "bert_config.json")
         weights = read_safetensors(output / "model.safetensors")
         self.assertEqual(len(weights), 46)
         for name, found in weights.items():
@@ -117,11 +112,11 @@ class Weights(EndToEnd):
         for name, tensor in golden.items():
             values = struct.pack(f"<{len(tensor['weight'])}f", *tensor["weight"])
             self.assertEqual(weights[name], values, name)
-        found = self.must("checkpoint", "verify", converted)
+        found = must("checkpoint", "verify", converted)
         for text in ("DONE lists", "names and shapes", "all finite"):
             self.assertIn(text, found.out)
         exported = self.new_folder("exported")
-        self.must("checkpoint", "export", converted, "--output", exported)
+        must("checkpoint", "export", converted, "--output", exported)
         self.assertEqual(tree(exported), tree(converted))
 
     def test_every_form_encodes_the_same(self):
@@ -136,7 +131,7 @@ class Weights(EndToEnd):
                   "--vocab", self.stated / "vocab.txt")
         self.assertEqual(self.encode(GOLDEN / "tf" / "objects-1", *beside), found)
         bare = self.new_folder("bare")
-        self.must("checkpoint", "export", converted, "--output", bare, "--encoder-only")
+        must("checkpoint", "export", converted, "--output", bare, "--encoder-only")
         config = json.loads((bare / "config.json").read_text())
         self.assertEqual(config["architectures"], ["BertModel"])
         names = set(read_safetensors(bare / "model.safetensors"))
@@ -146,7 +141,7 @@ class Weights(EndToEnd):
         self.assertEqual(self.encode(bare), left)
         # The other form of the GELU is another model.
         erf = self.new_folder("erf")
-        done = self.must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")
+        done = must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")
         self.assertIn("model.gelu is erf", done.err)
         self.assertNotEqual(self.encode(erf)["hidden"], found["hidden"])
 
@@ -154,14 +149,14 @@ class Weights(EndToEnd):
         renamed = self.stated / "my_model.json"
         renamed.write_bytes((self.stated / "bert_config.json").read_bytes())
         output = self.new_folder("renamed")
-        done = self.must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
-                         "--model-config", renamed, "--vocab", self.stated / "vocab.txt")
+        done = must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
+                    "--model-config", renamed, "--vocab", self.stated / "vocab.txt")
         self.assertIn("GELU by tanh", done.err)
         self.assertEqual(tree(output), tree(self.convert_official()))
 
     def test_a_stated_size_is_refused_by_file_and_field_before_memory_is_taken(self):
         bent = self.new_folder("bent")
-        self.must("checkpoint", "export", self.good, "--output", bent)
+        must("checkpoint", "export", self.good, "--output", bent)
         (bent / "DONE").unlink()
         config = json.loads((bent / "config.json").read_text())
         for field, value, text in (("hidden_size", 10**9, "want 8 to 65536"),
@@ -181,12 +176,12 @@ class Weights(EndToEnd):
         for name in ("my.partial", "my.partial.2", "my.replaced"):
             (place / name).mkdir(parents=True)
             (place / name / "thesis").write_text("mine")
-        self.must("checkpoint", "export", self.good, "--output", place / "my")
+        must("checkpoint", "export", self.good, "--output", place / "my")
         for name in ("my.partial", "my.partial.2", "my.replaced"):
             self.assertEqual(tree(place / name), {"thesis": b"mine"})
         self.assertEqual(sorted(p.name for p in place.iterdir()),
                          ["my", "my.partial", "my.partial.2", "my.replaced"])
-        self.must("checkpoint", "verify", place / "my")
+        must("checkpoint", "verify", place / "my")
 
     def test_encode_refuses_what_the_device_lacks_and_more_than_one_rank(self):
         words = ["encode", "--checkpoint", self.convert_official(), "--text", self.text,
@@ -200,7 +195,7 @@ class Weights(EndToEnd):
         lines = self.new_folder("fill").with_suffix(".txt")
         lines.write_text("\n".join(texts) + "\n")
         output = lines.with_suffix(".safetensors")
-        self.must("encode", "--checkpoint", self.run_folder, "--text", lines, "--output", output)
+        must("encode", "--checkpoint", self.run_folder, "--text", lines, "--output", output)
         logits = read_safetensors(output)["mlm_logits"]
         logits = struct.unpack(f"<{len(logits) // 4}f", logits)
         words = self.data.vocab.read_text().split()
@@ -210,7 +205,7 @@ class Weights(EndToEnd):
             whole = sum(map(math.exp, part))
             best = sorted(range(len(words)), key=lambda i: (-part[i], i))[:4]
             columns.append([(words[i], math.exp(part[i]) / whole) for i in best])
-        done = self.must("fill", "--checkpoint", self.run_folder, "--top", 4, *texts)
+        done = must("fill", "--checkpoint", self.run_folder, "--top", 4, *texts)
         shown = done.out.splitlines()
         self.assertEqual(len(shown), 10, done)
         self.assertEqual([shown[0], shown[5]], texts)
@@ -222,9 +217,9 @@ class Weights(EndToEnd):
                 for text, probability in zip(found[1::2], expected[1::2]):
                     self.assertAlmostEqual(float(text), probability, delta=5e-5 + 1e-6)
             self.assertEqual(len({len(line) for line in shown[first:first + 4]}), 1, done)
-        of_file = self.must("fill", "--checkpoint", self.run_folder, "--top", 4, "--text", lines)
+        of_file = must("fill", "--checkpoint", self.run_folder, "--top", 4, "--text", lines)
         self.assertEqual(of_file.out, done.out)
-        behind = self.must("fill", "--checkpoint", self.run_folder, "--top", 4, "--", *texts)
+        behind = must("fill", "--checkpoint", self.run_folder, "--top", 4, "--", *texts)
         self.assertEqual(behind.out, done.out)
 
     def test_fill_refuses_a_text_without_a_mask_and_weights_without_the_head(self):
@@ -241,13 +236,13 @@ class Weights(EndToEnd):
             self.assert_failure(done, code, text)
             self.assertEqual(done.out, "")
         bare = self.new_folder("bare")
-        self.must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
+        must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
         done = bertha("fill", "--checkpoint", bare, "a [MASK]")
         self.assert_failure(done, 4, bare, "have no masked-token head")
 
     def test_an_exported_run_starts_another(self):
         exported = self.new_folder("exported")
-        self.must("checkpoint", "export", self.run_folder, "--output", exported)
+        must("checkpoint", "export", self.run_folder, "--output", exported)
         self.assertEqual(json.loads((exported / "config.json").read_text())["hidden_act"], "gelu")
         self.assertEqual((exported / "vocab.txt").read_bytes(), self.data.vocab.read_bytes())
         folder = self.new_folder()
@@ -261,7 +256,7 @@ class Weights(EndToEnd):
 
     def test_missing_heads_are_started_afresh_when_asked_for(self):
         bare = self.new_folder("bare")
-        self.must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
+        must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
         config = {"checkpoint__init": bare, "model__gelu": "erf", "train__max_steps": 1}
         done = bertha("train", *self.data.config(log__run_dir=self.new_folder(), **config))
         self.assert_failure(done, 4, "no masked-token head, no sentence head",
@@ -272,25 +267,22 @@ class Weights(EndToEnd):
         self.assertEqual(checkpoints(folder), ["step_00000001"])
 
     def test_verify_finds_what_is_wrong(self):
-        found = self.must("checkpoint", "verify", self.run_folder)
+        found = must("checkpoint", "verify", self.run_folder)
         for text in ("DONE lists", "names and shapes", "all finite", "1 optimizer files"):
             self.assertIn(text, found.out)
-        self.must("checkpoint", "verify", GOLDEN / "tf" / "sharded.ckpt")
+        must("checkpoint", "verify", GOLDEN / "tf" / "sharded.ckpt")
 
         def refused(folder, *texts):
-            done = bertha("checkpoint", "verify", folder)
-            self.assert_failure(done, 4, *texts)
+            self.assert_failure(bertha("checkpoint", "verify", folder), 4, *texts)
 
         bad = self.new_folder("flipped")
         shutil.copytree(self.good, bad)
         path = bad / "optimizer-00000-of-00001.safetensors"
-        data = bytearray(path.read_bytes())
-        data[-9] ^= 1
-        path.write_bytes(data)
+        flip(path)
         refused(bad, path, "hash")
         # Without DONE it is a folder like any other's.
         exported = self.new_folder("exported")
-        self.must("checkpoint", "export", self.good, "--output", exported)
+        must("checkpoint", "export", self.good, "--output", exported)
         (exported / "DONE").unlink()
         whole = bytearray((exported / "model.safetensors").read_bytes())
         bent = bytearray(whole)
@@ -300,7 +292,7 @@ class Weights(EndToEnd):
         (exported / "model.safetensors").write_bytes(whole[:-4])
         refused(exported, "model.safetensors", "torn")
         (exported / "model.safetensors").write_bytes(whole)
-        self.must("checkpoint", "verify", exported)
+        must("checkpoint", "verify", exported)
         config = json.loads((exported / "config.json").read_text())
         config["intermediate_size"] = 72
         (exported / "config.json").write_text(json.dumps(config))
@@ -316,8 +308,7 @@ class Weights(EndToEnd):
                 (("export", "/nowhere"), 4, "is not there"),
                 (("export", self.run_folder, "--output", self.stated), 2, "is there already")):
             more = () if "--output" in words else ("--output", place / "out")
-            done = bertha("checkpoint", *words, *more)
-            self.assert_failure(done, code, text)
+            self.assert_failure(bertha("checkpoint", *words, *more), code, text)
             self.assertEqual(list(place.iterdir()), [])
 
 
