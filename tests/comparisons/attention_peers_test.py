@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
 """attention_peers.py on invented figures: what it prints, and when it fails."""
 import json
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).with_name("attention_peers.py")
+from script_case import ScriptCase
 
 
 def row(mix, dropout, direction, kernels, us, **more):
@@ -22,12 +18,7 @@ def peer(program, mix, dropout, direction, us):
             "median_us": us}
 
 
-class AttentionPeers(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-
+class AttentionPeers(ScriptCase):
     def run_on(self, rows, results, notes=()):
         mine, theirs = self.folder / "attention.json", self.folder / "peers.json"
         mine.write_text(json.dumps({
@@ -38,8 +29,7 @@ class AttentionPeers(unittest.TestCase):
             "operations": [{"operation": "fill", "shape": "8", "verified": True}] + rows}))
         theirs.write_text(json.dumps({"torch": "2", "cudnn": 9, "notes": ["no cuDNN"],
                                       "results": results}))
-        ran = subprocess.run([sys.executable, "-B", SCRIPT, mine, "--peers", theirs],
-                             capture_output=True, text=True, check=False)
+        ran = self.run_script("attention_peers.py", mine, "--peers", theirs)
         self.assertEqual(ran.stderr, "")
         lines = [[cell.strip() for cell in line.split("|")[1:-1]]
                  for line in ran.stdout.splitlines() if line.startswith("| ")]
@@ -72,8 +62,7 @@ class AttentionPeers(unittest.TestCase):
         self.assertEqual(lines[1][4], "100.0 WRONG")
 
     def test_it_says_what_it_wants(self):
-        ran = subprocess.run([sys.executable, "-B", SCRIPT], capture_output=True, text=True,
-                             check=False)
+        ran = self.run_script("attention_peers.py")
         self.assertEqual(ran.returncode, 2)
         self.assertIn("name the JSON of bench kernels", ran.stderr)
 

@@ -1,21 +1,16 @@
 """What compare_curves.py accepts and refuses."""
 
 import json
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(__file__).with_name("compare_curves.py")
+from script_case import ScriptCase
+
 STEPS = 40
 
 
-class CompareCurves(unittest.TestCase):
+class CompareCurves(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         self.write("first", lambda step: 0.0)
 
     def write(self, name, error, steps=STEPS, first=1):
@@ -31,9 +26,7 @@ class CompareCurves(unittest.TestCase):
         (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
     def compare(self, *words):
-        done = subprocess.run([sys.executable, "-B", str(PROGRAM), *words], cwd=self.folder,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        return done.returncode, done.stdout.decode()
+        return self.code_and_text("compare_curves.py", *words)
 
     def test_fp32_within_its_roundings_passes_and_beyond_fails(self):
         self.write("near", lambda step: 1e-6)

@@ -6,10 +6,9 @@ usage: draw_timeline_test.py
 import pathlib
 import re
 import sqlite3
-import subprocess
-import sys
-import tempfile
 import unittest
+
+from script_case import ScriptCase
 import xml.etree.ElementTree
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "launch" / "draw_timeline.py"
@@ -35,12 +34,10 @@ PHASES = (("forward", 5, 15), ("backward", 15, 50), ("optimizer", 50, 90))  # on
 COPIES = [(30, 2100, 2300, 19, 10)]    # between GPUs: 190 of 200 us below other work
 
 
-class DrawTimeline(unittest.TestCase):
+class DrawTimeline(ScriptCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.report = pathlib.Path(folder.name) / "step.sqlite"
-        self.svg = pathlib.Path(folder.name) / "step.svg"
+        super().setUp()
+        self.report, self.svg = self.folder / "step.sqlite", self.folder / "step.svg"
 
     def write(self, steps=3, kernels=KERNELS, copies=()):
         database = sqlite3.connect(self.report)
@@ -65,8 +62,7 @@ class DrawTimeline(unittest.TestCase):
         database.close()
 
     def draw(self, *words, code=0):
-        done = subprocess.run([sys.executable, SCRIPT, self.report, "--output", self.svg, *words],
-                              capture_output=True, text=True)
+        done = self.run_script(SCRIPT, self.report, "--output", self.svg, *words)
         self.assertEqual(done.returncode, code, done)
         if code != 0:
             self.assertNotIn("Traceback", done.stderr)

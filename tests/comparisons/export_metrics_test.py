@@ -8,10 +8,9 @@ import importlib.util
 import json
 import os
 import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
+
+from script_case import ScriptCase
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "launch" / "export_metrics.py"
 BLOCK_BYTES = 32768  # of the record file of Weights & Biases
@@ -26,7 +25,7 @@ def record(kind, step, time_ms, **values):
     return dict(kind=kind, time_ms=time_ms, step=step, samples=8 * step, **values)
 
 
-class ExportMetrics(unittest.TestCase):
+class ExportMetrics(ScriptCase):
     # Stopped after step 3 and resumed from a checkpoint of step 2.
     RECORDS = [
         dict(kind="run", time_ms=1000, name="trial", model="tiny", world_size=2),
@@ -43,15 +42,12 @@ class ExportMetrics(unittest.TestCase):
     LOSSES = {1: 6.5, 2: 6.0, 3: 5.5, 2000: 5.0}
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.metrics = self.folder / "metrics.jsonl"
         self.metrics.write_text("".join(json.dumps(line) + "\n" for line in self.RECORDS))
 
     def export(self, *words, code=0):
-        done = subprocess.run([sys.executable, "-B", SCRIPT, *map(str, words)], cwd=self.folder,
-                              capture_output=True, text=True, timeout=120, check=False)
+        done = self.run_script(SCRIPT, *words, timeout=120)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
 
@@ -94,9 +90,8 @@ class ExportMetrics(unittest.TestCase):
             package = "wandb" if "wandb" in option else "mlflow"
             (self.folder / f"{package}.py").write_text("raise ImportError\n")
             self.metrics.write_text(json.dumps(self.RECORDS[1]) + "\n")
-            done = subprocess.run([sys.executable, "-B", SCRIPT, self.folder, option, "o"],
-                                  env={**os.environ, "PYTHONPATH": str(self.folder)},
-                                  cwd=self.folder, capture_output=True, text=True, check=False)
+            done = self.run_script(SCRIPT, self.folder, option, "o",
+                                   env={**os.environ, "PYTHONPATH": str(self.folder)})
             self.assertEqual(done.returncode, 5, done.stderr)
             self.assertIn("pip install", done.stderr)
 

@@ -4,16 +4,14 @@ usage: gpu_evidence_test.py BERTHA
 """
 
 import json
-import pathlib
 import random
 import shlex
-import subprocess
 import sys
-import tempfile
 import unittest
 
+from script_case import ScriptCase
+
 BERTHA = sys.argv[1]
-PROGRAM = pathlib.Path(__file__).with_name("gpu_evidence.py")
 
 
 def invented_text():
@@ -29,25 +27,20 @@ def invented_text():
     return "\n".join(documents)
 
 
-class GpuEvidence(unittest.TestCase):
+class GpuEvidence(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         (self.folder / "text.txt").write_text(invented_text(), encoding="utf-8")
 
     def collect(self, stages, bertha=BERTHA, more=()):
         """Exit code, what was printed, and the result of each stage."""
         output = self.folder / "evidence"
-        done = subprocess.run(
-            [sys.executable, "-B", str(PROGRAM), "--backend", "cpu", "--steps", "4", "--output",
-             str(output), "--stages", stages, "--bertha", str(bertha), "--text",
-             str(self.folder / "text.txt"), *more],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        text = done.stdout.decode()
+        code, text = self.code_and_text(
+            "gpu_evidence.py", "--backend", "cpu", "--steps", 4, "--output", output, "--stages",
+            stages, "--bertha", bertha, "--text", self.folder / "text.txt", *more)
         summary = output / "summary.json"
         stages = json.loads(summary.read_text())["stages"] if summary.exists() else []
-        return done.returncode, text, {row["stage"]: row["result"] for row in stages}
+        return code, text, {row["stage"]: row["result"] for row in stages}
 
     def wrapped(self, lines):
         """A program that does something else first, or instead."""

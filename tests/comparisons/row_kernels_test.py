@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
 """row_kernels.py on invented figures: what it judges, and that it draws."""
 import json
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
-import xml.etree.ElementTree
 
-SCRIPT = pathlib.Path(__file__).with_name("row_kernels.py")
+from script_case import ScriptCase
+import xml.etree.ElementTree
 
 
 def entry(operation, shape, us, copy_us, **more):
@@ -17,12 +13,7 @@ def entry(operation, shape, us, copy_us, **more):
             "roof_per_second": moved / copy_us * 1e6, "verified": True} | more
 
 
-class RowKernels(unittest.TestCase):
-    def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(self.scratch.cleanup)
-        self.folder = pathlib.Path(self.scratch.name)
-
+class RowKernels(ScriptCase):
     def run_on(self, operations, peers=(), *more, precision="f16"):
         mine, theirs = self.folder / "rows.json", self.folder / "peers.json"
         mine.write_text(json.dumps({"device": "a GPU", "precision": precision,
@@ -30,8 +21,7 @@ class RowKernels(unittest.TestCase):
         theirs.write_text(json.dumps({"torch": "2", "cudnn": 9, "results": [
             dict(zip(("program", "operation", "shape", "median_us", "wrong"), peer))
             for peer in peers]}))
-        return subprocess.run([sys.executable, "-B", SCRIPT, mine, "--peers", theirs, *more],
-                              capture_output=True, text=True, check=False)
+        return self.run_script("row_kernels.py", mine, "--peers", theirs, *more)
 
     def missed(self, operations, peers=()):
         """The last cell of each row, and the exit code."""
@@ -143,8 +133,7 @@ class RowKernels(unittest.TestCase):
 
     def test_without_peers_it_measures_fp16_only(self):
         self.run_on([entry("softmax_fwd", "49152x32", 1, 1)], precision="f32")
-        ran = subprocess.run([sys.executable, "-B", SCRIPT, self.folder / "rows.json"],
-                             capture_output=True, text=True, check=False)
+        ran = self.run_script("row_kernels.py", "rows.json")
         self.assertNotEqual(ran.returncode, 0)
         self.assertIn("precision is f32, want f16", ran.stderr)
 

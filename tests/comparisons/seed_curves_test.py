@@ -1,22 +1,17 @@
 """What seed_curves.py accepts, refuses and draws."""
 
 import json
-import pathlib
 import random
-import subprocess
-import sys
-import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(__file__).with_name("seed_curves.py")
+from script_case import ScriptCase
+
 STEPS = 400
 
 
-class SeedCurves(unittest.TestCase):
+class SeedCurves(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         for seed in range(3):
             self.write(f"bf16_{seed}", seed)
 
@@ -35,10 +30,7 @@ class SeedCurves(unittest.TestCase):
         (self.folder / name / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
 
     def judge(self, *judged, spread=("bf16_0", "bf16_1", "bf16_2"), more=()):
-        done = subprocess.run(
-            [sys.executable, "-B", str(PROGRAM), "--spread", *spread, "--judged", *judged, *more],
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        return done.returncode, done.stdout.decode()
+        return self.code_and_text("seed_curves.py", "--spread", *spread, "--judged", *judged, *more)
 
     def test_other_seeds_pass_and_are_drawn(self):
         self.write("fp8_7", 7)

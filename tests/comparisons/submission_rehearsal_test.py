@@ -10,13 +10,13 @@ import random
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 BERTHA = sys.argv[1]
 PEERS = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(PEERS), str(PEERS.parent / "support")]
+from script_case import ScriptCase  # noqa: E402
 import official_mlperf  # noqa: E402,F401  says so where the official checker is missing
 from submission_rehearsal import Failed, measured  # noqa: E402
 
@@ -40,11 +40,10 @@ def record(key, seconds, value=None, **metadata):
                                      "metadata": metadata})
 
 
-class TimesOfALog(unittest.TestCase):
+class TimesOfALog(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.path = pathlib.Path(scratch.name) / "result_0.txt"
+        super().setUp()
+        self.path = self.folder / "result_0.txt"
         self.records = [
             record("init_start", 100), record("global_batch_size", 101, 192),
             record("run_start", 107.5),
@@ -68,11 +67,9 @@ class TimesOfALog(unittest.TestCase):
             measured(self.path)
 
 
-class SubmissionRehearsal(unittest.TestCase):
+class SubmissionRehearsal(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         (self.folder / "text.txt").write_text(invented_text(), encoding="utf-8")
 
     def wrapped(self, lines):

@@ -5,16 +5,13 @@ usage: torch_time_to_accuracy_test.py BERTHA
 """
 
 import json
-import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
+from script_case import ScriptCase
 from small_data import make_small_data, must
 
 BERTHA = sys.argv[1]
-HERE = pathlib.Path(__file__).resolve().parent
 RECIPE = ["train.nsp_weight=0", "optimizer.trust_ratio=false", "optimizer.base_learning_rate=3e-3",
           "mlperf.division=open"]
 
@@ -24,18 +21,11 @@ def evaluations(run):
     return [(r["samples"], r["mlm_accuracy"]) for r in records if r["kind"] == "eval"]
 
 
-class TimeToAccuracy(unittest.TestCase):
+class TimeToAccuracy(ScriptCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         config = ["--config", make_small_data(BERTHA, self.folder)]
         self.config = config + [word for setting in RECIPE for word in ("--set", setting)]
-
-    def python(self, script, *words):
-        done = subprocess.run([sys.executable, "-B", str(HERE / script), *map(str, words)],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        return done.returncode, done.stdout.decode()
 
     def test_has_the_losses_and_accuracies_of_the_program(self):
         ours, dump = self.folder / "ours", self.folder / "dump"
@@ -43,16 +33,16 @@ class TimeToAccuracy(unittest.TestCase):
         must(BERTHA, "data", "dump-batches", *self.config, "--steps", 20, "--weights", "--output", dump)
         for shapes in ("dynamic", "fixed"):
             theirs = self.folder / shapes
-            code, text = self.python("torch_time_to_accuracy.py", dump, "--output", theirs, "--device",
-                                     "cpu", "--shapes", shapes)
+            code, text = self.code_and_text("torch_time_to_accuracy.py", dump, "--output", theirs,
+                                            "--device", "cpu", "--shapes", shapes)
             self.assertEqual(code, 3, text)  # no target
             self.assertEqual(len(evaluations(ours)), 2)
             self.assertEqual(evaluations(theirs), evaluations(ours))
-            code, text = self.python("compare_curves.py", ours, theirs)
+            code, text = self.code_and_text("compare_curves.py", ours, theirs)
             self.assertEqual(code, 0, text)
         target = evaluations(ours)[0][1]
-        code, text = self.python("torch_time_to_accuracy.py", dump, "--output", self.folder / "first",
-                                 "--device", "cpu", "--target", target)
+        code, text = self.code_and_text("torch_time_to_accuracy.py", dump, "--output",
+                                        self.folder / "first", "--device", "cpu", "--target", target)
         self.assertEqual(code, 0, text)
         result = json.loads((self.folder / "first" / "result.json").read_text())
         self.assertEqual((result["samples"], result["accuracy"]), (160, target))
