@@ -188,11 +188,6 @@ class RunFolder(EndToEnd):
 
 
 class LogOptions(EndToEnd):
-    def test_curves_and_event_files_can_be_left_out(self):
-        folder = self.new_folder()
-        self.train(folder, train__max_steps=2, log__plots=False, log__tensorboard=False)
-        self.assertEqual(list(folder.glob("plots/*")) + list(folder.glob("tb/*")), [])
-
     def test_quiet_prints_no_steps(self):
         done = must("train", "--quiet",
                     *self.data.config(log__run_dir=self.new_folder(), train__max_steps=2))

@@ -240,14 +240,20 @@ TEST_F(PipelineTest, RanksDifferByAtMostOneSequenceAndKnowTheCountsOfTheStep) {
 TEST_F(PipelineTest, ResumingAtAnyStepGivesTheTailOfTheWholeRun) {
   for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
     options_.order = order;
-    options_.first_step = 0;
-    options_.num_steps = 18;
-    const RanksSteps whole = run_pipelines(options_, 2);
-    for (const int64_t first_step : {1, 7, 8, 17}) {
-      options_.first_step = first_step;
-      options_.num_steps = 18 - first_step;
-      const RanksSteps tail = run_pipelines(options_, 2);
-      expect_same_steps(tail, whole, 18 - first_step, first_step);
+    for (const auto& [mode, num_ranks] : {std::pair(ExchangePadding::kLengths, 2),
+                                          {ExchangePadding::kOff, 3},
+                                          {ExchangePadding::kAllGather, 4},
+                                          {ExchangePadding::kLengths, 1}}) {
+      options_.exchange = mode;
+      options_.first_step = 0;
+      options_.num_steps = 18;
+      const RanksSteps whole = run_pipelines(options_, num_ranks);
+      for (const int64_t first_step : {1, 7, 8, 17}) {
+        options_.first_step = first_step;
+        options_.num_steps = 18 - first_step;
+        const RanksSteps tail = run_pipelines(options_, num_ranks);
+        expect_same_steps(tail, whole, 18 - first_step, first_step);
+      }
     }
   }
 }
