@@ -1,5 +1,6 @@
 #include "kernels/ops/linear.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

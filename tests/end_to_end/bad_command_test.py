@@ -13,22 +13,13 @@ class BadCommand(EndToEnd):
                    ranks=ranks)
         self.assertFalse(folder.exists(), "nothing is started")
 
-    def test_unknown_commands(self):
-        self.check(["tran"], "unknown command tran", "did you mean train?")
-        self.check(["data", "prepair"], "unknown command prepair", "did you mean prepare?")
-        self.check(["xyzzy"], "unknown command xyzzy", "bertha --help")
-        self.check([], "want a command")
-        self.check(["data"], "want a command", "prepare")
-
     def test_unknown_options(self):
-        self.check(["train", "--max-step", 3], "--max-step", "did you mean --max-steps?")
         self.check(["train", "--xyzzy"], "--xyzzy", "train --help")
         self.check(["data", "prepare", "--vocabulary", "v"], "--vocabulary", "--vocab")
         self.check(["train", "--max-step", 3], "did you mean --max-steps?", ranks=2)
 
     def test_options_without_or_with_wrong_values(self):
         self.check(["train", "--max-steps"], "--max-steps")
-        self.check(["train", "--max-steps", "many"], "train.max_steps", "many", "integer")
         self.check(["data", "prepare", "--text", "t", "--vocab", "v", "--output", "o",
                     "--duplication", "x"], "--duplication")
         self.check(["data", "prepare", "--vocab", "v", "--output", "o"], "--text")
@@ -41,12 +32,6 @@ class BadCommand(EndToEnd):
     def test_wrong_types_and_ranges(self):
         self.check_train("train.seed", "abc", "integer", train__seed="abc")
         self.check_train("model.layers", "0", "1 to 256", model__layers=0)
-        self.check_train("model.layers", "2.5", model__layers=2.5)
-        self.check_train("log.plots", "maybe", "true or false", log__plots="maybe")
-        self.check_train("data.exchange_padding", "lenghts", "off | allgather | lengths",
-                         data__exchange_padding="lenghts")
-        self.check_train("optimizer.base_learning_rate", "1e30", "above 0",
-                         optimizer__base_learning_rate="1e30")
 
     def test_impossible_shapes(self):
         self.check_train("model.heads = 5", "model.hidden = 32", "divisor", ranks=2,
@@ -80,7 +65,7 @@ class BadCommand(EndToEnd):
 
     def test_a_launch_without_the_launcher(self):
         folder = self.new_folder()
-        self.check(["train", *self.data.config(log__run_dir=folder)], "SLURM_NTASKS=8", "1 rank",
+        self.check(["train", *self.data.config(log__run_dir=folder)], "SLURM_NTASKS=8, but MPI found 1 rank",
                    "srun --mpi=pmix", code=5, extra={"SLURM_NTASKS": "8"})
         self.check(["eval", "--checkpoint", folder, *self.data.config()], "SLURM_NTASKS=8",
                    code=5, extra={"SLURM_NTASKS": "8"})
@@ -103,7 +88,7 @@ class BadCommand(EndToEnd):
         for arguments in (["log", "check", "/nowhere"], ["log", "plot", "/nowhere"],
                           ["checkpoint", "show", "/nowhere"], ["data", "verify", "/nowhere"],
                           ["data", "stats", "/nowhere"]):
-            self.check(arguments, "/nowhere", code=4)
+            self.check(arguments, "bertha: error: /nowhere: ", code=4)
 
 
 if __name__ == "__main__":

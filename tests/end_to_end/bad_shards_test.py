@@ -17,12 +17,7 @@ class BadShards(EndToEnd):
         "token_beyond_vocabulary": ("input_ids", "row 17", "320", "0 to 319"),
         "wrong_dtype": ("input_ids", "int8", "want variable-length int16"),
         "mask_beyond_length": ("masked_lm_positions", "row 17", "want ascending positions"),
-        "negative_token": ("input_ids", "row 17", "-1", "0 to 319"),
         "label_beyond_vocabulary": ("masked_lm_ids", "row 17", "3000", "0 to 319"),
-        "masks_not_sorted": ("masked_lm_positions", "row 17", "3 after 3"),
-        "sample_too_long": ("input_ids", "row 17", "40 tokens", "1 to 32"),
-        "rows_missing": ("masked_lm_ids", "39", "40"),
-        "dataset_missing": ("no dataset segment_ids",),
     }
 
     @classmethod

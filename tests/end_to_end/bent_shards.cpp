@@ -28,31 +28,12 @@ const std::map<std::string, Bend>& bends() {
       {"sound", [](Shard&) {}},
       {"token_beyond_vocabulary",
        [](Shard& shard) { dataset_of(shard, names::kInputIds).values[kBent][2] = 320; }},
-      {"negative_token",
-       [](Shard& shard) { dataset_of(shard, names::kInputIds).values[kBent][2] = -1; }},
       {"label_beyond_vocabulary",
        [](Shard& shard) { dataset_of(shard, names::kMaskedIds).values[kBent][0] = 3000; }},
       {"mask_beyond_length",
        [](Shard& shard) {
          const size_t length = dataset_of(shard, names::kInputIds).values[kBent].size();
          dataset_of(shard, names::kMaskedPositions).values[kBent].back() = static_cast<int>(length);
-       }},
-      {"masks_not_sorted",
-       [](Shard& shard) {
-         auto& positions = dataset_of(shard, names::kMaskedPositions).values[kBent];
-         positions.assign({3, 3});
-         dataset_of(shard, names::kMaskedIds).values[kBent].assign({150, 151});
-       }},
-      {"sample_too_long",
-       [](Shard& shard) {
-         dataset_of(shard, names::kInputIds).values[kBent].resize(40, 200);
-         dataset_of(shard, names::kSegmentIds).values[kBent].resize(40, 1);
-       }},
-      {"rows_missing",
-       [](Shard& shard) { dataset_of(shard, names::kMaskedIds).values.pop_back(); }},
-      {"dataset_missing",
-       [](Shard& shard) {
-         std::erase_if(shard, [](const RawDataset& d) { return d.name == names::kSegmentIds; });
        }},
       {"wrong_dtype",
        [](Shard& shard) { dataset_of(shard, names::kInputIds).element = Hdf5Element::kI8; }},

@@ -4,7 +4,7 @@ import resource
 import subprocess
 
 from support import (MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, checkpoints, main,
-                     make_text, records, tree)
+                     records, tree)
 
 
 def limit_file_size(size):
@@ -26,9 +26,9 @@ class FullDisk(EndToEnd):
         self.addCleanup(subprocess.run, ["umount", "-l", str(folder)], check=True)
         return folder
 
-    def prepare(self, output, preexec_fn=None, text=None):
-        return bertha("data", "prepare", "--text", text or self.data.text, "--vocab",
-                      self.data.vocab, "--output", output, "--max-seq-tokens", MAX_SEQ_TOKENS,
+    def prepare(self, output, preexec_fn=None):
+        return bertha("data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab,
+                      "--output", output, "--max-seq-tokens", MAX_SEQ_TOKENS,
                       "--max-masked-per-seq", MAX_MASKED, "--duplication", 2,
                       preexec_fn=preexec_fn)
 
@@ -53,23 +53,6 @@ class FullDisk(EndToEnd):
         output = disk / "prepared" if disk else self.new_folder("prepared")
         done = self.prepare(output, None if disk else limit_file_size(50_000))
         self.assert_not_prepared(done, output)
-
-    def test_what_was_prepared_before_stays(self):
-        folder = self.new_folder("texts")
-        folder.mkdir()
-        (folder / "a.txt").write_text(make_text(5, 20))
-        (folder / "b.txt").write_text(make_text(6, 2000))
-        output = self.new_folder("prepared")
-        done = self.prepare(output, limit_file_size(200_000), folder)
-        self.assert_failure(done, 4, output)
-        self.assertFalse((output / "manifest.json").exists())
-        kept = {k: v for k, v in tree(output).items() if k.startswith("part_")}
-        self.assertEqual(list(kept), ["part_00000_of_00002.hdf5"])
-        done = self.prepare(output, None, folder)
-        self.assertEqual(done.code, 0, done)
-        self.assertIn("1 parts reused", done.out)
-        for name, data in kept.items():
-            self.assertEqual((output / name).read_bytes(), data)
 
     def test_a_vocabulary(self):
         output = self.scratch / "small_vocab.txt"

@@ -1,6 +1,6 @@
 """The same global batches give the same losses, however they are assigned over ranks and micro-batches."""
 
-from support import GRADIENT_F32, LOSS_F32, EndToEnd, main, records, steps
+from support import LOSS_F32, EndToEnd, main, records, steps
 
 
 class SameLosses(EndToEnd):
@@ -13,18 +13,7 @@ class SameLosses(EndToEnd):
         cls().train(cls.alone, ranks=1)
 
     def assert_same_losses(self, one, other):
-        ours, theirs = steps(one), steps(other)
-        self.assertEqual(sorted(ours), list(range(1, self.STEPS + 1)))
-        self.assertEqual(sorted(theirs), sorted(ours))
-        for step, a in ours.items():
-            b = theirs[step]
-            for name, unit in (("mlm_loss", LOSS_F32), ("nsp_loss", LOSS_F32), ("loss", LOSS_F32),
-                               ("gradient_norm", GRADIENT_F32)):
-                # Each of the updates so far adds its roundings.
-                self.assertLessEqual(abs(a[name] - b[name]), step * unit * max(1.0, abs(a[name])),
-                                     f"{name} of step {step}: {a[name]} and {b[name]}")
-            for name in ("samples", "learning_rate", "skipped_steps"):
-                self.assertEqual(a[name], b[name], f"{name} of step {step}")
+        self.assert_same_steps(one, other, self.STEPS)
         evals = [[(e["step"], e["samples"]) for e in records(folder, "eval")]
                  for folder in (one, other)]
         self.assertEqual(evals[0], [(6, 72), (12, 144)])

@@ -162,6 +162,14 @@ class Slurm(EndToEnd):
                                        out, LAUNCH / "run_slurm.sub", *words)
         return code, (out.read_text(errors="replace") if out.exists() else said)
 
+    def start_job(self, out, *words, cwd=LAUNCH.parent):
+        """The number of a job of two tasks that goes on by itself; it ends with the test."""
+        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
+                                       out, *words, cwd=cwd)
+        self.assertEqual(code, 0, said)
+        self.addCleanup(self.cluster.tool, "scancel", said.strip())
+        return said.strip()
+
     def job_state(self, job):
         return self.cluster.tool("squeue", "-h", "-j", job, "-o", "%T")[1].strip()
 
@@ -197,11 +205,7 @@ class Slurm(EndToEnd):
         folder = self.new_folder()
         config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9)
         out = self.new_folder("job").with_suffix(".out")
-        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
-                                       out, LAUNCH / "run_slurm.sub", config)
-        self.assertEqual(code, 0, said)
-        job = said.strip()
-        self.addCleanup(self.cluster.tool, "scancel", job)
+        job = self.start_job(out, LAUNCH / "run_slurm.sub", config)
         is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
         self.cluster.wait_for(is_under_way, "three steps")
         # What Slurm sends before the time limit.
@@ -223,12 +227,7 @@ class Slurm(EndToEnd):
                                   eval__every_samples=10**9)
         config.write_text(re.sub(r"^ +run_dir:.*\n", "", config.read_text(), flags=re.M)
                           .replace("log:\n", ""))
-        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
-                                       place / "job.out", LAUNCH / "run_slurm.sub", config,
-                                       cwd=place)
-        self.assertEqual(code, 0, said)
-        job = said.strip()
-        self.addCleanup(self.cluster.tool, "scancel", job)
+        job = self.start_job(place / "job.out", LAUNCH / "run_slurm.sub", config, cwd=place)
         folder = place / "runs" / f"bert-{job}"
         is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
         self.cluster.wait_for(is_under_way, "three steps")
@@ -259,11 +258,7 @@ class Slurm(EndToEnd):
         config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9,
                                   checkpoint__every_steps=20)
         out = self.new_folder("job").with_suffix(".out")
-        code, said = self.cluster.tool("sbatch", "--parsable", "--ntasks-per-node", 2, "--output",
-                                       out, LAUNCH / "run_slurm.sub", config)
-        self.assertEqual(code, 0, said)
-        job = said.strip()
-        self.addCleanup(self.cluster.tool, "scancel", job)
+        job = self.start_job(out, LAUNCH / "run_slurm.sub", config)
         self.cluster.wait_for(lambda: checkpoints(folder), "a checkpoint")
         os.kill(self.rank_processes(job)[-1], signal.SIGKILL)
         self.cluster.wait_for(lambda: len(records(folder, "run")) == 2, "the run that goes on")
@@ -278,13 +273,8 @@ class Slurm(EndToEnd):
                            f"echo 'not started: repair {node}, then run this again'\nexit 5\n")
         program.chmod(0o755)
         out = self.new_folder("job").with_suffix(".out")
-        code, said = self.cluster.tool(
-            "sbatch", "--parsable", "--ntasks-per-node", 2, "--output", out,
-            f"--export=ALL,DOCTOR=1,BERTHA={program}", LAUNCH / "run_slurm.sub",
-            self.config_file(self.new_folder()))
-        self.assertEqual(code, 0, said)
-        job = said.strip()
-        self.addCleanup(self.cluster.tool, "scancel", job)
+        job = self.start_job(out, f"--export=ALL,DOCTOR=1,BERTHA={program}",
+                             LAUNCH / "run_slurm.sub", self.config_file(self.new_folder()))
         self.cluster.wait_for(lambda: "is in the queue again" in
                               (out.read_text() if out.exists() else ""), "requeued job")
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "job that waits")

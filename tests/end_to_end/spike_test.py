@@ -131,10 +131,6 @@ class Spike(EndToEnd):
         self.assertIn("gone back 3 times", texts[-1])
         self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
 
-    def test_going_back_needs_checkpoints(self):
-        _, done = self.go_on(6, code=2, optimizer__gradient_spike="rewind")
-        self.assertIn("checkpoint.every_steps", done.err)
-
 
 class BadShard(EndToEnd):
     """Among the shards is one of noise, which a run that has learned the others meets at NOISE_STEP."""

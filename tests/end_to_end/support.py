@@ -376,6 +376,20 @@ class EndToEnd(unittest.TestCase):
             self.assertNotIn(word, whole, done)
         return done
 
+    def assert_same_steps(self, one, other, last):
+        """Steps 1 to `last` of two runs are the same but for the roundings that each update adds."""
+        ours, theirs = steps(one), steps(other)
+        self.assertEqual(sorted(ours), list(range(1, last + 1)))
+        self.assertEqual(sorted(theirs), sorted(ours))
+        for step, a in ours.items():
+            b = theirs[step]
+            for name, unit in (("mlm_loss", LOSS_F32), ("nsp_loss", LOSS_F32), ("loss", LOSS_F32),
+                               ("gradient_norm", GRADIENT_F32)):
+                self.assertLessEqual(abs(a[name] - b[name]), step * unit * max(1.0, abs(a[name])),
+                                     f"{name} of step {step}: {a[name]} and {b[name]}")
+            for name in ("samples", "learning_rate", "skipped_steps"):
+                self.assertEqual(a[name], b[name], f"{name} of step {step}")
+
     def assert_log_ended(self, folder, *texts):
         """Of a run that failed after run_start: all logs end, and an event says why."""
         log = mllog(folder / "mllog" / "result_0.txt")

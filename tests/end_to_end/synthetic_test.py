@@ -72,12 +72,6 @@ class Synthetic(EndToEnd):
                                                  data__synthetic_lengths=lengths, **NO_DATA))
         self.assert_failure(done, 4, f"{lengths}:1: found")
 
-    def test_shards_beside_synthetic_data_are_refused(self):
-        for keys in (dict(data__eval=""), dict(data__train="")):
-            done = bertha("train", *self.data.config(data__synthetic=True,
-                                                     log__run_dir=self.new_folder(), **keys))
-            self.assert_failure(done, 2, "and data.synthetic = true exclude each other")
-
     def test_a_vocabulary_without_special_ids_is_refused(self):
         folder = self.new_folder()
         done = bertha("train", *self.data.config(log__run_dir=folder, data__synthetic=True,

@@ -10,68 +10,54 @@
 namespace bertha {
 namespace {
 
-struct HalfFormat {
-  using Type = Half;
-  static constexpr int kMantissaBits = 10;
-  static constexpr int kBias = 15;
-  static Type narrow(double value) { return to_half(value); }
+/// A format by its definition, and the function that rounds to it.
+template <class T, int kMantissa, int kExponentBias, T (*kNarrow)(double)>
+struct Format {
+  using Type = T;
+  static constexpr int kMantissaBits = kMantissa;
+  static constexpr int kBias = kExponentBias;
+  static Type narrow(double value) { return kNarrow(value); }
 };
-
-struct BFloat16Format {
-  using Type = BFloat16;
-  static constexpr int kMantissaBits = 7;
-  static constexpr int kBias = 127;
-  static Type narrow(double value) { return to_bfloat16(value); }
+using HalfFormat = Format<Half, 10, 15, to_half>;
+using BFloat16Format = Format<BFloat16, 7, 127, to_bfloat16>;
+struct E4M3Format : Format<Fp8E4M3, 3, 7, to_e4m3> {
+  static constexpr uint32_t kLargest = 0x7E;
+};
+struct E5M2Format : Format<Fp8E5M2, 2, 15, to_e5m2> {
+  static constexpr uint32_t kLargest = 0x7B;
 };
 
 /// The value of non-negative bits by the definition of the format.
-template <class Format>
+template <class F>
 double value_of(uint32_t bits) {
-  const int exponent = static_cast<int>(bits >> Format::kMantissaBits);
-  const double fraction =
-      std::ldexp(bits & ((1u << Format::kMantissaBits) - 1), -Format::kMantissaBits);
-  if (exponent == 0) return std::ldexp(fraction, 1 - Format::kBias);
-  return std::ldexp(1.0 + fraction, exponent - Format::kBias);
+  const int exponent = static_cast<int>(bits >> F::kMantissaBits);
+  const double fraction = std::ldexp(bits & ((1u << F::kMantissaBits) - 1), -F::kMantissaBits);
+  if (exponent == 0) return std::ldexp(fraction, 1 - F::kBias);
+  return std::ldexp(1.0 + fraction, exponent - F::kBias);
 }
 
-template <class Format>
+template <class F>
 constexpr uint32_t infinity_bits() {
-  return (2u * Format::kBias + 1u) << Format::kMantissaBits;
+  return (2u * F::kBias + 1u) << F::kMantissaBits;
 }
-
-struct E4M3Format {
-  using Type = Fp8E4M3;
-  static constexpr int kMantissaBits = 3;
-  static constexpr int kBias = 7;
-  static constexpr uint32_t kLargest = 0x7E;
-  static Type narrow(double value) { return to_e4m3(value); }
-};
-
-struct E5M2Format {
-  using Type = Fp8E5M2;
-  static constexpr int kMantissaBits = 2;
-  static constexpr int kBias = 15;
-  static constexpr uint32_t kLargest = 0x7B;
-  static Type narrow(double value) { return to_e5m2(value); }
-};
 
 /// Halfway between each pair of neighbours up to the magnitude `end`, and right beside it. An
 /// infinity counts as the value 2^emax * 2.
-template <class Format>
+template <class F>
 void expect_nearest_and_ties_to_even(uint32_t end, uint32_t sign) {
   for (uint32_t bits = 0; bits < end; ++bits) {
-    const double low = value_of<Format>(bits);
-    const double high = value_of<Format>(bits + 1);
+    const double low = value_of<F>(bits);
+    const double high = value_of<F>(bits + 1);
     const double middle = low + (high - low) / 2;
     const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
-    EXPECT_EQ(Format::narrow(middle).bits, even);
-    EXPECT_EQ(Format::narrow(std::nextafter(middle, 0.0)).bits, bits);
-    EXPECT_EQ(Format::narrow(std::nextafter(middle, high)).bits, bits + 1);
-    EXPECT_EQ(Format::narrow(-middle).bits, even | sign);
+    EXPECT_EQ(F::narrow(middle).bits, even);
+    EXPECT_EQ(F::narrow(std::nextafter(middle, 0.0)).bits, bits);
+    EXPECT_EQ(F::narrow(std::nextafter(middle, high)).bits, bits + 1);
+    EXPECT_EQ(F::narrow(-middle).bits, even | sign);
   }
 }
 
-template <class Format>
+template <class F>
 class SmallFloat : public testing::Test {};
 
 using Formats = testing::Types<HalfFormat, BFloat16Format>;
@@ -122,7 +108,7 @@ TEST(SmallFloatConstants, AreTheWellKnownOnes) {
   EXPECT_EQ(to_bfloat16(3.140625).bits, 0x4049);
 }
 
-template <class Format>
+template <class F>
 class Fp8 : public testing::Test {};
 
 using Fp8Formats = testing::Types<E4M3Format, E5M2Format>;

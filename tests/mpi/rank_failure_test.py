@@ -112,12 +112,6 @@ class RankFailure(unittest.TestCase):
     def test_the_agreed_exit_code_is_everybodys(self):
         self.check(3, "exit-3", 3, "error", 0)
 
-    def test_slurm_tasks_in_a_world_of_one_are_refused(self):
-        found, output, seconds = start(0, "nothing", {"SLURM_NTASKS": "8"})
-        self.assertEqual(found, 5, output)
-        self.assertIn("SLURM_NTASKS=8", output)
-        self.assertLess(seconds, self.most_seconds)
-
     def test_mpirun_inside_a_larger_allocation_is_accepted(self):
         found, output, _ = start(2, "nothing", {"SLURM_NTASKS": "8"})
         self.assertEqual(found, 0, output)

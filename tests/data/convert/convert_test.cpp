@@ -230,10 +230,6 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   EXPECT_THAT(
       refusal(),
       HasSubstr("holds data made with --layout = variable_length, but now it is fixed_length"));
-  options_.output_dir = folder_.path("strange");
-  fs::create_directory(options_.output_dir);
-  write_bytes(folder_.path("strange/part_77.hdf5"), "x");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("part_77.hdf5"), HasSubstr("did not make it")));
   make_work_folder(folder_.path("other"));
   write_bytes(folder_.path("other/work/key.txt"), "another");
   options_.output_dir = folder_.path("other");

@@ -27,6 +27,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr SampleLimits kLimits{.max_seq_tokens = 64, .max_masked_per_seq = 10, .vocab_size = 500};
+constexpr ExchangePadding kModes[] = {ExchangePadding::kOff, ExchangePadding::kAllGather,
+                                      ExchangePadding::kLengths};
 
 /// Shards of unequal size, one of them empty: 79 samples.
 class PipelineTest : public testing::Test {
@@ -97,6 +99,18 @@ std::string text_of(const StepBatch& step) {
   return text;
 }
 
+/// As many steps of every rank are those of `want` from `first` on.
+void expect_same_steps(const RanksSteps& found, const RanksSteps& want, int64_t num_steps,
+                       int64_t first = 0) {
+  ASSERT_EQ(found.size(), want.size());
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    ASSERT_EQ(std::ssize(found[rank]), num_steps);
+    for (size_t step = 0; step < found[rank].size(); ++step) {
+      ASSERT_EQ(text_of(found[rank][step]), text_of(want[rank][step + static_cast<size_t>(first)]));
+    }
+  }
+}
+
 int64_t tokens_of(const StepBatch& step) {
   int64_t tokens = 0;
   for (const HostBatch& batch : step.micro_batches) tokens += batch.num_tokens;
@@ -114,8 +128,7 @@ TEST_F(PipelineTest, StepsHoldTheSameSamplesForEveryWorldSizeAndExchangeMode) {
   }
   EXPECT_EQ(static_cast<int64_t>(seen.size()), kEpochSeqs);
   for (const auto& [id, times] : seen) EXPECT_TRUE(times == 2 || times == 3) << id;
-  for (const auto mode :
-       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+  for (const auto mode : kModes) {
     options_.exchange = mode;
     for (const int num_ranks : {1, 2, 3, 4}) {
       options_.micro_batches_per_step = 1 + num_ranks % 3;
@@ -137,11 +150,7 @@ TEST_F(PipelineTest, AllGatherAndLengthsGiveIdenticalBatches) {
       const RanksSteps gathered = run_pipelines(options_, num_ranks);
       options_.exchange = ExchangePadding::kLengths;
       const RanksSteps moved = run_pipelines(options_, num_ranks);
-      for (size_t rank = 0; rank < moved.size(); ++rank) {
-        for (size_t step = 0; step < 9; ++step) {
-          ASSERT_EQ(text_of(gathered[rank][step]), text_of(moved[rank][step]));
-        }
-      }
+      expect_same_steps(gathered, moved, 9);
     }
   }
 }
@@ -191,12 +200,7 @@ TEST_F(PipelineTest, PackedShardsGiveTheBatchesOfTheSameSequencesUnpacked) {
       for (const int num_ranks : {1, 3}) {
         const RanksSteps want = run_pipelines(options_, num_ranks);
         const RanksSteps found = run_pipelines(packed, num_ranks);
-        for (size_t rank = 0; rank < want.size(); ++rank) {
-          ASSERT_EQ(found[rank].size(), 9u);
-          for (size_t step = 0; step < 9; ++step) {
-            ASSERT_EQ(text_of(found[rank][step]), text_of(want[rank][step]));
-          }
-        }
+        expect_same_steps(found, want, 9);
       }
     }
   }
@@ -205,8 +209,7 @@ TEST_F(PipelineTest, PackedShardsGiveTheBatchesOfTheSameSequencesUnpacked) {
 TEST_F(PipelineTest, RanksDifferByAtMostOneSequenceAndKnowTheCountsOfTheStep) {
   options_.global_batch_seqs = 31;
   options_.num_steps = 6;
-  for (const auto mode :
-       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+  for (const auto mode : kModes) {
     options_.exchange = mode;
     const RanksSteps ranks = run_pipelines(options_, 4);
     for (size_t s = 0; s < 6; ++s) {
@@ -238,19 +241,19 @@ TEST_F(PipelineTest, RanksDifferByAtMostOneSequenceAndKnowTheCountsOfTheStep) {
 TEST_F(PipelineTest, ResumingAtAnyStepGivesTheTailOfTheWholeRun) {
   for (const auto order : {SampleOrder::kWindowed, SampleOrder::kPublished}) {
     options_.order = order;
-    options_.first_step = 0;
-    options_.num_steps = 18;
-    const RanksSteps whole = run_pipelines(options_, 2);
-    for (const int64_t first_step : {1, 7, 8, 17}) {
-      options_.first_step = first_step;
-      options_.num_steps = 18 - first_step;
-      const RanksSteps tail = run_pipelines(options_, 2);
-      for (size_t rank = 0; rank < 2; ++rank) {
-        ASSERT_EQ(static_cast<int64_t>(tail[rank].size()), 18 - first_step);
-        for (size_t s = 0; s < tail[rank].size(); ++s) {
-          ASSERT_EQ(text_of(tail[rank][s]),
-                    text_of(whole[rank][s + static_cast<size_t>(first_step)]));
-        }
+    for (const auto& [mode, num_ranks] : {std::pair(ExchangePadding::kLengths, 2),
+                                          {ExchangePadding::kOff, 3},
+                                          {ExchangePadding::kAllGather, 4},
+                                          {ExchangePadding::kLengths, 1}}) {
+      options_.exchange = mode;
+      options_.first_step = 0;
+      options_.num_steps = 18;
+      const RanksSteps whole = run_pipelines(options_, num_ranks);
+      for (const int64_t first_step : {1, 7, 8, 17}) {
+        options_.first_step = first_step;
+        options_.num_steps = 18 - first_step;
+        const RanksSteps tail = run_pipelines(options_, num_ranks);
+        expect_same_steps(tail, whole, 18 - first_step, first_step);
       }
     }
   }
@@ -330,8 +333,7 @@ TEST_F(PipelineTest, CorruptShardIsNamedByAllRanksInTheSameStep) {
   wide.vocab_size = 30000;
   write_shard(options_.shards[2], ShardLayout::kVariableLength, example_samples(20, 1, wide), wide);
   options_.window_shards = 1;
-  for (const auto mode :
-       {ExchangePadding::kOff, ExchangePadding::kAllGather, ExchangePadding::kLengths}) {
+  for (const auto mode : kModes) {
     options_.exchange = mode;
     const auto plain = [](int) { return plain_host_allocator(); };
     const std::vector<Ending> endings = run_to_the_error(options_, 3, plain);

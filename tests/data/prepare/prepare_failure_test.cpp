@@ -142,14 +142,6 @@ TEST(PrepareFailureTest, WorkThatARunStoppedAtItsEndLeftIsRemoved) {
   EXPECT_EQ(folder.files(), before);
 }
 
-TEST(PrepareFailureTest, AForeignShardInTheOutputFolderIsRefused) {
-  const PrepareFolder folder;
-  std::filesystem::create_directory(folder.output());
-  write_bytes(folder.output("part_00000_of_00009.hdf5"), "from elsewhere");
-  EXPECT_THAT(message_of_preparing(folder.options()), HasSubstr("part_00000_of_00009.hdf5"));
-  EXPECT_EQ(folder.files().size(), 1u);
-}
-
 TEST(PrepareFailureTest, AFullDiskLeavesNothingHalfWrittenAndFinishedPartsIntact) {
   const PrepareFolder folder;
   PrepareOptions options = folder.options();

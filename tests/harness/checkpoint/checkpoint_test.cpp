@@ -186,13 +186,13 @@ TEST(Checkpoint, PassesOverDamagedOnesAndSaysSo) {
   const CapturedLog log;
   fs::remove(torn + "/DONE");
   EXPECT_EQ(newest_checkpoint(folder.path()), good);
-  EXPECT_EQ(log.lines.size(), 1u);
+  EXPECT_EQ(log.warnings().size(), 1u);
   flip_byte(good + "/model.safetensors", -5);
   EXPECT_THAT(error_of([&] { newest_checkpoint(folder.path()); }),
               AllOf(HasSubstr("none of the 1 checkpoints in " + folder.path()),
                     HasSubstr("model.safetensors: has the hash"), HasSubstr("never")));
-  ASSERT_EQ(log.lines.size(), 3u);
-  EXPECT_THAT(log.lines[2].text, AllOf(HasSubstr("model.safetensors"), HasSubstr("hash")));
+  ASSERT_EQ(log.warnings().size(), 3u);
+  EXPECT_THAT(log.warnings()[2], AllOf(HasSubstr("model.safetensors"), HasSubstr("hash")));
   fs::remove(good + "/DONE");
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);  // only torn ones: nothing is lost
 }

@@ -168,18 +168,13 @@ TEST(CommandLine, TheExamplesOfPlanAndConfigRun) {
 }
 
 TEST(CommandLine, AnUnfinishedCommandListsWhatCanFollow) {
+  const Ran none = run_line("");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, StartsWith("bertha: error: want a command: "));
   const Ran ran = run_line("config");
   EXPECT_EQ(ran.code, 2);
   EXPECT_EQ(ran.err,
             "bertha: error: config: want a command: show, check, diff; see bertha config --help\n");
-}
-
-TEST(CommandLine, MissingFilesEndWithCodeFour) {
-  for (const std::string command : {"log check", "checkpoint show", "data verify", "data stats"}) {
-    const Ran ran = run_line(command + " /nowhere");
-    EXPECT_EQ(ran.code, 4) << command;
-    EXPECT_THAT(ran.err, StartsWith("bertha: error: /nowhere: ")) << command;
-  }
 }
 
 TEST(CommandLine, TheLastWordWinsAndOriginsNameIt) {
@@ -299,66 +294,11 @@ TEST(CommandLine, PlanPredictsTheTimeOfStepsThatResembleMeasuredOnes) {
   EXPECT_THAT(part.err, HasSubstr("--ranks: found 28, want whole nodes of 8 GPUs"));
 }
 
-// How often `part` stands in `text`.
-int64_t occurrences(const std::string& text, const std::string& part) {
-  int64_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-TEST(CommandLineOnRanks, AnErrorOfEveryRankIsPrintedOnce) {
-  const Ran ran = run_line_on_ranks(2, "bench loadr");
-  EXPECT_EQ(ran.code, 2);
-  EXPECT_EQ(
-      occurrences(ran.err, "bertha: error: bench: unknown command loadr; did you mean loader?"), 1)
-      << ran.err;
-}
-
-TEST(CommandLineOnRanks, AWrongConfigurationIsToldOnceByRankZero) {
-  const Ran typo = run_line_on_ranks(2, "train --set train.sede=1");
-  EXPECT_EQ(typo.code, 2);
-  EXPECT_EQ(occurrences(typo.err,
-                        "bertha: error: --set train.sede=1: train.sede: unknown key; did "
-                        "you mean train.seed?\n"),
-            1)
-      << typo.err;
-  const Ran batch = run_line_on_ranks(2, "train --global-batch 7");
-  EXPECT_EQ(batch.code, 2);
-  EXPECT_EQ(occurrences(batch.err, "train.global_batch_seqs = 7 is not divisible by 2 ranks"), 1)
-      << batch.err;
-}
-
-TEST(CommandLineOnRanks, MissingDataEndsTrainingWithCodeFour) {
-  const TempFolder folder;
-  const std::string none = folder.path("none");
-  const Ran ran =
-      run_line_on_ranks(2, "train --config " BERTHA_SOURCE_DIR "/configs/quickstart.yaml -o " +
-                               folder.path("run") + " --set data.train=" + none +
-                               " --set data.eval=" + none + " --set data.vocab=" + none);
-  EXPECT_EQ(ran.code, 4) << ran.err;
-  EXPECT_EQ(occurrences(ran.err, "bertha: error: "), 1) << ran.err;
-}
-
-TEST(CommandLineOnRanks, ALauncherThatDisagreesWithMpiIsRefused) {
-  const Ran ran = run_program(
-      {"/usr/bin/env", "SLURM_NTASKS=8", "SLURM_PROCID=0", BERTHA_PROGRAM, "bench", "loader"});
-  EXPECT_EQ(ran.code, 5);
-  EXPECT_THAT(ran.err, StartsWith("bertha: error: SLURM_NTASKS=8, but MPI found 1 rank"));
-}
-
 TEST(CommandLineOnRanks, HelpIsPrintedOnce) {
   const Ran ran = run_line_on_ranks(2, "bench loader --help");
   EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(occurrences(ran.out, "Examples:"), 1);
-}
-
-TEST(CommandLineOnRanks, AnErrorWhileRunningEndsAllRanksWithItsCode) {
-  const TempFolder folder;
-  folder.write("part_0.hdf5", "this is no HDF5 file");
-  const Ran ran = run_line_on_ranks(2, "bench loader --data " + folder.path(""));
-  EXPECT_EQ(ran.code, 4);
-  EXPECT_EQ(occurrences(ran.err, "bertha: error: "), 1) << ran.err;
-  EXPECT_THAT(ran.err, HasSubstr("part_0.hdf5"));
+  EXPECT_THAT(ran.out, HasSubstr("Examples:"));
+  EXPECT_EQ(ran.out.find("Examples:"), ran.out.rfind("Examples:")) << ran.out;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "kernels/base/error.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/files.h"
-#include "tests/support/flip_byte.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -65,12 +64,6 @@ class DataCommands : public testing::Test {
 TEST_F(DataCommands, PreparedDataIsSoundAndRepeatingFindsItDone) {
   EXPECT_THAT(run("data verify train", 0).out, HasSubstr(": sound\n"));
   EXPECT_THAT(run(prepare_, 0).out, HasSubstr("all there already\n"));
-}
-
-TEST_F(DataCommands, AFlippedByteIsFound) {
-  const std::string shard = folder_.path("train/part_00001_of_00002.hdf5");
-  flip_byte(shard, static_cast<int64_t>(std::filesystem::file_size(shard)) / 2);
-  EXPECT_THAT(run("data verify train", 4).out, HasSubstr("part_00001_of_00002.hdf5"));
 }
 
 TEST_F(DataCommands, StatsDrawTheHistogram) {
