@@ -6,6 +6,7 @@
 //                threads  starts of threads, which then find no resources
 //                The last two by the program itself and by the C++ library for it.
 //                mpi      calls of MPI (failing_mpi.cpp), which then return an error
+//                nccl     calls of NCCL (failing_nccl.cpp), likewise, where it is built in
 //   FAIL_AT      the call that fails, counted from 1; 0 = none, the calls are counted only
 //   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), kill: signal 9 instead of the call, or hang: the
 //                thread stands still in it for ever

@@ -48,10 +48,11 @@ int MPI_Win_allocate_shared(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm co
   return on_comm("MPI_Win_allocate_shared", &MPI_Win_allocate_shared, comm, bytes, unit, info, comm,
                  memory, made);
 }
-int MPI_Win_free(MPI_Win* window) {
-  if (!must_fail("mpi", "MPI_Win_free")) return real("MPI_Win_free", &MPI_Win_free)(window);
-  real("MPI_Win_call_errhandler", &MPI_Win_call_errhandler)(*window, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
+int MPI_Win_free(MPI_Win* window) {  // the other ranks of the node wait for it
+  const bool fails = must_fail("mpi", "MPI_Win_free");
+  if (fails) real("MPI_Win_call_errhandler", &MPI_Win_call_errhandler)(*window, MPI_ERR_OTHER);
+  const int status = real("MPI_Win_free", &MPI_Win_free)(window);
+  return fails ? MPI_ERR_OTHER : status;
 }
 int MPI_Gather(const void* from, int count, MPI_Datatype type, void* to, int to_count,
                MPI_Datatype to_type, int root, MPI_Comm comm) {
