@@ -11,7 +11,7 @@ struct ModelParts {
   Stream* stream = nullptr;  // the one that ops is bound to
   Ops* ops = nullptr;
   DType io = DType::kF32;  // weights, activations and gradients
-  bool fp8 = false;        // GEMMs of encoder layers multiply fp8
+  bool fp8 = false;        // GEMMs as kFp8Passes says
   bool graphs = false;     // passes are recorded, see RecordedPasses
 };
 
