@@ -63,10 +63,13 @@ void take_signals() {
 }
 
 /// Of the processor: a sound file is read in a small part of it, unless it is packed a
-/// thousandfold.
+/// thousandfold; a loop may fill memory meanwhile.
 itimerspec most_time(int64_t file_bytes) {
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  const int64_t time_ns = kSecond_ns / 5 + 2000 * file_bytes;
   itimerspec limit{};
-  limit.it_value.tv_sec = 1 + 2 * (file_bytes >> 20);
+  limit.it_value.tv_sec = time_ns / kSecond_ns;
+  limit.it_value.tv_nsec = time_ns % kSecond_ns;
   return limit;
 }
 
