@@ -14,9 +14,9 @@
 namespace bertha {
 namespace {
 
-constexpr int kLoop = SIGXCPU;   // sent by the timer
-constexpr int kLate = SIGALRM;   // the program should have ended
-constexpr int kMostTicks = 200;  // of the timer, a millisecond each
+constexpr int kLoop = SIGXCPU;  // sent by the timer
+constexpr int kLate = SIGALRM;  // the program should have ended
+constexpr int kMostTicks = 25;  // of the timer, some milliseconds each
 constexpr unsigned kMostSecondsToEnd = 15;
 constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, kLoop, kLate};
 
