@@ -45,7 +45,7 @@ class GpuShard {
   View sum() const { return sum_.view(); }
 
   LambPrepare prepare_args() const {
-    return {.state = state(), .gradient_sum_of_squares = sum(), .schedule = {.base = 1}};
+    return {.state = state(), .gradient_sum_of_squares = sum(), .rules = {.schedule = {.base = 1}}};
   }
   LambMoments moments_args() const {
     return {.gradient = gradient(),
