@@ -13,6 +13,7 @@ namespace bertha {
 
 /// Whether a Store draws dropout, 32 decisions of a row at once, by draw(row, word, words) where
 /// drops(), and takes them as the low bits of the last argument of store<N>(place, numbers, bits).
+/// Vectors of eight are stored without them: then it draws itself.
 template <class Store>
 inline constexpr bool kDraws = requires(const Store& store) {
   store.drops();
@@ -114,13 +115,32 @@ inline bool share_words(const void* a, const void* b) {
 /// Whether the words of a row can be copied in bulk, and results stored, word by word.
 template <class Operation>
 bool has_whole_words(const Operation& operation, int most_elements) {
-  if constexpr (Operation::kIsPlain && kHasMatrix<decltype(Operation::store)>) {
+  if constexpr (kIsPlainRow<Operation>) {
     const auto* const first = operation.matrix(0);
     return share_words(first, operation.store.matrix) &&
            share_words(first, operation.matrix(Operation::kInputs - 1));
   } else {
     return most_elements == kVecSize;
   }
+}
+
+/// Rows of at most 544 columns in vectors of four or single elements, where there is a kernel.
+template <class Operation>
+bool launch_short_rows(const CudaContext& context, const Operation& operation, int64_t rows,
+                       int64_t columns, int most_elements) {
+  const bool is_odd = columns % 2 != 0;
+  if (most_elements >= 4 && columns <= 512) {
+    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
+  } else if (is_odd && columns > 16 && columns <= 160) {
+    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
+  } else if (is_odd && columns > 160 && columns <= 288) {
+    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
+  } else if (columns > 256 && columns <= 544) {
+    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 /// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and for
@@ -130,44 +150,39 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
                          int64_t columns, int most_elements) {
   constexpr bool kHasOne = Operation::kInputs == 1;
   constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
-  const bool has_vectors = most_elements == kVecSize;
-  const bool is_odd = columns % 2 != 0;
-  if (has_vectors && columns <= 256) {
-    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 512) {
-    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 1024) {
-    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
-  } else if (most_elements >= 4 && columns <= 512) {
-    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
-  } else if (has_vectors && !kHasOne && columns <= 4096) {
-    launch_block_per_row<1, 512, kIsPacked ? 4 : 2>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 8192) {
-    launch_block_per_row<2, 512,
-                         !kHasOne    ? 1
-                         : kIsPacked ? 4
-                                     : 2>(context, operation, rows, columns);
-  } else if (is_odd && columns > 16 && columns <= 160) {
-    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
-  } else if (is_odd && columns > 160 && columns <= 288) {
-    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
-  } else if (columns > 256 && columns <= 544) {
-    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
-  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
-             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
-             !has_whole_words(operation, most_elements)) {
-    return false;
-  } else if (columns <= 8192) {
-    // Functors have whole vectors here, which registers hold up to this width.
-    if constexpr (Operation::kIsPlain) {
+  if (most_elements < kVecSize || columns > 8192) {
+    if constexpr (kDraws<decltype(operation.store)>) {
+      if (most_elements < kVecSize) return false;
+    } else {
+      if (launch_short_rows(context, operation, rows, columns, most_elements)) return true;
+    }
+    if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
+        tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
+        !has_whole_words(operation, most_elements)) {
+      return false;
+    }
+    if (columns > 8192) {
+      launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+    } else if constexpr (kIsPlainRow<Operation>) {  // functors have whole vectors here
       if (columns <= 2048) {
         launch_tma_row<64, 16>(context, operation, rows, columns);
       } else {
         launch_tma_row<128, 8>(context, operation, rows, columns);
       }
     }
+  } else if (columns <= 256) {
+    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
+  } else if (columns <= 512) {
+    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
+  } else if (columns <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
+  } else if (!kHasOne && columns <= 4096) {
+    launch_block_per_row<1, 512, kIsPacked ? 4 : 2>(context, operation, rows, columns);
   } else {
-    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+    launch_block_per_row<2, 512,
+                         !kHasOne    ? 1
+                         : kIsPacked ? 4
+                                     : 2>(context, operation, rows, columns);
   }
   return true;
 }
@@ -185,7 +200,7 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
   if (rows == 0) return;
   context.state<CompiledAlike<GenericSoftmax<Load, Store, kKind>>>();
   const int most = row_vec_elements(columns, load, store);
-  if constexpr (sizeof(typename Load::Element) == 2 && !kDraws<Store>) {
+  if constexpr (sizeof(typename Load::Element) == 2) {
     const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
@@ -193,8 +208,8 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
   launch_rows(context, generic, rows, columns, most);
 }
 
-/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward; both have
-/// the same Element. Rules as softmax_rows.
+/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
+/// Elements have one size. Rules as softmax_rows.
 template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            float scale, int64_t rows, int64_t columns) {
