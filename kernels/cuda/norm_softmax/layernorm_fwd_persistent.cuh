@@ -38,12 +38,6 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
   return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
 }
 
-/// Whether results of 16 bits can lie where x does.
-template <class Store>
-inline constexpr bool kHasPlaceOfX = requires(const Store& store) {
-  requires sizeof(*store.matrix) == 2;
-};
-
 template <class Norm>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns,
@@ -51,7 +45,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 #if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   using T = typename Norm::Element;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
-  constexpr bool kStoresInBulk = kHasPlaceOfX<decltype(Norm::y)>;
+  constexpr bool kStoresInBulk = requires { requires sizeof(*p.y.matrix) == 2; };
   constexpr bool kHoldsParameters = sizeof(Parameter) == 2;
   constexpr int kStages = kPersistentStages;
   constexpr int kVecs = kPersistentVecs;

@@ -37,6 +37,18 @@ struct MatrixLoad {
   const T* matrix;  // [rows, columns]
 };
 
+/// Whether a Store of softmax draws dropout, 32 decisions of a row at once, by
+/// draw(row, word, words) where drops(), and takes them as the low bits of the last argument of
+/// store<N>(place, numbers, bits).
+template <class Store>
+inline constexpr bool kDraws = requires(const Store& store) {
+  store.drops();
+};
+template <class Operation>
+inline constexpr bool kDrawsOnStore = requires {
+  requires Operation::kDrops;
+};
+
 /// Results rounded to T.
 template <class T>
 struct MatrixStore {
@@ -80,10 +92,14 @@ __device__ __forceinline__ auto fetch(const Load& load, const RowPlace& place) {
 template <class To, class From, int N>
 __device__ __forceinline__ Vec<To, N> bits_as(const Vec<From, N>& vec) {
   static_assert(sizeof(To) == sizeof(From), "both Loads have Elements of one size");
-  Vec<To, N> same;
+  if constexpr (std::is_same_v<To, From>) {
+    return vec;
+  } else {
+    Vec<To, N> same;
 #pragma unroll
-  for (int i = 0; i < Vec<To, N>::kWords; ++i) same.word[i] = vec.word[i];
-  return same;
+    for (int i = 0; i < Vec<To, N>::kWords; ++i) same.word[i] = vec.word[i];
+    return same;
+  }
 }
 
 /// `raw`: the bits that the Load read.

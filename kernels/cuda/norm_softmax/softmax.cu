@@ -1,10 +1,10 @@
 // Softmax and log-softmax, forward and backward.
 //
 // Rows of 16 bits stay in the registers of a warp (up to 1,024 columns, single elements up to 544)
-// or of a block (8,192), or in shared memory (TMA); see softmax_rows.cuh. So do those with what is
-// fused (scale, bias, mask, dropout), where they are whole vectors of 16 bytes. All others are done
-// by generic_rows.cuh. Both read memory once: at 3,686 x 30,522 bf16 a row takes 61 KiB of
-// shared memory, backward 122 KiB. The dispatch is that of functors, softmax_functors.cuh.
+// or of a block (8,192), or in shared memory (TMA); see softmax_rows.cuh. All others, forward also
+// wider rows with a dropout, are done by generic_rows.cuh. Both read memory once: at 3,686 x 30,522
+// bf16 a row takes 61 KiB of shared memory, backward 122 KiB. The dispatch is that of functors,
+// softmax_functors.cuh.
 //
 // Bound by memory: 49,152 x 4,096 f16 take 200 us forward and 279 us backward on an H200, 97 and
 // 103 % of a copy of as many bytes (kernels/measured/rows.md).
@@ -91,11 +91,10 @@ struct ResultStore {
   T* y;
   T* dropped;
   uint32_t* mask;  // [rows, words]
-  int64_t words;
   DeviceDropout dropout;
 
   int most_elements() const { return vec_elements(y, dropped); }
-  __device__ bool drops() const { return dropout.active(); }
+  __host__ __device__ bool drops() const { return dropout.active(); }
   __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
     const int64_t group = row * words + word;
     const uint32_t bits =
@@ -103,14 +102,9 @@ struct ResultStore {
     mask[group] = bits;
     return bits;
   }
-  /// Each vector of eight draws the word that it is in.
   template <int N>
-  __device__ void store(const RowPlace& place, const Compute<T> (&values)[N]) const {
-    const uint32_t bits = drops() ? draw(place.row, place.column / 32, words) : ~0u;
-    store<N>(place, values, bits >> (place.column % 32));
-  }
-  template <int N>
-  __device__ void store(const RowPlace& place, const Compute<T> (&values)[N], uint32_t bits) const {
+  __device__ void store(const RowPlace& place, const Compute<T> (&values)[N],
+                        uint32_t bits = ~0u) const {
     store_compute(y + place.dense, values);
     if (!drops()) return;
     Compute<T> kept[N];
@@ -144,7 +138,6 @@ ResultStore<T> result_store(const SoftmaxFwd& args) {
   ResultStore<T> store{.y = elements<T>(args.y),
                        .dropped = nullptr,
                        .mask = nullptr,
-                       .words = softmax_mask_columns(args.x.extent(args.x.rank - 1)) / 32,
                        .dropout = device_dropout(args.dropout)};
   if (!store.dropout.active()) return store;
   store.dropped = elements<T>(args.dropped);

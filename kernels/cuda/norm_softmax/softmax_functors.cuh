@@ -11,25 +11,12 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh, kernels/functors.md): the
 // plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-/// Whether a Store draws dropout, 32 decisions of a row at once, by draw(row, word, words) where
-/// drops(), and takes them as the low bits of the last argument of store<N>(place, numbers, bits).
-/// Vectors of eight are stored without them: then it draws itself.
-template <class Store>
-inline constexpr bool kDraws = requires(const Store& store) {
-  store.drops();
-};
-
 template <class Load, class Store, SoftmaxKind kKind>
 struct GenericSoftmax : OneInput<Load> {
   using T = typename Load::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   static constexpr bool kDrops = kDraws<Store> && !kIsLog;
   Store store;
-
-  __device__ bool drops() const { return store.drops(); }
-  __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
-    return store.draw(row, word, words);
-  }
 
   template <class Row>
   __device__ void run(Row& row) const {
@@ -124,23 +111,14 @@ bool has_whole_words(const Operation& operation, int most_elements) {
   }
 }
 
-/// Rows of at most 544 columns in vectors of four or single elements, where there is a kernel.
+/// Whether this call of an operation drops.
 template <class Operation>
-bool launch_short_rows(const CudaContext& context, const Operation& operation, int64_t rows,
-                       int64_t columns, int most_elements) {
-  const bool is_odd = columns % 2 != 0;
-  if (most_elements >= 4 && columns <= 512) {
-    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
-  } else if (is_odd && columns > 16 && columns <= 160) {
-    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
-  } else if (is_odd && columns > 160 && columns <= 288) {
-    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
-  } else if (columns > 256 && columns <= 544) {
-    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+bool drops(const Operation& operation) {
+  if constexpr (kDrawsOnStore<Operation>) {
+    return operation.store.drops();
   } else {
     return false;
   }
-  return true;
 }
 
 /// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and for
@@ -150,39 +128,44 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
                          int64_t columns, int most_elements) {
   constexpr bool kHasOne = Operation::kInputs == 1;
   constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
-  if (most_elements < kVecSize || columns > 8192) {
-    if constexpr (kDraws<decltype(operation.store)>) {
-      if (most_elements < kVecSize) return false;
-    } else {
-      if (launch_short_rows(context, operation, rows, columns, most_elements)) return true;
-    }
-    if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
-        tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
-        !has_whole_words(operation, most_elements)) {
-      return false;
-    }
-    if (columns > 8192) {
-      launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
-    } else if constexpr (kIsPlainRow<Operation>) {  // functors have whole vectors here
+  const bool has_vectors = most_elements == kVecSize;
+  const bool is_odd = columns % 2 != 0;
+  if (has_vectors && columns <= 256) {
+    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 512) {
+    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
+  } else if (most_elements >= 4 && columns <= 512) {
+    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
+  } else if (has_vectors && !kHasOne && columns <= 4096) {
+    launch_block_per_row<1, 512, kIsPacked ? 4 : 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 8192) {
+    launch_block_per_row<2, 512,
+                         !kHasOne    ? 1
+                         : kIsPacked ? 4
+                                     : 2>(context, operation, rows, columns);
+  } else if (is_odd && columns > 16 && columns <= 160) {
+    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
+  } else if (is_odd && columns > 160 && columns <= 288) {
+    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
+  } else if (columns > 256 && columns <= 544) {
+    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
+             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
+             !has_whole_words(operation, most_elements) || drops(operation)) {
+    return false;
+  } else if (columns <= 8192) {
+    // Functors have whole vectors here, which registers hold up to this width.
+    if constexpr (kIsPlainRow<Operation>) {
       if (columns <= 2048) {
         launch_tma_row<64, 16>(context, operation, rows, columns);
       } else {
         launch_tma_row<128, 8>(context, operation, rows, columns);
       }
     }
-  } else if (columns <= 256) {
-    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
-  } else if (columns <= 512) {
-    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
-  } else if (columns <= 1024) {
-    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
-  } else if (!kHasOne && columns <= 4096) {
-    launch_block_per_row<1, 512, kIsPacked ? 4 : 2>(context, operation, rows, columns);
   } else {
-    launch_block_per_row<2, 512,
-                         !kHasOne    ? 1
-                         : kIsPacked ? 4
-                                     : 2>(context, operation, rows, columns);
+    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
   }
   return true;
 }
