@@ -30,34 +30,6 @@ struct SumLoad {
   }
 };
 
-/// The same as elements of f32, for backward, where both Loads have one Element.
-struct WideSumLoad {
-  using Element = float;
-  SumLoad sum;
-
-  int most_elements() const { return bertha::most_elements(sum); }
-  template <int N>
-  __device__ Vec<float, N> load(const RowPlace& place) const {
-    Vec<float, N> wide;
-    sum.values<N>(place, bertha::load_vec<N>(sum.matrix + place.dense), wide.elem);
-    return wide;
-  }
-};
-
-/// f16 dy as elements of f32.
-struct WideGradientLoad {
-  using Element = float;
-  const Half* dy;
-
-  int most_elements() const { return bertha::vec_elements(dy); }
-  template <int N>
-  __device__ Vec<float, N> load(const RowPlace& place) const {
-    Vec<float, N> wide;
-    bertha::load_compute(dy + place.dense, wide.elem);
-    return wide;
-  }
-};
-
 SumLoad sum_load(const ResidualNorm& args) {
   return {bertha::elements<BFloat>(args.x), bertha::elements<BFloat>(args.residual)};
 }
@@ -80,9 +52,9 @@ void residual_norm(bertha::CudaContext& context, const ResidualNorm& args) {
 
 void residual_norm_gradient(bertha::CudaContext& context, const ResidualNorm& args,
                             const bertha::View& dy, const ResidualNormGradients& gradients) {
-  const bertha::NormGradient<WideGradientLoad, WideSumLoad, bertha::MatrixStore<BFloat>, float>
+  const bertha::NormGradient<bertha::MatrixLoad<Half>, SumLoad, bertha::MatrixStore<BFloat>, float>
       norm{.dy = {bertha::elements<Half>(dy)},
-           .x = {sum_load(args)},
+           .x = sum_load(args),
            .gamma = bertha::elements<float>(args.gamma),
            .mean = bertha::elements<float>(args.mean),
            .rstd = bertha::elements<float>(args.rstd),

@@ -39,7 +39,7 @@ def microseconds(call, device, calls, runs=5):
 
 def overhead(device):
     x = torch.randn(1, 8, device=device)
-    y = torch.empty_like(x)
+    y, weight = torch.empty_like(x), torch.randn(8, device=device)
     gradient_x = x.clone().requires_grad_()
     ops = c.kernels_of(device == "cuda", 0 if device == "cuda" else torch.get_num_threads())
     stream = torch._C._cuda_getCurrentRawStream(0) if device == "cuda" else 0
@@ -54,6 +54,11 @@ def overhead(device):
         ("bertha_kernels.softmax, with autograd", lambda: bk.softmax(gradient_x)),
         ("torch.softmax", lambda: torch.softmax(x, -1)),
         ("torch.softmax, with autograd", lambda: torch.softmax(gradient_x, -1)),
+        ("bertha_kernels.layer_norm", lambda: bk.layer_norm(x, (8,), weight, weight)),
+        ("bertha_kernels.layer_norm, with autograd",
+         lambda: bk.layer_norm(gradient_x, (8,), weight, weight)),
+        ("torch.nn.functional.layer_norm",
+         lambda: torch.nn.functional.layer_norm(x, (8,), weight, weight)),
     ]
     print("| Call | us of the host |\n|---|---|")
     for name, call in rows:

@@ -6,11 +6,13 @@
 #include "kernels/ops/softmax.h"
 #include "tests/cuda/functors_for_others.h"
 #include "tests/cuda/gpu.h"
+#include "tests/cuda/moved_rows.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_near.h"
 #include "tests/support/tolerance.h"
 
-// Load and Store functors in the kernels of all widths: the examples against the CPU backend.
+// Load and Store functors in the kernels of all widths, against the CPU backend: the examples, and
+// rows that are gathered, scattered, masked and of other types (moved_rows.h).
 
 namespace bertha::testing {
 namespace {
@@ -20,11 +22,25 @@ constexpr float kScale = 0.375f;
 constexpr float kProbability = 0.3f;
 constexpr float kEpsilon = 0.0625f;
 
-// Registers of lanes and warps (single elements, four, eight), of a block, shared memory by bulk
-// copies (8,200 to 112,640) and by threads (8,201), and nowhere.
-constexpr int64_t kWidths[] = {1,    2,    8,    20,    40,    129,   161,     256,
-                               264,  300,  513,  768,   1024,  1032,  4096,    4104,
-                               8192, 8200, 8201, 16384, 16392, 30520, 112'640, 130'000};
+// Registers of lanes and warps (single elements, four, eight), of a block (1,032 to 16,384), teams
+// (256 to 4,088), rings (16,392 to 33,792 forward, 4,096 to 65,536 backward, 8,194 and 30,522 in
+// pairs), shared memory by bulk copies (softmax, 8,200 to 112,640) and by threads (8,201), and
+// nowhere.
+constexpr int64_t kWidths[] = {1,     2,     8,     20,    40,    129,     161,    256,
+                               264,   300,   512,   513,   768,   1024,    1032,   4088,
+                               4096,  4104,  8192,  8194,  8200,  8201,    16384,  16392,
+                               30520, 30522, 33792, 33800, 65536, 112'640, 130'000};
+
+/// work(rows, offset): few rows with tensors at aligned addresses, and some that are `offset`
+/// elements behind one.
+template <class Work>
+void for_rows_and_offsets(int64_t columns, const Work& work) {
+  const bool is_wide = columns > 34'000;  // the reference takes long
+  for (const int64_t rows : {0, 1, 7, 33}) {
+    if (rows < 7 || !is_wide) work(rows, int64_t{0});
+  }
+  for (const int64_t offset : {1, 2, 4}) work(is_wide ? int64_t{1} : int64_t{3}, offset);
+}
 
 HostTensor<double> wide(const HostTensor<float>& values) {
   HostTensor<double> same;
@@ -153,17 +169,192 @@ void expect_norm_of_the_cpu(int64_t rows, int64_t columns, int64_t offset) {
   expect_near(dbeta_on.numbers(), dbeta_at.values, summed, "dbeta " + what);
 }
 
+/// A permutation.
+HostTensor<int64_t> other_rows(int64_t rows) {
+  HostTensor<int64_t> index({rows});
+  for (int64_t r = 0; r < rows; ++r) index[r] = (2 * rows - 1 - r - rows / 3) % rows;
+  return index;
+}
+
+/// Row r of the result is row index[r] of `from`.
+HostTensor<double> gathered(const HostTensor<double>& from, const HostTensor<int64_t>& index) {
+  HostTensor<double> rows = from;
+  const int64_t columns = from.extents[1];
+  for (int64_t i = 0; i < rows.elements(); ++i) {
+    rows[i] = from[index[i / columns] * columns + i % columns];
+  }
+  return rows;
+}
+
+void expect_gathered_log_softmax_of_the_cpu(int64_t rows, int64_t columns, int64_t offset) {
+  const std::string what = concat("[", rows, ",", columns, "] offset ", offset);
+  const HostTensor<float> x = rounded_to(DType::kF16, random_tensor({rows, columns}, 1));
+  const HostTensor<float> dy = rounded_to(DType::kF16, random_tensor({rows, columns}, 2));
+  HostTensor<int64_t> index = other_rows(rows);
+  const HostTensor<float> garbage = garbage_tensor({rows, columns});
+  const DeviceTensor x_on(gpu(), DType::kF16, x, offset), dy_on(gpu(), DType::kF16, dy, offset);
+  const DeviceTensor y_on(gpu(), DType::kF32, garbage, offset);
+  const DeviceTensor dx_on(gpu(), DType::kF32, garbage, offset), index_on(gpu(), index);
+  CudaContext& context = cuda_context(*gpu().row_ops);
+  gathered_log_softmax(context, x_on.view(), index_on.view(), y_on.view());
+
+  HostTensor<double> x_at = gathered(wide(x), index), dy_at = gathered(wide(dy), index);
+  HostTensor<double> y_at = wide(garbage), dx_at = y_at;
+  cpu().row_ops->run(SoftmaxFwd{.x = x_at.view(),
+                                .bias = View(),
+                                .mask = View(),
+                                .y = y_at.view(),
+                                .dropped = View(),
+                                .kept_mask = View(),
+                                .kind = SoftmaxKind::kLogSoftmax});
+  const double tolerance =
+      tolerance::device_softmax(rounding(DType::kF32), rounding(DType::kF32), columns);
+  expect_near(y_on.numbers(), y_at.values, tolerance, "y " + what);
+  const DeviceTensor widened_on(gpu(), DType::kF32, garbage, offset);
+  gathered_log_softmax(context, x_on.view(), View(), widened_on.view());
+  HostTensor<double> widened({rows, columns});
+  widened.values = widened_on.numbers();
+  expect_near(gathered(widened, index).values, y_at.values, tolerance, "widened y " + what);
+
+  const HostTensor<float> y = rounded_to(DType::kBF16, y_on.floats());
+  const DeviceTensor rounded_y_on(gpu(), DType::kBF16, y, offset);
+  gathered_log_softmax_gradient(context, dy_on.view(), index_on.view(), rounded_y_on.view(),
+                                dx_on.view());
+  y_at = wide(y);
+  cpu().row_ops->run(SoftmaxBwd{.dy = dy_at.view(),
+                                .y = y_at.view(),
+                                .kept_mask = View(),
+                                .dx = dx_at.view(),
+                                .kind = SoftmaxKind::kLogSoftmax,
+                                .scale = 2.0f});
+  // As in softmax_test.cpp, twice.
+  expect_near(dx_on.numbers(), dx_at.values, 8 * tolerance, "dx " + what);
+}
+
+/// With a mask, or with rows of x from elsewhere; results to other rows.
+void expect_moved_norm_of_the_cpu(DType io, bool has_mask, int64_t rows, int64_t columns,
+                                  int64_t offset) {
+  const std::string what = concat(name(io), has_mask ? " masked" : " gathered", " [", rows, ",",
+                                  columns, "] offset ", offset);
+  const HostTensor<float> x = rounded_to(io, random_tensor({rows, columns}, 1));
+  const HostTensor<float> dy = rounded_to(io, random_tensor({rows, columns}, 2));
+  const HostTensor<float> gamma = rounded_to(io, random_tensor({columns}, 3));
+  const HostTensor<float> beta = rounded_to(io, random_tensor({columns}, 4));
+  HostTensor<uint8_t> mask({columns});
+  for (int64_t i = 0; i < columns; ++i) mask[i] = i % 5 != 2 ? 1 : 0;
+  HostTensor<int64_t> index = other_rows(rows);
+  const HostTensor<float> garbage = garbage_tensor({rows, columns});
+  const DeviceTensor x_on(gpu(), io, x, offset), dy_on(gpu(), io, dy, offset);
+  const DeviceTensor y_on(gpu(), io, garbage, offset), dx_on(gpu(), io, garbage, offset);
+  const DeviceTensor gamma_on(gpu(), io, gamma), beta_on(gpu(), io, beta);
+  const DeviceTensor mask_on(gpu(), mask), index_on(gpu(), index);
+  const DeviceTensor mean_on(gpu(), DType::kF32, garbage_tensor({rows}));
+  const DeviceTensor rstd_on(gpu(), DType::kF32, garbage_tensor({rows}));
+  const DeviceTensor dgamma_on(gpu(), io, garbage_tensor({columns}));
+  const DeviceTensor dbeta_on(gpu(), io, garbage_tensor({columns}));
+  const MovedNorm on{.x = x_on.view(),
+                     .mask = has_mask ? mask_on.view() : View(),
+                     .index = index_on.view(),
+                     .gamma = gamma_on.view(),
+                     .beta = beta_on.view(),
+                     .y = y_on.view(),
+                     .mean = mean_on.view(),
+                     .rstd = rstd_on.view(),
+                     .epsilon = kEpsilon};
+  CudaContext& context = cuda_context(*gpu().row_ops);
+  moved_norm(context, on);
+  moved_norm_gradient(context, on,
+                      {.dy = dy_on.view(),
+                       .dx = dx_on.view(),
+                       .dgamma = dgamma_on.view(),
+                       .dbeta = dbeta_on.view()});
+
+  HostTensor<double> z = has_mask ? wide(x) : gathered(wide(x), index);
+  for (int64_t i = 0; has_mask && i < z.elements(); ++i) {
+    if (mask[i % columns] == 0) z[i] = 0;
+  }
+  HostTensor<double> gamma_at = wide(gamma), beta_at = wide(beta), dy_at = wide(dy);
+  for (double& value : dy_at.values) value *= 2;
+  HostTensor<double> y_at = wide(garbage), dx_at = y_at, mean_at({rows}), rstd_at({rows});
+  HostTensor<double> dgamma_at({columns}), dbeta_at({columns});
+  cpu().row_ops->run(LayerNormFwd{.x = z.view(),
+                                  .gamma = gamma_at.view(),
+                                  .beta = beta_at.view(),
+                                  .y = y_at.view(),
+                                  .mean = mean_at.view(),
+                                  .rstd = rstd_at.view(),
+                                  .epsilon = kEpsilon});
+  // As in generic_layer_norm_test.cpp; dy is twice as large.
+  const auto rows_of = [&](const DeviceTensor& on_gpu) {
+    HostTensor<double> values({rows, columns});
+    values.values = on_gpu.numbers();
+    return gathered(values, index).values;
+  };
+  const double unit = rounding(DType::kF32);
+  const double chain = tolerance::device_row_statistics(unit, false, columns);
+  expect_near(rows_of(y_on), y_at.values, rounding(io) + 18 * chain, "y " + what);
+  expect_near(mean_on.numbers(), mean_at.values, chain, "mean " + what);
+  expect_near(rstd_on.numbers(), rstd_at.values, chain, "rstd " + what);
+  mean_at.values = mean_on.numbers();
+  rstd_at.values = rstd_on.numbers();
+  cpu().row_ops->run(LayerNormBwd{.dy = dy_at.view(),
+                                  .x = z.view(),
+                                  .mean = mean_at.view(),
+                                  .rstd = rstd_at.view(),
+                                  .gamma = gamma_at.view(),
+                                  .dx = dx_at.view(),
+                                  .dgamma = dgamma_at.view(),
+                                  .dbeta = dbeta_at.view()});
+  expect_near(rows_of(dx_on), dx_at.values, rounding(io) + 2 * 10 * 16 * chain, "dx " + what);
+  const double count = 1.0 + static_cast<double>(rows);
+  const double summed = rounding(io) + 2 * 8 * std::sqrt(count) * (10 * chain + 6 * unit);
+  expect_near(dgamma_on.numbers(), dgamma_at.values, summed, "dgamma " + what);
+  expect_near(dbeta_on.numbers(), dbeta_at.values, summed, "dbeta " + what);
+}
+
 TEST(CudaFunctors, MaskedSoftmaxMatchesTheCpu) {
   for (const int64_t columns : kWidths) {
-    for (const int64_t rows : {0, 1, 5}) expect_softmax_of_the_cpu(rows, columns, 0);
-    for (const int64_t offset : {1, 2, 4}) expect_softmax_of_the_cpu(3, columns, offset);
+    for_rows_and_offsets(columns, [&](int64_t rows, int64_t offset) {
+      expect_softmax_of_the_cpu(rows, columns, offset);
+    });
+  }
+}
+
+TEST(CudaFunctors, GatheredLogSoftmaxMatchesTheCpu) {
+  for (const int64_t columns : kWidths) {
+    for_rows_and_offsets(columns, [&](int64_t rows, int64_t offset) {
+      expect_gathered_log_softmax_of_the_cpu(rows, columns, offset);
+    });
   }
 }
 
 TEST(CudaFunctors, ResidualNormMatchesTheCpu) {
   for (const int64_t columns : kWidths) {
-    for (const int64_t rows : {0, 1, 5}) expect_norm_of_the_cpu(rows, columns, 0);
-    for (const int64_t offset : {1, 2, 4}) expect_norm_of_the_cpu(3, columns, offset);
+    for_rows_and_offsets(columns, [&](int64_t rows, int64_t offset) {
+      expect_norm_of_the_cpu(rows, columns, offset);
+    });
+  }
+}
+
+TEST(CudaFunctors, MovedNormMatchesTheCpu) {
+  for (const DType io : {DType::kF16, DType::kF32}) {
+    for (const bool has_mask : {true, false}) {
+      for (const int64_t columns : kWidths) {
+        for_rows_and_offsets(columns, [&](int64_t rows, int64_t offset) {
+          expect_moved_norm_of_the_cpu(io, has_mask, rows, columns, offset);
+        });
+      }
+    }
+  }
+}
+
+/// More rows than persistent grids and their rings take at once.
+TEST(CudaFunctors, ManyRowsOfNormMatchTheCpu) {
+  expect_norm_of_the_cpu(450, 16'392, 0);
+  expect_moved_norm_of_the_cpu(DType::kF16, true, 450, 16'392, 0);
+  for (const int64_t columns : {1024, 1032}) {
+    expect_norm_of_the_cpu(4'500, columns, 0);
+    expect_moved_norm_of_the_cpu(DType::kF16, true, 4'500, columns, 0);
   }
 }
 

@@ -100,9 +100,23 @@ class BlockPerRow {
     const int64_t lane = threadIdx.x % kWarpThreads;
     return element(hold<1>(load, RowPlace{row_, lane, at_ + lane}), 0);
   }
-  /// The result of vector p, if the row has it.
-  __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) const {
-    if (has(p)) put(operation_.store, place_of(p), values);
+  /// The result of vector p, if the row has it; where it draws, for every p in order.
+  __device__ __forceinline__ void store(int p, const float (&values)[kVecSize]) {
+    if constexpr (kDrawsOnStore<Operation>) {
+      // Four lanes share a word of each p; the lane of that number among them draws it.
+      static_assert(kVecs <= 4);
+      const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+      const int own = lane % 4;
+      const int own_word = column_of(own) / 32;
+      const int words = (columns_ + 31) / 32;
+      if (p == 0 && own < kVecs && own_word < words && operation_.store.drops()) {
+        drawn_ = operation_.store.draw(row_, own_word, words);
+      }
+      const uint32_t word = __shfl_sync(kFullWarp, drawn_, lane - own + p);
+      if (has(p)) operation_.store.template store<kVecSize>(place_of(p), values, word >> (own * 8));
+    } else {
+      if (has(p)) put(operation_.store, place_of(p), values);
+    }
   }
   /// Vector p of the first input, to another matrix.
   __device__ __forceinline__ void store_input(int p, T* to) const {
@@ -131,6 +145,7 @@ class BlockPerRow {
   int64_t at_;
   int columns_;
   Exchange& exchange_;
+  uint32_t drawn_ = 0;
   Vec<T, kVecSize> own_[kInputs][kVecs];
 };
 

@@ -20,8 +20,8 @@ namespace bertha {
 //
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs  its rows, the base class
-//   kDrops, drops(), draw(row, word, words)   with for_vecs_with_bits only: whether it draws
-//                          dropout while storing, 32 decisions at a time, `words` for a row
+//   kDrops, store          with for_vecs_with_bits only: whether it draws dropout while storing, as
+//                          kDraws describes, `words` for a row
 //   run(row)               its passes, in terms of for_vecs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
@@ -46,7 +46,7 @@ template <class Operation, class Row, class Work>
 __device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, Row& row,
                                                    const Work& work) {
   if constexpr (Operation::kDrops) {
-    if (operation.drops()) return row.for_drawn_vecs(work);
+    if (operation.store.drops()) return row.for_drawn_vecs(work);
   }
   row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
@@ -116,7 +116,7 @@ class RegisterRow {
     static_assert(kElements <= 32);
     const int words = (columns_ + 31) / 32;
     uint32_t drawn = 0;
-    if (exists() && lane_ < words) drawn = operation_.draw(row_, lane_, words);
+    if (exists() && lane_ < words) drawn = operation_.store.draw(row_, lane_, words);
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
       const int column = column_of(p);
@@ -189,7 +189,7 @@ class SharedRow {
     for (int64_t first = 0; first < words; first += blockDim.x) {
       __syncthreads();  // the words before have been read
       if (first + threadIdx.x < words) {
-        shared_.drawn[threadIdx.x] = operation_.draw(row_, first + threadIdx.x, words);
+        shared_.drawn[threadIdx.x] = operation_.store.draw(row_, first + threadIdx.x, words);
       }
       __syncthreads();
       const int64_t begin = first * 32;

@@ -20,9 +20,9 @@ namespace bertha {
 //
 //   forward, rows of a multiple of 8 columns at 16-byte aligned addresses
 //     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns
-//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32, or numbers of a Load: 8,192)
-//     layernorm_fwd_persistent.cuh      16 bits, without functors or a residual, up to 33,792
-//   backward, the same rows, without functors
+//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192)
+//     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
+//   backward, the same rows, from matrices
 //     layernorm_bwd_team.cuh            16 bits, from 256 columns
 //     layernorm_bwd_stream.cuh          from 4,096 (f32: 4,104); 16 bits, even widths from 8,194
 //   all else
@@ -38,12 +38,11 @@ bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Pa
     launch_layernorm_fwd_warp_per_row<kHasResidual>(context, norm, rows, columns);
     return true;
   }
-  if (columns <= kMostBlockRowNormColumns<Held<Load>>) {
+  if (columns <= kMostBlockRowNormColumns<T>) {
     launch_layernorm_fwd_block_per_row<kHasResidual>(context, norm, rows, columns);
     return true;
   }
-  if constexpr (std::is_same_v<NormForward<Load, Store, Parameter>, PlainNormForward<T>> &&
-                sizeof(T) == 2 && !kHasResidual) {
+  if constexpr (kHasMatrix<Load> && sizeof(T) == 2 && !kHasResidual) {
     if (columns <= kMostPersistentColumns && context.kernels == KernelSet::kSm90a) {
       launch_layernorm_fwd_persistent(context, norm, rows, columns);
       return true;
@@ -87,7 +86,7 @@ struct NormParameterGradients {
 };
 
 /// dx, dgamma and dbeta from dy, x and the statistics of forward; norm.partial is taken from
-/// context.scratch. Both Loads have the same Element. Rules as layer_norm_rows.
+/// context.scratch. The Elements of both Loads have one size. Rules as layer_norm_rows.
 template <class LoadDy, class LoadX, class Store, class Parameter>
 void layer_norm_gradient_rows(CudaContext& context,
                               const NormGradient<LoadDy, LoadX, Store, Parameter>& norm,
@@ -109,7 +108,7 @@ void layer_norm_gradient_rows(CudaContext& context,
     if (rows == 0) return;
     const int of_rows = row_vec_elements(columns, norm.dy, norm.x, norm.dx);
     const int most = std::min(of_rows, vec_elements(norm.gamma));
-    if constexpr (std::is_same_v<Norm, NormBackward<T>>) {
+    if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX>) {
       if constexpr (sizeof(T) <= 4) {
         if (is_streamed<T>(context, columns) && of_rows == kVecSize) {
           return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
@@ -117,8 +116,7 @@ void layer_norm_gradient_rows(CudaContext& context,
       }
       if constexpr (sizeof(T) == 2) {
         if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(context, columns) &&
-            columns % 2 == 0 &&
-            vec_elements(norm.dy.matrix, norm.x.matrix, norm.dx.matrix) == kVecSize) {
+            of_rows >= 2 && vec_elements(norm.dy.matrix, norm.x.matrix) == kVecSize) {
           return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
         }
         if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&

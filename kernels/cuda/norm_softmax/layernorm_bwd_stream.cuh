@@ -67,11 +67,12 @@ struct StreamExchange {
   uint64_t reduced[kTurns];
 };
 
-template <class T, int N, bool kClusters>
+template <class Norm, int N, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
-    layernorm_bwd_stream_kernel(const __grid_constant__ NormBackward<T> p, int64_t rows,
-                                int64_t columns, StreamPlan plan) {
+    layernorm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
+                                StreamPlan plan) {
 #if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
+  using T = typename Norm::Element;
   constexpr int kVecs = kStreamElements<T> / N;
   constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
@@ -115,6 +116,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   }
   // One lane of the last warp, which has the fewest columns.
   const bool sends = lane == 0 && warp == warps - 1;
+  const T* const x_matrix = reinterpret_cast<const T*>(p.x.matrix);
   const auto request = [&](int turn, int stage) {
     const int64_t row = team + static_cast<int64_t>(turn) * teams;
     if (row >= rows) return;
@@ -133,14 +135,14 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 #pragma unroll 1
         for (int i = elements; i < end; ++i) {
           to[i] = p.dy.matrix[from + i];
-          to[slot + i] = p.x.matrix[from + i];
+          to[slot + i] = x_matrix[from + i];
         }
       }
     }
     const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
     mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
     bulk_load(shared_address(to), p.dy.matrix + from, bytes, full(stage));
-    bulk_load(shared_address(to + slot), p.x.matrix + from, bytes, full(stage));
+    bulk_load(shared_address(to + slot), x_matrix + from, bytes, full(stage));
   };
   if (sends) {
     for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       // Element by element: gamma may be misaligned.
-      const T* const from = p.gamma + begin + first_column + offset(k) + i;
+      const auto* const from = p.gamma + begin + first_column + offset(k) + i;
       gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
     }
   }
@@ -173,10 +175,12 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       }
     }
   };
-  const auto load = [&](int place, int k, float(&dy)[N], float(&x)[N]) {
-    const T* const at = slots + (place + offset(k));
-    to_floats(load_vec<N>(at), dy);
-    to_floats(load_vec<N>(at + slot), x);
+  const auto beyond = [&](int k) { return RowPlace{0, offset(k), offset(k)}; };
+  // Of the row whose first vector of this thread is at `own`, and at `cell` in the ring.
+  const auto load = [&](const RowPlace& own, int cell, int k, float(&dy)[N], float(&x)[N]) {
+    const T* const at = slots + (cell + offset(k));
+    numbers_of(p.dy, own + beyond(k), load_vec<N>(at), dy);
+    numbers_of(p.x, own + beyond(k), load_vec<N>(at + slot), x);
   };
   struct Statistics {
     float mean;
@@ -190,16 +194,18 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   Statistics next = statistics_of(team);
   Statistics before = next;
   int stage = 0;
-  int place_before = 0;
+  int cell_before = 0;
   int shift = shift_of(team);
   const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
-  T* to = p.dx.matrix + team * columns + begin + first_column;
-  const int64_t to_step = teams * columns;
+  RowPlace own{team, begin + first_column, team * columns + begin + first_column};
+  RowPlace own_before = own;
+  const RowPlace step{teams, 0, teams * columns};
+  auto to = store_from(p.dx, own);
   int free_stage = 0;
   uint32_t parity = 0;
   for (int turn = 0; turn <= turns; ++turn) {
     const Statistics row = next;
-    const int place = 2 * stage * slot + first_column + shift;
+    const int cell = 2 * stage * slot + first_column + shift;
     shift = (shift + shift_step) % kStreamLine<T>;
     if (turn < turns) {
       next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
@@ -208,7 +214,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       for_own([&](int k) {
         float dy[N];
         float x[N];
-        load(place, k, dy, x);
+        load(own, cell, k, dy, x);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
@@ -260,18 +266,20 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       for_own([&](int k) {
         float dy[N];
         float x[N];
-        load(place_before, k, dy, x);
+        load(own_before, cell_before, k, dy, x);
         float dx[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
-        store_vec(to + offset(k), to_vec<T>(dx));
+        put(to, beyond(k), dx);
       });
-      to += to_step;
+      to = store_from(to, step);
     }
     before = row;
-    place_before = place;
+    cell_before = cell;
+    own_before = own;
+    own = own + step;
   }
 
   float* const sums_to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
@@ -293,13 +301,14 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 
 /// There is at least one row; columns are a multiple of N, and is_streamed. take_partial(teams)
 /// allocates as many partial sums.
-template <int N, class T, class TakePartial>
-void launch_layernorm_bwd_stream(const CudaContext& context, NormBackward<T> p, int64_t rows,
-                                 int64_t columns, const TakePartial& take_partial) {
+template <int N, class Norm, class TakePartial>
+void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
+                                 const TakePartial& take_partial) {
+  using T = typename Norm::Element;
   int cluster = 1;
   while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
-  const auto kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<T, N, false>
-                                   : &layernorm_bwd_stream_kernel<T, N, true>;
+  const auto kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, N, false>
+                                   : &layernorm_bwd_stream_kernel<Norm, N, true>;
   const int64_t vecs = (columns + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),

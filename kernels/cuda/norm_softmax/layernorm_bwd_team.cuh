@@ -13,7 +13,7 @@ namespace bertha {
 //
 // A persistent grid of row teams (row_team.cuh): batches of rows are in flight in shared memory,
 // and a thread keeps the column sums of dgamma, dbeta and the bias in registers; a second kernel
-// adds the sums of the blocks up.
+// adds the sums of the blocks up. Loads have matrices; their `values` are applied in both passes.
 //
 // Bound by memory: with dropout 24,576 x 1,024 bf16 take 59.6 us on an H200, where a copy of as
 // many bytes takes 51.7 (kernels/measured/rows.md).
@@ -42,10 +42,9 @@ struct DropoutBranch {
 enum class Branch : uint8_t { kNone, kIo, kE5M2 };
 
 /// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with a branch dbias.
-template <class Shape, Branch kBranch>
+template <class Shape, class Norm, Branch kBranch>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    layernorm_bwd_team_kernel(NormBackward<typename Shape::Element> p,
-                              DropoutBranch<typename Shape::Element> branch, int64_t rows,
+    layernorm_bwd_team_kernel(Norm p, DropoutBranch<typename Shape::Element> branch, int64_t rows,
                               int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
@@ -55,11 +54,11 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   wait_for_kernel_before();
   RowTeam<Shape> team(columns);
   team.interleave_blocks();
-  const T* const streams[2] = {p.dy.matrix, p.x.matrix};
+  const T* const streams[2] = {p.dy.matrix, reinterpret_cast<const T*>(p.x.matrix)};
   RowRing<Shape, 2, team_backward_stages<T>(kIsSm90aCode)> ring(slots, team, rows, streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, branch.mask);
-  Vec<T, kVecSize> gamma{};
+  Vec<std::remove_cvref_t<decltype(*p.gamma)>, kVecSize> gamma{};
   if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
   Fp8Rounding<T, __NV_E5M2> rounding(kBranch == Branch::kE5M2 ? *branch.dx_fp8.scale : 1.0f);
@@ -71,17 +70,25 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, branch.mask);
     ring.wait();
     const int left = team.rows_left(first, rows);
+    const auto beyond = [&](int r) { return RowPlace{r, 0, r * team.columns}; };
+    const auto place = [&] { return RowPlace{first, team.thread * kVecSize, team.at(first)}; };
+    const auto read = [&](int r, float(&dy)[kVecSize], float(&x)[kVecSize]) {
+      numbers_of(p.dy, place() + beyond(r), ring.read(team, 0, r), dy);
+      numbers_of(p.x, place() + beyond(r), ring.read(team, 1, r), x);
+    };
     NormGradientSums<Shape> row_sums;
     RowStatistics statistics[kRows];
     saved.statistics_of_all(statistics);
     for_rows<kRows>(left, [&](int r) {
       float dy[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
+      float x[kVecSize];
+      read(r, dy, x);
+      row_sums.add_row(r, dy, x, gamma, statistics[r], sums[0], sums[1]);
     });
     row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
     const int64_t at = team.at(first);
+    const auto to = store_from(p.dx, place());
     const int live = kBranch == Branch::kE5M2 ? live_rows_of(branch.dx_fp8, first, kRows) : 0;
     uint32_t kept[kRows];
     if constexpr (kHasDropout) {
@@ -90,10 +97,11 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     }
     for_rows<kRows>(left, [&](int r) {
       float dy[kVecSize];
+      float x[kVecSize];
       float dx[kVecSize];
-      to_floats(ring.read(team, 0, r), dy);
-      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dx);
-      store_vec_global(p.dx.matrix + at + r * team.columns, to_vec<T>(dx));
+      read(r, dy, x);
+      row_sums.gradient(r, dy, x, gamma, statistics[r], dx);
+      put_by([](auto* at, const auto& vec) { store_vec_global(at, vec); }, to, beyond(r), dx);
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
 #pragma unroll
@@ -123,13 +131,14 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 }
 
 /// take_partial(blocks) allocates the sums of as many blocks, of none without rows.
-template <Branch kBranch, class T, class TakePartial>
-void launch_layernorm_bwd_team(const CudaContext& context, NormBackward<T> p,
-                               const DropoutBranch<T>& branch, int64_t rows, int64_t columns,
-                               const TakePartial& take_partial) {
+template <Branch kBranch, class Norm, class TakePartial>
+void launch_layernorm_bwd_team(const CudaContext& context, Norm p,
+                               const DropoutBranch<typename Norm::Element>& branch, int64_t rows,
+                               int64_t columns, const TakePartial& take_partial) {
+  using T = typename Norm::Element;
   dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
-    const auto kernel = &layernorm_bwd_team_kernel<Shape, kBranch>;
+    const auto kernel = &layernorm_bwd_team_kernel<Shape, Norm, kBranch>;
     const int bytes =
         ring_bytes<Shape, 2>(team_backward_stages<T>(context.device.has_sm90a_code()), columns);
     const unsigned blocks =

@@ -91,7 +91,7 @@ void launch_layernorm_fwd_block_per_row(const CudaContext& context,
     launch_block_per_row<6, 32, kIsLarge ? 16 : 32>(context, norm, rows, columns);
   } else if (columns <= 8'192) {
     launch_block_per_row<4, 256, kIsLarge ? 3 : 4>(context, norm, rows, columns);
-  } else if constexpr (sizeof(Held<Load>) == 2) {
+  } else if constexpr (sizeof(typename Load::Element) == 2) {
     launch_block_per_row<4, 512, kIsLarge ? 2 : 3>(context, norm, rows, columns);
   }
 }

@@ -19,6 +19,10 @@ namespace bertha {
 // in the ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are
 // equally fast at memory: with as many rows each, the first ends long before the last.
 //
+// Loads have a matrix; their `values` are applied in both passes over the ring. Results of 16 bits
+// go to a matrix by way of the ring, others and those of a Store are stored by the threads. f32
+// parameters do not fit into the registers and are read for every row.
+//
 // Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
 // (kernels/measured/rows.md).
 
@@ -34,11 +38,15 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
   return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
 }
 
-template <class T>
+template <class Norm>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
-    layernorm_fwd_persistent_kernel(PlainNormForward<T> p, int64_t rows, int columns,
+    layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns,
                                     uint32_t* taken /* rows after the first ones, zero */) {
 #if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
+  using T = typename Norm::Element;
+  using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
+  constexpr bool kStoresInBulk = requires { requires sizeof(*p.y.matrix) == 2; };
+  constexpr bool kHoldsParameters = sizeof(Parameter) == 2;
   constexpr int kStages = kPersistentStages;
   constexpr int kVecs = kPersistentVecs;
   constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
@@ -92,9 +100,11 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       for (int stage = 0; stage < kStages; ++stage) {
         if (here[stage] >= rows) return;
         mbarrier_wait(done(stage), parity);
-        bulk_store(p.y.matrix + here[stage] * columns, shared_address(place_of(stage, here[stage])),
-                   bytes);
-        bulk_store_wait();
+        if constexpr (kStoresInBulk) {
+          bulk_store(p.y.matrix + here[stage] * columns,
+                     shared_address(place_of(stage, here[stage])), bytes);
+          bulk_store_wait();
+        }
         here[stage] = next;
         request(stage, next);
         if (next < rows) next = take();
@@ -104,13 +114,14 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 
   const auto column = [&](int k) { return (k * threads + thread) * kVecSize; };
   const auto has = [&](int k) { return k < kSure || column(k) < columns; };
-  Vec<T, kVecSize> gamma[kVecs];
-  Vec<T, kVecSize> beta[kVecs];
+  Vec<Parameter, kVecSize> gamma[kVecs];
+  Vec<Parameter, kVecSize> beta[kVecs];
   const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
-    gamma[k] = to_vec<T>(ones);
+    gamma[k] = to_vec<Parameter>(ones);
     beta[k] = {};
+    if (!kHoldsParameters) continue;
     if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
     if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
   }
@@ -124,16 +135,24 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     if (row < 0) return;
     T* const place = place_of(stage, row);
     T* const own = place + thread * kVecSize;
+    const auto at = [&](int of_row) { return RowPlace{row, of_row, row * columns + of_row}; };
+    const auto read = [&](int k, float(&x)[kVecSize]) {
+      numbers_of(p.x, at(column(k)), load_vec(own + k * threads * kVecSize), x);
+    };
     // Around the mean of 32 elements of the whole row, see PivotedMoments.
-    const float pivot = warp_sum(to_float(place[lane * (columns / kWarpThreads)])) / kWarpThreads;
+    const int sampled = lane * (columns / kWarpThreads);
+    float sample[1];
+    numbers_of(p.x, at(sampled), load_vec<1>(place + sampled), sample);
+    const float pivot = warp_sum(sample[0]) / kWarpThreads;
     float sums[2] = {};  // of differences to it, and of their squares
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
-      const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
+      float x[kVecSize];
+      read(k, x);
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
-        const float difference = element(x, i) - pivot;
+        const float difference = x[i] - pivot;
         sums[0] += difference;
         sums[1] = fmaf(difference, difference, sums[1]);
       }
@@ -149,16 +168,27 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
-      const Vec<T, kVecSize> x = load_vec(own + k * threads * kVecSize);
-      keep_packed(gamma[k]);
-      keep_packed(beta[k]);
+      float x[kVecSize];
+      read(k, x);
+      if constexpr (kHoldsParameters) {
+        keep_packed(gamma[k]);
+        keep_packed(beta[k]);
+      } else {
+        load_parameter(p.gamma, column(k), 1.0f, gamma[k].elem);
+        load_parameter(p.beta, column(k), 0.0f, beta[k].elem);
+      }
       float y[kVecSize];
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
-        const float normalized = fmaf(element(x, i) - pivot, moments.rstd, shift);
+        const float normalized = fmaf(x[i] - pivot, moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      store_vec_shared(own + k * threads * kVecSize, to_vec<T>(y));
+      if constexpr (kStoresInBulk) {
+        const auto rounded = to_vec<typename decltype(Norm::y)::Element>(y);
+        store_vec_shared(own + k * threads * kVecSize, bits_as<T>(rounded));
+      } else {
+        put(p.y, at(column(k)), y);
+      }
     }
     fence_proxy_async();
     mbarrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
@@ -174,15 +204,15 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 
 /// There is at least one row; columns are a multiple of 8 above 16,384, at most
 /// kMostPersistentColumns.
-template <class T>
-void launch_layernorm_fwd_persistent(CudaContext& context, const PlainNormForward<T>& p,
-                                     int64_t rows, int64_t columns) {
-  const auto kernel = &layernorm_fwd_persistent_kernel<T>;
+template <class Norm>
+void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                     int64_t columns) {
+  const auto kernel = &layernorm_fwd_persistent_kernel<Norm>;
   const unsigned threads =
       kWarpThreads *
       (blocks_for(columns, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
-  const int64_t bytes =
-      int64_t{sizeof(T)} * kPersistentStages * persistent_stage(static_cast<int>(columns));
+  const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
+                        persistent_stage(static_cast<int>(columns));
   allow_shared_bytes(kernel, bytes);
   int resident = 0;
   BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(

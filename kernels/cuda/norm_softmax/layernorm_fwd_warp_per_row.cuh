@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
         const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      put_streaming(p.y, place(r, k), y);
+      put_by([](auto* to, const auto& vec) { store_vec_streaming(to, vec); }, p.y, place(r, k), y);
     }
   }
 }

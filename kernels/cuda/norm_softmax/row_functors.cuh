@@ -37,6 +37,18 @@ struct MatrixLoad {
   const T* matrix;  // [rows, columns]
 };
 
+/// Whether a Store of softmax draws dropout, 32 decisions of a row at once, by
+/// draw(row, word, words) where drops(), and takes them as the low bits of the last argument of
+/// store<N>(place, numbers, bits).
+template <class Store>
+inline constexpr bool kDraws = requires(const Store& store) {
+  store.drops();
+};
+template <class Operation>
+inline constexpr bool kDrawsOnStore = requires {
+  requires Operation::kDrops;
+};
+
 /// Results rounded to T.
 template <class T>
 struct MatrixStore {
@@ -76,14 +88,29 @@ __device__ __forceinline__ auto fetch(const Load& load, const RowPlace& place) {
   }
 }
 
-template <int N, class Load>
+/// The same bits as elements of another type of their size.
+template <class To, class From, int N>
+__device__ __forceinline__ Vec<To, N> bits_as(const Vec<From, N>& vec) {
+  static_assert(sizeof(To) == sizeof(From), "both Loads have Elements of one size");
+  if constexpr (std::is_same_v<To, From>) {
+    return vec;
+  } else {
+    Vec<To, N> same;
+#pragma unroll
+    for (int i = 0; i < Vec<To, N>::kWords; ++i) same.word[i] = vec.word[i];
+    return same;
+  }
+}
+
+/// `raw`: the bits that the Load read.
+template <int N, class Load, class T>
 __device__ __forceinline__ void numbers_of(const Load& load, const RowPlace& place,
-                                           const Vec<typename Load::Element, N>& raw,
+                                           const Vec<T, N>& raw,
                                            Compute<typename Load::Element> (&v)[N]) {
   if constexpr (kHasValues<Load>) {
-    load.template values<N>(place, raw, v);
+    load.template values<N>(place, bits_as<typename Load::Element>(raw), v);
   } else {
-    to_compute(raw, v);
+    to_compute(bits_as<typename Load::Element>(raw), v);
   }
 }
 
@@ -128,14 +155,45 @@ __device__ __forceinline__ void put(const Store& store, const RowPlace& place,
   }
 }
 
-/// The same, where a matrix is written in stores that are evicted first.
-template <class Store>
-__device__ __forceinline__ void put_streaming(const Store& store, const RowPlace& place,
-                                              const float (&numbers)[kVecSize]) {
+/// The same, where a matrix is written by write(address, vector), such as store_vec_global.
+template <class Store, class Write>
+__device__ __forceinline__ void put_by(const Write& write, const Store& store,
+                                       const RowPlace& place, const float (&numbers)[kVecSize]) {
   if constexpr (kHasMatrix<Store>) {
-    store_vec_streaming(store.matrix + place.dense, to_vec<typename Store::Element>(numbers));
+    write(store.matrix + place.dense, to_vec<typename Store::Element>(numbers));
   } else {
     store.template store<kVecSize>(place, numbers);
+  }
+}
+
+__device__ __forceinline__ RowPlace operator+(const RowPlace& place, const RowPlace& distance) {
+  return {place.row + distance.row, place.column + distance.column, place.dense + distance.dense};
+}
+
+template <class Store>
+struct StoreFrom {
+  const Store* all;
+  RowPlace place;
+
+  template <int N, class Number>
+  __device__ __forceinline__ void store(const RowPlace& distance,
+                                        const Number (&numbers)[N]) const {
+    all->template store<N>(place + distance, numbers);
+  }
+};
+
+/// A Store whose places are distances to this one.
+template <class Store>
+__device__ __forceinline__ StoreFrom<Store> store_from(const StoreFrom<Store>& store,
+                                                       const RowPlace& place) {
+  return {store.all, store.place + place};
+}
+template <class Store>
+__device__ __forceinline__ auto store_from(const Store& store, const RowPlace& place) {
+  if constexpr (kHasMatrix<Store>) {
+    return MatrixStore<typename Store::Element>{store.matrix + place.dense};
+  } else {
+    return StoreFrom<Store>{&store, place};
   }
 }
 
@@ -165,26 +223,26 @@ struct OneInput {
   }
 };
 
-/// The rows of an operation with two, of one type.
+/// The rows of an operation with two, of Elements of one size; those of the second are kept as
+/// bits of the first.
 template <class First, class Second>
 struct TwoInputs {
   using Element = typename First::Element;
-  static_assert(std::is_same_v<Element, typename Second::Element>,
-                "both Loads have the same Element; the load<N> of one can convert");
   static constexpr int kInputs = 2;
+  static constexpr bool kIsOneType = std::is_same_v<Element, typename Second::Element>;
   static constexpr bool kIsPlain = kIsPlainLoad<First> && kIsPlainLoad<Second>;
   static constexpr bool kHasMatrices = kHasMatrix<First> && kHasMatrix<Second>;
-  using HeldElement =
-      std::conditional_t<kHasValues<First> || kHasValues<Second>, Compute<Element>, Element>;
+  using HeldElement = std::conditional_t<kHasValues<First> || kHasValues<Second> || !kIsOneType,
+                                         Compute<Element>, Element>;
   First first;
   Second second;
 
   __host__ __device__ const Element* matrix(int input) const {
-    return input == 0 ? first.matrix : second.matrix;
+    return input == 0 ? first.matrix : reinterpret_cast<const Element*>(second.matrix);
   }
   template <int N>
   __device__ __forceinline__ Vec<Element, N> fetch_input(int input, const RowPlace& place) const {
-    return input == 0 ? fetch<N>(first, place) : fetch<N>(second, place);
+    return input == 0 ? fetch<N>(first, place) : bits_as<Element>(fetch<N>(second, place));
   }
   template <int N>
   __device__ __forceinline__ Vec<HeldElement, N> hold_input(int input,

@@ -96,18 +96,24 @@ __device__ __forceinline__ void row_statistics(
   }
 }
 
+/// Of a Vec that is unpacked already.
+template <int N>
+__device__ __forceinline__ float element(const float (&numbers)[N], int i) {
+  return numbers[i];
+}
+
 /// The sums of a row's gradient: mean(g) and mean(g * n), with g = dy * gamma and
 /// n = (x - mean) * rstd; then dx = rstd * (g - mean(g) - n * mean(g * n)).
 template <class Shape>
 struct NormGradientSums {
-  using T = typename Shape::Element;
   static constexpr int kRows = Shape::kRows;
 
   /// The thread's part of row r; adds its part of the column sums dgamma and dbeta.
-  __device__ __forceinline__ void add_row(int r, const float (&dy)[kVecSize],
-                                          const Vec<T, kVecSize>& x, const Vec<T, kVecSize>& gamma,
-                                          RowStatistics row, float (&dgamma)[kVecSize],
-                                          float (&dbeta)[kVecSize]) {
+  /// x is a Vec or numbers.
+  template <class X, class Parameter>
+  __device__ __forceinline__ void add_row(int r, const float (&dy)[kVecSize], const X& x,
+                                          const Vec<Parameter, kVecSize>& gamma, RowStatistics row,
+                                          float (&dgamma)[kVecSize], float (&dbeta)[kVecSize]) {
     const float shift = -row.mean * row.rstd;
     float sum_g = 0.0f;
     float sum_gn = 0.0f;
@@ -129,9 +135,10 @@ struct NormGradientSums {
   }
 
   /// After `reduce`.
-  __device__ __forceinline__ void gradient(int r, const float (&dy)[kVecSize],
-                                           const Vec<T, kVecSize>& x, const Vec<T, kVecSize>& gamma,
-                                           RowStatistics row, float (&dx)[kVecSize]) const {
+  template <class X, class Parameter>
+  __device__ __forceinline__ void gradient(int r, const float (&dy)[kVecSize], const X& x,
+                                           const Vec<Parameter, kVecSize>& gamma, RowStatistics row,
+                                           float (&dx)[kVecSize]) const {
     const float slope = -row.rstd * row.rstd * values[2 * r + 1];
     const float constant = -fmaf(row.mean, slope, row.rstd * values[2 * r]);
 #pragma unroll

@@ -1,10 +1,10 @@
 // Softmax and log-softmax, forward and backward.
 //
-// Plain rows of 16 bits, and gradients of such rows through a dropout, stay in the registers of a
-// warp (up to 1,024 columns, single elements up to 544) or of a block (8,192), or in shared memory
-// (TMA); see softmax_rows.cuh. All others, and what is fused forward (scale, bias, mask, dropout),
-// are done by generic_rows.cuh. Both read memory once: at 3,686 x 30,522 bf16 a row takes 61 KiB of
-// shared memory, backward 122 KiB. The dispatch is that of functors, softmax_functors.cuh.
+// Rows of 16 bits stay in the registers of a warp (up to 1,024 columns, single elements up to 544)
+// or of a block (8,192), or in shared memory (TMA); see softmax_rows.cuh. All others, forward also
+// wider rows with a dropout, are done by generic_rows.cuh. Both read memory once: at 3,686 x 30,522
+// bf16 a row takes 61 KiB of shared memory, backward 122 KiB. The dispatch is that of functors,
+// softmax_functors.cuh.
 //
 // Bound by memory: 49,152 x 4,096 f16 take 200 us forward and 279 us backward on an H200, 97 and
 // 103 % of a copy of as many bytes (kernels/measured/rows.md).
@@ -94,7 +94,7 @@ struct ResultStore {
   DeviceDropout dropout;
 
   int most_elements() const { return vec_elements(y, dropped); }
-  __device__ bool drops() const { return dropout.active(); }
+  __host__ __device__ bool drops() const { return dropout.active(); }
   __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
     const int64_t group = row * words + word;
     const uint32_t bits =
@@ -173,14 +173,19 @@ void run_cuda(CudaContext& context, const SoftmaxFwd& args) {
                         args.dropout.probability == 0.0f;
   dispatch_floating(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
+    const MatrixStore<T> y{elements<T>(args.y)};
     dispatch_kind(args.kind, [&](auto kind) {
       if constexpr (sizeof(T) == 2) {
         if (is_plain) {
-          return softmax_rows<kind()>(context, MatrixLoad<T>{elements<T>(args.x)},
-                                      MatrixStore<T>{elements<T>(args.y)}, rows, columns);
+          return softmax_rows<kind()>(context, MatrixLoad<T>{elements<T>(args.x)}, y, rows,
+                                      columns);
         }
       }
-      softmax_rows<kind()>(context, scores_load<T>(args), result_store<T>(args), rows, columns);
+      if constexpr (kind() == SoftmaxKind::kLogSoftmax) {  // has no dropout
+        softmax_rows<kind()>(context, scores_load<T>(args), y, rows, columns);
+      } else {
+        softmax_rows<kind()>(context, scores_load<T>(args), result_store<T>(args), rows, columns);
+      }
     });
   });
 }

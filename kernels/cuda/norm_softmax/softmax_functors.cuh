@@ -11,24 +11,12 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh, kernels/functors.md): the
 // plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-/// Whether a Store draws dropout, 32 decisions of a row at once, by draw(row, word, words) where
-/// drops(), and takes them as the low bits of the last argument of store<N>(place, numbers, bits).
-template <class Store>
-inline constexpr bool kDraws = requires(const Store& store) {
-  store.drops();
-};
-
 template <class Load, class Store, SoftmaxKind kKind>
 struct GenericSoftmax : OneInput<Load> {
   using T = typename Load::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   static constexpr bool kDrops = kDraws<Store> && !kIsLog;
   Store store;
-
-  __device__ bool drops() const { return store.drops(); }
-  __device__ uint32_t draw(int64_t row, int64_t word, int64_t words) const {
-    return store.draw(row, word, words);
-  }
 
   template <class Row>
   __device__ void run(Row& row) const {
@@ -114,12 +102,22 @@ inline bool share_words(const void* a, const void* b) {
 /// Whether the words of a row can be copied in bulk, and results stored, word by word.
 template <class Operation>
 bool has_whole_words(const Operation& operation, int most_elements) {
-  if constexpr (Operation::kIsPlain && kHasMatrix<decltype(Operation::store)>) {
+  if constexpr (kIsPlainRow<Operation>) {
     const auto* const first = operation.matrix(0);
     return share_words(first, operation.store.matrix) &&
            share_words(first, operation.matrix(Operation::kInputs - 1));
   } else {
     return most_elements == kVecSize;
+  }
+}
+
+/// Whether this call of an operation drops.
+template <class Operation>
+bool drops(const Operation& operation) {
+  if constexpr (kDrawsOnStore<Operation>) {
+    return operation.store.drops();
+  } else {
+    return false;
   }
 }
 
@@ -155,11 +153,11 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
   } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
              tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
-             !has_whole_words(operation, most_elements)) {
+             !has_whole_words(operation, most_elements) || drops(operation)) {
     return false;
   } else if (columns <= 8192) {
     // Functors have whole vectors here, which registers hold up to this width.
-    if constexpr (Operation::kIsPlain) {
+    if constexpr (kIsPlainRow<Operation>) {
       if (columns <= 2048) {
         launch_tma_row<64, 16>(context, operation, rows, columns);
       } else {
@@ -185,7 +183,7 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
   if (rows == 0) return;
   context.state<CompiledAlike<GenericSoftmax<Load, Store, kKind>>>();
   const int most = row_vec_elements(columns, load, store);
-  if constexpr (sizeof(typename Load::Element) == 2 && !kDraws<Store>) {
+  if constexpr (sizeof(typename Load::Element) == 2) {
     const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
@@ -193,8 +191,8 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
   launch_rows(context, generic, rows, columns, most);
 }
 
-/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward; both have
-/// the same Element. Rules as softmax_rows.
+/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
+/// Elements have one size. Rules as softmax_rows.
 template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            float scale, int64_t rows, int64_t columns) {

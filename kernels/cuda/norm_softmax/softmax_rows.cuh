@@ -57,6 +57,7 @@ template <class Load, class Store, SoftmaxKind kKind>
 struct SoftmaxRows : OneInput<Load> {
   using T = typename Load::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  static constexpr bool kDrops = kDraws<Store> && !kIsLog;
   Store store;
 
   __device__ static uint32_t padding() {

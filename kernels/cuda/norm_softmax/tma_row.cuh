@@ -31,6 +31,12 @@ __host__ __device__ constexpr int64_t tma_row_slot(int64_t columns) {
   return (columns + 2 * kCopyLineElements - 2) / kCopyLineElements * kCopyLineElements;
 }
 
+/// Whether elements are read as they are, and results of their type written to a matrix.
+template <class Operation>
+inline constexpr bool kIsPlainRow = Operation::kIsPlain&& requires(const Operation& operation) {
+  requires std::is_same_v<decltype(operation.store.matrix), typename Operation::Element*>;
+};
+
 template <class Operation, int kThreads>
 class TmaRow {
  public:
@@ -41,7 +47,7 @@ class TmaRow {
   static constexpr bool kInRegisters = false;
   static constexpr bool kHasOneWarp = false;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
-  static constexpr bool kIsPlain = Operation::kIsPlain && kHasMatrix<decltype(Operation::store)>;
+  static constexpr bool kIsPlain = kIsPlainRow<Operation>;
   static constexpr bool kStoresInBulk = kIsPlain && kInputs == 1;
   struct Shared {
     uint64_t loaded;

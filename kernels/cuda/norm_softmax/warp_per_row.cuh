@@ -60,9 +60,22 @@ class WarpPerRow {
   }
   __device__ __forceinline__ float largest() const { return largest_of(own_[0]); }
   __device__ __forceinline__ void keep_packed() const {}
-  __device__ __forceinline__ void store(int p, const float (&values)[N]) const {
-    if (column_of(p) >= end_) return;
-    put(operation_.store, place_of(p), values);
+  /// For every p, in order.
+  __device__ __forceinline__ void store(int p, const float (&values)[N]) {
+    if constexpr (kDrawsOnStore<Operation>) {
+      // A lane draws one word of its row: there are no more words than lanes.
+      static_assert(kVecs * N <= 32);
+      const int words = (end_ + 31) / 32;
+      if (p == 0 && lane_ < words && operation_.store.drops()) {
+        drawn_ = operation_.store.draw(row_, lane_, words);
+      }
+      const uint32_t word = __shfl_sync(kFullWarp, drawn_, column_of(p) / 32, kLanes);
+      if (column_of(p) >= end_) return;
+      operation_.store.template store<N>(place_of(p), values, word >> (column_of(p) % 32));
+    } else {
+      if (column_of(p) >= end_) return;
+      put(operation_.store, place_of(p), values);
+    }
   }
   template <int K, class Combine>
   __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
@@ -80,6 +93,7 @@ class WarpPerRow {
   int64_t at_;
   int end_;
   int lane_;
+  uint32_t drawn_ = 0;
   Vec<T, N> own_[kInputs][kVecs];
 };
 

@@ -23,7 +23,7 @@ def samples(device):
     yield OPS.softmax_backward.default, (r(3, 40), r(3, 40), False)
     yield OPS.layer_norm.default, (x, gamma, beta, 40, 1e-5)
     yield OPS.layer_norm.default, (x, None, None, 40, 1e-5)
-    yield OPS.layer_norm_backward.default, (r(3, 40), r(3, 40), r(3), r(3), r(40), 40)
+    yield OPS.layer_norm_backward.default, (r(3, 40), r(3, 40), r(6), r(40), 40)
     yield OPS.prelu.default, (image, slope)
     yield OPS.prelu.default, (
         r(2, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_(), slope)

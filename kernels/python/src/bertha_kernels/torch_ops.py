@@ -179,8 +179,14 @@ softmax_backward = _caller("softmax_backward", _softmax_backward)
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
 
 def _statistics_of(x, columns):
+    """The means of all rows, then their rstd: one tensor, because each costs a call 0.7 us."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return torch.empty(x.numel() // columns if columns > 0 else 0, dtype=dtype, device=x.device)
+    return x.new_empty(2 * (x.numel() // columns) if columns > 0 else 0, dtype=dtype)
+
+
+def _pointers_of(statistics):
+    mean = statistics.data_ptr()
+    return mean, mean + statistics.numel() // 2 * statistics.itemsize
 
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
@@ -189,51 +195,48 @@ def _layer_norm(x, gamma, beta, columns, epsilon):
     io = x.dtype
     x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
     y = torch.empty_like(x)
-    mean = _statistics_of(x, columns)
-    rstd = torch.empty_like(mean)
+    statistics = _statistics_of(x, columns)
     if x.numel() > 0:
         _run_on(x, c.Kernels.layer_norm, x.data_ptr(), _pointer(gamma), _pointer(beta),
-                y.data_ptr(), mean.data_ptr(), rstd.data_ptr(), x.numel() // columns, columns,
+                y.data_ptr(), *_pointers_of(statistics), x.numel() // columns, columns,
                 _DTYPES[x.dtype], epsilon)
-    return y if y.dtype == io else y.to(io), mean, rstd
+    return y if y.dtype == io else y.to(io), statistics
 
 
-def _layer_norm_backward(dy, x, mean, rstd, gamma, columns):
+def _layer_norm_backward(dy, x, statistics, gamma, columns):
     io = x.dtype
     dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
     dx = torch.empty_like(x)
     dgamma, dbeta = x.new_zeros((columns,)), x.new_zeros((columns,))
     if x.numel() > 0:
-        _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(), mean.data_ptr(),
-                rstd.data_ptr(), _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(),
+        _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(),
+                *_pointers_of(statistics), _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(),
                 dbeta.data_ptr(), x.numel() // columns, columns, _DTYPES[x.dtype])
     return dx.to(io), dgamma.to(io), dbeta.to(io)
 
 
 def _setup_layer_norm(ctx, inputs, output):
     x, gamma, beta, ctx.columns, _ = inputs
-    _, mean, rstd = output
     ctx.has_beta = beta is not None
-    ctx.mark_non_differentiable(mean, rstd)
+    ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, gamma, mean, rstd)
+    ctx.save_for_backward(x, output[1], gamma)
 
 
-def _backward_layer_norm(context, dy, dmean, drstd):
+def _backward_layer_norm(context, dy, _):
     if dy is None:
         return None, None, None, None, None
-    x, gamma, mean, rstd = context.saved_tensors
-    dx, dgamma, dbeta = layer_norm_backward(dy, x, mean, rstd, gamma, context.columns)
+    x, statistics, gamma = context.saved_tensors
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, statistics, gamma, context.columns)
     return (dx, None if gamma is None else dgamma, dbeta if context.has_beta else None, None, None)
 
 
 _define("layer_norm(Tensor x, Tensor? gamma, Tensor? beta, SymInt columns, float epsilon)"
-        " -> (Tensor, Tensor, Tensor)", _layer_norm,
-        lambda x, gamma, beta, columns, epsilon:
-        (_dense_like(x), _statistics_of(x, columns), _statistics_of(x, columns)))
-_define("layer_norm_backward(Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor? gamma,"
-        " SymInt columns) -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
-        lambda dy, x, mean, rstd, gamma, columns:
+        " -> (Tensor, Tensor)", _layer_norm,
+        lambda x, gamma, beta, columns, epsilon: (_dense_like(x), _statistics_of(x, columns)))
+_define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gamma, SymInt columns)"
+        " -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
+        lambda dy, x, statistics, gamma, columns:
         (_dense_like(x), x.new_empty((columns,)), x.new_empty((columns,))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 _once_differentiable("layer_norm_backward")
