@@ -40,8 +40,10 @@ void write_text(std::string_view text) {
 }
 
 extern "C" void on_library_signal(int number, siginfo_t* info, void* /*context*/) {
-  if (thread_inside == gettid()) end_program();
-  if (number == kLoop && info->si_code == SI_TIMER) return;  // the call has just ended
+  const bool is_timer = number == kLoop && info->si_code == SI_TIMER;
+  const bool is_limit_of_process = number == kLoop && !is_timer;
+  if (thread_inside == gettid() && !is_limit_of_process) end_program();
+  if (is_timer) return;  // the call has just ended
   for (size_t i = 0; i < kSignals.size(); ++i) {
     if (kSignals[i] == number) sigaction(number, &former_actions[i], nullptr);
   }

@@ -68,6 +68,11 @@ TEST(Hdf5Guard, CrashesElsewhereStayWhatTheyWere) {
     std::thread([] { std::abort(); }).join();
   };
   EXPECT_EXIT(in_another_thread(), testing::KilledBySignal(SIGABRT), "");
+  const auto at_the_limit_of_the_process = [] {
+    const Hdf5Guard guard(path(), 0);
+    raise(SIGXCPU);
+  };
+  EXPECT_EXIT(at_the_limit_of_the_process(), testing::KilledBySignal(SIGXCPU), "");
 }
 
 }  // namespace
