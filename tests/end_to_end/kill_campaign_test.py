@@ -81,7 +81,9 @@ class Campaign(EndToEnd):
 
     def kill_once(self, words, ranks, folder, seconds):
         name = self.draw.choice(FATAL + STOPPING)
-        with Running(*words, ranks=ranks) as run:
+        # The address sanitizer would take the signals of crashes for crashes of its program.
+        sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0:handle_sigbus=0"
+        with Running(*words, ranks=ranks, extra={"ASAN_OPTIONS": sanitizer}) as run:
             time.sleep(self.draw.uniform(0, 1.1 * seconds))
             launcher = [run.process.pid] if ranks else []
             try:
