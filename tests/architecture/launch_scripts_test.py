@@ -432,27 +432,6 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         self.assertIn(f"here {temporary}/", output)
         self.assertEqual(list(temporary.iterdir()), [])
 
-    def test_what_a_killed_launcher_left_goes_at_the_next_start_once_nobody_uses_it(self):
-        temporary = self.folder / "temporary"
-        temporary.mkdir()
-        words = ("run_local.sh", "--ranks", 2, self.config)
-        self.stand_in("mpirun", 'echo $$ > "$TMPDIR/part"; mv "$TMPDIR/part" "$TMPDIR/id"; exec sleep 100')
-        killed = self.launch(*words, TMPDIR=str(temporary))
-        limit = time.monotonic() + 60
-        while not list(temporary.glob("*/id")) and time.monotonic() < limit:
-            time.sleep(0.02)
-        left, = temporary.iterdir()
-        os.utime(left, (0, 0))  # as if long ago
-        mpirun = int((left / "id").read_text())
-        killed.kill()
-        self.stand_in("mpirun")
-        self.assertEqual(self.start(*words, TMPDIR=str(temporary))[0], 0)
-        self.assertEqual(list(temporary.iterdir()), [left], "its mpirun still runs")
-        os.kill(mpirun, signal.SIGKILL)
-        killed.communicate(timeout=60)
-        self.assertEqual(self.start(*words, TMPDIR=str(temporary))[0], 0)
-        self.assertEqual(list(temporary.iterdir()), [])
-
     def test_timed_runs_draw_their_seeds_when_none_is_given(self):
         seeds = set()
         for name in ("a", "b"):

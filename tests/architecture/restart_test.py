@@ -3,8 +3,11 @@
 usage: restart_test.py SOURCE_DIR
 """
 
+import os
+import signal
 import sys
 import tempfile
+import time
 import unittest
 
 from launch_case import LaunchCase
@@ -109,6 +112,27 @@ class Restart(LaunchCase):
         self.assertEqual(found, 137, output)
         self.assertTrue(output.splitlines()[-1].endswith(
             f"'sbatch' 'launch/run_slurm.sub' '{self.config}' '--output-dir' '{run}'"), output)
+
+    def test_what_a_killed_launcher_left_goes_at_the_next_start_once_nobody_uses_it(self):
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        words = ("run_local.sh", "--ranks", 2, self.config)
+        self.stand_in("mpirun", 'echo $$ > "$TMPDIR/part"; mv "$TMPDIR/part" "$TMPDIR/id"; exec sleep 100')
+        killed = self.launch(*words, TMPDIR=str(temporary))
+        limit = time.monotonic() + 60
+        while not list(temporary.glob("*/id")) and time.monotonic() < limit:
+            time.sleep(0.02)
+        left, = temporary.iterdir()
+        os.utime(left, (0, 0))  # as if long ago
+        mpirun = int((left / "id").read_text())
+        killed.kill()
+        self.stand_in("mpirun")
+        self.assertEqual(self.start(*words, TMPDIR=str(temporary))[0], 0)
+        self.assertEqual(list(temporary.iterdir()), [left], "its mpirun still runs")
+        os.kill(mpirun, signal.SIGKILL)
+        killed.communicate(timeout=60)
+        self.assertEqual(self.start(*words, TMPDIR=str(temporary))[0], 0)
+        self.assertEqual(list(temporary.iterdir()), [])
 
 
 if __name__ == "__main__":
