@@ -8,7 +8,7 @@ examples:
 
 The report is one of launch/profile_nsys.sh: its ranges name steps and phases, and each kernel
 belongs to the ranges inside which the host launched it. What the picture marks:
-  phases         from their first kernel to their last one
+  phases         from their first kernel to their last one; a copy from the host may be a step ahead
   idle           the stream with the most work stands still for more than 20 us
   exchange       copies between GPUs and NCCL, and how much of it other work covers
 """
@@ -25,13 +25,17 @@ PHASES = ("forward", "backward", "communication", "optimizer")
 # The first pattern that a kernel's name matches gives its kind.
 KINDS = (
     ("exchange", "nccl|peer|PtoP"),
-    ("attention", "attention"),
+    ("attention",
+     "attention|(key|query)_gradient|persistent_(for|back)ward|(?<![a-z_])forward_kernel"),
     ("GEMM", "gemm|nvjet|cutlass|xmma|cublas"),
     ("LAMB", "lamb|moments|apply_kernel|clip"),
     ("LayerNorm, softmax, embeddings",
-     "norm|softmax|cross_entropy|embedding|residual|gelu|dropout"),
+     "norm|softmax|cross_entropy|embedding|residual|gelu|dropout|_row_"),
+    ("copies from and to the host", "HostCopy"),
     ("other", ""),
 )
+HOST = 5  # of KINDS
+HOST_COPIES = (1, 2)  # of CUpti_ActivityMemcpyKind
 WIDTH, LEFT, RIGHT = 1200, 150, 1180
 ROW, FIRST_ROW = 34, 96
 TICKS = 5
@@ -40,13 +44,13 @@ text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
 text{font-size:13px;fill:#3b4252}
 .title{font-size:18px;font-weight:600;fill:#1b1f27}.paper{fill:#ffffff}
 .k0{fill:#d6336c}.k1{fill:#2563eb}.k2{fill:#0f9d76}
-.k3{fill:#8b5cf6}.k4{fill:#d9730d}.k5{fill:#9aa3b2}
+.k3{fill:#8b5cf6}.k4{fill:#d9730d}.k5{fill:#1f9bb5}.k6{fill:#9aa3b2}
 .phase{fill:#e3e7ee;stroke:#7b8494}.idle{fill:#c02626;fill-opacity:.3}.warn{fill:#c02626}
 @media (prefers-color-scheme:dark){
 text{fill:#c3cad6}.title{fill:#f1f4f9}.paper{fill:#14171d}
 .phase{fill:#2a303b;stroke:#8a93a3}.idle{fill:#ff7b7b}.warn{fill:#ff7b7b}
 .k0{fill:#ff8ab3}.k1{fill:#6ea8fe}.k2{fill:#45d1a5}
-.k3{fill:#b79bff}.k4{fill:#f5a154}.k5{fill:#a8b0bd}}
+.k3{fill:#b79bff}.k4{fill:#f5a154}.k5{fill:#6fd3e6}.k6{fill:#a8b0bd}}
 </style>"""
 
 
@@ -77,7 +81,8 @@ def read_work(report):
     work = [(launched.get(call, start), start, end, stream, kind_of(names.get(name, "")))
             for start, end, stream, call, name in kernels]
     work += [(launched.get(call, start), start, end, stream,
-              kind_of("PtoP" if copy_kind == PEER_TO_PEER else "copy"))
+              kind_of("PtoP" if copy_kind == PEER_TO_PEER
+                      else "HostCopy" if copy_kind in HOST_COPIES else "copy"))
              for start, end, stream, call, copy_kind in copies]
     return sorted(work, key=lambda one: one[1])
 
@@ -181,7 +186,9 @@ def draw_idle(picture, busy, row):
 
 
 def draw(work, ranges, title):
-    begin, end = work[0][1], max(one[2] for one in work)
+    on_gpu = [one for one in work if one[4] != HOST]
+    begin, end = on_gpu[0][1], max(one[2] for one in on_gpu)
+    work = [one for one in work if one[2] > begin and one[1] < end]
     picture = Picture(begin, end)
     picture.text(10, 28, f"{title}: {ms(end - begin)}", ' class="title"')
     x = LEFT
@@ -195,7 +202,7 @@ def draw(work, ranges, title):
             x += 36 + 7 * len(words)
     picture.label(0, "phases")
     for name in PHASES:
-        inside = [one for n, s, e in ranges if n == name for one in launched_in(work, s, e)]
+        inside = [one for n, s, e in ranges if n == name for one in launched_in(on_gpu, s, e)]
         if not inside:
             continue
         start, last = min(one[1] for one in inside), max(one[2] for one in inside)
@@ -241,7 +248,7 @@ def main():
         stop(2, f"--step {number}: want 1 to {len(steps)}, the steps of this report")
     start, end = steps[number - 1]
     inside = launched_in(work, start, end)
-    if not inside:
+    if all(one[4] == HOST for one in inside):
         stop(4, f"{options.report}: step {number} launched no kernel; kernels of graphs have no "
                 "launch of their own, so record it with --set cuda.graphs=off")
     in_step = [one for one in ranges if start <= one[1] < end]

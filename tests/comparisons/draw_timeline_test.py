@@ -21,7 +21,7 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId IN
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, streamId INTEGER,
                                          correlationId INTEGER, copyKind INTEGER);
 """
-STRINGS = {1: "step", 2: "nvjet_hsh_128x256", 3: "bertha::attention_backward", 4: "lamb_apply"}
+STRINGS = {1: "step", 2: "nvjet_hsh_128x256", 3: "bertha::<unnamed>::forward_kernel", 4: "lamb_apply"}
 US = 1000
 MS = 1000 * US
 LEFT, RIGHT, ROW = 150, 1180, 34  # of the picture
@@ -31,7 +31,9 @@ KERNELS = [(10, 1000, 1500, 7, 2),     # forward
            (21, 1950, 2200, 7, 2),     # 50 us later
            (60, 2210, 2400, 7, 4)]     # optimizer, after a gap of 10 us
 PHASES = (("forward", 5, 15), ("backward", 15, 50), ("optimizer", 50, 90))  # on the host
-COPIES = [(30, 2100, 2300, 19, 10)]    # between GPUs: 190 of 200 us below other work
+COPIES = [(30, 2100, 2300, 19, 10),    # between GPUs: 190 of 200 us below other work
+          (6, 10, 20, 21, 1),          # of the batch, as soon as the host asks: before the step
+          (70, 2300, 2310, 21, 2)]
 
 
 class DrawTimeline(ScriptCase):
@@ -86,6 +88,7 @@ class DrawTimeline(ScriptCase):
             self.assertIn(name, words)
         self.assertIn("idle for more than 20 us: 0.05 ms, 3.6 % of the step", words)
         self.assertIn("exchange: 0.20 ms, of which other work covers 0.19 ms", words)
+        self.assertIn("copies from and to the host 0.01 ms", words)
         self.assertNotIn("a mark", words)
 
     def test_bars_stand_where_the_work_was(self):
@@ -116,7 +119,8 @@ class DrawTimeline(ScriptCase):
         self.write()
         self.assertIn("want 1 to 3", self.draw("--step", "4", code=2))
         self.report.unlink()
-        self.write(kernels=[(2000, 3000, 3500, 7, 2)])  # launched outside of every step
+        # Launched outside of every step.
+        self.write(kernels=[(2000, 3000, 3500, 7, 2)], copies=[(6, 10, 20, 21, 1)])
         self.assertIn("cuda.graphs=off", self.draw(code=4))
 
 
