@@ -10,6 +10,7 @@
 #include "harness/train/evaluate.h"
 #include "harness/train/session.h"
 #include "harness/train/step.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "tests/support/mpi_main.h"
 
 namespace bertha {
@@ -97,7 +98,13 @@ Outcome trained(Config config, const char* graphs) {
   return out;
 }
 
-class Graphs : public ::testing::TestWithParam<const char*> {};
+class Graphs : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const Session session(small_run("bf16"), testing::world());
+    if (!runs_sm90a_kernels(*session.backend.device)) GTEST_SKIP() << "portable kernels run here";
+  }
+};
 
 TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
   const Config config = small_run(GetParam());
@@ -115,6 +122,12 @@ INSTANTIATE_TEST_SUITE_P(Precision, Graphs, ::testing::Values("bf16", "fp16", "f
 TEST(GraphsAreOff, WhereAttentionIsLaunchedByLengths) {
   Config config = small_run("bf16");
   config.cuda.attention = "grouped";
+  EXPECT_EQ(trained(config, "auto").graphs, 0u);
+}
+
+TEST(GraphsAreOff, WherePortableKernelsRun) {
+  Config config = small_run("bf16");
+  config.cuda.kernels = "portable";
   EXPECT_EQ(trained(config, "auto").graphs, 0u);
 }
 
