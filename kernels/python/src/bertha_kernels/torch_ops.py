@@ -64,6 +64,11 @@ def _computed_rows(tensor):
     return None if tensor is None else _as_computed(tensor.contiguous())
 
 
+def _sums(x, shape, dtype=None):
+    """What kernels write as a whole; zeros where x is empty and none runs."""
+    return x.new_empty(shape, dtype=dtype) if x.numel() > 0 else x.new_zeros(shape, dtype=dtype)
+
+
 def _pointer(tensor):
     return None if tensor is None else tensor.data_ptr()
 
@@ -207,7 +212,7 @@ def _layer_norm_backward(dy, x, statistics, gamma, columns):
     io = x.dtype
     dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
     dx = torch.empty_like(x)
-    dgamma, dbeta = x.new_zeros((columns,)), x.new_zeros((columns,))
+    dgamma, dbeta = _sums(x, (columns,)), _sums(x, (columns,))
     if x.numel() > 0:
         _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(),
                 *_pointers_of(statistics), _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(),
@@ -285,7 +290,7 @@ def _prelu_backward(dy, x, slope):
     layout = _format_of(x)
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
-    dx, dslope = torch.empty_like(dense), torch.zeros_like(own_slope)
+    dx, dslope = torch.empty_like(dense), _sums(dense, own_slope.shape)
     if x.numel() > 0:
         _run_on(x, c.Kernels.prelu_backward, own_dy.data_ptr(), dense.data_ptr(),
                 own_slope.data_ptr(), dx.data_ptr(), dslope.data_ptr(),
@@ -348,7 +353,7 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
     dx = torch.empty_like(dense)
     daddend = torch.empty_like(dense) if wants_addend else None
-    dgamma, dbeta = torch.zeros_like(gamma), torch.zeros_like(gamma)
+    dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
     if x.numel() > 0:
         _run_on(x, c.Kernels.batch_norm_relu_backward, own_dy.data_ptr(), dense.data_ptr(),
                 mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(), gamma.data_ptr(), dx.data_ptr(),
