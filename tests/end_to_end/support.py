@@ -314,7 +314,7 @@ class Data:
             "train__max_steps": 12,
             "train__target_accuracy": 0,
             "train__log_every_steps": 1,
-            "train__backend": "cpu",
+            "train__backend": os.environ.get("BERTHA_TEST_BACKEND", "cpu"),
             "train__threads_per_rank": 1,
             "optimizer__base_learning_rate": 0.01,
             "optimizer__schedule_steps": 20,
