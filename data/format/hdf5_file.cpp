@@ -1,14 +1,12 @@
 #include "data/format/hdf5_file.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "data/files/byte_file.h"
 #include "data/format/hdf5_calls.h"
 #include "data/format/hdf5_storage.h"
 #include "kernels/base/error.h"
@@ -98,18 +96,14 @@ Hdf5Id memory_access_properties(FileImage& image) {
   return properties;
 }
 
-/// The size of the file; refuses what is no file.
-int64_t file_bytes_of(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) {
-    fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
-         "; want an HDF5 file of samples");
-  }
-  if (!S_ISREG(status.st_mode)) fail(ExitCode::kData, path, ": not a regular file");
-  if (status.st_size == 0) {
+/// The size of the file; refuses what is no file, and what the library must not open.
+int64_t checked_bytes(const std::string& path) {
+  const ByteFile file(path);
+  if (file.size_bytes() == 0) {
     fail(ExitCode::kData, path, ": empty file (0 bytes), want an HDF5 file; make it again");
   }
-  return status.st_size;
+  refuse_driver_information(file, path);
+  return file.size_bytes();
 }
 
 }  // namespace
@@ -134,7 +128,7 @@ bool Hdf5Id::close_now() {
 
 // --- reading ---
 
-Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(file_bytes_of(path)) {
+Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(checked_bytes(path)) {
   const ReadCall call(path_, file_bytes_);
   prepare_library();
   const Hdf5Id access = access_properties();

@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <string_view>
 
 #include "data/format/hdf5_calls.h"
 #include "data/format/lzf.h"
@@ -148,6 +150,29 @@ void expect_chunks_of(int64_t dataset, const std::string& where) {
   const size_t rank = extents_of(dataset, where).size();
   read_chunk_bytes =
       static_cast<size_t>(bytes_of(dataset, chunk_of(creation.get(), rank, where), where));
+}
+
+void refuse_driver_information(const ByteFile& file, const std::string& path) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  constexpr size_t kVersion = 8, kAddressBytes = 13;  // places in the superblock
+  constexpr int64_t kMostBytes = 60;                  // to the end of its fourth address
+  constexpr int64_t kFirstOtherPlace = 512;           // behind what a user put in front
+  std::array<char, kMostBytes> head{};
+  for (int64_t at = 0; at + kMostBytes <= file.size_bytes();
+       at = std::max(kFirstOtherPlace, 2 * at)) {
+    const std::string why = file.read_at(at, std::as_writable_bytes(std::span(head)));
+    if (!why.empty()) fail(ExitCode::kData, path, ": ", why);
+    if (std::string_view(head.data(), kSignature.size()) != kSignature) continue;
+    const size_t address_bytes = static_cast<unsigned char>(head[kAddressBytes]);
+    if (head[kVersion] > 1 || address_bytes > sizeof(int64_t)) return;
+    // The address of the block is the fourth; of none it is all ones.
+    const size_t first_address = head[kVersion] == 0 ? 24 : 28;
+    const std::string_view address(&head[first_address + 3 * address_bytes], address_bytes);
+    if (std::ranges::all_of(address, [](char byte) { return byte == '\xff'; })) return;
+    fail(ExitCode::kData, path,
+         ": has an HDF5 driver information block, as files in several parts; want one file without "
+         "it, write it again");
+  }
 }
 
 void refuse_link(int64_t file, const std::string& name, const std::string& where) {

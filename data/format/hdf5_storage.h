@@ -3,12 +3,17 @@
 #include <cstdint>
 #include <string>
 
+#include "data/files/byte_file.h"
 #include "data/format/hdf5_file.h"
 
 namespace bertha {
 
 // How the values of an HDF5 dataset are stored; for hdf5_file.cpp, which holds the library's lock.
 // `where` begins the messages: file and dataset. Errors: Error(kData).
+
+/// Refuses a file whose superblock (version 0 or 1) has a driver information block: the library
+/// takes memory for the size that it states. Files in several parts have one, shards do not.
+void refuse_driver_information(const ByteFile& file, const std::string& path);
 
 /// Refuses a dataset that is not in the file itself.
 void refuse_link(int64_t file, const std::string& name, const std::string& where);

@@ -30,8 +30,9 @@ SLACK = 1.1
 
 
 def most_of_shards(_):
-    """Each shard is checked and counted by one rank, and read by one in up to three windows."""
-    return (2 + 3 * 3) * SHARDS
+    """Each shard is checked and counted by one rank, and read by one in up to three windows; its
+    superblock is looked at before."""
+    return (3 + 3 * 4) * SHARDS
 
 
 def most_messages(w):

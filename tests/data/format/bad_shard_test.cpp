@@ -310,6 +310,26 @@ TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
               HasSubstr("dataset input_ids: its rows were never written"));
 }
 
+TEST(BadShard, ADriverInformationBlockIsRefusedBeforeTheLibraryReadsIt) {
+  constexpr size_t kDriverAddress[] = {48, 52};  // in superblocks of version 0 and 1
+  for (const int version : {0, 1}) {
+    for (const size_t front : {0, 512, 1024}) {
+      const TempFolder folder;
+      const std::string path = folder.path("old.hdf5");
+      std::string file(front + 96, '\0');
+      file.replace(front, 8, "\x89HDF\r\n\x1a\n", 8);
+      file[front + 8] = static_cast<char>(version);
+      file[front + 13] = file[front + 14] = 8;  // bytes of addresses and lengths
+      file[front + kDriverAddress[version]] = 96;
+      write_bytes(path, file);
+      EXPECT_THAT(complaint(path), HasSubstr("driver information block"));
+      file.replace(front + kDriverAddress[version], 8, 8, '\xff');
+      write_bytes(path, file);
+      EXPECT_THAT(complaint(path), HasSubstr("not a readable HDF5 file"));
+    }
+  }
+}
+
 TEST(BadShard, ValuesInOtherFilesAreRefused) {
   const std::string refused = concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/");
   for (const char* link : {"external_link.hdf5", "soft_link.hdf5"}) {
