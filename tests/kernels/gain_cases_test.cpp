@@ -89,6 +89,22 @@ TEST_F(GainCasesTest, EachIsTimed) {
   }
 }
 
+TEST_F(GainCasesTest, CasesOfOwnKernelsAreComparedAndCountTheRowsOfAWord) {
+  BenchBatch batch = small_batch();
+  batch.word_ids = {5, 7, 5, 5};
+  const std::vector<GainCase> cases = make_gain_kernel_cases(small_model(), batch, 1, *stream_);
+  ASSERT_EQ(cases.size(), 5u);
+  for (const GainCase& made : cases) {
+    const bool is_embedding = made.row.starts_with("embedding-");
+    EXPECT_TRUE(made.is_compared) << made.row;
+    EXPECT_EQ(made.calls_per_micro_batch, is_embedding ? 1 : 0) << made.row;
+    EXPECT_EQ(made.additions.size(), is_embedding ? 56u : 0u) << made.row;
+  }
+  EXPECT_EQ(cases[0].additions[5], 3);
+  EXPECT_EQ(cases[0].additions[7], 1);
+  EXPECT_EQ(cases[0].additions[6], 0);
+}
+
 TEST_F(GainCasesTest, DisagreementIsRelativeToWhatRoundingAllows) {
   // Three rows of two, with 1, 16 and no additions.
   const auto leaves = [](std::vector<float> values) -> OpCase {
