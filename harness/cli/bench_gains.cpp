@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ constexpr int64_t kLaunchesPerStep = 4;  // of operations, for each step that is
 constexpr int64_t kTurns = 2;
 constexpr int64_t kImages = 128;  // of ResNet-50, for BatchNorm
 
+bool is_one_of(const std::string& row, std::initializer_list<const char*> rows) {
+  return std::ranges::find(rows, row) != rows.end();
+}
+
+/// Whether the rows of kernels that the benchmark alone has can run.
+bool has_gain_kernels(const Config& config, bool on_gpu) {
+  return on_gpu && size_bytes(planned_io(config.train, on_gpu)) == 2;
+}
+
 /// One segment per parameter, in a norms table of all.
 std::vector<LambSegment> parameters_of(const Config& config) {
   const ParamTable table =
@@ -50,13 +60,14 @@ std::vector<LambSegment> parameters_of(const Config& config) {
 }
 
 /// The rows of operations, off and on in turns. Attention takes the grouped kernels, whose groups
-/// one of the rows is about.
-void measure_operations(const Config& config, const GainsOptions& options, World& world,
+/// one of the rows is about. Returns whether all results that are compared agree; the row of those
+/// that do not has a reason in place of times.
+bool measure_operations(const Config& config, const GainsOptions& options, World& world,
                         GainsReport& report) {
   const auto is_operation = [](const GainRow& row) {
     return row.scope == "operation" && row.reason.empty();
   };
-  if (std::ranges::none_of(report.rows, is_operation)) return;
+  if (std::ranges::none_of(report.rows, is_operation)) return true;
   const BackendChoice choice = choose_backend(config.train, world);
   CudaConfig cuda = config.cuda;
   cuda.attention = "grouped";
@@ -80,12 +91,26 @@ void measure_operations(const Config& config, const GainsOptions& options, World
   const std::vector<BenchBatch> batches = bench_batches(
       config, {.lengths_path = options.lengths, .tokens = tokens}, *backend.device, world);
   const int64_t launches = std::max<int64_t>(kLaunchesPerStep * options.steps.steps / kTurns, 1);
-  for (const GainCase& made : make_gain_cases(model, batches.front(), parameters_of(config))) {
+  std::vector<GainCase> cases = make_gain_cases(model, batches.front(), parameters_of(config));
+  if (has_gain_kernels(config, choice.kind == BackendChoice::Kind::kCuda)) {
+    std::ranges::move(make_gain_kernel_cases(model, batches.front(), kImages, *backend.stream),
+                      std::back_inserter(cases));
+  }
+  bool all_agree = true;
+  for (const GainCase& made : cases) {
     const auto row = std::ranges::find(report.rows, made.row, &GainRow::name);
     if (row == report.rows.end() || !is_operation(*row)) continue;
-    row->calls_per_step = static_cast<double>(config.train.accumulation_steps *
-                                                  config.model.layers * made.calls_per_layer +
-                                              made.calls_per_step);
+    if (const double difference = made.is_compared ? disagreement(bench, made) : 0;
+        difference > 1) {
+      row->reason = concat("off and on disagree: results differ by ", difference,
+                           " times what rounding explains");
+      all_agree = false;
+      continue;
+    }
+    const int64_t calls_per_micro_batch =
+        config.model.layers * made.calls_per_layer + made.calls_per_micro_batch;
+    row->calls_per_step = static_cast<double>(
+        config.train.accumulation_steps * calls_per_micro_batch + made.calls_per_step);
     for (int64_t turn = 0; turn < kTurns; ++turn) {
       for (const double us : bench.run(made.off, launches).times_us) {
         row->off_ms.push_back(us / 1e3);
@@ -95,21 +120,22 @@ void measure_operations(const Config& config, const GainsOptions& options, World
       }
     }
   }
+  return all_agree;
 }
 
 /// Why a row cannot run here; "" = it can.
 std::string why_not(const std::string& row, const Config& config, const World& world, bool on_gpu) {
-  const auto is_one_of = [&](std::initializer_list<const char*> rows) {
-    return std::ranges::find(rows, row) != rows.end();
-  };
-  if (row == "embedding-half2") {
-    return "no key or parameter of an operation selects single atomic adds";
+  if (!has_gain_kernels(config, on_gpu) &&
+      is_one_of(row, {"embedding-half2", "embedding-f32", "batch-norm-mask", "batch-norm-bytes",
+                      "batch-norm-ballot"})) {
+    return "needs a GPU and a train.precision of 16 bits";
   }
-  if (!on_gpu && is_one_of({"attention-streams", "attention-groups", "attention-persistent",
-                            "embedding-gradient", "gelu-gemms", "graphs"})) {
+  if (!on_gpu && is_one_of(row, {"attention-streams", "attention-groups", "attention-persistent",
+                                 "embedding-gradient", "gelu-gemms", "graphs"})) {
     return "needs a GPU";
   }
-  if (world.size() < 2 && is_one_of({"exchange", "exchange-ahead"})) return "needs 2 ranks or more";
+  if (world.size() < 2 && is_one_of(row, {"exchange", "exchange-ahead"}))
+    return "needs 2 ranks or more";
   if (row == "gemm-plans" && (!on_gpu || config.cuda.gemm_plans.empty())) {
     return "needs a GPU and a file of plans, cuda.gemm_plans";
   }
@@ -134,19 +160,16 @@ int run_gains(const CLI::App& command, GainsOptions options, CommandContext& con
   report.precision = precision_text(io, config.train);
   for (GainRow& row : report.rows) {
     row.reason = why_not(row.name, config, world, on_gpu);
-    if (row.name != "batch-norm-mask") continue;
-    const BatchNormBytes bytes = batch_norm_bytes(kImages, io);
-    row.off_ms = {bytes.with_y_mb};
-    row.on_ms = {bytes.with_bits_mb};
   }
   context.error_scope = ErrorScope::kThisRank;
   measure_step_gains(config, options.steps, world, report);
-  measure_operations(config, options, world, report);
-  if (world.rank() != 0) return 0;
+  const ExitCode code =
+      measure_operations(config, options, world, report) ? ExitCode::kSuccess : ExitCode::kNumeric;
+  if (world.rank() != 0) return static_cast<int>(code);
   if (prints_text(options.json)) std::cout << gains_text(report);
-  write_json_report(options.json, "bench gains", ExitCode::kSuccess, gains_json(report));
+  write_json_report(options.json, "bench gains", code, gains_json(report));
   if (!options.svg.empty()) write_new_file(options.svg, gains_svg(report));
-  return 0;
+  return static_cast<int>(code);
 }
 
 }  // namespace
@@ -158,7 +181,8 @@ void add_bench_gains_command(CLI::App& bench, Chosen& chosen) {
        .description =
            "What each technique gains on this machine: off and on, in turns, at whole "
            "training steps on synthetic batches or at the operations that differ, beside "
-           "what its source reports. Needs no data.",
+           "what its source reports. Needs no data. Exit code 7 when variants that are compared "
+           "disagree.",
        .examples = {"bertha bench gains --config configs/quickstart.yaml",
                     "bertha bench gains --config configs/mlperf_closed_8gpu_448.yaml "
                     "--lengths lengths.txt --tokens-per-rank 24576 --json gains.json "

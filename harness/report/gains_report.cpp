@@ -57,8 +57,10 @@ std::vector<GainRow> gain_rows() {
        "ahead", "1.3 % [1]", 1.3},
       {"embedding-gradient", "gradient of the word table sorted", "pairs of atomic adds",
        "sorted, f32"},
-      {"embedding-half2", "that gradient by pairs of atomic adds", "single atomic adds", "pairs",
-       "10 % [1]", 10},
+      {"embedding-half2", "rows added to the word table by pairs of atomic adds",
+       "single atomic adds of 16 bits", "pairs", "10 % [1]", 10, "operation"},
+      {"embedding-f32", "the same in 16 bits", "single atomic adds to a table in f32", "pairs", "",
+       0, "operation"},
       {"gelu-gemms", "own kernels of GEMMs with a GELU", "cuda.gelu_gemms library",
        "cuda.gelu_gemms auto"},
       {"bias-epilogue", "bias and GELU in the GEMM", "GEMM, then two copies in place of them",
@@ -81,7 +83,11 @@ std::vector<GainRow> gain_rows() {
       {"eval-on-device", "evaluation summed on the GPU", "read after every batch", "read once",
        "see rare-output", 0, "evaluation"},
       {"batch-norm-mask", "BatchNorm + ReLU keeps bits", "backward reads y", "backward reads bits",
-       "12.9 % of its time, 48.3 to 42.8 us [2]", 0, "bytes"},
+       "12.9 %, 48.3 to 42.8 us [2]", 0, "operation"},
+      {"batch-norm-bytes", "the same, against bytes", "a byte per element", "a bit", "", 0,
+       "operation"},
+      {"batch-norm-ballot", "bits without a ballot", "a ballot of the warp per element of a thread",
+       "a byte of bits per thread", "", 0, "operation"},
       {"gemm-plans", "tuned GEMMs", "the library's first choice", "cuda.gemm_plans"},
       {"graphs", "forward and backward as graphs", "cuda.graphs off", "cuda.graphs auto"},
       {"fp8", "GEMMs in fp8", "train.precision as given", "train.precision fp8"}};
@@ -120,8 +126,8 @@ std::string gains_text(const GainsReport& report) {
     text += concat("step as configured: ", fixed_text(report.step_ms, 3), " ms, ",
                    fixed_text(report.tokens_per_step, 0), " tokens\n");
   }
-  TextTable table{{"row", "scope", "off, ms or MB (p10 to p90)", "on, ms or MB (p10 to p90)",
-                   "faster by", "of the step", "the source"}};
+  TextTable table{{"row", "scope", "off, ms (p10 to p90)", "on, ms (p10 to p90)", "faster by",
+                   "of the step", "the source"}};
   std::string about;
   for (const GainRow& row : report.rows) {
     about += concat("  ", row.name, ": ", row.technique, "; off: ", row.off, "; on: ", row.on,

@@ -16,11 +16,11 @@ struct GainRow {
   std::string on;
   std::string source = {};     // what the source reports: "2.3 x [1]"; "" = nothing
   double source_percent = 0;   // the same as a number, 130; 0 = none
-  std::string scope = "step";  // step, evaluation, operation, or bytes: then MB in place of ms
+  std::string scope = "step";  // step, evaluation or operation
   // Found.
   std::vector<double> off_ms = {};  // one time each, in turns
   std::vector<double> on_ms = {};
-  double calls_per_step = 0;  // of an operation
+  double calls_per_step = 0;  // of an operation; 0 = a step has none
   int64_t off_tokens = 0;     // of the first batch over all ranks, padding included
   int64_t on_tokens = 0;
   std::string reason = {};  // why it did not run; "" = it did

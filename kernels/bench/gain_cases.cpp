@@ -1,5 +1,6 @@
 #include "kernels/bench/gain_cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -284,13 +285,37 @@ std::vector<GainCase> make_gain_cases(const BenchModel& model, const BenchBatch&
           lamb_flat(model, tensors)};
 }
 
-BatchNormBytes batch_norm_bytes(int64_t images, DType io) {
-  constexpr int64_t kPixels = int64_t{56} * 56;
-  constexpr int64_t kChannels = 64;
-  const auto elements = static_cast<double>(images * kChannels * kPixels);
-  const auto size = static_cast<double>(size_bytes(io));
-  return {.with_bits_mb = elements * (3 * size + 1.0 / 8) / 1e6,
-          .with_y_mb = elements * 4 * size / 1e6};
+// The bound of OpBench, row by row: the sum of roundings at random grows as the root of their
+// number, and each is half a unit in the last place of the row's largest sum or less.
+double disagreement(OpBench& bench, const GainCase& made) {
+  const auto off = bench.values_after(made.off, made.results);
+  const auto on = bench.values_after(made.on, made.results);
+  double worst = 0;
+  for (size_t r = 0; r < made.results.size(); ++r) {
+    const int64_t rows = made.on.tensors[made.results[r]].extents[0];
+    const auto columns = static_cast<size_t>(std::ssize(on[r].values) / rows);
+    const bool is_written = std::ranges::any_of(on[r].values, [](float v) { return v != 0; });
+    if (!is_written) worst = HUGE_VAL;
+    for (int64_t row = 0; row < rows; ++row) {
+      const size_t begin = static_cast<size_t>(row) * columns;
+      double largest = 0;
+      double difference = 0;
+      for (size_t i = begin; i < begin + columns; ++i) {
+        const double found = on[r].values[i];
+        const double apart = std::abs(found - off[r].values[i]);
+        largest = std::max(largest, std::abs(found));
+        difference = std::isnan(apart) ? HUGE_VAL : std::max(difference, apart);
+      }
+      if (difference == 0) continue;
+      const int64_t additions =
+          made.additions.empty() ? 0 : made.additions[static_cast<size_t>(row)];
+      const double allowed = additions <= 1 ? 0
+                                            : 4 * (std::sqrt(static_cast<double>(additions)) + 1) *
+                                                  rounding_unit(on[r].dtype) * largest;
+      worst = std::max(worst, allowed > 0 ? difference / allowed : HUGE_VAL);
+    }
+  }
+  return worst;
 }
 
 }  // namespace bertha

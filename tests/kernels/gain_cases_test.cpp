@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 
 #include "kernels/bench/op_bench.h"
@@ -54,19 +53,6 @@ std::vector<GainCase> small_cases() {
 
 class GainCasesTest : public ::testing::Test {
  protected:
-  /// The values of f32 tensors after one call.
-  std::map<std::string, std::vector<float>> after(const OpCase& op,
-                                                  const std::vector<size_t>& which) {
-    std::map<std::string, std::vector<float>> found;
-    bench_.run_once(op, [&](const OpCall& c) {
-      for (const size_t i : which) {
-        const auto* values = c.tensors[i].as<float>();
-        found[op.tensors[i].name] = {values, values + c.tensors[i].elements()};
-      }
-    });
-    return found;
-  }
-
   std::unique_ptr<Device> device_ = make_cpu_device(1);
   std::unique_ptr<Stream> stream_ = device_->make_stream();
   std::unique_ptr<Ops> ops_ = make_cpu_ops(*device_, *stream_);
@@ -76,16 +62,18 @@ class GainCasesTest : public ::testing::Test {
 TEST_F(GainCasesTest, BothVariantsLeaveTheSameResults) {
   int compared = 0;
   for (const GainCase& made : small_cases()) {
-    const auto off = after(made.off, made.results);
-    for (const auto& [name, values] : after(made.on, made.results)) {
-      const std::vector<float>& others = off.at(name);
+    const auto off = bench_.values_after(made.off, made.results);
+    const auto on = bench_.values_after(made.on, made.results);
+    for (size_t r = 0; r < made.results.size(); ++r) {
+      const std::string name = made.row + " " + made.on.tensors[made.results[r]].name;
+      const std::vector<float>& values = on[r].values;
+      const std::vector<float>& others = off[r].values;
       ASSERT_EQ(values.size(), others.size());
       double largest = 0;
       for (const float value : values) largest = std::max(largest, std::abs(double{value}));
-      EXPECT_GT(largest, 0) << made.row << " " << name;
+      EXPECT_GT(largest, 0) << name;
       for (size_t i = 0; i < values.size(); ++i) {
-        ASSERT_NEAR(values[i], others[i], tolerance::kRowF32 * largest)
-            << made.row << " " << name << " " << i;
+        ASSERT_NEAR(values[i], others[i], tolerance::kRowF32 * largest) << name << " " << i;
       }
       ++compared;
     }
@@ -101,10 +89,46 @@ TEST_F(GainCasesTest, EachIsTimed) {
   }
 }
 
-TEST(BatchNormBytes, BitsTakeASixteenthOfY) {
-  const BatchNormBytes bytes = batch_norm_bytes(128, DType::kF16);
-  EXPECT_NEAR(bytes.with_y_mb / bytes.with_bits_mb, 8 / 6.125, 1e-12);
-  EXPECT_NEAR(bytes.with_y_mb, 8 * 25.690112, 1e-6);
+TEST_F(GainCasesTest, CasesOfOwnKernelsAreComparedAndCountTheRowsOfAWord) {
+  BenchBatch batch = small_batch();
+  batch.word_ids = {5, 7, 5, 5};
+  const std::vector<GainCase> cases = make_gain_kernel_cases(small_model(), batch, 1, *stream_);
+  ASSERT_EQ(cases.size(), 5u);
+  for (const GainCase& made : cases) {
+    const bool is_embedding = made.row.starts_with("embedding-");
+    EXPECT_TRUE(made.is_compared) << made.row;
+    EXPECT_EQ(made.calls_per_micro_batch, is_embedding ? 1 : 0) << made.row;
+    EXPECT_EQ(made.additions.size(), is_embedding ? 56u : 0u) << made.row;
+  }
+  EXPECT_EQ(cases[0].additions[5], 3);
+  EXPECT_EQ(cases[0].additions[7], 1);
+  EXPECT_EQ(cases[0].additions[6], 0);
+}
+
+TEST_F(GainCasesTest, DisagreementIsRelativeToWhatRoundingAllows) {
+  // Three rows of two, with 1, 16 and no additions.
+  const auto leaves = [](std::vector<float> values) -> OpCase {
+    return {.operation = "leaves",
+            .shape = {},
+            .tensors = {{.name = "values", .extents = {3, 2}}},
+            .call = [values](const OpCall& c) { std::ranges::copy(values, c[0].as<float>()); }};
+  };
+  const auto of = [&](const std::vector<float>& off, const std::vector<float>& on) {
+    return disagreement(bench_, {.row = "leaves",
+                                 .off = leaves(off),
+                                 .on = leaves(on),
+                                 .results = {0},
+                                 .additions = {1, 16, 0}});
+  };
+  constexpr float kUlp = 0x1p-23f;
+  EXPECT_EQ(of({1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}), 0);
+  // Allowed: 4 (sqrt(16) + 1) half units in the last place of the row's largest, 10 of 1.
+  EXPECT_NEAR(of({1, 2, 1, 0.5f, 5, 6}, {1, 2, 1, 0.5f + 5 * kUlp, 5, 6}), 0.5, 1e-6);
+  EXPECT_NEAR(of({1, 2, 1, 0.5f, 5, 6}, {1, 2, 1, 0.5f + 20 * kUlp, 5, 6}), 2, 1e-6);
+  EXPECT_EQ(of({1, 2, 3, 4, 5, 6}, {1, 2 + 2 * kUlp, 3, 4, 5, 6}), HUGE_VAL);
+  EXPECT_EQ(of({1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6 + 4 * kUlp}), HUGE_VAL);
+  EXPECT_EQ(of({1, 2, NAN, 4, 5, 6}, {1, 2, 3, 4, 5, 6}), HUGE_VAL);
+  EXPECT_EQ(of({0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}), HUGE_VAL);
 }
 
 }  // namespace

@@ -49,6 +49,18 @@ TEST(GainsReport, GainsAreOfMediansAndOperationsAreScaledToTheStep) {
   EXPECT_EQ(step_gain_percent(report, addto), 0);
 }
 
+TEST(GainsReport, AnOperationThatAStepLacksHasAGainOfItsOwn) {
+  GainsReport report = example();
+  report.rows = chosen_gain_rows({"batch-norm-mask"});
+  report.rows[0].off_ms = {0.3};
+  report.rows[0].on_ms = {0.2};
+  EXPECT_NEAR(gain_percent(report.rows[0]), 50, 1e-9);
+  EXPECT_THAT(gains_text(report),
+              ContainsRegex("\nbatch-norm-mask +operation .*\\+50.0 % +- +12.9 %"));
+  EXPECT_EQ(gains_json(report)["rows"][0]["step_gain_percent"], nullptr);
+  EXPECT_THAT(gains_svg(report), testing::Not(HasSubstr(">batch-norm-mask</text>")));
+}
+
 TEST(GainsReport, TheTextHasTheSourcesGainAndWhyARowDidNotRun) {
   const std::string text = gains_text(example());
   EXPECT_THAT(text, HasSubstr("step as configured: 100.000 ms, 24576 tokens\n"));
