@@ -10,7 +10,8 @@ Stages, in order; each can be chosen alone and makes what it needs:
   build        configure and build the preset
   tests        ctest -L cuda
   kernels      bench kernels: every operation against the CPU backend, in each precision
-  curves       the same training on the CPU in fp32 and on the device in fp32, bf16 and fp16
+  curves       the same training on the CPU in fp32 and on the device in fp32, bf16 and fp16, and in
+               bf16 with portable kernels
   torch        the same in PyTorch, from dumped batches and weights (needs torch and safetensors)
   resume       two identical runs and one that was stopped in the middle end in the same bytes
   to_cpu       the device's checkpoint continued on the CPU backend
@@ -234,6 +235,10 @@ log: {{plots: false, tensorboard: false}}
         for precision in self.precisions():
             run = self.train(f"device_{precision}", self.device(precision))
             words.append(f"{run}:{precision}")
+        if self.on_gpu:
+            run = self.train("device_portable",
+                             [*self.device("bf16"), "--set", "cuda.kernels=portable"])
+            words.append(f"{run}:bf16")
         return self.compare("curves", *words)
 
     def torch(self):
