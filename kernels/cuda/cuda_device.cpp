@@ -25,7 +25,7 @@ class CudaEvent final : public Event {
   bool is_done() const override {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
-    BERTHA_CUDA_CHECK(status);
+    if (status != cudaSuccess) fail_cuda(status, "cudaEventQuery");
     return true;
   }
   void wait_on_host() const override { BERTHA_CUDA_CHECK(cudaEventSynchronize(event_)); }
@@ -132,7 +132,7 @@ int count_cuda_devices() {
          driver % 1000 / 10, ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
          "; install a newer driver.");
   }
-  BERTHA_CUDA_CHECK(status);
+  if (status != cudaSuccess) fail_cuda(status, "cudaGetDeviceCount");
   return count;
 }
 
@@ -203,7 +203,7 @@ Buffer CudaDevice::allocate(int64_t bytes) {
          " are free; use a smaller batch (train.global_batch_seqs), more "
          "train.accumulation_steps or more ranks: bertha plan forecasts what fits.");
   }
-  BERTHA_CUDA_CHECK(status);
+  if (status != cudaSuccess) fail_cuda(status, "cudaMalloc");
   BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
   // Our streams do not wait for the default one: zeros could land on top of their first writes.
   BERTHA_CUDA_CHECK(cudaStreamSynchronize(nullptr));
