@@ -76,12 +76,20 @@ struct CudaGraph final : Graph {
   std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> executable;
 };
 
-/// Ends the recording of a stream. Null when it failed.
+/// Ends the recording of a stream.
 RecordedGraph end_recording(cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(stream, &graph);
-  if (status != cudaSuccess) cudaGetLastError();  // it stays behind for the next check
+  BERTHA_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
   return RecordedGraph(graph);
+}
+
+/// Ends it where the work could not be recorded: a stream that records takes no other work.
+void abandon_recording(cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) {
+    cudaGetLastError();  // it stays behind for the next check
+  }
+  const RecordedGraph unfinished(graph);
 }
 
 struct MemoryInfo {
@@ -243,11 +251,10 @@ std::unique_ptr<Graph> CudaDevice::record(Stream& stream, const std::function<vo
   try {
     enqueue();
   } catch (...) {
-    end_recording(recorded);
+    abandon_recording(recorded);
     throw;
   }
   const RecordedGraph graph = end_recording(recorded);
-  BERTHA_CHECK(graph != nullptr, "the work of a stream could not be recorded as a graph");
   cudaGraphExec_t made = nullptr;
   BERTHA_CUDA_CHECK(cudaGraphInstantiate(&made, graph.get(), 0));
   auto recording = std::make_unique<CudaGraph>();

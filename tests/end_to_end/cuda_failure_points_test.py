@@ -9,6 +9,7 @@ tests/support/failing_cuda.cpp says how calls fail.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import random
 import shutil
@@ -25,6 +26,7 @@ CALLS = PARSER.parse_args(sys.argv[6:]).calls
 RUNS_AT_A_TIME = 4
 MEMORY, ECC, LAUNCH, KILL = "2", "214", "719", "kill"  # the first three are errors of CUDA
 CODES = {MEMORY: 6, ECC: 5, LAUNCH: 1, KILL: 137}
+HANG_SECONDS = 15.0
 MOST_END_SECONDS = 20.0  # beyond what an undisturbed run takes alone
 
 
@@ -64,7 +66,9 @@ class CallsOfCuda(EndToEnd):
     def start(self, folder, settings, extra=None, steps=6):
         words = self.data.config(log__run_dir=folder, train__max_steps=steps,
                                  checkpoint__every_steps=2, checkpoint__keep=1,
-                                 eval__every_samples=24, train__backend="cuda", **settings)
+                                 eval__every_samples=24, train__backend="cuda",
+                                 train__hang_timeout_minutes=HANG_SECONDS / 60,
+                                 cuda__exchange="copies", **settings)
         with Running("--ranks", self.ranks, self.config, *words, script="run_local.sh",
                      extra=extra) as job:
             done = job.wait()
@@ -101,9 +105,8 @@ class CallsOfCuda(EndToEnd):
             self.assertGreater(len(calls), 100, calls)
             numbers = self.drawn(calls, CALLS // (2 * self.ranks))
             points += [(rank, number, calls[number]) for number in numbers]
-        print(f"{name}: {len(calls)} calls of {len(set(calls.values()))} functions on rank {rank}, "
-              f"{len(points)} of all ranks fail; undisturbed {done.seconds:.1f} s", flush=True)
         hows = list(CODES)
+        codes = collections.Counter()
         with concurrent.futures.ThreadPoolExecutor(RUNS_AT_A_TIME) as pool:
             tried = [(rank, call, hows[index % len(hows)],
                       pool.submit(self.fail_once, shutil.copytree(first, self.new_folder(name)),
@@ -111,7 +114,11 @@ class CallsOfCuda(EndToEnd):
                      for index, (rank, number, call) in enumerate(points)]
             for rank, call, how, result in tried:
                 with self.subTest(settings=name, rank=rank, call=call, how=how):
+                    codes[result.result()[0].code] += 1
                     self.check(call, how, done.seconds, weights(whole), *result.result())
+        print(f"{name}: {len(points)} of {len(calls)} calls per rank, of "
+              f"{len(set(calls.values()))} functions, failed; exit codes {dict(codes)}; "
+              f"undisturbed {done.seconds:.1f} s", flush=True)
 
     def fail_once(self, folder, settings, rank, number, how):
         """What came of a failing call: the run's end, the name of the last call before it if it came

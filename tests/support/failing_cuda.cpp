@@ -1,10 +1,10 @@
-// Calls of CUDA and cuBLASLt that fail, for failing_calls.cpp (FAIL_WHAT=cuda): those that allocate,
-// queue work, or wait for it. Part of a program of its own (tests/support/CMakeLists.txt), in which
-// the linker replaces `name` by `__wrap_name` (--wrap): the CUDA runtime is linked into programs, so
-// no preloaded library can take its place. The kernels are the same files as those of bertha.
+// Calls of CUDA and cuBLASLt that fail, for failing_calls.cpp (FAIL_WHAT=cuda): those that
+// allocate, that queue work, and that wait for it. Part of a program of its own (CMakeLists.txt) in
+// which the linker takes `__wrap_name` for `name` (--wrap): the CUDA runtime is linked into
+// programs, out of reach of a preloaded library. All else of that program is bertha's.
 //
 // A call that fails is not made. As on a GPU its error stays behind for the next cudaGetLastError,
-// and all but a lack of memory are the end: each later call of the process fails the same way.
+// and any but a lack of memory is the end: each later call of the process fails the same way.
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
