@@ -70,6 +70,11 @@ void fail_cuda(cudaError_t status, const char* call) {
 }
 
 void fail_cublas(cublasStatus_t status, const char* call) {
+  // A broken GPU fails each call of CUDA; the library's status does not tell it from a bug.
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (damage_of(error) != GpuDamage::kNone) fail_cuda(error, call);
   fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::kMemory : ExitCode::kInternal, call, ": ",
        cublasLtGetStatusString(status));
 }

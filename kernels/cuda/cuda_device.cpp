@@ -25,7 +25,7 @@ class CudaEvent final : public Event {
   bool is_done() const override {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
-    BERTHA_CUDA_CHECK(status);
+    if (status != cudaSuccess) fail_cuda(status, "cudaEventQuery");
     return true;
   }
   void wait_on_host() const override { BERTHA_CUDA_CHECK(cudaEventSynchronize(event_)); }
@@ -76,12 +76,20 @@ struct CudaGraph final : Graph {
   std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> executable;
 };
 
-/// Ends the recording of a stream. Null when it failed.
+/// Ends the recording of a stream.
 RecordedGraph end_recording(cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(stream, &graph);
-  if (status != cudaSuccess) cudaGetLastError();  // it stays behind for the next check
+  BERTHA_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
   return RecordedGraph(graph);
+}
+
+/// Ends it where the work could not be recorded: a stream that records takes no other work.
+void abandon_recording(cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) {
+    cudaGetLastError();  // it stays behind for the next check
+  }
+  const RecordedGraph unfinished(graph);
 }
 
 struct MemoryInfo {
@@ -132,7 +140,7 @@ int count_cuda_devices() {
          driver % 1000 / 10, ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
          "; install a newer driver.");
   }
-  BERTHA_CUDA_CHECK(status);
+  if (status != cudaSuccess) fail_cuda(status, "cudaGetDeviceCount");
   return count;
 }
 
@@ -203,7 +211,7 @@ Buffer CudaDevice::allocate(int64_t bytes) {
          " are free; use a smaller batch (train.global_batch_seqs), more "
          "train.accumulation_steps or more ranks: bertha plan forecasts what fits.");
   }
-  BERTHA_CUDA_CHECK(status);
+  if (status != cudaSuccess) fail_cuda(status, "cudaMalloc");
   BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
   // Our streams do not wait for the default one: zeros could land on top of their first writes.
   BERTHA_CUDA_CHECK(cudaStreamSynchronize(nullptr));
@@ -243,11 +251,10 @@ std::unique_ptr<Graph> CudaDevice::record(Stream& stream, const std::function<vo
   try {
     enqueue();
   } catch (...) {
-    end_recording(recorded);
+    abandon_recording(recorded);
     throw;
   }
   const RecordedGraph graph = end_recording(recorded);
-  BERTHA_CHECK(graph != nullptr, "the work of a stream could not be recorded as a graph");
   cudaGraphExec_t made = nullptr;
   BERTHA_CUDA_CHECK(cudaGraphInstantiate(&made, graph.get(), 0));
   auto recording = std::make_unique<CudaGraph>();

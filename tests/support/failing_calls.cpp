@@ -7,9 +7,11 @@
 //                The last two by the program itself and by the C++ library for it.
 //                mpi      calls of MPI (failing_mpi.cpp), which then return an error
 //                nccl     calls of NCCL (failing_nccl.cpp), likewise, where it is built in
+//                cuda     calls of CUDA and cuBLASLt by bertha_failing_cuda (failing_cuda.cpp)
 //   FAIL_AT      the call that fails, counted from 1; 0 = none, the calls are counted only
-//   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), kill: signal 9 instead of the call, or hang: the
-//                thread stands still in it for ever
+//   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), of cuda an error of CUDA (2 = memory, 214 = ECC,
+//                719 = launch failure); kill: signal 9 instead of the call; or hang: the thread
+//                stands still in it for ever
 //   FAIL_RANK    of MPI whose calls count; without it those of every process
 //   FAIL_OUTPUT  file that gets a line for each call: its number, its name, its path
 

@@ -9,5 +9,5 @@ Function* real(const char* name, Function*) {
 }
 
 /// Counts a call of a kind (FAIL_WHAT of failing_calls.cpp). Returns whether it has to fail; does
-/// not return where it ends the process or stands still.
-bool must_fail(const char* kind, const char* name);
+/// not return where it ends the process or stands still. Of C: failing_cuda.cpp looks it up.
+extern "C" bool must_fail(const char* kind, const char* name);

@@ -1,6 +1,5 @@
 // Calls of NCCL that fail, for failing_calls.cpp: those by which Bertha connects GPUs and sums over
-// them. The CUDA runtime is linked into the program, and cuBLASLt is looked up by hand: neither can
-// be replaced from outside.
+// them.
 
 #include <nccl.h>
 
