@@ -38,6 +38,8 @@ def environment(extra=None):
     """This environment without a launcher's traces."""
     launchers = ("OMPI_", "PMI", "SLURM_", "WORLD_SIZE")
     result = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
+    if shutil.which("ssh") is None:  # or Open MPI refuses to start, on one machine too
+        result["OMPI_MCA_plm_rsh_agent"] = ""
     result.update(
         OMPI_ALLOW_RUN_AS_ROOT="1",
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
