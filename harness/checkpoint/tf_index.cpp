@@ -1,205 +1,146 @@
 #include "harness/checkpoint/tf_index.h"
 
 #include <google/protobuf/io/coded_stream.h>
-#include <leveldb/env.h>
-#include <leveldb/iterator.h>
-#include <leveldb/options.h>
-#include <leveldb/table.h>
 
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <new>
+#include <climits>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
 
+#include "data/files/byte_file.h"
+#include "data/files/hashing.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-void check(const leveldb::Status& status, const std::string& path) {
-  if (status.ok()) return;
-  if (status.IsNotFound()) {
-    fail(ExitCode::kData, path, ": is not there; copy it beside the data files.");
-  }
-  fail(ExitCode::kData, path, ": cannot be read as the index of a TensorFlow checkpoint (",
-       status.ToString(), "); the file is damaged or of another format, copy it again.");
-}
-
-constexpr size_t kTrailerBytes = 5;  // behind a block: how it is compressed, and its checksum
-
-/// Whether a block compressed with Snappy states a length that its bytes cannot give.
-bool is_overlong(const leveldb::Slice& block) {
-  constexpr char kSnappy = 1;
-  constexpr uint64_t kMostRatio = 64;  // no element of Snappy's gives more for a byte
-  const size_t bytes = block.size() - kTrailerBytes;
-  if (block[bytes] != kSnappy) return false;
-  google::protobuf::io::CodedInputStream preamble(reinterpret_cast<const uint8_t*>(block.data()),
-                                                  static_cast<int>(std::min<size_t>(bytes, 10)));
-  uint64_t length = 0;
-  return preamble.ReadVarint64(&length) && length > kMostRatio * bytes;
-}
-
-/// Refuses what lies outside the file, sizes that overflow when the trailer is added to them
-/// included, and lengths that are not there: leveldb believes what an index states.
-class FileWithin final : public leveldb::RandomAccessFile {
- public:
-  FileWithin(leveldb::RandomAccessFile* file, uint64_t bytes) : file_(file), bytes_(bytes) {}
-
-  leveldb::Status Read(uint64_t offset, size_t count, leveldb::Slice* result,
-                       char* scratch) const override {
-    if (count < kTrailerBytes || count > bytes_ || offset > bytes_ - count) {
-      return leveldb::Status::Corruption("a block lies outside the file");
-    }
-    const leveldb::Status status = file_->Read(offset, count, result, scratch);
-    if (status.ok() && result->size() == count && is_overlong(*result)) {
-      return leveldb::Status::Corruption("a block states more bytes than it holds");
-    }
-    return status;
-  }
-
- private:
-  std::unique_ptr<leveldb::RandomAccessFile> file_;
-  uint64_t bytes_;
-};
+// LevelDB's own reader trusts the lengths that entries and blocks state, and reads or allocates
+// beyond them; hence not that library.
 
 using Bytes = google::protobuf::io::CodedInputStream;
 
-Bytes bytes_in(const leveldb::Slice& slice) {
-  return Bytes(reinterpret_cast<const uint8_t*>(slice.data()), static_cast<int>(slice.size()));
+constexpr size_t kFooterBytes = 48;
+constexpr size_t kHandleBytes = 40;  // of the footer: two handles, padded; its magic number follows
+constexpr uint64_t kMagic = 0xdb4775248b80fb57;
+constexpr size_t kTrailerBytes = 5;  // behind a block: how it is compressed, and its checksum
+
+Bytes bytes_in(std::string_view text) {
+  return Bytes(reinterpret_cast<const uint8_t*>(text.data()), static_cast<int>(text.size()));
 }
 
-/// Where a block lies.
+template <class T>
+T last_of(std::string_view text) {
+  return load<T>(reinterpret_cast<const std::byte*>(text.data() + text.size() - sizeof(T)));
+}
+
+/// Where a block lies, without its trailer.
 struct BlockHandle {
   uint64_t offset = 0;
   uint64_t bytes = 0;
+
+  /// False where the bytes end.
+  bool read(Bytes& from) { return from.ReadVarint64(&offset) && from.ReadVarint64(&bytes); }
 };
 
-/// False where the bytes end.
-bool read_handle(Bytes& from, BlockHandle& handle) {
-  return from.ReadVarint64(&handle.offset) && from.ReadVarint64(&handle.bytes);
-}
-
-bool fits(const BlockHandle& block, uint64_t file_bytes) {
-  return block.bytes <= file_bytes && block.offset <= file_bytes - block.bytes;
-}
-
-constexpr size_t kFooterBytes = 48;
-constexpr size_t kMagicBytes = 8;  // at the end of a footer
-
-/// The file, and behind it a table whose only block is the file's index block: so leveldb itself
-/// undoes its compression.
-class IndexAsTable final : public leveldb::RandomAccessFile {
+class IndexFile {
  public:
-  /// `footer` is the file's, with `index` in it.
-  IndexAsTable(const leveldb::RandomAccessFile& file, uint64_t file_bytes,
-               const leveldb::Slice& footer, const BlockHandle& index)
-      : file_(file), file_bytes_(file_bytes) {
-    const std::string block = text_of(index);
-    // An entry: nothing is as in the key before it, the key is empty, the bytes of the value.
-    tail_ = {0, 0, static_cast<char>(block.size())};
-    tail_ += block + std::string("\0\0\0\0\1\0\0\0", 8);  // entries are whole at 0, at 1 place
-    const BlockHandle tail_block{.offset = file_bytes, .bytes = tail_.size()};
-    tail_.append(kTrailerBytes, '\0');  // not compressed; the checksum is not looked at
-    std::string handles = text_of({}) + text_of(tail_block);
-    handles.resize(kFooterBytes - kMagicBytes);
-    tail_ += handles + std::string(footer.data() + handles.size(), kMagicBytes);
-  }
+  explicit IndexFile(const std::string& path) : path_(path), file_(path) {}
 
-  uint64_t bytes() const { return file_bytes_ + tail_.size(); }
-
-  leveldb::Status Read(uint64_t offset, size_t count, leveldb::Slice* result,
-                       char* scratch) const override {
-    if (offset < file_bytes_) return file_.Read(offset, count, result, scratch);
-    *result = leveldb::Slice(scratch, tail_.copy(scratch, count, offset - file_bytes_));
-    return leveldb::Status::OK();
+  std::map<std::string, std::string> entries() const {
+    std::map<std::string, std::string> found;
+    uint64_t end = 0;
+    for_each_entry(index_block(), [&](const std::string&, const std::string& place) {
+      Bytes from = bytes_in(place);
+      BlockHandle handle;
+      if (!handle.read(from)) refuse("a block has no place");
+      // Otherwise a small file could name one block without end.
+      if (handle.offset < end) refuse("its blocks overlap");
+      for_each_entry(block(handle),
+                     [&](const std::string& key, const std::string& value) { found[key] = value; });
+      end = handle.offset + handle.bytes;
+    });
+    return found;
   }
 
  private:
-  static std::string text_of(const BlockHandle& handle) {
-    using google::protobuf::io::CodedOutputStream;
-    std::array<uint8_t, 20> text{};  // two numbers of at most 10 bytes
-    uint8_t* end = CodedOutputStream::WriteVarint64ToArray(handle.offset, text.data());
-    end = CodedOutputStream::WriteVarint64ToArray(handle.bytes, end);
-    return {text.data(), end};
+  [[noreturn]] void refuse(std::string_view why) const {
+    fail(ExitCode::kData, path_, ": cannot be read as the index of a TensorFlow checkpoint (", why,
+         "); the file is damaged or of another format, copy it again.");
   }
 
-  const leveldb::RandomAccessFile& file_;
-  uint64_t file_bytes_;
-  std::string tail_;
+  std::string read(uint64_t offset, uint64_t bytes) const {
+    const auto size = static_cast<uint64_t>(file_.size_bytes());
+    if (bytes > INT_MAX || bytes > size || offset > size - bytes) {
+      refuse("a block lies outside the file");
+    }
+    std::string text(bytes, '\0');
+    const std::string why =
+        file_.read_at(static_cast<int64_t>(offset), std::as_writable_bytes(std::span(text)));
+    if (!why.empty()) refuse(why);
+    return text;
+  }
+
+  std::string block(const BlockHandle& handle) const {
+    if (handle.bytes > INT_MAX) refuse("a block lies outside the file");
+    std::string text = read(handle.offset, handle.bytes + kTrailerBytes);
+    const auto checksum = last_of<uint32_t>(text);
+    text.resize(text.size() - sizeof(checksum));
+    if (masked_crc32c(crc32c(text)) != checksum) refuse("a block has another checksum");
+    if (text.back() != 0) refuse("it is compressed, which TensorFlow leaves out since 1.2");
+    text.pop_back();
+    return text;
+  }
+
+  std::string index_block() const {
+    const auto size = static_cast<uint64_t>(file_.size_bytes());
+    if (size < kFooterBytes) refuse("it is too short");
+    const std::string footer = read(size - kFooterBytes, kFooterBytes);
+    if (last_of<uint64_t>(footer) != kMagic) refuse("it does not end as one");
+    Bytes handles = bytes_in(std::string_view(footer).substr(0, kHandleBytes));
+    BlockHandle handle;
+    // The first handle is of a block about the table, which TensorFlow leaves empty.
+    if (!handle.read(handles) || !handle.read(handles)) refuse("its last bytes are damaged");
+    return block(handle);
+  }
+
+  /// Calls use(key, value). A key shares its first bytes with the one before; the offsets of those
+  /// that share none stand at the end, and their number.
+  template <class Use>
+  void for_each_entry(const std::string& block, const Use& use) const {
+    const auto offsets = block.size() < sizeof(uint32_t) ? UINT64_MAX : last_of<uint32_t>(block);
+    if (offsets > block.size() / sizeof(uint32_t) - 1) refuse("a block is damaged");
+    const size_t end = block.size() - (offsets + 1) * sizeof(uint32_t);
+    Bytes from = bytes_in(std::string_view(block).substr(0, end));
+    std::string key;
+    while (static_cast<size_t>(from.CurrentPosition()) < end) {
+      uint32_t shared = 0;
+      uint32_t more = 0;
+      uint32_t value_bytes = 0;
+      std::string rest;
+      std::string value;
+      if (!from.ReadVarint32(&shared) || !from.ReadVarint32(&more) ||
+          !from.ReadVarint32(&value_bytes) || shared > key.size() ||
+          !from.ReadString(&rest, static_cast<int>(more)) ||
+          !from.ReadString(&value, static_cast<int>(value_bytes))) {
+        refuse("an entry is damaged");
+      }
+      key.replace(shared, std::string::npos, rest);
+      use(key, value);
+    }
+  }
+
+  std::string path_;
+  ByteFile file_;
 };
-
-/// Whether the blocks that an index block names lie in the file. What is no index, leveldb refuses.
-bool index_fits(IndexAsTable& file, uint64_t file_bytes) {
-  leveldb::Table* opened_table = nullptr;
-  if (!leveldb::Table::Open({}, &file, file.bytes(), &opened_table).ok()) return true;
-  const std::unique_ptr<leveldb::Table> table(opened_table);
-  const std::unique_ptr<leveldb::Iterator> entry(table->NewIterator({}));
-  for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
-    Bytes value = bytes_in(entry->value());
-    BlockHandle block;
-    if (read_handle(value, block) && !fits(block, file_bytes)) return false;
-  }
-  return true;
-}
-
-/// Whether the two blocks that the last bytes of the file name lie in it, and those that the second
-/// names: leveldb takes memory for a block before it reads it. What is no footer at all, leveldb
-/// refuses.
-bool blocks_fit(const leveldb::RandomAccessFile& file, uint64_t file_bytes) {
-  std::array<char, kFooterBytes> scratch{};
-  leveldb::Slice footer;
-  if (file_bytes < scratch.size() ||
-      !file.Read(file_bytes - scratch.size(), scratch.size(), &footer, scratch.data()).ok()) {
-    return true;
-  }
-  Bytes handles = bytes_in(footer);
-  BlockHandle handle;
-  for (int block = 0; block < 2; ++block) {
-    if (!read_handle(handles, handle)) return true;
-    if (!fits(handle, file_bytes)) return false;
-  }
-  IndexAsTable index(file, file_bytes, footer, handle);
-  return index_fits(index, file_bytes);
-}
-
-std::map<std::string, std::string> read_entries(const std::string& path,
-                                                leveldb::RandomAccessFile& file,
-                                                uint64_t file_bytes) {
-  if (!blocks_fit(file, file_bytes)) {
-    check(leveldb::Status::Corruption("a block lies outside the file"), path);
-  }
-  leveldb::Options options;
-  options.paranoid_checks = true;  // the checksum of the index block too
-  leveldb::Table* opened_table = nullptr;
-  check(leveldb::Table::Open(options, &file, file_bytes, &opened_table), path);
-  const std::unique_ptr<leveldb::Table> table(opened_table);
-
-  leveldb::ReadOptions reading;
-  reading.verify_checksums = true;
-  const std::unique_ptr<leveldb::Iterator> entry(table->NewIterator(reading));
-  std::map<std::string, std::string> entries;
-  for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
-    entries[entry->key().ToString()] = entry->value().ToString();
-  }
-  check(entry->status(), path);
-  return entries;
-}
 
 }  // namespace
 
 std::map<std::string, std::string> read_tf_index(const std::string& path) {
-  leveldb::Env& env = *leveldb::Env::Default();
-  uint64_t file_bytes = 0;
-  check(env.GetFileSize(path, &file_bytes), path);
-  leveldb::RandomAccessFile* opened_file = nullptr;
-  check(env.NewRandomAccessFile(path, &opened_file), path);
-  FileWithin file(opened_file, file_bytes);
-  try {
-    return read_entries(path, file, file_bytes);
-  } catch (const std::bad_alloc&) {  // leveldb takes memory for a block before it reads it
-    check(leveldb::Status::Corruption("a block is larger than memory"), path);
-    throw;
+  if (!std::filesystem::exists(path)) {
+    fail(ExitCode::kData, path, ": is not there; copy it beside the data files.");
   }
+  return IndexFile(path).entries();
 }
 
 }  // namespace bertha

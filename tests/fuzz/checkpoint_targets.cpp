@@ -55,9 +55,6 @@ std::vector<std::string> index_seeds() {
   const std::string path = scratch_path("seed.index");
   testing::write_tf_index(path, {{"", testing::bundle_header(1)}, {"a", "b"}, {"ab", "c"}});
   seeds.push_back(bytes_of(path));
-  testing::write_tf_index(path, {{"", testing::bundle_header(1)}, {"a", std::string(300, 'x')}},
-                          leveldb::kSnappyCompression);
-  seeds.push_back(bytes_of(path));
   return seeds;
 }
 
