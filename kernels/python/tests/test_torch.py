@@ -23,7 +23,8 @@ def samples(device):
     yield OPS.softmax_backward.default, (r(3, 40), r(3, 40), False)
     yield OPS.layer_norm.default, (x, gamma, beta, 40, 1e-5)
     yield OPS.layer_norm.default, (x, None, None, 40, 1e-5)
-    yield OPS.layer_norm_backward.default, (r(3, 40), r(3, 40), r(6), r(40), 40)
+    for wants in (True, False):
+        yield OPS.layer_norm_backward.default, (r(3, 40), r(3, 40), r(6), r(40), 40, wants)
     yield OPS.prelu.default, (image, slope)
     yield OPS.prelu.default, (
         r(2, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_(), slope)
@@ -35,6 +36,19 @@ def samples(device):
     mask = torch.randint(0, 255, (25,), dtype=torch.uint8, device=device)
     yield OPS.batch_norm_add_relu_backward.default, (
         r(2, 4, 5, 5), r(2, 4, 5, 5), mask, r(4), r(4), r(4), True, False)
+
+
+def test_layer_norm_of_frozen_parameters(device):
+    x = torch.randn(5, 40, device=device, requires_grad=True)
+    gamma, beta = (torch.randn(40, device=device) for _ in range(2))
+    for frozen in ((), (beta,), (gamma, beta)):
+        for parameter in (gamma, beta):
+            parameter.requires_grad_(all(parameter is not other for other in frozen))
+        wanted = [t for t in (x, gamma, beta) if t.requires_grad]
+        dy = torch.randn_like(x)
+        found, expected = (torch.autograd.grad(norm(x, (40,), gamma, beta), wanted, dy) for norm in
+                           (bk.layer_norm, torch.nn.functional.layer_norm))
+        torch.testing.assert_close(found, expected)
 
 
 def test_opcheck(device):

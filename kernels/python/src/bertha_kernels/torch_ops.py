@@ -208,15 +208,17 @@ def _layer_norm(x, gamma, beta, columns, epsilon):
     return y if y.dtype == io else y.to(io), statistics
 
 
-def _layer_norm_backward(dy, x, statistics, gamma, columns):
+def _layer_norm_backward(dy, x, statistics, gamma, columns, wants_parameters):
     io = x.dtype
     dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
     dx = torch.empty_like(x)
-    dgamma, dbeta = _sums(x, (columns,)), _sums(x, (columns,))
+    dgamma, dbeta = (_sums(x, (columns,)) if wants_parameters else None for _ in range(2))
     if x.numel() > 0:
         _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(),
-                *_pointers_of(statistics), _pointer(gamma), dx.data_ptr(), dgamma.data_ptr(),
-                dbeta.data_ptr(), x.numel() // columns, columns, _DTYPES[x.dtype])
+                *_pointers_of(statistics), _pointer(gamma), dx.data_ptr(), _pointer(dgamma),
+                _pointer(dbeta), x.numel() // columns, columns, _DTYPES[x.dtype])
+    if not wants_parameters:
+        return dx.to(io), x.new_empty((0,), dtype=io), x.new_empty((0,), dtype=io)
     return dx.to(io), dgamma.to(io), dbeta.to(io)
 
 
@@ -232,17 +234,19 @@ def _backward_layer_norm(context, dy, _):
     if dy is None:
         return None, None, None, None, None
     x, statistics, gamma = context.saved_tensors
-    dx, dgamma, dbeta = layer_norm_backward(dy, x, statistics, gamma, context.columns)
-    return (dx, None if gamma is None else dgamma, dbeta if context.has_beta else None, None, None)
+    wants = any(context.needs_input_grad[1:3])
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, statistics, gamma, context.columns, wants)
+    return (dx, dgamma if wants and gamma is not None else None,
+            dbeta if wants and context.has_beta else None, None, None)
 
 
 _define("layer_norm(Tensor x, Tensor? gamma, Tensor? beta, SymInt columns, float epsilon)"
         " -> (Tensor, Tensor)", _layer_norm,
         lambda x, gamma, beta, columns, epsilon: (_dense_like(x), _statistics_of(x, columns)))
-_define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gamma, SymInt columns)"
-        " -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
-        lambda dy, x, statistics, gamma, columns:
-        (_dense_like(x), x.new_empty((columns,)), x.new_empty((columns,))))
+_define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gamma, SymInt columns,"
+        " bool wants_parameters) -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
+        lambda dy, x, statistics, gamma, columns, wants_parameters:
+        (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 _once_differentiable("layer_norm_backward")
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
