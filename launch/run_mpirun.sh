@@ -58,6 +58,10 @@ if [[ ${work[0]} == train ]]; then work[2]=$(realpath "${work[2]}"); fi
 bertha=$(find_bertha)
 allow_root
 
+if [[ -z ${PBS_JOBID:-}${LSB_JOBID:-}${OMPI_MCA_plm_rsh_agent:-} ]]; then
+  command -v ssh rsh > /dev/null || stop 5 "ssh was not found, by which ranks start on other machines; run launch/install_deps.sh"
+fi
+
 ranks=0
 for entry in ${hosts//,/ }; do ranks=$((ranks + ${entry##*:})); done
 pass=()

@@ -33,10 +33,10 @@ class LaunchCase(unittest.TestCase):
         file.chmod(0o755)
         return str(file)
 
-    def launch(self, script, *arguments, **environment):
+    def launch(self, script, *arguments, only_path="", **environment):
         launchers = ("SLURM_", "OMPI_", "PMI", "CUDA_VISIBLE_DEVICES")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
-        clean.update(environment, PATH=f"{self.bin}:{os.environ['PATH']}")
+        clean.update(environment, PATH=only_path or f"{self.bin}:{os.environ['PATH']}")
         clean.setdefault("BERTHA", self.bertha)
         clean.setdefault("DOCTOR", "0")
         return subprocess.Popen(

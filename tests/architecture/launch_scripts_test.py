@@ -144,6 +144,16 @@ class LaunchScripts(LaunchCase):
         self.assertIn("<-x> <OMP_NUM_THREADS>", output)
         self.assertIn(wanted.replace("bertha", f"<{self.bertha}>", 1), output)
 
+    def test_without_ssh_one_machine_runs_and_several_are_refused(self):
+        for program in os.scandir("/usr/bin"):
+            if program.name not in ("ssh", "rsh", "bertha"):
+                (self.bin / program.name).symlink_to(program.path)
+        path = {"only_path": str(self.bin)}
+        code, output = self.start("run_mpirun.sh", "--hosts", "a:2", self.config, **path)
+        self.assertEqual((code, "ssh was not found" in output), (5, True), output)
+        code, output = self.start("run_local.sh", "--ranks", 2, self.config, **path)
+        self.assertEqual((code, output.count("bertha <train>")), (0, 2), output)
+
     def test_doctor_in_place_of_a_config_checks_the_same_ranks(self):
         wanted = "<doctor> <--output-dir> <two words>"
         arguments = ("doctor", "--output-dir", "two words")
