@@ -108,9 +108,9 @@ class IndexFile {
   /// that share none stand at the end, and their number.
   template <class Use>
   void for_each_entry(const std::string& block, const Use& use) const {
-    const auto offsets = block.size() < sizeof(uint32_t) ? UINT64_MAX : last_of<uint32_t>(block);
-    if (offsets > block.size() / sizeof(uint32_t) - 1) refuse("a block is damaged");
-    const size_t end = block.size() - (offsets + 1) * sizeof(uint32_t);
+    const size_t words = block.size() / sizeof(uint32_t);
+    if (words == 0 || last_of<uint32_t>(block) > words - 1) refuse("a block is damaged");
+    const size_t end = block.size() - (last_of<uint32_t>(block) + size_t{1}) * sizeof(uint32_t);
     Bytes from = bytes_in(std::string_view(block).substr(0, end));
     std::string key;
     while (static_cast<size_t>(from.CurrentPosition()) < end) {

@@ -186,24 +186,28 @@ TEST(TfBundle, ReadsAnIndexOfManyBlocks) {
   EXPECT_THAT(error_of([&] { read_tf_index(path); }), HasSubstr("it is compressed"));
 }
 
-/// A block's entries with the offsets of those whose keys are whole, its compression and checksum.
-std::string index_block(const std::string& entries) {
-  const std::string block = entries + std::string("\0\0\0\0\1\0\0\0\0", 9);
+/// A block with its compression and checksum.
+std::string with_trailer(std::string block) {
+  block += '\0';
   const uint32_t checksum = masked_crc32c(crc32c(block));
   return block + std::string(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
 }
 
-/// What reading a table says of these entries, whose index names their block at these offsets.
-std::string complaint_about(const std::string& entries, const std::vector<uint64_t>& offsets) {
+/// Entries, then the offsets of those whose keys are whole and their number.
+std::string block_of(const std::string& entries) {
+  return with_trailer(entries + std::string("\0\0\0\0\1\0\0\0", 8));
+}
+
+/// What reading a table of one block says, whose index names it at these offsets.
+std::string complaint_about(const std::string& data, const std::vector<uint64_t>& offsets) {
   const TempFolder folder;
-  const std::string data = index_block(entries);
   constexpr size_t kTrailerBytes = 5;
   std::string names;
   for (const uint64_t offset : offsets) {
     const std::string handle = varint(offset) + varint(data.size() - kTrailerBytes);
     names += varint(0) + varint(0) + varint(handle.size()) + handle;
   }
-  const std::string index = index_block(names);
+  const std::string index = block_of(names);
   std::string footer =
       varint(0) + varint(0) + varint(data.size()) + varint(index.size() - kTrailerBytes);
   footer.resize(40);
@@ -214,13 +218,16 @@ std::string complaint_about(const std::string& entries, const std::vector<uint64
 
 TEST(TfBundle, RefusesEntriesThatAreLongerThanTheirBlock) {
   const auto entry = [](uint64_t shared, uint64_t more, uint64_t value_bytes) {
-    return varint(shared) + varint(more) + varint(value_bytes) + "kv";
+    return block_of(varint(shared) + varint(more) + varint(value_bytes) + "kv");
   };
   EXPECT_EQ(complaint_about(entry(0, 1, 1), {0}), "no error");
   // The sum of two lengths overflows 32 bits: LevelDB reads 4 GB.
   for (const std::string& bad : {entry(0, UINT32_MAX, 3), entry(0, 3, UINT32_MAX), entry(1, 1, 1),
-                                 entry(0, 1, 2), entry(0, 1, 0), std::string("\x80")}) {
+                                 entry(0, 1, 2), entry(0, 1, 0), block_of("\x80")}) {
     EXPECT_THAT(complaint_about(bad, {0}), HasSubstr("an entry is damaged"));
+  }
+  for (const std::string& bad : {std::string(), std::string(3, 'x'), std::string("\1\0\0\0", 4)}) {
+    EXPECT_THAT(complaint_about(with_trailer(bad), {0}), HasSubstr("a block is damaged"));
   }
   EXPECT_THAT(complaint_about(entry(0, 1, 1), {0, 0}), HasSubstr("its blocks overlap"));
   EXPECT_THAT(complaint_about(entry(0, 1, 1), {UINT64_MAX}),
