@@ -139,7 +139,10 @@ ConvertResult convert_data(const ConvertOptions& options, const WorkProgress& pr
   const ShardJob job = job_of(options, files);
   if (!options.checksum_list.empty()) check_names(wanted, job.names);
   JobFolder folder(job);
-  if (!folder.already_done()) make_shards(options, files, folder, progress);
+  if (!folder.already_done()) {
+    check_source(options.source, files, progress);
+    make_shards(options, files, folder, progress);
+  }
   ConvertResult result{.manifest = folder.manifest(),
                        .already_done = folder.already_done(),
                        .shards_reused = folder.shards_reused()};

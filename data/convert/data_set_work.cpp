@@ -1,15 +1,30 @@
 #include "data/convert/data_set_work.h"
 
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "data/files/hashing.h"
+#include "data/format/manifest.h"
 #include "data/format/shard_names.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// The source's own manifest, if it has one.
+std::optional<Manifest> manifest_of(const SourceOptions& options) {
+  const fs::path path(options.path);
+  const fs::path file = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
+  if (!fs::exists(file)) return std::nullopt;
+  return read_manifest(file.string());
+}
+
+}  // namespace
 
 ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
                          const std::string& unit) {
@@ -39,10 +54,23 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
                            {"vocab_size", concat(options.limits.vocab_size)}},
                .limits = options.limits,
                .num_threads = options.num_threads};
-  const fs::path path(options.path);
-  const fs::path manifest = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
-  if (fs::exists(manifest)) job.sources = read_manifest(manifest.string()).sources;
+  if (auto manifest = manifest_of(options)) job.sources = std::move(manifest->sources);
   return job;
+}
+
+void check_source(const SourceOptions& options, const SequenceFiles& files,
+                  const WorkProgress& progress) {
+  const std::optional<Manifest> manifest = manifest_of(options);
+  if (!manifest) return;
+  std::map<std::string, std::string> xxh3_of_name;
+  for (const ManifestShard& shard : manifest->shards) xxh3_of_name[shard.name] = shard.xxh3;
+  const auto check = [&](int64_t index) {
+    const std::string& path = files.files[static_cast<size_t>(index)].path;
+    const auto known = xxh3_of_name.find(fs::path(path).filename().string());
+    if (known != xxh3_of_name.end()) check_hash(path, known->second);
+  };
+  for_each_parallel(std::ssize(files.files), options.num_threads, check,
+                    progress_of(progress, "verify", "files"));
 }
 
 void refuse_same_folder(const SourceOptions& options, const std::string& output_dir) {

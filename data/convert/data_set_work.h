@@ -35,6 +35,13 @@ SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& p
 ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
                        const std::string& output_dir, std::vector<std::string> names);
 
+/// Compares the files with the source's own manifest, if it has one: a damaged token would go into
+/// the outcome, whose manifest then vouches for it.
+///
+/// Errors    Error(kData) naming the file that differs.
+void check_source(const SourceOptions& options, const SequenceFiles& files,
+                  const WorkProgress& progress);
+
 /// Error(kUsage) when the output folder is the source itself.
 void refuse_same_folder(const SourceOptions& options, const std::string& output_dir);
 

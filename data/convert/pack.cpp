@@ -104,6 +104,7 @@ PackResult pack_data(const PackOptions& options, const WorkProgress& progress) {
 
   JobFolder folder(job_of(options, files, num_shards));
   if (!folder.already_done()) {
+    check_source(options.source, files, progress);
     write_shards(options, files, place_in_packs(plan, tokens, options.seed), folder, progress);
   }
   result.manifest = folder.manifest();

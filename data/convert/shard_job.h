@@ -8,6 +8,7 @@
 
 #include "data/files/for_each_parallel.h"
 #include "data/format/manifest.h"
+#include "data/format/output_folder.h"
 
 namespace bertha {
 
@@ -46,6 +47,7 @@ class JobFolder {
   void finish(const std::vector<std::string>& record_paths);
 
   ShardJob job_;
+  OutputLock lock_;
   std::string key_;
   std::string work_folder_;
   bool already_done_ = false;

@@ -138,6 +138,13 @@ void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest) {
   manifest.token_length_histogram.resize(static_cast<size_t>(manifest.limits.max_seq_tokens) + 1);
 }
 
+void check_hash(const std::string& path, const std::string& xxh3) {
+  const std::string found = xxh3_of_file(path);
+  if (found == xxh3) return;
+  fail(ExitCode::kData, path, ": has the hash ", found, ", its manifest says ", xxh3,
+       "; the file is damaged, prepare or copy it again");
+}
+
 bool are_intact(const std::vector<ManifestShard>& shards, const std::string& folder,
                 int64_t num_threads) {
   const auto has_size = [&](const ManifestShard& shard) {

@@ -63,6 +63,9 @@ ShardRecord describe_shard(const std::string& path, const SampleLimits& limits);
 /// token lengths.
 void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest);
 
+/// Errors    Error(kData) naming the file when its hash is not the one that its manifest states.
+void check_hash(const std::string& path, const std::string& xxh3);
+
 /// Whether the folder has all of these shards, byte for byte.
 bool are_intact(const std::vector<ManifestShard>& shards, const std::string& folder,
                 int64_t num_threads);

@@ -1,6 +1,6 @@
 #include "data/pipeline/shard_table.h"
 
-#include "data/files/hashing.h"
+#include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/pipeline/agreement.h"
 #include "kernels/base/error.h"
@@ -11,12 +11,7 @@ SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& lim
   const auto at = static_cast<size_t>(s);
   const std::string& path = table.paths[at];
   if (!table.xxh3[at].empty()) {
-    // Costs little: the samples are then read from memory.
-    const std::string found = xxh3_of_file(path);
-    if (found != table.xxh3[at]) {
-      fail(ExitCode::kData, path, ": has the hash ", found, ", its manifest says ", table.xxh3[at],
-           "; the file is damaged, prepare or copy it again");
-    }
+    check_hash(path, table.xxh3[at]);  // costs little: the samples are then read from memory
   }
   SampleSet samples = read_shard(path, table.first_ids[at], limits);
   if (samples.size() != table.num_seqs[at]) {

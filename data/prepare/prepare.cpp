@@ -192,6 +192,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback
   ProgressMeter meter(on_progress, static_cast<int64_t>(sources.size()));
   const PreparationPlan plan =
       make_plan(options, sources, hash_sources(sources, options.workers, meter), vocabulary.size());
+  const OutputLock lock(options.output_dir);
   check_output_folder(options, plan);
   meter.set_num_shards(static_cast<int64_t>(plan.shard_paths.size()));
 

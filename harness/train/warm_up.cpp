@@ -2,6 +2,7 @@
 
 #include "harness/train/data_source.h"
 #include "harness/train/evaluate.h"
+#include "harness/train/signals.h"
 #include "harness/train/step.h"
 #include "harness/train/timers.h"
 
@@ -23,16 +24,19 @@ StepBatch made_up_batch(const Session& session, int64_t step, int64_t global_seq
 
 void warm_up(Session& session, int64_t steps) {
   const TrainConfig& train = session.config.train;
+  World& world = *session.world;
   PhaseTimers timers(*session.backend.device, *session.backend.stream);
   const StepSettings settings =
-      step_settings(session.config, *session.world, static_cast<uint64_t>(train.seed));
+      step_settings(session.config, world, static_cast<uint64_t>(train.seed));
   for (int64_t step = 0; step < steps; ++step) {
+    // The caller looks again and ends the run: a scheduler that asked does not wait for long.
+    if (world.agree_max(stop_was_requested() ? 1 : 0) != 0) break;
     const StepBatch batch =
         made_up_batch(session, step, train.global_batch_seqs, train.accumulation_steps);
     train_step(
         batch, settings,
         {.model = session.model.get(), .optimizer = session.optimizer.get(), .timers = &timers});
-    const int64_t eval_seqs = session.config.eval.batch_seqs * session.world->size();
+    const int64_t eval_seqs = session.config.eval.batch_seqs * world.size();
     const StepBatch eval = made_up_batch(session, step, eval_seqs, 1);
     evaluate(*session.model, eval.micro_batches, session.parts(), *session.backend.collectives);
   }

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from launch_case import LaunchCase
+from launch_case import LAUNCH, LaunchCase
 
 PMIX = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi\n'
 
@@ -41,6 +41,11 @@ class Restart(LaunchCase):
             found, output = self.start(script, self.config, **variables, RETRIES="-1")
             self.assertEqual(found, 2, output)
             self.assertIn("RETRIES='-1'", output)
+
+    def test_slurm_is_asked_for_a_signal_in_time_and_for_requeueing(self):
+        head = (LAUNCH / "run_slurm.sub").read_text().split("\n# ")[0].splitlines()
+        for option in ("--signal=USR1@180", "--requeue", "--open-mode=append"):
+            self.assertIn(f"#SBATCH {option}", head)
 
     def test_nodes_are_examined_before_a_run_goes_on(self):
         self.stand_in("nvidia-smi", "exit 9")
@@ -112,6 +117,11 @@ class Restart(LaunchCase):
         self.assertEqual(found, 137, output)
         self.assertTrue(output.splitlines()[-1].endswith(
             f"'sbatch' 'launch/run_slurm.sub' '{self.config}' '--output-dir' '{run}'"), output)
+        self.stand_in("nvidia-smi", "exit 9")
+        self.stand_in("bertha", "echo 'bertha: error: said once' >&2", 4)
+        found, output = self.start("run_local.sh", "--ranks", "1", self.config)
+        self.assertEqual((found, output.splitlines()[0]), (4, "bertha: error: said once"), output)
+        self.assertNotIn("run_local.sh", output)
 
     def test_what_a_killed_launcher_left_goes_at_the_next_start_once_nobody_uses_it(self):
         temporary = self.folder / "temporary"

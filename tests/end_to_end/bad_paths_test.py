@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main
+from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, main, must
 
 
 class BadPaths(EndToEnd):
@@ -127,6 +127,18 @@ class BadPaths(EndToEnd):
         for name, command in self.written_commands():
             for path in self.paths.values():
                 self.check(name, 4, command(path), path)
+
+    def test_a_second_command_that_makes_data_in_a_folder_is_told_and_the_first_goes_on(self):
+        for words in (["prepare", "--text", self.data.text, "--vocab", self.data.vocab,
+                       "--duplication", 500], ["convert", self.data.train]):
+            output = self.new_folder()
+            with Running("data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab,
+                         "--duplication", 500, "--output", output) as first:
+                first.wait_for((output / "work").exists, "its folder")
+                done = bertha("data", *words, "--output", output)
+                self.assert_failure(done, 5, output, "another process is making data")
+                self.assertEqual(first.wait().code, 0)
+            must("data", "verify", output)
 
     def test_a_manifest_and_files_of_a_checkpoint_that_no_disk_can_read(self):
         shards = self.new_folder("data")

@@ -2,7 +2,7 @@
 
 import shutil
 
-from support import EndToEnd, bertha, flip, main
+from support import EndToEnd, bertha, flip, main, must
 
 
 class Manifest(EndToEnd):
@@ -36,6 +36,21 @@ class Manifest(EndToEnd):
         # Ranks share the shards: the second shard is that of the second rank.
         self.check(lambda shard: shard.write_bytes(shard.read_bytes()[:-1]), "manifest says",
                    "(rank 1 of 2")
+
+    def test_nothing_is_made_of_a_token_that_only_the_hash_tells_of(self):
+        def change(shard):
+            data = bytearray(shard.read_bytes())
+            data[data.index(b"GCOL") + 16 + 16 + 2 * 3] ^= 1  # the fourth token of the first row
+            shard.write_bytes(data)
+
+        folder, shard = self.changed_copy(change)
+        for what in ("convert", "pack"):
+            output = self.new_folder("output")
+            done = bertha("data", what, folder, "--output", output)
+            self.assert_failure(done, 4, shard, "its manifest says", "copy it again")
+            self.assertEqual([str(p) for p in output.rglob("*.hdf5")], [])
+        (folder / "manifest.json").unlink()
+        must("data", "convert", folder, "--output", self.new_folder("output"))
 
     def test_a_missing_shard(self):
         self.check(lambda shard: shard.unlink(), "2 shards", "names 3", names_shard=False)

@@ -48,6 +48,21 @@ class Packed(EndToEnd):
                 for found, want in zip(packed, whole):
                     self.assertLessEqual(abs(found - want), LOSS_F32 * max(1.0, abs(want)))
 
+    def test_shards_of_one_folder_may_differ_in_layout(self):
+        fixed = self.scratch / "fixed"
+        must("data", "convert", self.data.train, "--output", fixed, "--layout", "fixed")
+        mixed = self.new_folder("mixed")
+        mixed.mkdir()
+        for name, source in zip(sorted(p.name for p in fixed.glob("part_*")),
+                                (fixed, self.data.train, fixed)):
+            (mixed / name).write_bytes((source / name).read_bytes())
+        weights = []
+        for data in (self.data.train, mixed):
+            folder = self.new_folder()
+            self.train(folder, ranks=2, data__train=data, train__max_steps=4)
+            weights.append((folder / "ckpt" / "step_00000004" / "model.safetensors").read_bytes())
+        self.assertEqual(*weights)
+
 
 if __name__ == "__main__":
     main()

@@ -84,6 +84,13 @@ class Resume(EndToEnd):
         self.train(folder, ranks=3, **settings)
         self.assert_same_end(whole, folder, 5)
 
+    def test_other_threads_are_exact(self):
+        folder = self.new_folder("threads")
+        for last, threads in ((4, 3), (self.STEPS, 2)):
+            self.train(folder, ranks=1, **dict(self.settings(), train__max_steps=last,
+                                               train__threads_per_rank=threads))
+        self.assert_same_end(self.uninterrupted(1), folder, 4)
+
     def test_stopping_three_times_is_exact(self):
         folder = self.new_folder("often")
         for last in (1, 2, 9, self.STEPS):

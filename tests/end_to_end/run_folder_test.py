@@ -5,7 +5,7 @@ import math
 import re
 import xml.etree.ElementTree
 
-from support import EndToEnd, bertha, checkpoints, main, must, mllog, records, steps
+from support import EndToEnd, bertha, checkpoints, main, must, mllog, records, steps, tree
 
 
 class RunFolder(EndToEnd):
@@ -142,6 +142,18 @@ class RunFolder(EndToEnd):
         env = json.loads((self.folder / "env.json").read_text())
         self.assertIn("train", env["command_line"])
         self.assertIn("bertha", json.dumps(env))
+
+    def test_no_other_variables_than_those_of_the_page_are_written(self):
+        folder = self.new_folder()
+        secret, public = "correct horse battery staple", {"OMP_DYNAMIC": "0", "NCCL_DEBUG": "WARN",
+                                                          "MASTER_ADDR": "a", "SLURM_JOB_USER": "b"}
+        names = ("AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "BERTHA_PASSWORD", "SLURM_CONF", "MY_OMP_X")
+        self.train(folder, ranks=2, train__max_steps=1,
+                   extra={**public, **{name: secret for name in names}})
+        recorded = json.loads((folder / "env.json").read_text())["environment"]
+        self.assertEqual({name: recorded.get(name) for name in public}, public)
+        for name, data in tree(folder).items():
+            self.assertNotIn(secret.encode(), data, name)
 
     def test_the_checkpoint_is_one_of_hugging_face(self):
         (name,) = checkpoints(self.folder)

@@ -147,16 +147,32 @@ class Screen(EndToEnd):
         self.assertIn("ended as planned", text)
         self.assertGreater(len(re.findall("\x1b\\[\\d+A", text)), 1)
 
-    def on_terminal(self, *words, code=0, columns=80):
-        """Lines that a command shows, standard error among them, on a terminal so wide."""
+    def shown(self, words, code=0, columns=80, **extra):
+        """What a command shows, standard error among it, on a terminal so wide."""
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen(command([*words], 0), env=environment({"TERM": "xterm"}),
-                                   stdout=follower, stderr=follower)
+        process = subprocess.Popen(words, env=environment({"TERM": "xterm", "NO_COLOR": "", **extra}),
+                                   stdout=follower, stderr=follower, stdin=subprocess.DEVNULL)
         os.close(follower)
         text = shown_on(leader)
         self.assertEqual(process.wait(), code, text)
+        return text
+
+    def on_terminal(self, *words, code=0, columns=80):
+        """Lines that a command shows there, without what redraws them."""
+        text = self.shown(command([*words], 0), code, columns)
         return text.replace("\r\x1b[K", "").replace("\r", "").splitlines()
+
+    def short_run(self):
+        return ["train", *self.data.config(log__run_dir=self.new_folder(), train__max_steps=2)]
+
+    def test_colors_and_redrawn_lines_can_be_turned_off(self):
+        for extra, colors, redraws in (({}, True, True), ({"NO_COLOR": "1"}, False, True),
+                                       ({"TERM": "dumb"}, False, False)):
+            text = self.shown(command(self.short_run(), 0), **extra)
+            self.assertEqual(bool(re.search("\x1b\\[[0-9;]+m", text)), colors, text)
+            self.assertEqual("\r\x1b[K" in text, redraws, text)
+            self.assertEqual("\x1b" in text, colors or redraws, text)
 
     def test_long_lines_and_wide_tables_fit_a_terminal(self):
         reports = {("compare", *self.folders.values(), "."): 4,
@@ -194,6 +210,10 @@ class Screen(EndToEnd):
         checked = self.report("log", "check", self.folder, code=8)
         self.assertFalse(checked["logs"][0]["passed"])
         self.assertTrue(any(f["level"] == "error" for f in checked["logs"][0]["findings"]))
+        path = self.new_folder("report")
+        path.write_text("mine\n")
+        self.assert_failure(bertha("checkpoint", "show", "/nowhere", "--json", path), 4, "/nowhere")
+        self.assertEqual(path.read_text(), "mine\n")
         several = self.report("log", "check", self.folder, self.folders[80], code=8)
         self.assertEqual(len(several["logs"]), 2)
         self.assertTrue(several["errors"])

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import time
 
-from support import EndToEnd, Running, bertha, checkpoints, main, steps
+from support import (MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, records,
+                     steps)
 
 
 def threads(process):
@@ -59,6 +61,50 @@ class Signals(EndToEnd):
             self.assertEqual(checkpoints(folder), [])
             self.train(folder, ranks=2, train__max_steps=2)
             self.assertEqual(checkpoints(folder), ["step_00000002"])
+
+    def test_a_signal_while_the_program_is_loaded_leaves_nothing_behind(self):
+        # Later ones find a program that saves; the last of these may.
+        for seconds in (0, 0.002, 0.005, 0.01, 0.02):
+            folder = self.new_folder()
+            with Running("train", *self.words(folder)) as run:
+                time.sleep(seconds)
+                run.process.send_signal(signal.SIGTERM)
+                done = run.wait()
+            self.assertIn(done.code, (-signal.SIGTERM, 75), done)
+            if done.code != 75:
+                self.assertFalse(folder.exists(), seconds)
+
+    def test_a_signal_while_it_warms_up_is_soon_obeyed(self):
+        for ranks in (0, 2):
+            folder = self.new_folder()
+            words = self.data.config(log__run_dir=folder, train__init_warmup_steps=10**4,
+                                     train__global_batch_seqs=600)
+            with Running("train", *words, ranks=ranks) as run:
+                run.wait_for((folder / "run.lock").exists, "the run's folder")
+                time.sleep(0.3)
+                os.kill(run.rank_processes()[-1], signal.SIGTERM)
+                begin = time.monotonic()
+                done = run.wait()
+            self.assertEqual(done.code, 75, done)
+            self.assertLess(time.monotonic() - begin, MOST_FAILURE_SECONDS)
+            self.assertIn("stopped before the first step, nothing to save", done.err)
+
+    def test_a_second_signal_ends_the_run_at_once_and_loses_no_checkpoint(self):
+        stops = (signal.SIGTERM, signal.SIGUSR1)
+        for ranks, codes in ((0, [-stop for stop in stops]), (2, [128 + stop for stop in stops])):
+            folder = self.new_folder()
+            with Running("train", *self.words(folder), "--set", "checkpoint.every_steps=2",
+                         ranks=ranks) as run:
+                run.wait_for(lambda: checkpoints(folder), "a checkpoint")
+                for sent in (signal.SIGSTOP, *stops, signal.SIGCONT):
+                    for process in run.rank_processes():  # both arrive within one step
+                        os.kill(process, sent)
+                done = run.wait()
+            self.assertIn(done.code, codes, done)
+            self.assertNotIn("run the same command again", done.err)
+            saved = int(checkpoints(folder)[-1].split("_")[1])
+            self.train(folder, ranks=ranks, train__max_steps=saved + 1, eval__every_samples=10**9)
+            self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
 
     def test_sigterm_to_one_process(self):
         self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))

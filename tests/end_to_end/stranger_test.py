@@ -252,6 +252,36 @@ class Permissions(EndToEnd):
         self.assertEqual(loose, [])
 
 
+class Writing(EndToEnd):
+    def test_nothing_is_written_but_the_run_folder_and_latest(self):
+        place = self.new_folder("place")
+        folders = {name: place / name for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "cwd")}
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        extra = {name: str(folder) for name, folder in folders.items() if name != "cwd"}
+        extra["CUDA_CACHE_PATH"] = str(self.new_folder("cuda"))
+        before = self.listing(self.data.folder)
+        run = folders["cwd"] / "runs" / "bert"
+        for ranks, words in ((2, ["train", *self.data.config(train__max_steps=2)]),
+                             (2, ["eval", "--checkpoint", run, *self.data.config()]),
+                             (0, ["checkpoint", "verify", run / "ckpt" / "step_00000002"]),
+                             (0, ["data", "verify", self.data.train]), (0, ["watch", run, "--once"])):
+            must(*words, ranks=ranks, extra=extra, cwd=folders["cwd"])
+            found = self.listing(place)
+            written = [path for path in found if path.startswith("cwd/runs/bert/")]
+            self.assertEqual(sorted(set(found) - set(written)), [
+                "HOME", "TMPDIR", "XDG_CACHE_HOME", "cwd", "cwd/runs", "cwd/runs/bert", "cwd/runs/latest"])
+            if words[0] == "train":
+                trained = found
+            self.assertEqual(found, trained, words)
+        self.assertEqual(self.listing(self.data.folder), before)
+
+    def listing(self, folder):
+        """What is below, each with its size and time; of folders the name alone."""
+        return {str(path.relative_to(folder)): None if path.is_dir() else
+                (path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
+
+
 class Listening(EndToEnd):
     def sockets(self, process):
         links = [os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")]

@@ -139,6 +139,12 @@ class Weights(EndToEnd):
         self.assertFalse([n for n in names if n.startswith(("cls.", "bert."))])
         left = {name: found[name] for name in found if name not in ("nsp_logits", "mlm_logits")}
         self.assertEqual(self.encode(bare), left)
+        # A cache of Hugging Face has the files elsewhere.
+        snapshot = self.new_folder("snapshot")
+        snapshot.mkdir()
+        for file in converted.iterdir():
+            (snapshot / file.name).symlink_to(file)
+        self.assertEqual(self.encode(snapshot), found)
         # The other form of the GELU is another model.
         erf = self.new_folder("erf")
         done = must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")

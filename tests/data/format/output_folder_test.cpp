@@ -31,6 +31,21 @@ TEST(OutputFolder, WorkOfOursIsMadeFoundAndRemoved) {
   remove_work_folder(output);
 }
 
+TEST(OutputFolder, IsOneProcessesAlone) {
+  const TempFolder folder;
+  const std::string output = folder.path("a/b");
+  {
+    const OutputLock lock(output);
+    EXPECT_THAT(error_of([&] { const OutputLock other(output); }, ExitCode::kEnvironment),
+                AllOf(HasSubstr(output), HasSubstr("another process is making data")));
+  }
+  const OutputLock again(output);
+  EXPECT_TRUE(fs::is_empty(output));
+  write_bytes(folder.path("file"), "");
+  EXPECT_THAT(error_of([&] { const OutputLock lock(folder.path("file/out")); }),
+              HasSubstr("file/out: cannot make the folder"));
+}
+
 TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
   const TempFolder folder;
   fs::create_directory(folder.path("work"));

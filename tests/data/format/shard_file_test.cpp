@@ -50,6 +50,18 @@ TEST_P(EachLayout, EqualSamplesGiveEqualBytes) {
   EXPECT_EQ(bytes_of(folder.path("part_a.hdf5")), bytes_of(folder.path("part_b.hdf5")));
 }
 
+TEST_P(EachLayout, HasNoTimeStamps) {
+  const TempFolder folder;
+  write_shard(folder.path("part_a.hdf5"), GetParam(), example_samples(3, 3));
+  const std::string bytes = bytes_of(folder.path("part_a.hdf5"));
+  int64_t headers = 0;
+  // "OHDR", version 2, flags, of which 0x20 stores times.
+  for (size_t at = 0; (at = bytes.find("OHDR\2", at)) != std::string::npos; ++at, ++headers) {
+    EXPECT_EQ(bytes.at(at + 5) & 0x20, 0) << at;
+  }
+  EXPECT_GE(headers, 6);  // the root group and each dataset
+}
+
 TEST_P(EachLayout, AppearsOnlyWhenFinished) {
   const TempFolder folder;
   const std::string path = folder.path("part.hdf5");
@@ -157,6 +169,61 @@ TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
     EXPECT_EQ(first.samples[0].next_sentence_label, want.samples[0].next_sentence_label);
     EXPECT_EQ(last.samples[0].next_sentence_label, want.samples[5].next_sentence_label);
   }
+}
+
+/// The two rows of the worked example in data/FORMAT.md.
+SampleSet worked_example() {
+  const std::vector<int16_t> ids[] = {{101, 2023, 103, 102, 2054, 102}, {101, 103, 102, 2129, 102}};
+  const std::vector<int8_t> segments[] = {{0, 0, 0, 0, 1, 1}, {0, 0, 0, 1, 1}};
+  const std::vector<int16_t> positions[] = {{2}, {1}}, labels[] = {{2003}, {2748}};
+  SampleSet samples;
+  for (size_t row = 0; row < 2; ++row) {
+    samples.append({.token_ids = ids[row],
+                    .segment_ids = segments[row],
+                    .masked_positions = positions[row],
+                    .masked_ids = labels[row],
+                    .next_sentence_label = static_cast<int8_t>(row == 0 ? 1 : 0)});
+  }
+  return samples;
+}
+
+/// Bytes from hexadecimal digits; blanks between them are passed over.
+std::string bytes_of_hex(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  std::string bytes;
+  for (int byte = 0; words >> std::hex >> byte;) bytes += static_cast<char>(byte);
+  return bytes;
+}
+
+TEST(Shard, TheWorkedExampleOfThePageIsWhatIsWritten) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_0.hdf5");
+  const SampleSet samples = worked_example();
+  write_shard(path, ShardLayout::kFixedLength, samples,
+              {.max_seq_tokens = 8, .max_masked_per_seq = 2});
+  expect_same_contents(read_shard(path, 0, {}), samples);
+  EXPECT_EQ(describe_shard(path, {}).shard.md5_of_lists, "68a02576d4a7faf0cb0c4101c013f1a1");
+  write_shard(path, ShardLayout::kPacked, samples);
+  EXPECT_EQ(inspect_shard(path).num_rows, 1);
+  expect_same_contents(read_shard(path, 0, {}), samples);
+  write_shard(path, ShardLayout::kVariableLength, samples);
+  EXPECT_EQ(describe_shard(path, {}).shard.md5_of_lists, "68a02576d4a7faf0cb0c4101c013f1a1");
+
+  const std::string bytes = bytes_of(path);
+  const size_t collection =
+      bytes.find(bytes_of_hex("47 43 4f 4c 01 00 00 00  00 10 00 00 00 00 00 00 "
+                              "01 00 00 00 00 00 00 00  0c 00 00 00 00 00 00 00 "
+                              "65 00 e7 07 67 00 66 00  06 08 66 00 00 00 00 00 "
+                              "02 00 00 00 00 00 00 00  0a 00 00 00 00 00 00 00 "
+                              "65 00 67 00 66 00 51 08  66 00 00 00 00 00 00 00 "
+                              "03 00 00 00 00 00 00 00  06 00 00 00 00 00 00 00 "
+                              "00 00 00 00 01 01 00 00"));
+  ASSERT_NE(collection, std::string::npos);
+  std::string address(8, '\0');
+  for (size_t i = 0; i < 8; ++i) address[i] = static_cast<char>(collection >> (8 * i));
+  EXPECT_NE(bytes.find(bytes_of_hex("06 00 00 00") + address + bytes_of_hex("01 00 00 00") +
+                       bytes_of_hex("05 00 00 00") + address + bytes_of_hex("02 00 00 00")),
+            std::string::npos);
 }
 
 TEST(PackedShard, PacksHoldConsecutiveSamplesAsFarAsTheyFit) {
