@@ -6,6 +6,9 @@ launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 max_ranks=1000000
 own_command=("$0" "$@")  # goes on with what the script that sources this began
 
+# Or bash sets COLUMNS to the terminal's after any command, unexported, and run_mpirun takes it for the user's.
+shopt -u checkwinsize
+
 # Whatever the caller's: no file that everybody can write.
 umask o-w
 

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import termios
 
-from support import EndToEnd, bertha, command, environment, main, records
+from support import BERTHA, LAUNCH, EndToEnd, bertha, command, environment, main, records
 
 COLUMNS = (80, 160)
 
@@ -173,6 +173,15 @@ class Screen(EndToEnd):
             self.assertEqual(bool(re.search("\x1b\\[[0-9;]+m", text)), colors, text)
             self.assertEqual("\r\x1b[K" in text, redraws, text)
             self.assertEqual("\x1b" in text, colors or redraws, text)
+
+    def test_ranks_of_a_script_know_the_width_of_its_terminal(self):
+        config = self.new_folder("config").with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        for terminal, extra, least, most in ((120, {}, 100, 120), (120, {"COLUMNS": "90"}, 80, 90)):
+            words = [LAUNCH / "run_local.sh", "--ranks", "2", config, *self.short_run()[1:]]
+            text = self.shown([str(word) for word in words], columns=terminal, BERTHA=BERTHA, **extra)
+            lines = [line for line in text.replace("\r", "").splitlines() if " step " in line]
+            self.assertTrue(least < max(map(len, lines)) <= most, text)  # 160 in a file
 
     def test_long_lines_and_wide_tables_fit_a_terminal(self):
         reports = {("compare", *self.folders.values(), "."): 4,
