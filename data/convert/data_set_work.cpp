@@ -11,12 +11,6 @@ namespace bertha {
 
 namespace fs = std::filesystem;
 
-ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
-                         const std::string& unit) {
-  if (!progress) return {};
-  return [=](int64_t done, int64_t total) { progress(phase, unit, done, total); };
-}
-
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress) {
   return inspect_sequence_files(list_sequence_files(options.path, options.missing),
                                 options.max_seqs, options.num_threads,
@@ -39,9 +33,7 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
                            {"vocab_size", concat(options.limits.vocab_size)}},
                .limits = options.limits,
                .num_threads = options.num_threads};
-  const fs::path path(options.path);
-  const fs::path manifest = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
-  if (fs::exists(manifest)) job.sources = read_manifest(manifest.string()).sources;
+  if (const auto manifest = find_manifest(options.path)) job.sources = manifest->sources;
   return job;
 }
 
