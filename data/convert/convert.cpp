@@ -1,6 +1,5 @@
 #include "data/convert/convert.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <numeric>

@@ -14,24 +14,6 @@ namespace bertha {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-/// The source's own manifest, if it has one.
-std::optional<Manifest> manifest_of(const SourceOptions& options) {
-  const fs::path path(options.path);
-  const fs::path file = (fs::is_directory(path) ? path : path.parent_path()) / kManifestName;
-  if (!fs::exists(file)) return std::nullopt;
-  return read_manifest(file.string());
-}
-
-}  // namespace
-
-ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
-                         const std::string& unit) {
-  if (!progress) return {};
-  return [=](int64_t done, int64_t total) { progress(phase, unit, done, total); };
-}
-
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress) {
   return inspect_sequence_files(list_sequence_files(options.path, options.missing),
                                 options.max_seqs, options.num_threads,
@@ -54,13 +36,13 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
                            {"vocab_size", concat(options.limits.vocab_size)}},
                .limits = options.limits,
                .num_threads = options.num_threads};
-  if (auto manifest = manifest_of(options)) job.sources = std::move(manifest->sources);
+  if (const auto manifest = find_manifest(options.path)) job.sources = manifest->sources;
   return job;
 }
 
 void check_source(const SourceOptions& options, const SequenceFiles& files,
                   const WorkProgress& progress) {
-  const std::optional<Manifest> manifest = manifest_of(options);
+  const std::optional<Manifest> manifest = find_manifest(options.path);
   if (!manifest) return;
   std::map<std::string, std::string> xxh3_of_name;
   for (const ManifestShard& shard : manifest->shards) xxh3_of_name[shard.name] = shard.xxh3;

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "data/convert/sequence_files.h"
 #include "data/convert/shard_job.h"
+#include "data/files/for_each_parallel.h"
 
 namespace bertha {
 
@@ -19,12 +19,6 @@ struct SourceOptions {
   int64_t num_threads = 0;                  // 0: one per core
   int64_t memory_bytes = int64_t{1} << 30;  // for what goes to another order, over all threads
 };
-
-/// Told of progress: what is done, so many of so many, of which unit.
-using WorkProgress = std::function<void(const std::string& phase, const std::string& unit,
-                                        int64_t num_done, int64_t num_total)>;
-ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
-                         const std::string& unit);
 
 /// The source's files, looked into.
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress);

@@ -1,6 +1,5 @@
 #include "data/convert/pack.h"
 
-#include <algorithm>
 #include <chrono>
 #include <numeric>
 
@@ -8,6 +7,7 @@
 #include "data/format/shard_names.h"
 #include "data/format/shard_writer.h"
 #include "kernels/base/error.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
@@ -97,8 +97,7 @@ PackResult pack_data(const PackOptions& options, const WorkProgress& progress) {
   PackResult result;
   const auto start = std::chrono::steady_clock::now();
   const std::vector<PackKind> plan = plan_packs(histogram_of(tokens, limits.max_tokens), limits);
-  result.planning_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.planning_seconds = seconds_since(start);
   result.figures = figures_of(plan, limits);
   if (options.output_dir.empty()) return result;
 

@@ -58,4 +58,10 @@ void for_each_parallel(int64_t count, int64_t workers,
   });
 }
 
+ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                         const std::string& unit) {
+  if (!progress) return {};
+  return [=](int64_t done, int64_t total) { progress(phase, unit, done, total); };
+}
+
 }  // namespace bertha

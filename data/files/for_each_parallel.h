@@ -2,11 +2,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace bertha {
 
 /// Told after each finished item, from one thread at a time: how many are done, of how many.
 using ItemProgress = std::function<void(int64_t num_done, int64_t num_items)>;
+
+/// Told of the progress of work in phases, from one thread at a time: what is done, of how much, of
+/// which unit.
+using WorkProgress = std::function<void(const std::string& phase, const std::string& unit,
+                                        int64_t num_done, int64_t num_total)>;
+ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
+                         const std::string& unit);
 
 /// Calls work(index) for index in [0, count), in increasing order of start, on `workers` threads
 /// (0 = one per processor). After a failure nothing new starts; the first failure is rethrown.

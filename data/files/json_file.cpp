@@ -76,11 +76,6 @@ std::string JsonField::text() const {
   return value_.get<std::string>();
 }
 
-bool JsonField::flag() const {
-  if (!value_.is_boolean()) wrong("true or false");
-  return value_.get<bool>();
-}
-
 double JsonField::number() const {
   if (!value_.is_number() || !std::isfinite(value_.get<double>())) wrong("a number");
   return value_.get<double>();

@@ -37,7 +37,6 @@ class JsonField {
   JsonField operator[](const char* key) const;
 
   std::string text() const;
-  bool flag() const;
   /// A number that is not infinite.
   double number() const;
   /// A whole number written as one (3, not 3.0), within [least, most].

@@ -33,4 +33,9 @@ std::string read_text_file(const std::string& path, int64_t most_bytes) {
   return text;
 }
 
+int64_t count_lines(const std::string& text) {
+  const bool last_is_open = !text.empty() && text.back() != '\n';
+  return std::ranges::count(text, '\n') + (last_is_open ? 1 : 0);
+}
+
 }  // namespace bertha

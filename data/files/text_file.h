@@ -13,4 +13,7 @@ inline constexpr int64_t kMostTextBytes = int64_t{256} << 20;  // far above ever
 ///           that fails; or when it has more than `most_bytes`, as a device has that never ends.
 std::string read_text_file(const std::string& path, int64_t most_bytes = kMostTextBytes);
 
+/// Lines of the text; the last one may lack its '\n'.
+int64_t count_lines(const std::string& text);
+
 }  // namespace bertha

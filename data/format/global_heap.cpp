@@ -1,6 +1,5 @@
 #include "data/format/global_heap.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
 #include "kernels/base/error.h"

@@ -111,6 +111,16 @@ Manifest read_manifest(const std::string& path) {
   }
 }
 
+std::string manifest_path(const std::string& folder_or_shard) {
+  const fs::path path(folder_or_shard);
+  return ((fs::is_directory(path) ? path : path.parent_path()) / kManifestName).string();
+}
+
+std::optional<Manifest> find_manifest(const std::string& folder_or_shard) {
+  const std::string path = manifest_path(folder_or_shard);
+  return fs::exists(path) ? std::optional(read_manifest(path)) : std::nullopt;
+}
+
 ShardRecord describe_shard(const std::string& path, const SampleLimits& limits) {
   const auto [samples, row_offsets] =
       read_shard_reporting(path, 0, limits, stop_at_violation(path));

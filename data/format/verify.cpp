@@ -210,11 +210,10 @@ std::string Finding::text() const {
 VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
                          const ItemProgress& progress) {
   const bool whole_folder = fs::is_directory(path);
-  const fs::path folder = whole_folder ? fs::path(path) : fs::path(path).parent_path();
-  const fs::path manifest_path = folder / kManifestName;
+  const std::optional<Manifest> found_manifest = find_manifest(path);
+  const Manifest manifest = found_manifest.value_or(Manifest());
   VerifyReport report;
-  report.has_manifest = fs::exists(manifest_path);
-  const Manifest manifest = report.has_manifest ? read_manifest(manifest_path) : Manifest();
+  report.has_manifest = found_manifest.has_value();
   const SampleLimits limits = options.limits.value_or(manifest.limits);
 
   std::map<std::string, const ManifestShard*> listed;

@@ -15,13 +15,10 @@
 #include "data/pipeline/agreement.h"
 #include "data/pipeline/synthetic_shards.h"
 #include "kernels/base/error.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// Runs `work` on all ranks; an error on any of them is thrown by all.
 template <class Work>
@@ -100,8 +97,11 @@ RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transpo
   pipeline->next();
   RankRun run;
   const auto start = std::chrono::steady_clock::now();
-  while (const std::optional<StepBatch> batch = pipeline->next()) {
-    run.waited_ms += pipeline->last_wait_ms();
+  for (;;) {
+    const auto asked = std::chrono::steady_clock::now();
+    const std::optional<StepBatch> batch = pipeline->next();
+    if (!batch) break;
+    run.waited_ms += 1000 * seconds_since(asked);
     run.seqs += batch->num_seqs_global;
     run.tokens += batch->num_tokens_global;
     run.most_over_mean_tokens +=

@@ -1,6 +1,5 @@
 #include "data/pipeline/pipeline.h"
 
-#include <chrono>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -34,15 +33,7 @@ class TrainingPipeline final : public Pipeline {
     stop(inside);
   }
 
-  std::optional<StepBatch> next() override {
-    const auto start = std::chrono::steady_clock::now();
-    std::optional<StepBatch> batch = state_->batches.pop();
-    last_wait_ms_ =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return batch;
-  }
-
-  double last_wait_ms() const override { return last_wait_ms_; }
+  std::optional<StepBatch> next() override { return state_->batches.pop(); }
   int64_t samples_per_epoch() const override { return state_->table.total_seqs; }
 
  private:
@@ -57,7 +48,6 @@ class TrainingPipeline final : public Pipeline {
   }
 
   int exceptions_at_start_ = std::uncaught_exceptions();
-  double last_wait_ms_ = 0.0;
   std::shared_ptr<StageState> state_;
   std::thread reader_;
   std::thread exchanger_;

@@ -55,8 +55,6 @@ class Pipeline {
   virtual ~Pipeline() = default;
   /// The next step's batch, or nothing after the last. Blocks until it is ready.
   virtual std::optional<StepBatch> next() = 0;
-  /// How long the last next() waited for data.
-  virtual double last_wait_ms() const = 0;
   /// Samples in one epoch, over all shards.
   virtual int64_t samples_per_epoch() const = 0;
 };

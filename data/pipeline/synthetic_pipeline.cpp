@@ -1,6 +1,5 @@
 #include "data/pipeline/synthetic_pipeline.h"
 
-#include <chrono>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -24,15 +23,7 @@ class SyntheticPipeline final : public Pipeline {
     maker_.join();
   }
 
-  std::optional<StepBatch> next() override {
-    const auto start = std::chrono::steady_clock::now();
-    std::optional<StepBatch> batch = batches_.pop();
-    last_wait_ms_ =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return batch;
-  }
-
-  double last_wait_ms() const override { return last_wait_ms_; }
+  std::optional<StepBatch> next() override { return batches_.pop(); }
   int64_t samples_per_epoch() const override { return samples_; }
 
  private:
@@ -53,7 +44,6 @@ class SyntheticPipeline final : public Pipeline {
   }
 
   int64_t samples_;
-  double last_wait_ms_ = 0.0;
   BoundedQueue<StepBatch> batches_;
   std::thread maker_;  // last: it uses the queue
 };
@@ -65,24 +55,18 @@ class RepeatedBatch final : public Pipeline {
 
   std::optional<StepBatch> next() override {
     if (step_ >= end_step_) return std::nullopt;
-    last_wait_ms_ = 0.0;
-    if (!batch_) {
-      batch_ = inner_->next();
-      last_wait_ms_ = inner_->last_wait_ms();
-      if (!batch_) return std::nullopt;
-    }
+    if (!batch_) batch_ = inner_->next();
+    if (!batch_) return std::nullopt;
     StepBatch again = *batch_;  // views of the same memory
     again.step = step_++;
     return again;
   }
 
-  double last_wait_ms() const override { return last_wait_ms_; }
   int64_t samples_per_epoch() const override { return inner_->samples_per_epoch(); }
 
  private:
   std::unique_ptr<Pipeline> inner_;
   std::optional<StepBatch> batch_;
-  double last_wait_ms_ = 0.0;
   int64_t step_;
   int64_t end_step_;
 };

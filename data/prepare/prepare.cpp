@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -20,11 +21,11 @@
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/preparation_plan.h"
-#include "data/prepare/progress_meter.h"
 #include "data/prepare/shard_distribution.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
@@ -43,22 +44,42 @@ struct PartRecord {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_tokens, samples,
                                    bytes, xxh3)
 
-using Clock = std::chrono::steady_clock;
+/// Tells how much of the text a phase has been through. To be called from any thread.
+class TextProgress {
+ public:
+  TextProgress(const WorkProgress& progress, const std::string& phase,
+               const std::vector<SourceFile>& sources)
+      : progress_(progress_of(progress, phase, "B of text")) {
+    for (const SourceFile& source : sources) total_bytes_ += source.bytes;
+    add(0);
+  }
 
-int64_t total_bytes(const std::vector<SourceFile>& sources) {
-  int64_t total = 0;
-  for (const SourceFile& source : sources) total += source.bytes;
-  return total;
-}
+  void add(int64_t bytes) { change(bytes, 0); }
+  /// Of a part that was there already: neither work done nor work to do.
+  void leave_out(int64_t bytes) { change(0, -bytes); }
+
+ private:
+  void change(int64_t done_bytes, int64_t total_bytes) {
+    const std::lock_guard lock(mutex_);
+    done_bytes_ += done_bytes;
+    total_bytes_ += total_bytes;
+    if (progress_) progress_(done_bytes_, total_bytes_);
+  }
+
+  ItemProgress progress_;
+  std::mutex mutex_;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_ = 0;
+};
 
 std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, int workers,
-                                      ProgressMeter& meter) {
-  meter.start_phase(PreparePhase::kHashing, total_bytes(sources));
+                                      const WorkProgress& progress) {
+  TextProgress text(progress, "hash", sources);
   std::vector<std::string> hashes(sources.size());
   for_each_parallel(std::ssize(sources), workers, [&](int64_t index) {
     const auto at = static_cast<size_t>(index);
     hashes[at] = sha256_of_file(sources[at].path);
-    meter.add_text_bytes(sources[at].bytes);
+    text.add(sources[at].bytes);
   });
   return hashes;
 }
@@ -83,7 +104,7 @@ std::optional<PartRecord> find_finished_part(const PartPlan& part) {
 /// One text file through the generator: writes the samples and then the record, each appearing by
 /// rename.
 PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
-                     const Vocabulary& vocabulary, ProgressMeter& meter,
+                     const Vocabulary& vocabulary, TextProgress& text,
                      const std::function<bool()>& cancelled) {
   // Reading the text counts as one pass over it, besides one pass per duplication.
   const int64_t num_passes = 1 + plan.generator.duplication;
@@ -94,7 +115,7 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
     documents = read_documents(part.source.path, plan.text_form, tokenizer, [&](int64_t bytes) {
       if (cancelled()) throw Cancelled();
       told_bytes += bytes / num_passes;
-      meter.add_text_bytes(bytes / num_passes);
+      text.add(bytes / num_passes);
     });
   }
   const GeneratedSamples samples = generate_samples(documents, vocabulary, plan.generator);
@@ -110,13 +131,13 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
                           .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
                           .xxh3 = xxh3_of_file(part.path)};
   write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");
-  meter.finish_part(part.source.bytes - told_bytes);
+  text.add(part.source.bytes - told_bytes);
   return record;
 }
 
 /// All parts, finished ones of an earlier run among them.
 std::vector<PartRecord> make_parts(const PrepareOptions& options, const PreparationPlan& plan,
-                                   const Vocabulary& vocabulary, ProgressMeter& meter,
+                                   const Vocabulary& vocabulary, TextProgress& text,
                                    int64_t& num_reused) {
   std::vector<PartRecord> records(plan.parts.size());
   std::atomic<int64_t> reused{0};
@@ -128,20 +149,20 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
                         if (auto found = find_finished_part(part)) {
                           record = *std::move(found);
                           ++reused;
-                          meter.reuse_part(part.source.bytes);
+                          text.leave_out(part.source.bytes);
                           return;
                         }
                       }
-                      record = make_part(plan, part, vocabulary, meter, cancelled);
+                      record = make_part(plan, part, vocabulary, text, cancelled);
                     });
   num_reused = reused;
   return records;
 }
 
 void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
-                  const std::vector<PartRecord>& records, ProgressMeter& meter) {
+                  const std::vector<PartRecord>& records, const ItemProgress& progress) {
   if (plan.parts_are_shards) return;
-  meter.start_phase(PreparePhase::kWritingShards, 0);
+  if (progress) progress(0, std::ssize(plan.shard_paths));
   PartFiles parts{.paths = {}, .samples = {}, .limits = plan.manifest.limits};
   for (size_t i = 0; i < records.size(); ++i) {
     parts.paths.push_back(plan.parts[i].path);
@@ -149,22 +170,22 @@ void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
   }
   if (options.eval_samples > 0) {
     write_eval_shard(parts, plan.shard_paths.at(0), options.layout, options.eval_samples);
-    meter.finish_shard();
+    if (progress) progress(1, 1);
   } else {
-    distribute_shards(parts, plan.shard_paths, options.layout, [&] { meter.finish_shard(); });
+    distribute_shards(parts, plan.shard_paths, options.layout, progress);
   }
 }
 
 /// Reads every shard back for the manifest.
 std::vector<ShardRecord> describe_shards(const PrepareOptions& options, const PreparationPlan& plan,
-                                         ProgressMeter& meter) {
-  meter.start_phase(PreparePhase::kCheckingShards, 0);
+                                         const ItemProgress& progress) {
   std::vector<ShardRecord> shards(plan.shard_paths.size());
-  for_each_parallel(std::ssize(shards), options.workers, [&](int64_t index) {
+  if (progress) progress(0, std::ssize(shards));
+  const auto describe = [&](int64_t index) {
     const auto at = static_cast<size_t>(index);
     shards[at] = describe_shard(plan.shard_paths[at], plan.manifest.limits);
-    meter.finish_shard();
-  });
+  };
+  for_each_parallel(std::ssize(shards), options.workers, describe, progress);
   return shards;
 }
 
@@ -184,33 +205,32 @@ Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRe
 
 }  // namespace
 
-PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback& on_progress) {
-  const Clock::time_point start = Clock::now();
+PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
   check_options(options);
   const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
-  ProgressMeter meter(on_progress, static_cast<int64_t>(sources.size()));
-  const PreparationPlan plan =
-      make_plan(options, sources, hash_sources(sources, options.workers, meter), vocabulary.size());
+  const PreparationPlan plan = make_plan(
+      options, sources, hash_sources(sources, options.workers, progress), vocabulary.size());
   const OutputLock lock(options.output_dir);
   check_output_folder(options, plan);
-  meter.set_num_shards(static_cast<int64_t>(plan.shard_paths.size()));
 
   PrepareSummary summary;
   summary.already_done = is_already_done(options, plan, summary.manifest);
   if (!summary.already_done) {
     make_work_folder(options.output_dir);
-    meter.start_phase(PreparePhase::kGenerating, total_bytes(sources));
+    TextProgress text(progress, "generate", sources);
     const std::vector<PartRecord> records =
-        make_parts(options, plan, vocabulary, meter, summary.parts_reused);
-    write_shards(options, plan, records, meter);
-    summary.manifest = finished_manifest(plan, records, describe_shards(options, plan, meter));
+        make_parts(options, plan, vocabulary, text, summary.parts_reused);
+    write_shards(options, plan, records, progress_of(progress, "write", "shards"));
+    summary.manifest = finished_manifest(
+        plan, records, describe_shards(options, plan, progress_of(progress, "check", "shards")));
     write_checksum_list(plan.checksum_list_path, summary.manifest.shards);
     write_manifest(plan.manifest_path, summary.manifest);
   }
   // The records of parts that are shards stay: a shard that is lost later is made again alone.
   if (!plan.parts_are_shards) remove_work_folder(options.output_dir);
-  summary.elapsed_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  summary.elapsed_seconds = seconds_since(start);
   return summary;
 }
 

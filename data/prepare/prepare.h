@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "data/files/for_each_parallel.h"
 #include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/format/shard_names.h"
@@ -27,26 +27,11 @@ struct PrepareOptions {
   bool resume = true;               // false: make finished parts again
 };
 
-enum class PreparePhase : uint8_t { kHashing, kGenerating, kWritingShards, kCheckingShards };
-
-struct PrepareProgress {
-  PreparePhase phase = PreparePhase::kHashing;
-  int64_t parts_done = 0;  // text files whose samples are on the disk, reused ones included
-  int64_t parts_total = 0;
-  int64_t shards_done = 0;  // of this phase
-  int64_t shards_total = 0;
-  int64_t text_bytes_done = 0;  // of this phase; in-between estimates while a part is generated
-  int64_t text_bytes_total = 0;
-  double elapsed_ms = 0;  // since the phase began
-  double eta_ms = -1;     // to the end of the phase; -1 = not known yet
-};
-using PrepareCallback = std::function<void(const PrepareProgress&)>;
-
 struct PrepareSummary {
   Manifest manifest;
   int64_t parts_reused = 0;
   bool already_done = false;  // everything was there and intact; nothing was written
-  double elapsed_ms = 0;
+  double elapsed_seconds = 0;
 };
 
 /// Text -> shards and manifest.json in output_dir. Each text file goes through the published
@@ -65,7 +50,6 @@ struct PrepareSummary {
 ///           a shard must fit too.
 /// Errors    Error(kUsage): options. Error(kData): text, vocabulary, disk full, or output_dir holds
 ///           the results of other options or text; earlier results stay as they were.
-/// Threads   `on_progress` is called by one thread at a time, about ten times a second.
-PrepareSummary prepare_data(const PrepareOptions& options, const PrepareCallback& on_progress);
+PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress);
 
 }  // namespace bertha

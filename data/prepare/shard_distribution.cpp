@@ -1,6 +1,5 @@
 #include "data/prepare/shard_distribution.h"
 
-#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -28,7 +27,7 @@ int64_t PartFiles::num_samples() const {
 }
 
 void distribute_shards(const PartFiles& parts, const std::vector<std::string>& paths,
-                       ShardLayout layout, const std::function<void()>& on_shard) {
+                       ShardLayout layout, const ItemProgress& progress) {
   const std::vector<int64_t> sizes =
       shard_sizes(parts.num_samples(), static_cast<int64_t>(paths.size()));
   std::optional<ShardWriter> writer;
@@ -42,7 +41,7 @@ void distribute_shards(const PartFiles& parts, const std::vector<std::string>& p
     writer.reset();
     written = 0;
     ++shard;
-    on_shard();
+    if (progress) progress(static_cast<int64_t>(shard), std::ssize(paths));
   });
   BERTHA_CHECK(shard == paths.size() && !writer, shard, " shards of ", paths.size());
 }

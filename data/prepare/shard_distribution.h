@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "data/files/for_each_parallel.h"
 #include "data/format/shard_file.h"
 
 namespace bertha {
@@ -19,9 +19,9 @@ struct PartFiles {
 };
 
 /// Copies the samples of the parts in order into shards of these paths and sizes. Holds one part in
-/// memory. `on_shard` hears of each finished shard.
+/// memory.
 void distribute_shards(const PartFiles& parts, const std::vector<std::string>& paths,
-                       ShardLayout layout, const std::function<void()>& on_shard);
+                       ShardLayout layout, const ItemProgress& progress);
 
 /// The published selection: sample i of n is number int(i * (N / n)), in doubles.
 /// Error(kData) when N < n.

@@ -1,7 +1,6 @@
 #include "data/prepare/vocab_trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -149,31 +148,24 @@ std::vector<std::string> train_wordpieces(
 }
 
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
-                                          const VocabCallback& on_progress) {
-  const auto start = std::chrono::steady_clock::now();
+                                          const WorkProgress& progress) {
   const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
-  VocabProgress progress{.wordpieces_total = options.num_wordpieces};
-  for (const SourceFile& source : sources) progress.text_bytes_total += source.bytes;
-  const auto tell = [&] {
-    const auto elapsed = std::chrono::steady_clock::now() - start;
-    progress.elapsed_ms = std::chrono::duration<double, std::milli>(elapsed).count();
-    if (on_progress) on_progress(progress);
-  };
+  int64_t done_bytes = 0;
+  int64_t total_bytes = 0;
+  for (const SourceFile& source : sources) total_bytes += source.bytes;
   const std::vector<WordCount> words = count_words(sources, options.workers, [&](int64_t bytes) {
-    progress.text_bytes_done += bytes;
-    tell();
+    done_bytes += bytes;
+    if (progress) progress("read", "B of text", done_bytes, total_bytes);
   });
   if (words.empty()) {
     fail(ExitCode::kData, sources.front().path, ": no words in the input text (", sources.size(),
          " files), want sentences, one per line");
   }
-  std::vector<std::string> wordpieces =
-      train_wordpieces(words, options.num_wordpieces, [&](int64_t num_wordpieces) {
-        progress.wordpieces_done = num_wordpieces;
-        tell();
-      });
-  progress.wordpieces_done = options.num_wordpieces;
-  tell();
+  const auto tell = [&](int64_t num_wordpieces) {
+    if (progress) progress("train", "wordpieces", num_wordpieces, options.num_wordpieces);
+  };
+  std::vector<std::string> wordpieces = train_wordpieces(words, options.num_wordpieces, tell);
+  tell(options.num_wordpieces);
   return wordpieces;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/for_each_parallel.h"
 #include "data/prepare/word_counts.h"
 
 namespace bertha {
@@ -15,15 +16,6 @@ struct VocabOptions {
   int64_t num_wordpieces = 30522;  // wanted, special and unused entries included
   int workers = 0;                 // threads that read; 0 = one per processor
 };
-
-struct VocabProgress {
-  int64_t text_bytes_done = 0;
-  int64_t text_bytes_total = 0;
-  int64_t wordpieces_done = 0;
-  int64_t wordpieces_total = 0;
-  double elapsed_ms = 0;
-};
-using VocabCallback = std::function<void(const VocabProgress&)>;
 
 /// [PAD], then [UNK], [CLS], [SEP], [MASK], with as many [unusedN] before and after them as BERT
 /// has in proportion: at 30,522 wordpieces exactly BERT's lines 1 to 999.
@@ -47,7 +39,7 @@ std::vector<std::string> train_wordpieces(
 ///
 /// Errors    those of list_source_files, count_words and train_wordpieces.
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
-                                          const VocabCallback& on_progress);
+                                          const WorkProgress& progress);
 
 /// One wordpiece per line; the file appears by rename. Error(kData) with the path and the reason.
 void write_vocabulary(const std::string& path, const std::vector<std::string>& wordpieces);

@@ -32,9 +32,7 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
 }
 
 void check_vocab(const std::string& path, int64_t entries) {
-  const std::string text = read_text_file(path);
-  auto lines = static_cast<int64_t>(std::ranges::count(text, '\n'));
-  if (!text.empty() && text.back() != '\n') ++lines;
+  const int64_t lines = count_lines(read_text_file(path));
   if (lines == entries) return;
   fail(ExitCode::kData, path, ": has ", lines, " entries, and the model ", entries,
        "; name the vocabulary that it was trained with.");

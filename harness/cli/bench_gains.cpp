@@ -71,9 +71,8 @@ bool measure_operations(const Config& config, const GainsOptions& options, World
   const BackendChoice choice = choose_backend(config.train, world);
   CudaConfig cuda = config.cuda;
   cuda.attention = "grouped";
-  const int threads = config.train.threads_per_rank > 0
-                          ? static_cast<int>(config.train.threads_per_rank)
-                          : take_core_share(world, choice.gpu_bus_id).threads;
+  const int threads =
+      take_core_share(world, choice.gpu_bus_id).threads_for(config.train.threads_per_rank);
   const Backend backend = make_backend(choice, cuda, threads, world);
   const DType io = choose_io(config, *backend.device);
   report.device = backend.device->description();

@@ -82,9 +82,7 @@ struct Setting {
   Contender contender(const std::string& attention, World& world) const {
     CudaConfig cuda = config.cuda;
     cuda.attention = attention;
-    const int threads = config.train.threads_per_rank > 0
-                            ? static_cast<int>(config.train.threads_per_rank)
-                            : cores.threads;
+    const int threads = cores.threads_for(config.train.threads_per_rank);
     Contender made{
         .backend = make_backend(choice, cuda, threads, world), .bench = nullptr, .attention = ""};
     made.attention = describe_attention(choice, made.backend, cuda,

@@ -157,10 +157,8 @@ void add_limit_options(CLI::App& command, SampleLimits& limits) {
 
 SampleLimits limits_for(const CLI::App& command, const SampleLimits& options,
                         const std::string& path) {
-  const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
   SampleLimits limits;
-  const fs::path manifest = folder / kManifestName;
-  if (fs::exists(manifest)) limits = read_manifest(manifest.string()).limits;
+  if (const auto manifest = find_manifest(path)) limits = manifest->limits;
   if (command.count("--vocab-size") > 0) limits.vocab_size = options.vocab_size;
   if (command.count("--max-seq-tokens") > 0) limits.max_seq_tokens = options.max_seq_tokens;
   if (command.count("--max-masked-per-seq") > 0) {

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -30,28 +29,6 @@ void check_list(const std::string& path, int64_t num_shards) {
   if (!what.empty()) fail(ExitCode::kUsage, "--chk ", path, ": ", what);
 }
 
-PrepareSummary prepare_with_progress(const PrepareOptions& options, const Terminal& terminal) {
-  const PhaseProgress lines = progress_lines(terminal);
-  return prepare_data(options, [&lines](const PrepareProgress& now) {
-    const auto text = [&](const char* phase) {
-      lines(phase, "B of text", now.text_bytes_done, now.text_bytes_total);
-    };
-    const auto shards = [&](const char* phase) {
-      lines(phase, "shards", now.shards_done, now.shards_total);
-    };
-    switch (now.phase) {
-      case PreparePhase::kHashing:
-        return text("hash");
-      case PreparePhase::kGenerating:
-        return text("generate");
-      case PreparePhase::kWritingShards:
-        return shards("write");
-      case PreparePhase::kCheckingShards:
-        return shards("check");
-    }
-  });
-}
-
 /// Of text whose samples could neither teach nor measure anything.
 std::string warning_of_little_text(int64_t masked_tokens) {
   constexpr int64_t kFewestMasked = 2500;  // one percentage point
@@ -68,7 +45,7 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
   if (summary.already_done) {
     std::cout << ", all there already\n";
   } else {
-    std::cout << ", made in " << duration_text(summary.elapsed_ms / 1000);
+    std::cout << ", made in " << duration_text(summary.elapsed_seconds);
     if (summary.parts_reused > 0) std::cout << " (" << summary.parts_reused << " parts reused)";
     std::cout << '\n';
   }
@@ -90,7 +67,7 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
   const std::filesystem::path folder(options.output_dir);
   const std::string name = concat("hdf5_", options.num_shards, "_shards_varlength");
   options.output_dir = (folder / name).string();
-  const PrepareSummary ordered = prepare_with_progress(options, context.terminal);
+  const PrepareSummary ordered = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, ordered);
 
   const ConvertOptions shuffle{.source = {.path = options.output_dir,
@@ -110,7 +87,8 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
 
 int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   if (command.official) return run_official(command.options, command.checksum_list, context);
-  print_prepared(command.options, prepare_with_progress(command.options, context.terminal));
+  const PrepareSummary summary = prepare_data(command.options, progress_lines(context.terminal));
+  print_prepared(command.options, summary);
   std::cout << "next: bertha data verify " << command.options.output_dir << '\n';
   return 0;
 }

@@ -13,21 +13,9 @@ struct VocabCommand {
   std::string output;
 };
 
-std::vector<std::string> train_with_progress(const VocabOptions& options,
-                                             const Terminal& terminal) {
-  const PhaseProgress lines = progress_lines(terminal);
-  return train_vocabulary(options, [&lines](const VocabProgress& now) {
-    if (now.wordpieces_done == 0) {
-      lines("read", "B of text", now.text_bytes_done, now.text_bytes_total);
-    } else {
-      lines("train", "wordpieces", now.wordpieces_done, now.wordpieces_total);
-    }
-  });
-}
-
 int run_vocab(const VocabCommand& command, const CommandContext& context) {
   const std::vector<std::string> wordpieces =
-      train_with_progress(command.options, context.terminal);
+      train_vocabulary(command.options, progress_lines(context.terminal));
   write_vocabulary(command.output, wordpieces);
   std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(wordpieces.size()))
             << " wordpieces\nnext: bertha data prepare --vocab " << command.output

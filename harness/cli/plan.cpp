@@ -44,13 +44,10 @@ struct DataFacts {
   std::string source;  // of the lengths
 };
 
-/// Nothing where there is none, or no sample.
+/// That of a folder. Nothing where there is none, or no sample.
 std::optional<Manifest> manifest_of(const std::string& folder) {
-  const fs::path path = fs::path(folder) / kManifestName;
-  if (folder.empty() || !fs::exists(path)) return std::nullopt;
-  Manifest manifest = read_manifest(path.string());
-  if (manifest.num_samples() == 0) return std::nullopt;
-  return manifest;
+  const auto found = fs::is_directory(folder) ? find_manifest(folder) : std::nullopt;
+  return found && found->num_samples() > 0 ? found : std::nullopt;
 }
 
 /// By manifest.json of data.train. Without one lengths are those of the benchmark's samples, if

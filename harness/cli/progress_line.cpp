@@ -98,7 +98,7 @@ void ProgressLine::print(const ProgressView& view) {
   }
 }
 
-PhaseProgress progress_lines(const Terminal& terminal) {
+WorkProgress progress_lines(const Terminal& terminal) {
   struct Lines {
     std::mutex mutex;
     std::string phase;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "data/files/for_each_parallel.h"
 #include "harness/config/terminal.h"
 
 namespace bertha {
@@ -59,12 +60,9 @@ class ProgressLine {
   bool line_open_ = false;
 };
 
-/// Told of progress: what is done, so many of so many, of which unit.
-using PhaseProgress = std::function<void(const std::string& phase, const std::string& unit,
-                                         int64_t done, int64_t total)>;
 /// A progress line for each phase, which ends when the next one begins or the function goes.
 ///
 /// Threads   to be called from any.
-PhaseProgress progress_lines(const Terminal& terminal);
+WorkProgress progress_lines(const Terminal& terminal);
 
 }  // namespace bertha

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "data/pipeline/collate.h"
-#include "data/pipeline/pipeline.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "harness/comm/world.h"
@@ -9,6 +10,11 @@ namespace bertha {
 struct CoreShare {
   int threads = 1;               // default number of compute threads of this rank
   std::string description = "";  // what was done and why, for the log
+
+  /// Of train.threads_per_rank, where 0 stands for the default.
+  int threads_for(int64_t threads_per_rank) const {
+    return threads_per_rank > 0 ? static_cast<int>(threads_per_rank) : threads;
+  }
 };
 
 /// Binds this process to its share of the cores that it and the other ranks of the machine may

@@ -10,7 +10,6 @@
 #include "harness/comm/mpi_check.h"
 #include "harness/comm/mpi_collectives.h"
 #include "harness/comm/mpi_transport.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -24,20 +23,15 @@ class GpuMonitor {
  public:
   /// bus_id: as of read_gpu_counters(); "" = there is no GPU, nothing is known.
   explicit GpuMonitor(const std::string& bus_id, double every_seconds = 1);
-  ~GpuMonitor();
-  GpuMonitor(const GpuMonitor&) = delete;
-  GpuMonitor& operator=(const GpuMonitor&) = delete;
 
   GpuLoad load() const;
 
  private:
-  void watch(const std::string& bus_id, double every_seconds);
+  void watch(const std::string& bus_id, double every_seconds, const std::stop_token& stop);
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   GpuLoad load_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses what is above
+  std::jthread thread_;  // last: it uses what is above
 };
 
 }  // namespace bertha

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/comm/rank_name.h"
+#include "harness/comm/stops_within.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/log.h"
@@ -113,24 +114,13 @@ StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::stri
   const char* job = lookup("PMIX_NAMESPACE");
   const int rank = number(lookup("PMIX_RANK"), 0);
   const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
-  thread_ = std::thread([this, own_s, timeout_s, num_ranks, what = std::move(what),
-                         job = std::string(job == nullptr ? "" : job)] {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const std::chrono::duration<double> limit(own_s);
-    if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
+  thread_ = std::jthread([own_s, timeout_s, num_ranks, what = std::move(what),
+                          job = std::string(job == nullptr ? "" : job)](std::stop_token started) {
+    if (stops_within(started, std::chrono::duration<double>(own_s))) return;
     log_line(LogLevel::kError,
              late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s, what));
     std::_Exit(static_cast<int>(ExitCode::kHang));
   });
-}
-
-StartLimit::~StartLimit() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    started_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace bertha

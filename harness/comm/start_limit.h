@@ -1,7 +1,5 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,15 +30,9 @@ std::string late_start_report(const std::vector<StartedRank>& here, int num_rank
 class StartLimit {
  public:
   StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::string what = "started MPI");
-  StartLimit(const StartLimit&) = delete;
-  StartLimit& operator=(const StartLimit&) = delete;
-  ~StartLimit();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool started_ = false;
-  std::thread thread_;  // last: it uses what is above
+  std::jthread thread_;
 };
 
 }  // namespace bertha

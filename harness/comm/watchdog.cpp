@@ -14,6 +14,7 @@
 #include "harness/comm/core_plan.h"
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/rank_name.h"
+#include "harness/comm/stops_within.h"
 #include "kernels/base/log.h"
 #include "kernels/base/plural.h"
 
@@ -160,14 +161,12 @@ class Watchdog::View {
 };
 
 Watchdog::Watchdog(RankBoard& board, Options options)
-    : board_(board), options_(std::move(options)), thread_([this] { watch(); }) {}
+    : board_(board),
+      options_(std::move(options)),
+      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 Watchdog::~Watchdog() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
+  thread_.request_stop();
   thread_.join();
   // It has come further than the others, and its silence is no sign of anything.
   RankStatus last = board_.status(board_.rank());
@@ -229,12 +228,12 @@ void Watchdog::log_stacks(const HangReport& report) const {
 }
 
 // Looks up every now and then instead of being woken at every beat.
-void Watchdog::watch() {
+void Watchdog::watch(const std::stop_token& stop) {
   prctl(PR_SET_NAME, "watchdog");  // for debuggers and top
   const Seconds interval(interval_s(options_.timeout_s));
   View view(board_);
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!changed_.wait_for(lock, interval, [this] { return stopping_; })) {
+  while (!stops_within(stop, interval)) {
+    std::unique_lock<std::mutex> lock(mutex_);
     board_.tick();
     try {
       look(view);

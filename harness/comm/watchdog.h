@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -50,18 +49,16 @@ class Watchdog {
 
  private:
   class View;
-  void watch();
+  void watch(const std::stop_token& stop);
   void look(View& view) const;  // throws what ends the run
   void log_stacks(const HangReport& report) const;
 
   RankBoard& board_;
   Options options_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::function<void()> check_;
-  bool stopping_ = false;
   ThreadStack stack_;
-  std::thread thread_;  // last: it uses what is above
+  std::jthread thread_;  // last: it uses what is above
 };
 
 /// One that, on a failure, logs it and ends all ranks with its code. `is_ended_by_launcher` says

@@ -13,6 +13,7 @@
 #include "harness/comm/rank_name.h"
 #include "harness/config/build_info.h"
 #include "harness/doctor/neighbors.h"
+#include "kernels/base/seconds_since.h"
 #include "kernels/bench/op_bench.h"
 
 namespace bertha {
@@ -35,10 +36,6 @@ constexpr int64_t kHostReduceElements = int64_t{2} << 20;  // f32
 constexpr int kReductions = 10;
 constexpr int kLatencyReductions = 100;
 constexpr int64_t kOutputBytes = int64_t{64} << 20;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 double gemm_flops(Backend& backend, int threads, double flops, int64_t launches) {
   OpBench bench({.device = backend.device.get(),

@@ -8,12 +8,10 @@
 #include "harness/comm/copy_collectives.h"
 #include "harness/comm/grouped_collectives.h"
 #include "harness/model/bert.h"
-#include "harness/model/device_batch.h"
 #include "harness/model/flops.h"
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
 #include "harness/train/session.h"
-#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {

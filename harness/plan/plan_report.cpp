@@ -1,7 +1,5 @@
 #include "harness/plan/plan_report.h"
 
-#include <algorithm>
-
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 

@@ -1,6 +1,5 @@
 #include "harness/report/step_bench_report.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 #include <map>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -32,19 +32,11 @@ void check_path(const char* key, const std::string& path, const char* or_else = 
 void check_vocabulary(const Config& config) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
-  std::istringstream file(read_text_file(path));
-  int64_t entries = 0;
-  for (std::string line; std::getline(file, line);) ++entries;
+  const int64_t entries = count_lines(read_text_file(path));
   if (entries != config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, ".");
   }
-}
-
-std::string manifest_beside(const std::string& data_path) {
-  const fs::path folder =
-      fs::is_directory(data_path) ? fs::path(data_path) : fs::path(data_path).parent_path();
-  return (folder / kManifestName).string();
 }
 
 /// Ids of another vocabulary mean other words, and most of them are within the range of this one.
@@ -80,19 +72,18 @@ void check_shard(const std::string& path, const ManifestShard& wanted) {
 
 void check_shards(const Config& config, const std::string& data_path, size_t rank,
                   size_t num_ranks) {
-  const std::string manifest_path = manifest_beside(data_path);
-  if (!fs::exists(manifest_path)) return;
-  const Manifest manifest = read_manifest(manifest_path);
-  check_made_with(config, manifest_path, manifest);
+  const std::optional<Manifest> manifest = find_manifest(data_path);
+  if (!manifest) return;
+  check_made_with(config, manifest_path(data_path), *manifest);
   std::map<std::string, const ManifestShard*> known;
-  for (const ManifestShard& shard : manifest.shards) known[shard.name] = &shard;
+  for (const ManifestShard& shard : manifest->shards) known[shard.name] = &shard;
 
   const std::vector<std::string> shards = list_shards(data_path);
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string& path = shards[i];
     const auto found = known.find(fs::path(path).filename().string());
     if (found == known.end()) {
-      fail(ExitCode::kData, path, ": is not in ", manifest_path,
+      fail(ExitCode::kData, path, ": is not in ", manifest_path(data_path),
            "; remove it, or set data.verify_manifest to false to train on it all the same.");
     }
     if (i % num_ranks == rank) check_shard(path, *found->second);
@@ -107,13 +98,11 @@ void check_shards(const Config& config, const std::string& data_path, size_t ran
 
 std::vector<std::string> known_hashes(const Config& config,
                                       const std::vector<std::string>& shards) {
-  const std::string manifest_path =
-      (fs::path(shards.front()).parent_path() / kManifestName).string();
-  if (!config.data.verify_manifest || !fs::exists(manifest_path)) return {};
+  if (!config.data.verify_manifest) return {};
+  const std::optional<Manifest> manifest = find_manifest(shards.front());
+  if (!manifest) return {};
   std::map<std::string, std::string> hash_of;
-  for (const ManifestShard& shard : read_manifest(manifest_path).shards) {
-    hash_of[shard.name] = shard.xxh3;
-  }
+  for (const ManifestShard& shard : manifest->shards) hash_of[shard.name] = shard.xxh3;
   std::vector<std::string> hashes;
   for (const std::string& path : shards) {
     hashes.push_back(hash_of[fs::path(path).filename().string()]);
@@ -147,9 +136,10 @@ void check_data(const Config& config, int rank, int num_ranks) {
 
 void check_eval_vocabulary(const Config& config) {
   if (config.data.synthetic) return;
-  const std::string path = manifest_beside(config.data.eval);
-  if (!config.data.verify_manifest || !fs::exists(path)) return;
-  check_made_with(config, path, read_manifest(path));
+  if (!config.data.verify_manifest) return;
+  if (const auto manifest = find_manifest(config.data.eval)) {
+    check_made_with(config, manifest_path(config.data.eval), *manifest);
+  }
 }
 
 }  // namespace bertha

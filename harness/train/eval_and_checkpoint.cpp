@@ -5,17 +5,11 @@
 #include "harness/train/device_counters.h"
 #include "harness/train/evaluate.h"
 #include "harness/train/rewind.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
-namespace {
 
 using Clock = TrainingRun::Clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 bool is_eval_due(TrainingRun& run) {
   const TrainingState& state = run.state;

@@ -11,6 +11,7 @@
 #include "harness/train/signals.h"
 #include "harness/train/start.h"
 #include "harness/train/step.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
@@ -33,7 +34,9 @@ void run_step(TrainingRun& run) {
   run.profiled->before_step(run.state.step + 1);
   run.world->board().enter(run.state.step, RunPhase::kWaitForData);
   std::optional<StepBatch> batch;
+  const auto asked = TrainingRun::Clock::now();
   end_log_if_data_fail(run, [&] { batch = run.pipeline->next(); });
+  const double wait_ms = 1000 * seconds_since(asked);
   if (!batch) {
     run.out_of_data = true;
     return;
@@ -46,7 +49,7 @@ void run_step(TrainingRun& run) {
   ++run.state.step;
   run.profiled->after_step(run.state.step);
   run.state.samples_trained += batch->num_seqs_global;
-  run.progress->count(*batch, run.pipeline->last_wait_ms());
+  run.progress->count(*batch, wait_ms);
   run.last_batch = std::move(batch);
 
   capture_probe_if_due(run);

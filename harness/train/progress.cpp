@@ -5,6 +5,7 @@
 
 #include "harness/model/flops.h"
 #include "harness/model/fp8_state.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
@@ -135,8 +136,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
 }
 
 double Progress::seqs_per_second_since_eval() {
-  const double open_seconds =
-      std::chrono::duration<double>(Clock::now() - since_).count() - excluded_seconds_;
+  const double open_seconds = seconds_since(since_) - excluded_seconds_;
   const double seconds = train_seconds_since_eval_ + open_seconds;
   train_seconds_since_eval_ = -open_seconds;  // the open part is counted again by record()
   return per(static_cast<double>(std::exchange(seqs_since_eval_, 0)), seconds);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <system_error>
-#include <vector>
 
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"

@@ -20,6 +20,7 @@
 #include "harness/train/reporter.h"
 #include "harness/train/session.h"
 #include "harness/train/timers.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 
@@ -36,9 +37,7 @@ struct TrainingRun {
 
   /// Of all parts of the run up to now.
   double training_seconds() const { return earlier_seconds + seconds_of_this_process(); }
-  double seconds_of_this_process() const {
-    return std::chrono::duration<double>(Clock::now() - started).count();
-  }
+  double seconds_of_this_process() const { return seconds_since(started); }
 
   /// Of all GPUs over the same parts, each from its first step on; none where that of a part is not
   /// known. All ranks call it.

@@ -20,10 +20,6 @@
 namespace bertha {
 namespace {
 
-int compute_threads(const TrainConfig& config, const CoreShare& cores) {
-  return config.threads_per_rank > 0 ? static_cast<int>(config.threads_per_rank) : cores.threads;
-}
-
 KernelFacts describe_kernels(const Session& session, const SessionOptions& options) {
   const Config& config = session.config;
   const bool fp8 = has_fp8_gemms(config.train);
@@ -50,8 +46,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       world(&run_world),
       choice(choose_backend(run_config.train, run_world)),
       cores(take_core_share(run_world, choice.gpu_bus_id)),
-      backend(make_backend(choice, run_config.cuda, compute_threads(run_config.train, cores),
-                           run_world,
+      backend(make_backend(choice, run_config.cuda,
+                           cores.threads_for(run_config.train.threads_per_rank), run_world,
                            choose_grouping(run_config.optimizer.shard_group, run_world))),
       batch_memory(make_pinned_pool(*backend.device)),
       io(choose_io(run_config, *backend.device)),

@@ -23,6 +23,7 @@
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/figures.h"
+#include "kernels/base/seconds_since.h"
 
 namespace bertha {
 namespace {
@@ -267,7 +268,7 @@ class Runner {
     const auto begin = Clock::now();
     evaluate(*session_.model, batches, session_.parts(), *session_.backend.collectives,
              after_batch);
-    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    return 1000 * seconds_since(begin);
   }
 
   void read_stats() {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include "kernels/base/figures.h"
 #include "kernels/base/fp8.h"

@@ -1,7 +1,6 @@
 // The entry points that clang's libFuzzer calls. It passes over options that begin with --, so that
 // --target=NAME may stand among its own.
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

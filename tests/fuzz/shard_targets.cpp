@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "data/files/byte_file.h"
 #include "data/format/dataset_formats.h"

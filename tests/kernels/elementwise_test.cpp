@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "kernels/base/half.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/run_on_cpu.h"

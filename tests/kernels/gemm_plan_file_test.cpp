@@ -6,7 +6,6 @@
 #include <iomanip>
 #include <sstream>
 
-#include "kernels/base/log.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"

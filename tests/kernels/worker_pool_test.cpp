@@ -13,7 +13,6 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "kernels/base/error.h"
 

@@ -7,9 +7,6 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <string>
-
-#include "kernels/base/error.h"
 
 namespace bertha::testing {
 namespace {

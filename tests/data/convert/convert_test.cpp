@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "data/format/manifest.h"
 #include "data/format/output_folder.h"

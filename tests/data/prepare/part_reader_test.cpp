@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.h"
 #include "tests/data/example_data.h"
 #include "tests/support/error_of.h"
 

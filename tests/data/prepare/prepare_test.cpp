@@ -13,7 +13,6 @@
 #include "data/prepare/shard_distribution.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
-#include "kernels/base/log.h"
 #include "tests/data/prepare/prepare_folder.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
@@ -24,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 TEST(PrepareTest, EachTextBecomesTheShardThatItsGeneratorGives) {
   const PrepareFolder folder;
@@ -168,26 +168,26 @@ TEST(PrepareTest, ProgressCountsUpToAllTextAndAllShards) {
   const PrepareFolder folder;
   PrepareOptions options = folder.options();
   options.num_shards = 4;
-  PrepareProgress last;
-  std::vector<PreparePhase> phases;
-  prepare_data(options, [&](const PrepareProgress& progress) {
-    if (phases.empty() || phases.back() != progress.phase) {
-      phases.push_back(progress.phase);
-    } else {
-      EXPECT_GE(progress.text_bytes_done, last.text_bytes_done);
-      EXPECT_GE(progress.shards_done, last.shards_done);
-    }
-    last = progress;
-    if (progress.phase == PreparePhase::kGenerating && progress.parts_done == 5) {
-      EXPECT_EQ(progress.text_bytes_done, progress.text_bytes_total);
-      EXPECT_EQ(progress.eta_ms, 0);
-    }
-  });
-  EXPECT_THAT(phases, ElementsAre(PreparePhase::kHashing, PreparePhase::kGenerating,
-                                  PreparePhase::kWritingShards, PreparePhase::kCheckingShards));
-  EXPECT_EQ(last.parts_done, 5);
-  EXPECT_EQ(last.shards_done, 4);
-  EXPECT_EQ(last.shards_total, 4);
+  std::vector<std::string> phases;
+  std::vector<std::pair<int64_t, int64_t>> last;  // done and total of each phase
+  prepare_data(options,
+               [&](const std::string& phase, const std::string& unit, int64_t done, int64_t total) {
+                 if (phases.empty() || phases.back() != concat(phase, ' ', unit)) {
+                   phases.push_back(concat(phase, ' ', unit));
+                   last.emplace_back(0, total);
+                   EXPECT_EQ(done, 0) << phase;
+                 }
+                 EXPECT_GE(done, last.back().first);
+                 last.back() = {done, total};
+               });
+  EXPECT_THAT(phases,
+              ElementsAre("hash B of text", "generate B of text", "write shards", "check shards"));
+  int64_t text_bytes = 0;
+  for (int64_t i = 0; i < PrepareFolder::kTexts; ++i) {
+    text_bytes += static_cast<int64_t>(std::filesystem::file_size(folder.text(i)));
+  }
+  EXPECT_THAT(last, ElementsAre(Pair(text_bytes, text_bytes), Pair(text_bytes, text_bytes),
+                                Pair(4, 4), Pair(4, 4)));
 }
 
 TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {

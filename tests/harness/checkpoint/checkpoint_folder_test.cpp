@@ -3,14 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "data/files/new_file.h"
 #include "harness/checkpoint/checkpoint.h"
-#include "kernels/base/log.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"

@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -16,7 +14,6 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
-#include "kernels/base/log.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.h"
 #include "tests/support/error_of.h"
 
 namespace bertha::testing {

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <memory>
 #include <thread>
 
 namespace bertha {

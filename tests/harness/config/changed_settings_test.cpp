@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/config/keys.h"
-
 namespace bertha {
 namespace {
 

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 

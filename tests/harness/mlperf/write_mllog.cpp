@@ -2,13 +2,10 @@
 //
 // usage: write_mllog OUT BATCH_SEQS SEED STATUS INIT_MS RUN_MS [SAMPLES:ACCURACY]...
 
-#include <cstdlib>
 #include <iostream>
 #include <string>
-#include <vector>
 
 #include "harness/mlperf/log_writer.h"
-#include "kernels/base/error.h"
 
 int main(int count, char** words) {
   if (count < 7) {

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "harness/report/system_facts.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/error_of.h"

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"

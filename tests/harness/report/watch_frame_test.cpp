@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <sstream>
 
-#include "harness/report/text_chart.h"
 #include "harness/report/text_format.h"
 #include "tests/harness/report/fixtures.h"
 

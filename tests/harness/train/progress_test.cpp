@@ -5,7 +5,6 @@
 #include <chrono>
 #include <thread>
 
-#include "harness/model/flops.h"
 #include "harness/train/timers.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/harness/train/training_rig.h"
