@@ -78,8 +78,8 @@ refuse_sick_nodes() {  # command that runs `doctor` on all ranks
   local status=0 said sick
   if [[ ${DOCTOR:-1} == 0 ]]; then return 0; fi
   said=$(mktemp) || stop 5 "cannot create a file in ${TMPDIR:-/tmp}; set TMPDIR to a folder with free space"
-  "$@" > >(tee "$said") || status=$?
-  wait $! || true  # for tee
+  "$@" > "$said" || status=$?
+  cat "$said"
   sick=$(sed -n 's/^not started: repair \([A-Za-z0-9._,-]*[A-Za-z0-9]\),\{0,1\} .*/\1/p' "$said" | tail -n 1)
   rm -f "$said"
   if ((status == 5)); then
