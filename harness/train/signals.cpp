@@ -3,18 +3,21 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 
 namespace bertha {
 namespace {
 
-volatile std::sig_atomic_t requests = 0;
-volatile std::sig_atomic_t ended_by_parent = 0;
+// A handler writes them, other threads read them.
+std::atomic<int> requests = 0;
+std::atomic<bool> ended_by_parent = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void on_stop_signal(int signal_number, siginfo_t* info, void*) {
-  requests = requests + 1;
-  if (signal_number == SIGTERM && info->si_pid == getppid()) ended_by_parent = 1;
-  if (requests > 1) {
+  const int earlier = requests++;
+  if (signal_number == SIGTERM && info->si_pid == getppid()) ended_by_parent = true;
+  if (earlier > 0) {
     std::signal(signal_number, SIG_DFL);
     std::raise(signal_number);
   }
@@ -34,6 +37,6 @@ void watch_signals() {
 
 bool stop_was_requested() { return requests > 0; }
 
-bool launcher_ends_job() { return ended_by_parent != 0; }
+bool launcher_ends_job() { return ended_by_parent; }
 
 }  // namespace bertha
