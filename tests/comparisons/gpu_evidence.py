@@ -10,8 +10,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   build        configure and build the preset
   tests        ctest -L cuda
   kernels      bench kernels: every operation against the CPU backend, in each precision
-  curves       the same training on the CPU in fp32 and on the device in fp32, bf16 and fp16, and in
-               bf16 with portable kernels
+  curves       the same training on the CPU and on the device in each precision, and by portable kernels
   torch        the same in PyTorch, from dumped batches and weights (needs torch and safetensors)
   resume       two identical runs and one that was stopped in the middle end in the same bytes
   to_cpu       the device's checkpoint continued on the CPU backend
@@ -25,8 +24,7 @@ Stages, in order; each can be chosen alone and makes what it needs:
   nodes        the devices as two machines, in both groups of ranks, and their checkpoints continued
 
 With --backend cpu the "device" is the CPU backend in fp32 and "devices" are ranks (--devices).
-Ends with a table (also OUTPUT/summary.json) and exit code 1 when a stage failed. Every command's
-output is in OUTPUT/logs. Standard library only, but for the stage torch.
+Ends with a table (also OUTPUT/summary.json), code 1 when a stage failed; OUTPUT/logs has all output.
 """
 import argparse
 import filecmp
@@ -230,15 +228,12 @@ log: {{plots: false, tensorboard: false}}
         return f"{count} operations agree with the CPU backend"
 
     def curves(self):
-        runs = [self.train("cpu_fp32", self.cpu())]
-        words = [runs[0]]
-        for precision in self.precisions():
-            run = self.train(f"device_{precision}", self.device(precision))
+        words = [self.train("cpu_fp32", self.cpu())]
+        portable = [("portable", "bf16")] if self.on_gpu else []
+        for name, precision in [(p, p) for p in self.precisions()] + portable:
+            kernels = ["--set", "cuda.kernels=portable"] if name == "portable" else []
+            run = self.train(f"device_{name}", [*self.device(precision), *kernels])
             words.append(f"{run}:{precision}")
-        if self.on_gpu:
-            run = self.train("device_portable",
-                             [*self.device("bf16"), "--set", "cuda.kernels=portable"])
-            words.append(f"{run}:bf16")
         return self.compare("curves", *words)
 
     def torch(self):
