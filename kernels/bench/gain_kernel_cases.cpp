@@ -73,7 +73,7 @@ GainCase batch_norm(const char* row, KeptSigns off, int64_t images, Stream& stre
   };
   return {.row = row,
           .off = variant(off),
-          .on = variant(KeptSigns::kOctets),
+          .on = variant(KeptSigns::kBits),
           .results = {1, 3},
           .is_compared = true};
 }

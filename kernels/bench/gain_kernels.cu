@@ -52,7 +52,7 @@ __device__ __forceinline__ void write_mask(uint32_t bits, int64_t vec, uint8_t* 
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) bytes.elem[i] = bits >> i & 1u;
     store_vec(mask + vec * kVecSize, bytes);
-  } else if constexpr (kKept == KeptSigns::kOctets) {
+  } else if constexpr (kKept == KeptSigns::kBits) {
     mask[vec] = static_cast<uint8_t>(bits);
   } else if constexpr (kKept == KeptSigns::kBallot) {
     const int lane = static_cast<int>(vec % kWarpThreads);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void write_mask(uint32_t bits, int64_t vec, uint8_t* 
 template <KeptSigns kKept, class T>
 __device__ __forceinline__ uint32_t read_mask(const uint8_t* mask, int64_t vec, const T* y) {
   if constexpr (kKept == KeptSigns::kOutput) return positive(load_vec(y + vec * kVecSize));
-  if constexpr (kKept == KeptSigns::kOctets) return mask[vec];
+  if constexpr (kKept == KeptSigns::kBits) return mask[vec];
   uint32_t bits = 0;
   if constexpr (kKept == KeptSigns::kBytes) {
     const Vec<uint8_t, kVecSize> bytes = load_vec(mask + vec * kVecSize);
@@ -173,7 +173,7 @@ void run_gain_kernel(const BatchNormReluPasses& args, Stream& stream) {
   const auto run = args.kept == KeptSigns::kOutput   ? run_passes<KeptSigns::kOutput>
                    : args.kept == KeptSigns::kBytes  ? run_passes<KeptSigns::kBytes>
                    : args.kept == KeptSigns::kBallot ? run_passes<KeptSigns::kBallot>
-                                                     : run_passes<KeptSigns::kOctets>;
+                                                     : run_passes<KeptSigns::kBits>;
   run(args, native(stream));
 }
 

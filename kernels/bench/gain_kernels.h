@@ -27,7 +27,7 @@ enum class KeptSigns : uint8_t {
   kOutput,  // y itself
   kBytes,   // a byte per element
   kBallot,  // bits that warps collect: bit l of word i is element i of the vector of lane l
-  kOctets,  // bits, a byte per vector of eight elements: the product's
+  kBits,    // bits, a byte per vector of eight elements: the product's
 };
 
 /// BatchNorm + ReLU and its gradient as two passes over vectors, where the sums over channels are
@@ -39,7 +39,7 @@ struct BatchNormReluPasses {
   View dy;         // the dtype of x [N, C, S]
   View dx;         // the dtype of x [N, C, S] out
   View mask;       // u8 [N * C * S] for kBytes, else [N * C * S / 8]; out, unused with kOutput
-  KeptSigns kept = KeptSigns::kOctets;
+  KeptSigns kept = KeptSigns::kBits;
 };
 void run_gain_kernel(const BatchNormReluPasses& args, Stream& stream);
 
