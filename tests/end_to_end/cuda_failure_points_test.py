@@ -13,11 +13,10 @@ import collections
 import concurrent.futures
 import random
 import shutil
-import subprocess
 import sys
 import unittest
 
-from support import EndToEnd, Running, bertha, checkpoints, main
+from support import EndToEnd, Running, bertha, checkpoints, count_gpus, main
 
 FAILING_CALLS = sys.argv[5]
 PARSER = argparse.ArgumentParser(prog="cuda_failure_points_test.py")
@@ -28,12 +27,6 @@ MEMORY, ECC, LAUNCH, KILL = "2", "214", "719", "kill"  # the first three are err
 CODES = {MEMORY: 6, ECC: 5, LAUNCH: 1, KILL: 137}
 HANG_SECONDS = 30.0
 MOST_END_SECONDS = 20.0  # beyond what an undisturbed run takes alone
-
-
-def count_gpus():
-    listed = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], check=False,
-                                                           capture_output=True, text=True).stdout
-    return (listed or "").count("GPU ")
 
 
 def codes_of(call, how):

@@ -154,7 +154,7 @@ class NamedCheckpoint(EndToEnd):
                             train__time_limit_minutes=0.5 / 60)
             self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), 4)
-            stopped = max(steps(folder))
+            stopped = records(folder, "step")[-1]["step"]
             superseded = sorted((folder / "ckpt").glob("*.superseded"))
             done = self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), stopped, done)
@@ -162,7 +162,7 @@ class NamedCheckpoint(EndToEnd):
             self.assertEqual(sorted((folder / "ckpt").glob("*.superseded")), superseded)
             # keep-N may have removed the named one by now.
             shutil.rmtree(folder / "ckpt" / "step_00000004", ignore_errors=True)
-            stopped = max(steps(folder))
+            stopped = records(folder, "step")[-1]["step"]
             self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), stopped)
 

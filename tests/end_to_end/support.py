@@ -16,6 +16,7 @@ import time
 import unittest
 
 BERTHA, MPIEXEC, BENT_SHARDS, SCRATCH = sys.argv[1:5]
+BACKEND = os.environ.get("BERTHA_TEST_BACKEND", "cpu")  # of the ranks that train
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 
 # Every failure has to reach all ranks within this time.
@@ -69,6 +70,17 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out}\n{self.err}"
 
 
+def count_gpus():
+    listed = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], check=False,
+                                                           capture_output=True, text=True).stdout
+    return (listed or "").count("GPU ")
+
+
+def possible_ranks(ranks):
+    """So many ranks, or as many as GPUs are there where ranks have one each."""
+    return ranks if BACKEND == "cpu" or ranks == 0 else min(ranks, count_gpus())
+
+
 def command(arguments, ranks, launcher=()):
     """Words that start the program: alone, on ranks, or with ranks as a list on pretended nodes of so
     many ranks each."""
@@ -77,7 +89,7 @@ def command(arguments, ranks, launcher=()):
         return words
     line = [MPIEXEC, "--oversubscribe", "-q"]
     if not isinstance(ranks, list):
-        return [*line, "-n", str(ranks), *launcher, *words]
+        return [*line, "-n", str(possible_ranks(ranks)), *launcher, *words]
     for node, ranks_there in enumerate(ranks):
         line += [":"] * (node > 0) + ["-n", str(ranks_there), "-x", f"NCCL_HOSTID=pretended{node}"]
         line += [*launcher, *words]
@@ -316,7 +328,8 @@ class Data:
             "train__max_steps": 12,
             "train__target_accuracy": 0,
             "train__log_every_steps": 1,
-            "train__backend": os.environ.get("BERTHA_TEST_BACKEND", "cpu"),
+            "train__backend": BACKEND,
+            "train__precision": "auto" if BACKEND == "cpu" else "fp32",  # as tolerances here
             "train__threads_per_rank": 1,
             "optimizer__base_learning_rate": 0.01,
             "optimizer__schedule_steps": 20,
@@ -406,9 +419,10 @@ class EndToEnd(unittest.TestCase):
 
 
 def records(folder, kind):
-    """The records of one kind in metrics.jsonl, in order."""
-    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+    """The records of one kind in metrics.jsonl, in order, whose last line may be on its way."""
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines(keepends=True)
+    whole = (json.loads(line) for line in lines if line.endswith("\n"))
+    return [record for record in whole if record["kind"] == kind]
 
 
 def mllog(path):
