@@ -28,7 +28,7 @@ Quantize quantize_to(const Fp8Result& result, const View& x) {
   return {.x = x.reshaped({result.q.extent(0), result.q.extent(1)}),
           .scale = result.scale,
           .q = result.q,
-          .transposed = View(),
+          .transposed = result.transposed,
           .amax = result.amax,
           .saturated = result.saturated,
           .live_rows = result.live_rows};
@@ -36,8 +36,12 @@ Quantize quantize_to(const Fp8Result& result, const View& x) {
 
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,
                       int64_t rows, int64_t columns) {
-  if (!result.q.has_data()) return;
+  if (!result.q.has_data()) {
+    if (result.transposed.has_data()) check.refuse(field, "has no q, want it beside transposed");
+    return;
+  }
   check_output(check, field, result.q, rows, columns);
+  check.optional_view(field, result.transposed, result.q.dtype, {columns, rows});
   check.views({{field, result.scale}, {field, result.amax}}, DType::kF32, {1});
   check.view(field, result.saturated, DType::kI64, {1});
   check.optional_view(field, result.live_rows, DType::kI32, {1});

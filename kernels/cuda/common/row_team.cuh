@@ -105,6 +105,18 @@ struct RowTeam {
   __device__ void interleave_blocks() {
     first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
   }
+  /// The batches of a block, so many of each team, are neighbours.
+  __device__ void keep_together(int turns) {
+    first_row = (static_cast<int64_t>(blockIdx.x) * turns * Shape::kTeams + team) * kRows;
+    row_stride = Shape::kTeams * kRows;
+  }
+  /// The first row of a batch. Hides the thread's place from the compiler, which then works out
+  /// addresses in each turn instead of keeping all of them in registers.
+  __device__ int64_t row_of_turn(int turn) {
+    int64_t row = first_row + turn * row_stride;
+    asm volatile("" : "+l"(row), "+r"(thread), "+r"(lane));
+    return row;
+  }
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
   __device__ bool has(int64_t first, int r, int64_t rows) const {
     return inside && first + r < rows;
