@@ -55,7 +55,7 @@ OperationTime cost_of(const EmbeddingFwd& a) { return moves(a, {a.sum, a.sum, a.
 OperationTime cost_of(const EmbeddingBwd& a) { return moves(a, {a.dy, a.sum, a.mask, a.dy, a.dy}); }
 OperationTime cost_of(const ActivationBwd& a) { return moves(a, {a.dy, a.saved, a.dx}); }
 OperationTime cost_of(const ResidualLnFwd& a) {
-  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask});
+  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask, a.y_fp8.q, a.y_fp8.transposed});
 }
 OperationTime cost_of(const ResidualLnBwd& a) {
   return moves(a, {a.dy, a.sum, a.mask, a.dresidual, a.dx});
