@@ -6,20 +6,26 @@
 
 namespace bertha {
 
+namespace {
+
+ResidualLnFwd residual_ln(const OpCall& c, float dropout) {
+  return {.x = c[0],
+          .bias = c[1],
+          .residual = c[2],
+          .gamma = c[3],
+          .beta = c[4],
+          .sum = c[5],
+          .y = c[6],
+          .mean = c[7],
+          .rstd = c[8],
+          .mask = c[9],
+          .dropout = {.random = c[10], .probability = dropout, .site = 4}};
+}
+
+}  // namespace
+
 void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
-  const auto forward = [=](const OpCall& c) {
-    c.ops.run(ResidualLnFwd{.x = c[0],
-                            .bias = c[1],
-                            .residual = c[2],
-                            .gamma = c[3],
-                            .beta = c[4],
-                            .sum = c[5],
-                            .y = c[6],
-                            .mean = c[7],
-                            .rstd = c[8],
-                            .mask = c[9],
-                            .dropout = {.random = c[10], .probability = dropout, .site = 4}});
-  };
+  const auto forward = [=](const OpCall& c) { c.ops.run(residual_ln(c, dropout)); };
   cases.push_back(
       {.operation = "residual_ln_fwd",
        .shape = concat(r.text(), dropout > 0 ? concat(", dropout ", dropout) : ""),
@@ -47,6 +53,35 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                              r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")},
                             backward);
   for (const size_t unread : {0, 2, 6}) op.tensors[unread].passes = 0;  // forward's
+  cases.push_back(std::move(op));
+}
+
+void add_residual_ln_fp8(const Rows& r, float dropout, std::vector<OpCase>& cases) {
+  std::vector<OpCase> plain;
+  add_residual_ln(r, dropout, plain);
+  OpCase op = plain.front();
+  op.shape += ", e4m3 and transposed";
+  const size_t more = op.tensors.size();
+  for (const auto& extents : {std::vector{r.rows, r.columns}, {r.columns, r.rows}}) {
+    op.tensors.push_back({.name = "y_fp8",
+                          .extents = extents,
+                          .io = false,
+                          .dtype = DType::kE4M3,
+                          .passes = 1,
+                          .is_absent_in_reference = true});
+  }
+  op.tensors.push_back(given<float>("scale", {64}));
+  op.tensors.push_back(given<float>("amax", {0}));
+  op.tensors.push_back(given<int64_t>("saturated", {0}));
+  op.call = [=](const OpCall& c) {
+    ResidualLnFwd args = residual_ln(c, dropout);
+    args.y_fp8 = {.q = c[more],
+                  .transposed = c[more + 1],
+                  .scale = c[more + 2],
+                  .amax = c[more + 3],
+                  .saturated = c[more + 4]};
+    c.ops.run(args);
+  };
   cases.push_back(std::move(op));
 }
 
