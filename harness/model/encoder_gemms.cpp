@@ -130,8 +130,10 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
   if (!rounds_gradient(gemm)) return {};
   const size_t i = index(gemm);
   const Fp8Scales scales = at(fp8_->gradient_scales, i);
-  return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
-                         fp8_->weights[i].q.extent(0)),
+  const int64_t tokens = fp8_->inputs_transposed[i].extent(1);
+  const int64_t outputs = fp8_->weights[i].q.extent(0);
+  return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, tokens, outputs),
+          .transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens),
           .scale = scales.scale,
           .amax = scales.amax,
           .saturated = fp8_->saturated,
@@ -174,7 +176,7 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
     dweight.x = fp8_->inputs_transposed[i];
     dweight.x_inverse_scale = one_of(at(fp8_->input_scales, i).inverse_scale);
   }
-  backward.dy = dy;
+  if (!is_rounded) backward.dy = dy;  // else in both layouts
   return backward;
 }
 

@@ -35,7 +35,8 @@ struct ResidualLnFwd {
 ///
 /// Writes    overwrites dresidual and dx; dgamma, dbeta, dbias as `accumulate` says.
 ///           dresidual may be dy's memory. dbias is a sum of what was there before rounding to fp8.
-///           With dx_fp8 the contents of dx are undefined: memory that the operation may use.
+///           With dx_fp8 the contents of dx are undefined: memory that the operation may use; sums
+///           may have another order than without.
 struct ResidualLnBwd {
   static constexpr const char* kName = "residual_ln_bwd";
   View dy;         // io  [T, H]

@@ -12,7 +12,8 @@
 // With y_fp8 forward also stores e4m3 of y by rows and by columns, 1 U. The bytes of a block's rows
 // meet in shared memory; it owns 32 rows, so that each column leaves in a whole sector of 32 bytes,
 // and there are enough blocks to hide the phases of one by the others. Where that is not so, blocks
-// of 16 rows have a team for every batch: a small step waits for latency alone.
+// of 16 rows have a team for every batch: a small step waits for latency alone. With dx_fp8
+// backward stores e5m2 in place of dx, likewise.
 
 #include <algorithm>
 
@@ -39,7 +40,6 @@ constexpr int kFp8Teams = 2;
 constexpr int kFp8Turns = 8;
 constexpr int kFewRowsTeams = 8;
 constexpr int kFewRowsTurns = 1;
-constexpr int64_t kFewRowsPerSm = 64;  // fewer leave an SM with one block of 32 rows, or none
 /// A block of so many teams of that shape.
 template <class Shape, int kTeams>
 using WithTeams =
@@ -150,12 +150,20 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   }
 }
 
+/// Whether an SM would have one block of 32 rows, or none.
+bool has_few_rows(const CudaContext& context, int64_t rows) { return rows < 64 * context.sm_count; }
+
+/// Whether the kernels store such a result by columns, too.
+bool can_transpose(const View& x, const Fp8Result& result) {
+  return has_fixed_team(x.extent(1)) && x.extent(1) > kWarpColumns && x.extent(0) % 16 == 0 &&
+         is_aligned({result.q.data, result.transposed.data});
+}
+
 /// Whether the forward kernel stores y_fp8 itself.
 bool rounds_as_stored(const ResidualLnFwd& args) {
   const Fp8Result& result = args.y_fp8;
   return result.q.has_data() && result.q.dtype == DType::kE4M3 && args.x.dtype != DType::kF32 &&
-         has_fixed_team(args.x.extent(1)) && args.x.extent(1) > kWarpColumns &&
-         args.x.extent(0) % 16 == 0 && is_aligned({result.q.data, result.transposed.data});
+         can_transpose(args.x, result);
 }
 
 template <class Shape, int kTurns, bool kFp8>
@@ -172,8 +180,9 @@ void launch_forward(const CudaContext& context, const ForwardPointers<typename S
 
 /// Whether the backward kernel stores dx_fp8 itself.
 bool rounds_as_stored(const ResidualLnBwd& args) {
-  return args.dx_fp8.q.has_data() && args.dx_fp8.q.dtype == DType::kE5M2 &&
-         !args.dx_fp8.transposed.has_data() && args.dy.dtype != DType::kF32;
+  const Fp8Result& result = args.dx_fp8;
+  return result.q.has_data() && result.q.dtype == DType::kE5M2 && args.dy.dtype != DType::kF32 &&
+         (!result.transposed.has_data() || can_transpose(args.dy, result));
 }
 
 }  // namespace
@@ -203,7 +212,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
       if constexpr (sizeof(T) == 2 && Shape::kWarps > 1) {
         using Many = WithTeams<Shape, kFp8Teams>;
         using Few = WithTeams<Shape, kFewRowsTeams>;
-        if (rounds && rows < kFewRowsPerSm * context.sm_count) {
+        if (rounds && has_few_rows(context, rows)) {
           return launch_forward<Few, kFewRowsTurns, true>(context, pointers, args);
         }
         if (rounds) return launch_forward<Many, kFp8Turns, true>(context, pointers, args);
@@ -243,8 +252,19 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
         .keep_factor = dropout.keep_factor};
     if (rounds_as_stored(args)) {
       branch.dx_fp8 = sink_of(args.dx_fp8);
-      launch_layernorm_bwd_team<sizeof(T) == 2 ? Branch::kE5M2 : Branch::kIo>(context, norm, branch,
-                                                                              rows, columns, take);
+      if constexpr (sizeof(T) == 2) {
+        const auto launch = [&](auto transposed_rows) {
+          launch_layernorm_bwd_team<Branch::kE5M2, decltype(transposed_rows)::value>(
+              context, norm, branch, rows, columns, take);
+        };
+        if (!args.dx_fp8.transposed.has_data()) {
+          launch(std::integral_constant<int, 0>{});
+        } else if (has_few_rows(context, rows)) {
+          launch(std::integral_constant<int, kFewGroupRows>{});
+        } else {
+          launch(std::integral_constant<int, kGroupRows>{});
+        }
+      }
     } else {
       launch_layernorm_bwd_team<Branch::kIo>(context, norm, branch, rows, columns, take);
     }

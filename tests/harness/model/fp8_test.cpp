@@ -126,8 +126,15 @@ bool is_same(const View& a, const View& b) {
          (a.data == nullptr || (a.dtype == b.dtype && a.rank == b.rank && a.extents == b.extents));
 }
 
-// What makes the input of a GEMM rounds it as the GEMM's own pass would.
-TEST(Fp8Model, AnInputIsRoundedAlikeWhereItIsMade) {
+void expect_same(const Quantize& got, const Quantize& want) {
+  for (View Quantize::*field : {&Quantize::x, &Quantize::scale, &Quantize::q, &Quantize::transposed,
+                                &Quantize::amax, &Quantize::saturated, &Quantize::live_rows}) {
+    EXPECT_TRUE(is_same(got.*field, want.*field));
+  }
+}
+
+// What makes the input or a gradient of a GEMM rounds it as the GEMM's own pass would.
+TEST(Fp8Model, MatricesAreRoundedAlikeWhereTheyAreMade) {
   constexpr int64_t kTokens = 16;
   const Dims dims = make_dims(small_model());
   const std::unique_ptr<Device> device = make_cpu_device(1);
@@ -163,19 +170,31 @@ TEST(Fp8Model, AnInputIsRoundedAlikeWhereItIsMade) {
     gemms.forward(EncoderGemm::kFfIn, in_io, result);
     ASSERT_EQ(by_pass.quantized.size(), 1u);
     EXPECT_TRUE(by_maker.quantized.empty());
-    const Quantize want = by_pass.quantized[0];
-    const Quantize got = quantize_to(result, in_io.x);
-    for (View Quantize::*field :
-         {&Quantize::x, &Quantize::scale, &Quantize::q, &Quantize::transposed, &Quantize::amax,
-          &Quantize::saturated, &Quantize::live_rows}) {
-      EXPECT_TRUE(is_same(got.*field, want.*field));
-    }
+    const Quantize& want = by_pass.quantized[0];
+    expect_same(quantize_to(result, in_io.x), want);
     EXPECT_EQ(want.transposed.has_data(), mode == GemmMode::kFp8);
     for (View LinearFwd::*field : {&LinearFwd::x, &LinearFwd::x_inverse_scale, &LinearFwd::weight,
                                    &LinearFwd::weight_inverse_scale}) {
       EXPECT_TRUE(is_same(by_maker.multiplied.at(0).*field, by_pass.multiplied.at(0).*field));
     }
   }
+  const View dy = activations.scratch.d_branch;
+  const LinearBwdWeight weight{.dy = dy,
+                               .x = in_io.x,
+                               .dweight = arena.take(DType::kBF16, {dims.H, dims.H}),
+                               .dbias = View()};
+  const LinearBwdData data{.dy = dy,
+                           .weight = arena.take(DType::kBF16, {dims.H, dims.H}),
+                           .saved = View(),
+                           .dx = activations.scratch.d_context};
+  NotedOps by_pass;
+  EncoderGemms(by_pass, GemmMode::kFp8, &layer).backward(EncoderGemm::kProjection, weight, data);
+  NotedOps by_maker;
+  const EncoderGemms gemms(by_maker, GemmMode::kFp8, &layer);
+  const Fp8Result result = gemms.gradient_result(EncoderGemm::kProjection);
+  gemms.backward(EncoderGemm::kProjection, weight, data, result);
+  EXPECT_TRUE(by_maker.quantized.empty());
+  expect_same(quantize_to(result, dy), by_pass.quantized.at(0));
   for (const GemmMode mode : {GemmMode::kIo, GemmMode::kRecord}) {
     NotedOps none;
     EXPECT_FALSE(EncoderGemms(none, mode, &layer).input_result(EncoderGemm::kFfIn).q.has_data());
