@@ -244,28 +244,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Of a matrix that is fp8 already.
-__global__ void __launch_bounds__(kThreads)
-    transpose_kernel(const uint8_t* x, uint8_t* transposed, int64_t rows, int64_t columns) {
-  __shared__ uint2 tile[kTile * kParts];
-  wait_for_kernel_before();
-  begin_next_kernel();
-  const int column_part = static_cast<int>(threadIdx.x) % kParts;
-  const int row_part = static_cast<int>(threadIdx.x) / kParts;
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile + row_part * kPart;
-  const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTile + column_part * kPart;
-  uint2 bytes[kPart] = {};
-  if (first_row < rows && first_column < columns) {
-#pragma unroll
-    for (int i = 0; i < kPart; ++i) {
-      bytes[i] =
-          __ldg(reinterpret_cast<const uint2*>(x + (first_row + i) * columns + first_column));
-    }
-  }
-  const TilePlace place{.row = blockIdx.y, .column = blockIdx.x};
-  store_transposed(bytes, tile, transposed, place, rows, columns);
-}
-
 DType format_of(const Quantize& args) {
   return args.q.has_data() ? args.q.dtype : args.transposed.dtype;
 }
@@ -323,15 +301,6 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   if (columns == 0) return;
   context.require_fp8(Quantize::kName);
   check(args);
-  if (is_fp8(args.x.dtype)) {
-    if (rows == 0) return;
-    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kTile)),
-                     static_cast<unsigned>(ceil_div(rows, kTile)));
-    launch_dependent(context.stream, transpose_kernel, {tiles, kThreads},
-                     static_cast<const uint8_t*>(args.x.data),
-                     static_cast<uint8_t*>(args.transposed.data), rows, columns);
-    return;
-  }
   float* const partial_sums = args.column_sums.has_data()
                                   ? static_cast<float*>(context.scratch.take(
                                         column_sum_bytes(ceil_div(rows, kTile), columns, 1)))

@@ -14,14 +14,6 @@ void check_output(const ArgumentCheck& check, const char* field, const View& vie
   check.view(field, view, view.dtype, {rows, columns});
 }
 
-void check_transposition(const ArgumentCheck& check, const Quantize& args) {
-  check.view("transposed", args.transposed, args.x.dtype, {args.x.extent(1), args.x.extent(0)});
-  for (const View* given :
-       {&args.scale, &args.q, &args.amax, &args.saturated, &args.derivative, &args.column_sums}) {
-    if (given->has_data()) check.refuse("x", "is fp8: want transposed and nothing else");
-  }
-}
-
 }  // namespace
 
 Quantize quantize_to(const Fp8Result& result, const View& x) {
@@ -50,7 +42,6 @@ void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Re
 void validate(const Quantize& args) {
   const ArgumentCheck check(Quantize::kName);
   check.rank("x", args.x, 2);
-  if (is_fp8(args.x.dtype)) return check_transposition(check, args);
   check.io("x", args.x);
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);
