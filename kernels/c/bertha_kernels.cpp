@@ -35,14 +35,16 @@ void check_dense(const char* operation, const char* field, const BerthaTensor& t
   bool is_dense = true;
   bool has_strides = false;
   int64_t wanted = 1;
-  std::string strides;
   for (int axis = tensor.rank - 1; axis >= 0; --axis) {
     has_strides = has_strides || tensor.strides[axis] != 0;
     is_dense = is_dense && (tensor.strides[axis] == wanted || tensor.extents[axis] == 1);
     wanted *= tensor.extents[axis];
-    strides = concat(tensor.strides[axis], strides.empty() ? "" : ",", strides);
   }
   if (!has_strides || is_dense || wanted == 0) return;
+  std::string strides;
+  for (int axis = 0; axis < tensor.rank; ++axis) {
+    strides += concat(axis == 0 ? "" : ",", tensor.strides[axis]);
+  }
   fail(ExitCode::kInternal, operation, ": ", field, " has the strides [", strides,
        "], want dense rows; copy it first");
 }

@@ -87,15 +87,17 @@ class RowNorm {
       : columns_(args.y.extent(1)),
         gamma_(args.gamma, columns_, T{1}),
         beta_(args.beta, columns_, T{0}),
-        mean_(args.mean.template as<T>()),
-        rstd_(args.rstd.template as<T>()),
+        mean_(args.mean.has_data() ? args.mean.template as<T>() : nullptr),
+        rstd_(args.rstd.has_data() ? args.rstd.template as<T>() : nullptr),
         epsilon_(args.epsilon) {}
 
   /// y = (x - mean) * rstd * gamma + beta of one row, io [columns], and its statistics. y may be x.
   void run(int64_t row, const T* x, T* y) const {
     const RowStatistics<T> of_row = row_statistics(x, columns_, epsilon_);
-    mean_[row] = of_row.mean;
-    rstd_[row] = of_row.rstd;
+    if (mean_ != nullptr) {
+      mean_[row] = of_row.mean;
+      rstd_[row] = of_row.rstd;
+    }
     const T* gamma = gamma_.data();
     const T* beta = beta_.data();
     const int64_t columns = columns_;

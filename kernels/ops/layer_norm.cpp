@@ -5,12 +5,10 @@
 namespace bertha {
 namespace {
 
-/// Fields that both directions have. Parameters without data are left out.
 template <class Args>
-void check_saved(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
+void check_statistics(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
   const DType statistic = shape.io == DType::kF64 ? DType::kF64 : DType::kF32;
   check.views({{"mean", args.mean}, {"rstd", args.rstd}}, statistic, {shape.rows});
-  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
 }
 
 }  // namespace
@@ -19,7 +17,8 @@ void validate(const LayerNormFwd& args) {
   const ArgumentCheck check(LayerNormFwd::kName);
   const RowsShape shape = check_rows(check, "x", args.x);
   check.view("y", args.y, shape.io, {shape.rows, shape.columns});
-  check_saved(check, args, shape);
+  if (args.mean.has_data() || args.rstd.has_data()) check_statistics(check, args, shape);
+  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
   check.optional_view("beta", args.beta, shape.io, {shape.columns});
   check.positive("epsilon", static_cast<double>(args.epsilon));
   if (!args.residual.has_data()) return;
@@ -34,7 +33,8 @@ void validate(const LayerNormBwd& args) {
   const ArgumentCheck check(LayerNormBwd::kName);
   const RowsShape shape = check_rows(check, "dy", args.dy);
   check.views({{"x", args.x}, {"dx", args.dx}}, shape.io, {shape.rows, shape.columns});
-  check_saved(check, args, shape);
+  check_statistics(check, args, shape);
+  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
   check.optional_view("dgamma", args.dgamma, shape.io, {shape.columns});
   check.optional_view("dbeta", args.dbeta, shape.io, {shape.columns});
 }

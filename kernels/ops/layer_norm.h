@@ -18,7 +18,7 @@ struct LayerNormFwd {
   View gamma;  // io  [C]     without data: 1
   View beta;   // io  [C]     without data: 0
   View y;      // io  [R, C]  out
-  View mean;   // stat [R]    out
+  View mean;   // stat [R]    out; without data, as rstd: not wanted
   View rstd;   // stat [R]    out
   float epsilon = 1e-12f;
   View residual = {};  // io [R, C]       without data: 0

@@ -4,18 +4,21 @@
     python kernels/python/bench.py [--device cuda] [--dtype bfloat16] [--no-compile] [--svg FILE]
 
 The first table has microseconds of the host for one call on a [1, 8] row, whose kernel takes next to
-nothing: the C function alone with arguments that are packed already, with their packing, through
-torch.ops, and PyTorch's own operation. The second has microseconds and the share of a copy of as many
-bytes for [R, C] with R * C about 2^25 (CPU: 2^21), medians of 5 runs. --svg draws the second.
+nothing: of the C functions, with arguments that are packed already, by ctypes, whose own part the first
+row shows; of the operations here, and of PyTorch's own. The second has microseconds and the share of a
+copy of as many bytes for [R, C] with R * C about 2^25 (CPU: 2^21), medians of 5 runs. --svg draws the
+second.
 """
 import argparse
+import ctypes
+import pathlib
 import statistics
+import struct
 import time
 
 import torch
 
 import bertha_kernels as bk
-from bertha_kernels import c_interface as c
 
 WIDTHS = (64, 256, 1024, 4096, 8192, 16384, 32768)
 
@@ -37,29 +40,51 @@ def microseconds(call, device, calls, runs=5):
     return statistics.median(times)
 
 
+def c_calls(device, x, weight, slope, out):
+    """Calls of the C functions by ctypes, with arguments that are packed already."""
+    library = ctypes.CDLL(str(pathlib.Path(bk.__file__).parent / "libbertha_kernels.so"))
+    handle = ctypes.c_void_p()
+    if device == "cuda":
+        status = library.bertha_open_cuda(0, ctypes.byref(handle))
+        stream = torch.cuda.current_stream().cuda_stream
+    else:
+        status = library.bertha_open_cpu(torch.get_num_threads(), ctypes.byref(handle))
+        stream = 0
+    assert status == 0
+
+    def tensor(t, *extents):  # BerthaTensor, f32
+        return struct.pack("@P4q32x2i", t.data_ptr(), *extents, *[0] * (4 - len(extents)), 1, len(extents))
+    none = bytes(80)
+    row, channels = tensor(x, 1, 8), tensor(x, 1, 1, 8)
+    packed = {
+        "softmax": row + 2 * none + tensor(out, 1, 8) + 2 * none + bytes(88) + struct.pack("@fi", 1.0, 0),
+        "layer_norm": row + 2 * tensor(weight, 8) + tensor(out, 1, 8) + 4 * none
+        + struct.pack("@fi", 1e-5, 0),
+        "prelu": channels + tensor(slope, 1) + tensor(out, 1, 1, 8)}
+    for name, arguments in packed.items():
+        function = getattr(library, f"bertha_{name}_fwd")
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+        assert function(handle, stream, arguments) == 0
+        if name == "softmax":
+            yield "a C function that returns at once", (
+                lambda function=function, arguments=arguments: function(None, stream, arguments))
+        yield f"the C function of {name}", (
+            lambda function=function, arguments=arguments: function(handle.value, stream, arguments))
+
+
 def overhead(device):
-    x = torch.randn(1, 8, device=device)
-    y, weight = torch.empty_like(x), torch.randn(8, device=device)
-    gradient_x = x.clone().requires_grad_()
-    ops = c.kernels_of(device == "cuda", 0 if device == "cuda" else torch.get_num_threads())
-    stream = torch._C._cuda_getCurrentRawStream(0) if device == "cuda" else 0
-    shape = (1, 8, 0, 0, c.F32, 2)
-    packed = c._SOFTMAX_FWD.pack(x.data_ptr(), *shape, y.data_ptr(), *shape, 1.0, 0)
-    function = c._LIBRARY.bertha_softmax_fwd
-    rows = [
-        ("the C function", lambda: function(ops._handle, stream, packed)),
-        ("packing and the C function",
-         lambda: ops.softmax(stream, x.data_ptr(), y.data_ptr(), 1, 8, c.F32, 0)),
-        ("bertha_kernels.softmax", lambda: bk.softmax(x)),
-        ("bertha_kernels.softmax, with autograd", lambda: bk.softmax(gradient_x)),
-        ("torch.softmax", lambda: torch.softmax(x, -1)),
-        ("torch.softmax, with autograd", lambda: torch.softmax(gradient_x, -1)),
-        ("bertha_kernels.layer_norm", lambda: bk.layer_norm(x, (8,), weight, weight)),
-        ("bertha_kernels.layer_norm, with autograd",
-         lambda: bk.layer_norm(gradient_x, (8,), weight, weight)),
-        ("torch.nn.functional.layer_norm",
-         lambda: torch.nn.functional.layer_norm(x, (8,), weight, weight)),
-    ]
+    x, weight, slope = (torch.randn(*shape, device=device) for shape in ((1, 8), (8,), (1,)))
+    leaf, functional = x.clone().requires_grad_(), torch.nn.functional
+    out = torch.empty_like(x)
+    rows = list(c_calls(device, x, weight, slope, out))
+    for name, ours, theirs, arguments in (
+            ("softmax", bk.softmax, torch.softmax, (-1,)),
+            ("log_softmax", bk.log_softmax, torch.log_softmax, (-1,)),
+            ("layer_norm", bk.layer_norm, functional.layer_norm, ((8,), weight, weight)),
+            ("prelu", bk.prelu, functional.prelu, (slope,))):
+        for what, given in ((name, x), (f"{name}, with autograd", leaf)):
+            rows += [(f"bertha_kernels.{what}", lambda f=ours, t=given, a=arguments: f(t, *a)),
+                     (f"PyTorch's {what}", lambda f=theirs, t=given, a=arguments: f(t, *a))]
     print("| Call | us of the host |\n|---|---|")
     for name, call in rows:
         print(f"| {name} | {microseconds(call, device, 2000):.2f} |")

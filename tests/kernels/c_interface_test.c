@@ -64,6 +64,11 @@ static void test_layer_norm(BerthaKernels* kernels) {
                                 .epsilon = 1e-12f};
   expect(bertha_layer_norm_fwd(kernels, NULL, &forward) == BERTHA_OK, bertha_error(kernels));
   expect_values(y, wanted, 2, "LayerNorm");
+  BerthaLayerNormFwd alone = forward; /* without statistics */
+  alone.mean = alone.rstd = (BerthaTensor){0};
+  y[0] = y[1] = 0.0f;
+  expect(bertha_layer_norm_fwd(kernels, NULL, &alone) == BERTHA_OK, bertha_error(kernels));
+  expect_values(y, wanted, 2, "LayerNorm alone");
   BerthaLayerNormBwd backward = {.dy = matrix(dy, 1, 2),
                                  .x = forward.x,
                                  .mean = forward.mean,

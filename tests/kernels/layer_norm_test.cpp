@@ -192,6 +192,22 @@ TEST(LayerNorm, MissingParametersAreOneAndZero) {
   EXPECT_EQ(c.dx.values, given.dx.values);
 }
 
+template <class T>
+void expect_same_without_statistics() {
+  CaseOf<T> given(7, 33);
+  given.forward(1);
+  CaseOf<T> c(7, 33);
+  LayerNormFwd forward = c.forward_args();
+  forward.mean = forward.rstd = View();
+  run_on_cpu(forward);
+  EXPECT_EQ(c.y.values, given.y.values);
+}
+
+TEST(LayerNorm, StatisticsWithoutDataAreNotWanted) {
+  expect_same_without_statistics<float>();
+  expect_same_without_statistics<double>();
+}
+
 TEST(LayerNorm, AResidualIsAddedFirst) {
   Case c(7, 33);
   HostTensor<float> residual = random_tensor({7, 33}, 9);

@@ -16,6 +16,9 @@ TEST(Validation, LayerNormOptionalFields) {
                        .rstd = f64_row};
   expect_accepted(forward);
   expect_refused(forward, &LayerNormFwd::mean, f32({kTokens}), {"mean", "want f64 [5]"});
+  expect_refused(forward, &LayerNormFwd::rstd, View(), {"rstd", "want f64 [5]"});
+  forward.mean = forward.rstd = View();
+  expect_accepted(forward);
   forward.residual = forward.x;
   expect_refused<LayerNormFwd>(forward, [](auto&) {}, {"sum", "want f64 [5,3]"});
   forward.sum = forward.x;

@@ -21,8 +21,8 @@ void run_cuda(CudaContext& context, const LayerNormFwd& args) {
         .beta = optional_elements<T>(args.beta),
         .sum = args.residual.has_data() ? elements<T>(args.sum) : nullptr,
         .y = {elements<T>(args.y)},
-        .mean = elements<Compute<T>>(args.mean),
-        .rstd = elements<Compute<T>>(args.rstd),
+        .mean = optional_elements<Compute<T>>(args.mean),
+        .rstd = optional_elements<Compute<T>>(args.rstd),
         .epsilon = static_cast<Compute<T>>(args.epsilon)};
     layer_norm_rows(context, norm, args.x.extent(0), args.x.extent(1));
   });

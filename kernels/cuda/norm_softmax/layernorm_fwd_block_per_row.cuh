@@ -56,7 +56,7 @@ struct BlockRowNorm : OneInput<Load> {
       sum_around_pivot(1);
     }
     const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && p.mean != nullptr) {
       p.mean[blockIdx.x] = pivot + moments.rest;
       p.rstd[blockIdx.x] = moments.rstd;
     }

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     block_reduce(sums, Add(), exchange, turn, threads / kWarpThreads,
                  [threads] { named_barrier_sync(1, threads); });
     const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if (thread == 0) {
+    if (thread == 0 && p.mean != nullptr) {
       p.mean[row] = pivot + moments.rest;
       p.rstd[row] = moments.rstd;
     }

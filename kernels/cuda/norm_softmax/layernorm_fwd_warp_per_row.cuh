@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
     if (row(r) >= rows) return;
     const PivotedMoments moments =
         pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
-    if (lane == 0) {
+    if (lane == 0 && p.mean != nullptr) {
       p.mean[row(r)] = pivot[r] + moments.rest;
       p.rstd[row(r)] = moments.rstd;
     }

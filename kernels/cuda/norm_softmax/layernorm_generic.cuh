@@ -56,7 +56,7 @@ struct GenericNormForward : OneInput<Load> {
     row.reduce(parts, Add());
     const Number lost = parts[0] * per_column;
     const Number scale = reciprocal_deviation(parts[1] * per_column - lost * lost, p.epsilon);
-    if (row.is_first()) {
+    if (row.is_first() && p.mean != nullptr) {
       p.mean[row.row()] = first_mean + lost;
       p.rstd[row.row()] = scale;
     }

@@ -15,7 +15,7 @@ struct NormForward {
   const Parameter* beta;    // [columns]; null: 0
   Element* sum;  // [rows, columns] with a residual: x + residual; may be x or the residual
   Store y;       // [rows, columns]
-  Number* mean;  // [rows]
+  Number* mean;  // [rows]; null, as rstd: not wanted
   Number* rstd;  // [rows]
   Number epsilon;
 };

@@ -3,7 +3,10 @@ import math
 
 import torch
 
+from . import c_interface as c
 from . import torch_ops
+
+_is_compiling = torch.compiler.is_compiling  # which is True where torch.compile reads a function
 
 
 def _softmax(x, dim, dtype, is_log):
@@ -18,16 +21,22 @@ def _softmax(x, dim, dtype, is_log):
 
 def softmax(x, dim=-1, dtype=None):
     """As torch.softmax, but a row of minus infinities gives zeros, not NaN."""
-    return _softmax(x, dim, dtype, False)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, False)
+    return _softmax(x, dim, dtype, False) if y is None else y
 
 
 def log_softmax(x, dim=-1, dtype=None):
     """As torch.log_softmax, but a row of minus infinities gives minus infinities, not NaN."""
-    return _softmax(x, dim, dtype, True)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, True)
+    return _softmax(x, dim, dtype, True) if y is None else y
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm; parameters of another dtype are converted to x's."""
+    if not _is_compiling():
+        y = c.direct_layer_norm(x, weight, bias, normalized_shape, eps)
+        if y is not None:
+            return y
     shape = tuple(normalized_shape)
     if len(shape) == 0 or x.shape[-len(shape):] != shape:
         raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
@@ -50,6 +59,10 @@ def _vector(parameter, x):
 
 def prelu(x, weight):
     """As torch.nn.functional.prelu, for float32, float16 and bfloat16."""
+    if not _is_compiling():
+        y = c.direct_prelu(x, weight)
+        if y is not None:
+            return y
     channels = x.shape[1] if x.dim() >= 2 else 1
     if weight.dim() > 1 or weight.numel() not in (1, channels):
         raise ValueError(f"prelu: weight is {tuple(weight.shape)}, want 1 or {channels} elements "

@@ -4,42 +4,27 @@ Rows are the last axis, or the last axes that the parameters of LayerNorm span; 
 Results are dense; of dense channels-last x those of PReLU and BatchNorm are channels-last too. On the
 CPU all but softmax compute 16 bits through f32. A second derivative is an error.
 """
+import os
+
 import torch
-from torch.autograd import forward_ad
 
 from . import c_interface as c
 
+os.register_at_fork(after_in_child=c.forget_devices)
 _LIBRARY = torch.library.Library("bertha_kernels", "DEF")
-_DTYPES = {torch.float64: c.F64, torch.float32: c.F32, torch.float16: c.F16,
-           torch.bfloat16: c.BF16}
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def _dtype_of(name, x):
-    dtype = _DTYPES.get(x.dtype)
-    if dtype is None:
+def _check_dtype(name, x):
+    if x.dtype not in _DTYPES:
         raise TypeError(f"{name}: x is {x.dtype}, want float64, float32, float16 or bfloat16")
-    return dtype
 
 
-def _channel_dtype_of(name, x):
-    dtype = _dtype_of(name, x)
-    if dtype == c.F64:
+def _check_channel_dtype(name, x):
+    _check_dtype(name, x)
+    if x.dtype == torch.float64:
         raise TypeError(f"{name}: x is torch.float64, want float32, float16 or bfloat16: its "
                         "parameters and statistics are float32")
-    return dtype
-
-
-def _run_on(x, operation, *arguments):
-    """operation(kernels, stream, *arguments) on a tensor's device, enqueued on its current stream."""
-    if x.is_cpu:
-        return operation(c.kernels_of(False, torch.get_num_threads()), 0, *arguments)
-    if not x.is_cuda:
-        raise TypeError(f"x is on {x.device}, want cpu or cuda")
-    index = x.get_device()
-    if index != torch._C._cuda_getDevice():
-        with torch.cuda.device(index):
-            return _run_on(x, operation, *arguments)
-    operation(c.kernels_of(True, index), torch._C._cuda_getCurrentRawStream(index), *arguments)
 
 
 def _check(name, x, dtype, elements, **others):
@@ -69,10 +54,6 @@ def _sums(x, shape, dtype=None):
     return x.new_empty(shape, dtype=dtype) if x.numel() > 0 else x.new_zeros(shape, dtype=dtype)
 
 
-def _pointer(tensor):
-    return None if tensor is None else tensor.data_ptr()
-
-
 def _define(schema, run, fake):
     """One operation with its implementation and what its results look like."""
     _LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
@@ -85,14 +66,6 @@ def _define(schema, run, fake):
 def _differentiate(name, backward, setup_context):
     torch.library.register_autograd(f"bertha_kernels::{name}", backward,
                                     setup_context=setup_context, lib=_LIBRARY)
-
-
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-_PLAIN = (type(None), bool, int, float)
-_is_compiling = torch.compiler.is_compiling
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def _caller(name, run, backward=None, setup=None):
@@ -111,20 +84,10 @@ def _caller(name, run, backward=None, setup=None):
     Direct.backward = staticmethod(backward)
 
     def call(*inputs):
-        if _is_compiling() or _dispatch_modes() or _function_modes() or _transform() is not None:
-            return op(*inputs)
-        wants_gradient = False
-        for value in inputs:
-            if type(value) in _TENSORS:
-                if value.is_meta or value.is_neg() or value._is_zerotensor():
-                    return op(*inputs)
-                wants_gradient = wants_gradient or value.requires_grad
-            elif type(value) not in _PLAIN:
-                return op(*inputs)
-        is_forward_mode = forward_ad._current_level >= 0  # which Direct refuses
-        if not is_forward_mode and not (wants_gradient and torch.is_grad_enabled()):
+        route = c.DISPATCHER if torch.compiler.is_compiling() else c.route(*inputs)
+        if route == c.DIRECT:
             return run(*inputs)
-        return op(*inputs) if backward is None else Direct.apply(*inputs)
+        return Direct.apply(*inputs) if route == c.AUTOGRAD and backward else op(*inputs)
     return call
 
 
@@ -138,23 +101,17 @@ def _once_differentiable(name):
 # --- softmax and log-softmax over the last axis ------------------------------------------------------
 
 def _softmax(x, is_log):
-    dtype = _dtype_of("softmax", x)
+    _check_dtype("softmax", x)
     x = x.contiguous()
     y = torch.empty_like(x)
-    if x.numel() > 0:
-        columns = x.shape[-1]
-        _run_on(x, c.Kernels.softmax, x.data_ptr(), y.data_ptr(), x.numel() // columns, columns,
-                dtype, is_log)
+    c.softmax(x, y, is_log)
     return y
 
 
 def _softmax_backward(dy, y, is_log):
     dy, y = dy.contiguous(), y.contiguous()
     dx = torch.empty_like(y)
-    if y.numel() > 0:
-        columns = y.shape[-1]
-        _run_on(y, c.Kernels.softmax_backward, dy.data_ptr(), y.data_ptr(), dx.data_ptr(),
-                y.numel() // columns, columns, _dtype_of("softmax", y), is_log)
+    c.softmax_backward(y, dy, dx, is_log)
     return dx
 
 
@@ -189,22 +146,14 @@ def _statistics_of(x, columns):
     return x.new_empty(2 * (x.numel() // columns) if columns > 0 else 0, dtype=dtype)
 
 
-def _pointers_of(statistics):
-    mean = statistics.data_ptr()
-    return mean, mean + statistics.numel() // 2 * statistics.itemsize
-
-
 def _layer_norm(x, gamma, beta, columns, epsilon):
-    _dtype_of("layer_norm", x)
+    _check_dtype("layer_norm", x)
     _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
     io = x.dtype
     x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
     y = torch.empty_like(x)
     statistics = _statistics_of(x, columns)
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.layer_norm, x.data_ptr(), _pointer(gamma), _pointer(beta),
-                y.data_ptr(), *_pointers_of(statistics), x.numel() // columns, columns,
-                _DTYPES[x.dtype], epsilon)
+    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
     return y if y.dtype == io else y.to(io), statistics
 
 
@@ -213,10 +162,7 @@ def _layer_norm_backward(dy, x, statistics, gamma, columns, wants_parameters):
     dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
     dx = torch.empty_like(x)
     dgamma, dbeta = (_sums(x, (columns,)) if wants_parameters else None for _ in range(2))
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.layer_norm_backward, dy.data_ptr(), x.data_ptr(),
-                *_pointers_of(statistics), _pointer(gamma), dx.data_ptr(), _pointer(dgamma),
-                _pointer(dbeta), x.numel() // columns, columns, _DTYPES[x.dtype])
+    c.layer_norm_backward(x, dy, statistics, gamma, dx, dgamma, dbeta, columns)
     if not wants_parameters:
         return dx.to(io), x.new_empty((0,), dtype=io), x.new_empty((0,), dtype=io)
     return dx.to(io), dgamma.to(io), dbeta.to(io)
@@ -264,29 +210,17 @@ def _format_of(x):
     return torch.channels_last if _is_channels_last(x) else torch.contiguous_format
 
 
-def _channel_extents(x, channels):
-    """(N, C, S) of kernels/ops/prelu.h for dense x; channels 1: all elements share it."""
-    if channels == 1:
-        return 1, 1, x.numel()
-    if _is_channels_last(x):
-        return x.numel() // channels, channels, 1
-    outer = x.shape[0]
-    return outer, channels, x.numel() // (outer * channels)
-
-
 def _empty_in(x, like_format):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
 
 
 def _prelu(x, slope):
-    _channel_dtype_of("prelu", x)
+    _check_channel_dtype("prelu", x)
     _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
     layout = _format_of(x)
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     y = torch.empty_like(dense)
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.prelu, dense.data_ptr(), own_slope.data_ptr(), y.data_ptr(),
-                _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+    c.prelu(dense, own_slope, y)
     return y.to(x.dtype)
 
 
@@ -295,10 +229,7 @@ def _prelu_backward(dy, x, slope):
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
     dx, dslope = torch.empty_like(dense), _sums(dense, own_slope.shape)
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.prelu_backward, own_dy.data_ptr(), dense.data_ptr(),
-                own_slope.data_ptr(), dx.data_ptr(), dslope.data_ptr(),
-                _channel_extents(dense, slope.numel()), _DTYPES[dense.dtype])
+    c.prelu_backward(dense, own_dy, own_slope, dx, dslope)
     return dx.to(x.dtype), dslope.to(slope.dtype)
 
 
@@ -326,7 +257,7 @@ def _mask_of(x):
 
 def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses_running, momentum,
                          epsilon):
-    _channel_dtype_of("batch_norm_add_relu", x)
+    _check_channel_dtype("batch_norm_add_relu", x)
     _check("batch_norm_add_relu", x, x.dtype, x.numel(), addend=addend)
     _check("batch_norm_add_relu", x, torch.float32, x.shape[1], weight=gamma, bias=beta,
            running_mean=running_mean, running_var=running_var)
@@ -337,18 +268,9 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     mean, rstd = torch.zeros_like(gamma), torch.ones_like(gamma)
     # The operation is functional; what runs is copied by its caller.
     new_mean, new_var = running_mean.clone(), running_var.clone()
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.batch_norm_relu, dense.data_ptr(), _pointer(added), gamma.data_ptr(),
-                beta.data_ptr(), new_mean.data_ptr(), new_var.data_ptr(), y.data_ptr(),
-                mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(), _batch_extents(dense),
-                _DTYPES[dense.dtype], uses_running, momentum, epsilon)
+    c.batch_norm_relu(dense, added, gamma, beta, new_mean, new_var, y, mask, mean, rstd, uses_running,
+                      momentum, epsilon)
     return y.to(x.dtype), mask, mean, rstd, new_mean, new_var
-
-
-def _batch_extents(x):
-    if _is_channels_last(x):
-        return x.numel() // x.shape[1], x.shape[1], 1
-    return x.shape[0], x.shape[1], x.numel() // (x.shape[0] * x.shape[1])
 
 
 def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
@@ -358,11 +280,8 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     dx = torch.empty_like(dense)
     daddend = torch.empty_like(dense) if wants_addend else None
     dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
-    if x.numel() > 0:
-        _run_on(x, c.Kernels.batch_norm_relu_backward, own_dy.data_ptr(), dense.data_ptr(),
-                mask.data_ptr(), mean.data_ptr(), rstd.data_ptr(), gamma.data_ptr(), dx.data_ptr(),
-                _pointer(daddend), dgamma.data_ptr(), dbeta.data_ptr(), _batch_extents(dense),
-                _DTYPES[dense.dtype], uses_running)
+    c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
+                               uses_running)
     daddend = x.new_empty((0,)) if daddend is None else daddend.to(x.dtype)
     return dx.to(x.dtype), daddend, dgamma, dbeta
 
