@@ -15,9 +15,8 @@ View matrix_in(const View& bytes, DType format, int64_t rows, int64_t columns) {
   return {bytes.data, format, {rows, columns}};
 }
 
-/// Of x, or of what it is rounded to already.
-Quantize quantize_of(const View& x, const Fp8Result& rounded = {}) {
-  return {.x = rounded.q.has_data() ? rounded.q : x,
+Quantize quantize_of(const View& x) {
+  return {.x = x,
           .scale = View(),
           .q = View(),
           .transposed = View(),
@@ -63,24 +62,8 @@ void EncoderGemms::run(const std::optional<Quantize>& quantize) const {
   if (quantize) ops_.run(*quantize);
 }
 
-Fp8Result EncoderGemms::input_result(EncoderGemm gemm) const {
-  const size_t i = index(gemm);
-  const Fp8Passes& passes = kFp8Passes[i];
-  if (mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord || !passes.forward) return {};
-  const View& transposed = fp8_->inputs_transposed[i];
-  const Quantize recorded = record(quantize_of(View()), at(fp8_->input_scales, i));
-  return {
-      .q = matrix_in(rows_of_input(gemm), DType::kE4M3, transposed.extent(1), transposed.extent(0)),
-      .transposed = keeps_input(gemm) ? transposed : View(),
-      .scale = recorded.scale,
-      .amax = recorded.amax,
-      .saturated = recorded.saturated,
-      .live_rows = recorded.live_rows};
-}
-
-void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args,
-                           const Fp8Result& rounded) const {
-  const Forward forward = forward_of(gemm, args, quantize_of(args.x, rounded));
+void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
+  const Forward forward = forward_of(gemm, args, quantize_of(args.x));
   run(forward.x);
   ops_.run(forward.y);
 }
@@ -94,27 +77,20 @@ EncoderGemms::Forward EncoderGemms::forward_of(EncoderGemm gemm, const LinearFwd
   if (mode_ == GemmMode::kIo || !rounds) return {.x = {}, .y = args};
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
-  const bool is_rounded = is_fp8(x.x.dtype);
-  if (!is_rounded) x = record(x, scales);
+  x = record(x, scales);
   LinearFwd y = args;
   if (mode_ != GemmMode::kRecord && passes.forward) {
-    y.x = matrix_in(rows_of_input(gemm), DType::kE4M3, x.x.extent(0), x.x.extent(1));
-    if (!is_rounded) x.q = y.x;
+    x.q = matrix_in(gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows, DType::kE4M3,
+                    x.x.extent(0), x.x.extent(1));
+    y.x = x.q;
     y.x_inverse_scale = one_of(scales.inverse_scale);
     y.weight = fp8_->weights[i].q;
     y.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
   }
-  if (is_rounded) return {.x = {}, .y = y};  // in both layouts
-  if (keeps_input(gemm)) x.transposed = fp8_->inputs_transposed[i];
+  if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
+    x.transposed = fp8_->inputs_transposed[i];
+  }
   return {.x = x, .y = y};
-}
-
-bool EncoderGemms::keeps_input(EncoderGemm gemm) const {
-  return mode_ == GemmMode::kFp8 && kFp8Passes[index(gemm)].weight_gradient;
-}
-
-View EncoderGemms::rows_of_input(EncoderGemm gemm) const {
-  return gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows;
 }
 
 bool EncoderGemms::rounds_gradient(EncoderGemm gemm) const {
@@ -130,10 +106,8 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
   if (!rounds_gradient(gemm)) return {};
   const size_t i = index(gemm);
   const Fp8Scales scales = at(fp8_->gradient_scales, i);
-  const int64_t tokens = fp8_->inputs_transposed[i].extent(1);
-  const int64_t outputs = fp8_->weights[i].q.extent(0);
-  return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, tokens, outputs),
-          .transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens),
+  return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
+                         fp8_->weights[i].q.extent(0)),
           .scale = scales.scale,
           .amax = scales.amax,
           .saturated = fp8_->saturated,
@@ -142,7 +116,8 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
                             const LinearBwdData& data, const Fp8Result& rounded) const {
-  const Backward backward = backward_of(gemm, weight, data, quantize_of(data.dy, rounded));
+  const Backward backward =
+      backward_of(gemm, weight, data, quantize_of(rounded.q.has_data() ? rounded.q : data.dy));
   run(backward.dy);
   ops_.run(backward.dweight);
   ops_.run(backward.dx);
@@ -176,14 +151,13 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
     dweight.x = fp8_->inputs_transposed[i];
     dweight.x_inverse_scale = one_of(at(fp8_->input_scales, i).inverse_scale);
   }
-  if (!is_rounded) backward.dy = dy;  // else in both layouts
+  backward.dy = dy;
   return backward;
 }
 
-void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out,
-                                const Fp8Result& rounded) const {
+void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
   if (!kGeluIsFp8 || mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
-    forward(EncoderGemm::kFfIn, in, rounded);
+    forward(EncoderGemm::kFfIn, in);
     return forward(EncoderGemm::kFfOut, out);
   }
   LinearFwd before_gelu = in;
@@ -193,7 +167,7 @@ void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out,
   Quantize gelu = quantize_of(before_gelu.y);
   gelu.activation = in.activation;
   if (mode_ == GemmMode::kFp8) gelu.derivative = fp8_->gelu_derivative;
-  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x, rounded));
+  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x));
   const Forward second = forward_of(EncoderGemm::kFfOut, out, gelu);
   run(first.x);
   ops_.run(LinearFwdQuantize{.linear = first.y, .quantize = *second.x});
@@ -217,8 +191,8 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   before_gelu.derivative = fp8_->gelu_derivative;
   before_gelu.column_sums = out_data.dbias_below;
   before_gelu.accumulate_sums = out_data.accumulate_dbias;
-  const Backward out =
-      backward_of(EncoderGemm::kFfOut, out_weight, of_gelu, quantize_of(out_data.dy, rounded));
+  const Backward out = backward_of(EncoderGemm::kFfOut, out_weight, of_gelu,
+                                   quantize_of(rounded.q.has_data() ? rounded.q : out_data.dy));
   const Backward in = backward_of(EncoderGemm::kFfIn, in_weight, in_data, before_gelu);
   run(out.dy);
   ops_.run(out.dweight);

@@ -91,11 +91,7 @@ class EncoderGemms {
   /// `fp8` is read in modes other than kIo.
   EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
 
-  /// Where the operation that makes the input of a GEMM may round it. Without data: it is read in
-  /// io. Calls of the GEMMs then say where it has been rounded.
-  Fp8Result input_result(EncoderGemm gemm) const;
-  /// `rounded`: args.x, where it is there in fp8.
-  void forward(EncoderGemm gemm, const LinearFwd& args, const Fp8Result& rounded = {}) const;
+  void forward(EncoderGemm gemm, const LinearFwd& args) const;
   /// Where the operation that makes the gradient of a GEMM's output may round it. Without data: it
   /// is read in io.
   Fp8Result gradient_result(EncoderGemm gemm) const;
@@ -104,8 +100,7 @@ class EncoderGemms {
                 const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU and kFfOut behind it. With kGeluIsFp8 kFfIn rounds the result of the GELU.
-  /// `rounded`: in.x, as above.
-  void feed_forward(const LinearFwd& in, const LinearFwd& out, const Fp8Result& rounded) const;
+  void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
   /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
                              const LinearBwdWeight& in_weight, const LinearBwdData& in_data,
@@ -126,9 +121,6 @@ class EncoderGemms {
   Backward backward_of(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                        Quantize dy) const;
   void run(const std::optional<Quantize>& quantize) const;
-  /// Whether backward reads the input transposed in fp8.
-  bool keeps_input(EncoderGemm gemm) const;
-  View rows_of_input(EncoderGemm gemm) const;
   View rows_of_gradient(EncoderGemm gemm) const;
   void record_weight(EncoderGemm gemm, const View& weight) const;
   /// Whether all that reads the gradient of the GEMM's output reads fp8.

@@ -27,13 +27,11 @@ void layer_forward(Ops& ops, const LayerCall& call) {
   const View& projected = call.scratch->projected;
   const EncoderGemms gemms(ops, call.gemm_mode, &call.fp8);
 
-  gemms.forward(EncoderGemm::kQkv,
-                {.x = call.x,
-                 .weight = w.qkv_weight,
-                 .bias = w.qkv_bias,
-                 .y = as_rows(a.qkv),
-                 .pre_activation = kNoView},
-                call.x_fp8);
+  gemms.forward(EncoderGemm::kQkv, {.x = call.x,
+                                    .weight = w.qkv_weight,
+                                    .bias = w.qkv_bias,
+                                    .y = as_rows(a.qkv),
+                                    .pre_activation = kNoView});
   ops.run(AttentionFwd{.qkv = a.qkv,
                        .cu_seqlens = call.batch->cu_seqlens,
                        .out = as_heads(a.context, a.qkv),
@@ -48,7 +46,6 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                                            .bias = kNoView,
                                            .y = projected,
                                            .pre_activation = kNoView});
-  const Fp8Result ff_input = gemms.input_result(EncoderGemm::kFfIn);
   ops.run(ResidualLnFwd{.x = projected,
                         .bias = w.projection_bias,
                         .residual = call.x,
@@ -60,8 +57,8 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .rstd = a.attention_rstd,
                         .mask = a.projection_mask,
                         .dropout = call.settings.projection_dropout,
-                        .epsilon = call.settings.layer_norm_epsilon,
-                        .y_fp8 = ff_input});
+                        .epsilon = call.settings.layer_norm_epsilon});
+
   gemms.feed_forward({.x = a.attention_y,
                       .weight = w.ff_in_weight,
                       .bias = w.ff_in_bias,
@@ -72,8 +69,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                       .weight = w.ff_out_weight,
                       .bias = kNoView,
                       .y = projected,
-                      .pre_activation = kNoView},
-                     ff_input);
+                      .pre_activation = kNoView});
   ops.run(ResidualLnFwd{.x = projected,
                         .bias = w.ff_out_bias,
                         .residual = a.attention_y,
@@ -85,8 +81,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .rstd = a.ff_rstd,
                         .mask = a.ff_mask,
                         .dropout = call.settings.ff_dropout,
-                        .epsilon = call.settings.layer_norm_epsilon,
-                        .y_fp8 = call.y_fp8});
+                        .epsilon = call.settings.layer_norm_epsilon});
 }
 
 namespace {

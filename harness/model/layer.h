@@ -39,16 +39,14 @@ struct LayerCall {
   const LayerActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View x;           // io [T, H]  input of the layer
-  Fp8Result x_fp8;  // x, where the layer before has rounded it
-  Fp8Result y_fp8;  // where the next layer wants saved.y rounded
+  View x;  // io [T, H]  input of the layer
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // of modes other than kIo
   LayerSettings settings;
   Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };
 
-/// saved.y = the layer's output for x, also rounded to y_fp8.
+/// saved.y = the layer's output for x.
 void layer_forward(Ops& ops, const LayerCall& call);
 
 /// On entry scratch.d_hidden holds the gradient of saved.y, on return that of x. Gradients of

@@ -55,11 +55,10 @@ OperationTime cost_of(const EmbeddingFwd& a) { return moves(a, {a.sum, a.sum, a.
 OperationTime cost_of(const EmbeddingBwd& a) { return moves(a, {a.dy, a.sum, a.mask, a.dy, a.dy}); }
 OperationTime cost_of(const ActivationBwd& a) { return moves(a, {a.dy, a.saved, a.dx}); }
 OperationTime cost_of(const ResidualLnFwd& a) {
-  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask, a.y_fp8.q, a.y_fp8.transposed});
+  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask});
 }
 OperationTime cost_of(const ResidualLnBwd& a) {
-  const View& dx = a.dx_fp8.q.has_data() ? a.dx_fp8.q : a.dx;
-  return moves(a, {a.dy, a.sum, a.mask, a.dresidual, dx, a.dx_fp8.transposed});
+  return moves(a, {a.dy, a.sum, a.mask, a.dresidual, a.dx});
 }
 OperationTime cost_of(const LayerNormFwd& a) { return moves(a, {a.x, a.y}); }
 OperationTime cost_of(const LayerNormBwd& a) { return moves(a, {a.dy, a.x, a.dx}); }

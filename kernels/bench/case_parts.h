@@ -130,8 +130,6 @@ inline OpCase backward_case(const OpCase& forward, const char* operation,
 
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
-/// With results that are also rounded to fp8, in both layouts.
-void add_residual_ln_fp8(const Rows& rows, float dropout, std::vector<OpCase>& cases);
 void add_layer_norm(const Rows& rows, std::vector<OpCase>& cases);
 /// To fp8, in both layouts.
 void add_quantize(const Rows& rows, std::vector<OpCase>& cases);

@@ -6,42 +6,20 @@
 
 namespace bertha {
 
-namespace {
-
-ResidualLnFwd residual_ln(const OpCall& c, float dropout) {
-  return {.x = c[0],
-          .bias = c[1],
-          .residual = c[2],
-          .gamma = c[3],
-          .beta = c[4],
-          .sum = c[5],
-          .y = c[6],
-          .mean = c[7],
-          .rstd = c[8],
-          .mask = c[9],
-          .dropout = {.random = c[10], .probability = dropout, .site = 4}};
-}
-
-ResidualLnBwd residual_ln_gradient(const OpCall& c, float dropout) {
-  return {.dy = c[11],
-          .sum = c[5],
-          .mean = c[7],
-          .rstd = c[8],
-          .mask = c[9],
-          .gamma = c[3],
-          .dresidual = c[12],
-          .dx = c[13],
-          .dgamma = c[14],
-          .dbeta = c[15],
-          .dbias = c[16],
-          .dropout = {.random = c[10], .probability = dropout, .site = 4},
-          .accumulate = kAdd};
-}
-
-}  // namespace
-
 void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
-  const auto forward = [=](const OpCall& c) { c.ops.run(residual_ln(c, dropout)); };
+  const auto forward = [=](const OpCall& c) {
+    c.ops.run(ResidualLnFwd{.x = c[0],
+                            .bias = c[1],
+                            .residual = c[2],
+                            .gamma = c[3],
+                            .beta = c[4],
+                            .sum = c[5],
+                            .y = c[6],
+                            .mean = c[7],
+                            .rstd = c[8],
+                            .mask = c[9],
+                            .dropout = {.random = c[10], .probability = dropout, .site = 4}});
+  };
   cases.push_back(
       {.operation = "residual_ln_fwd",
        .shape = concat(r.text(), dropout > 0 ? concat(", dropout ", dropout) : ""),
@@ -49,62 +27,27 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                    r.vector("gamma", 1), r.vector("beta", 1), r.result("sum", 1), r.result("y", 1),
                    r.statistic("mean"), r.statistic("rstd"), r.mask(1), random_state()},
        .call = forward});
-  const auto backward = [=](const OpCall& c) { c.ops.run(residual_ln_gradient(c, dropout)); };
+  const auto backward = [=](const OpCall& c) {
+    c.ops.run(ResidualLnBwd{.dy = c[11],
+                            .sum = c[5],
+                            .mean = c[7],
+                            .rstd = c[8],
+                            .mask = c[9],
+                            .gamma = c[3],
+                            .dresidual = c[12],
+                            .dx = c[13],
+                            .dgamma = c[14],
+                            .dbeta = c[15],
+                            .dbias = c[16],
+                            .dropout = {.random = c[10], .probability = dropout, .site = 4},
+                            .accumulate = kAdd});
+  };
   OpCase op = backward_case(cases.back(), "residual_ln_bwd",
                             {r.gradient(), r.result("dresidual", 1), r.result("dx", 1),
                              r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")},
                             backward);
   for (const size_t unread : {0, 2, 6}) op.tensors[unread].passes = 0;  // forward's
   cases.push_back(std::move(op));
-}
-
-namespace {
-
-/// The operation with a result in fp8, too. run(call, that result).
-template <class Run>
-OpCase with_fp8(OpCase op, const Rows& r, DType format, const Run& run) {
-  op.shape += concat(", ", name(format), " and transposed");
-  const size_t more = op.tensors.size();
-  for (const auto& extents : {std::vector{r.rows, r.columns}, {r.columns, r.rows}}) {
-    op.tensors.push_back({.name = "fp8",
-                          .extents = extents,
-                          .io = false,
-                          .dtype = format,
-                          .passes = 1,
-                          .is_absent_in_reference = true});
-  }
-  op.tensors.push_back(given<float>("scale", {64}));
-  op.tensors.push_back(given<float>("amax", {0}));
-  op.tensors.push_back(given<int64_t>("saturated", {0}));
-  op.call = [=](const OpCall& c) {
-    run(c, Fp8Result{.q = c[more],
-                     .transposed = c[more + 1],
-                     .scale = c[more + 2],
-                     .amax = c[more + 3],
-                     .saturated = c[more + 4]});
-  };
-  return op;
-}
-
-}  // namespace
-
-void add_residual_ln_fp8(const Rows& r, float dropout, std::vector<OpCase>& cases) {
-  std::vector<OpCase> plain;
-  add_residual_ln(r, dropout, plain);
-  cases.push_back(
-      with_fp8(plain.front(), r, DType::kE4M3, [=](const OpCall& c, const Fp8Result& y) {
-        ResidualLnFwd args = residual_ln(c, dropout);
-        args.y_fp8 = y;
-        c.ops.run(args);
-      }));
-  OpCase& backward = plain.back();
-  backward.tensors[13].passes = 0;  // dx is not stored in io
-  backward.tensors[13].is_result = false;
-  cases.push_back(with_fp8(backward, r, DType::kE5M2, [=](const OpCall& c, const Fp8Result& dx) {
-    ResidualLnBwd args = residual_ln_gradient(c, dropout);
-    args.dx_fp8 = dx;
-    c.ops.run(args);
-  }));
 }
 
 void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {

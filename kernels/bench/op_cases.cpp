@@ -39,11 +39,9 @@ std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<Ben
     if (model.attention_dropout > 0) add_attention(lengths, model.attention_dropout);
   }
   add_residual_ln({batch.rows(), part.tokens, model.hidden}, model.hidden_dropout, cases);
-  // fp8 on a GPU needs multiples of 16.
-  const Rows rows{batch.rows() / 16 * 16, part.tokens / 16 * 16, model.hidden};
-  if (model.hidden % 16 == 0) add_residual_ln_fp8(rows, model.hidden_dropout, cases);
   for (const int64_t columns : {model.hidden, model.feed_forward}) {
-    if (columns % 16 == 0) add_quantize({rows.rows, rows.checked, columns}, cases);
+    if (columns % 16 != 0) continue;
+    add_quantize({batch.rows() / 16 * 16, part.tokens / 16 * 16, columns}, cases);
   }
   add_layer_norm({batch.masked_rows(), part.masked, model.hidden}, cases);
   add_heads(model, batch, cases);

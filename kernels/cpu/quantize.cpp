@@ -58,6 +58,15 @@ std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
   return values;
 }
 
+/// Of bytes.
+void transpose(const View& x, const View& transposed) {
+  const int64_t rows = x.extent(0);
+  const int64_t columns = x.extent(1);
+  const auto* from = static_cast<const uint8_t*>(x.data);
+  auto* to = static_cast<uint8_t*>(transposed.data);
+  for (int64_t i = 0; i < rows * columns; ++i) to[i % columns * rows + i / columns] = from[i];
+}
+
 template <class Q>
 void quantize(const Quantize& args, const float* x) {
   const int64_t rows = args.x.extent(0);
@@ -90,6 +99,7 @@ void quantize(const Quantize& args, const float* x) {
 
 template <>
 void run_cpu(WorkerPool& pool, const Quantize& args) {
+  if (is_fp8(args.x.dtype)) return transpose(args.x, args.transposed);
   require_f32(Quantize::kName, "x", args.x);
   std::vector<float> values = function_of(pool, args);
   const View of_x = values.empty()

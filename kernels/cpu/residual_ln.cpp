@@ -26,7 +26,6 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
                      }
                      norm.run(row, sum + at, y + at);
                    });
-  if (args.y_fp8.q.has_data()) run_cpu(pool, quantize_to(args.y_fp8, args.y));
 }
 
 template <>

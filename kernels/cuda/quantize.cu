@@ -19,7 +19,6 @@
 
 #include "kernels/base/divide.h"
 #include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/byte_tile.cuh"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/fp8.cuh"
@@ -42,7 +41,8 @@ template <class T>
 struct Matrix {
   const T* x;
   uint8_t* derivative;  // null: not wanted
-  Fp8Sink sink;         // scale null without both outputs
+  Fp8Sink sink;         // q null: not wanted; scale null without both outputs
+  uint8_t* transposed;  // null: not wanted
   float* partial_sums;  // [row tiles, columns], null: not wanted
   int64_t rows;         // as columns a multiple of 16
   int64_t columns;
@@ -61,6 +61,19 @@ struct TilePlace {
   int64_t row;
   int64_t column;
 };
+
+/// Turns the 4 x 4 bytes of four words: byte i of word j becomes byte j of word i.
+__device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32_t& c,
+                                                uint32_t& d) {
+  const uint32_t ab_low = __byte_perm(a, b, 0x5140);
+  const uint32_t ab_high = __byte_perm(a, b, 0x7362);
+  const uint32_t cd_low = __byte_perm(c, d, 0x5140);
+  const uint32_t cd_high = __byte_perm(c, d, 0x7362);
+  a = __byte_perm(ab_low, cd_low, 0x5410);
+  b = __byte_perm(ab_low, cd_low, 0x7632);
+  c = __byte_perm(ab_high, cd_high, 0x5410);
+  d = __byte_perm(ab_high, cd_high, 0x7632);
+}
 
 /// f(x) of Quantize.
 enum class Function : uint8_t { kCopy, kGelu, kGradient };
@@ -216,7 +229,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t tile_column = place.column * kTile;
   const int64_t first_row = place.row * kTile + row_part * kPart;
   const int64_t first_column = tile_column + column_part * kPart;
-  const bool has_output = p.sink.q != nullptr || p.sink.transposed != nullptr;
+  const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
   uint2 bytes[kPart] = {};
   float sums[kPart] = {};
   using V = Value<T, kFunction, kActivation>;
@@ -239,9 +252,31 @@ __global__ void __launch_bounds__(kThreads)
       p.partial_sums[place.row * columns + tile_column + column] = sum;
     }
   }
-  if (p.sink.transposed != nullptr) {
-    store_transposed(bytes, tile, p.sink.transposed, place, rows, columns);
+  if (p.transposed != nullptr) {
+    store_transposed(bytes, tile, p.transposed, place, rows, columns);
   }
+}
+
+/// Of a matrix that is fp8 already.
+__global__ void __launch_bounds__(kThreads)
+    transpose_kernel(const uint8_t* x, uint8_t* transposed, int64_t rows, int64_t columns) {
+  __shared__ uint2 tile[kTile * kParts];
+  wait_for_kernel_before();
+  begin_next_kernel();
+  const int column_part = static_cast<int>(threadIdx.x) % kParts;
+  const int row_part = static_cast<int>(threadIdx.x) / kParts;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile + row_part * kPart;
+  const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTile + column_part * kPart;
+  uint2 bytes[kPart] = {};
+  if (first_row < rows && first_column < columns) {
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) {
+      bytes[i] =
+          __ldg(reinterpret_cast<const uint2*>(x + (first_row + i) * columns + first_column));
+    }
+  }
+  const TilePlace place{.row = blockIdx.y, .column = blockIdx.x};
+  store_transposed(bytes, tile, transposed, place, rows, columns);
 }
 
 DType format_of(const Quantize& args) {
@@ -265,6 +300,7 @@ void launch(CudaContext& context, std::span<const Quantize> all, float* partial_
     matrices.of[i] = {.x = elements<T>(x),
                       .derivative = static_cast<uint8_t*>(all[i].derivative.data),
                       .sink = sink_of(all[i]),
+                      .transposed = static_cast<uint8_t*>(all[i].transposed.data),
                       .partial_sums = partial_sums,
                       .rows = x.extent(0),
                       .columns = x.extent(1)};
@@ -301,6 +337,15 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   if (columns == 0) return;
   context.require_fp8(Quantize::kName);
   check(args);
+  if (is_fp8(args.x.dtype)) {
+    if (rows == 0) return;
+    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kTile)),
+                     static_cast<unsigned>(ceil_div(rows, kTile)));
+    launch_dependent(context.stream, transpose_kernel, {tiles, kThreads},
+                     static_cast<const uint8_t*>(args.x.data),
+                     static_cast<uint8_t*>(args.transposed.data), rows, columns);
+    return;
+  }
   float* const partial_sums = args.column_sums.has_data()
                                   ? static_cast<float*>(context.scratch.take(
                                         column_sum_bytes(ceil_div(rows, kTile), columns, 1)))

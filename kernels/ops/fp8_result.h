@@ -6,15 +6,15 @@ namespace bertha {
 
 class ArgumentCheck;
 
-/// A result [R, C] that an operation rounds to fp8 as it computes it. q, transposed, amax and
-/// saturated are those of Quantize of the result in io, bit for bit. Without data in q: not wanted.
+/// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are
+/// those of Quantize of the result in io, bit for bit; the view of the result in io is memory that
+/// the operation may use, with undefined contents afterwards. Without data in q: not wanted.
 struct Fp8Result {
-  View q = {};           // fp8 [R, C]  out
-  View transposed = {};  // fp8 [C, R]  out; without data: not wanted
-  View scale = {};       // f32 [1]
-  View amax = {};        // f32 [1]     in, out
-  View saturated = {};   // i64 [1]     in, out
-  View live_rows = {};   // i32 [1]     rows that are no padding; without data: all
+  View q = {};          // fp8 [R, C]  out
+  View scale = {};      // f32 [1]
+  View amax = {};       // f32 [1]     in, out
+  View saturated = {};  // i64 [1]     in, out
+  View live_rows = {};  // i32 [1]     rows that are no padding; without data: all
 };
 
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,

@@ -14,13 +14,21 @@ void check_output(const ArgumentCheck& check, const char* field, const View& vie
   check.view(field, view, view.dtype, {rows, columns});
 }
 
+void check_transposition(const ArgumentCheck& check, const Quantize& args) {
+  check.view("transposed", args.transposed, args.x.dtype, {args.x.extent(1), args.x.extent(0)});
+  for (const View* given :
+       {&args.scale, &args.q, &args.amax, &args.saturated, &args.derivative, &args.column_sums}) {
+    if (given->has_data()) check.refuse("x", "is fp8: want transposed and nothing else");
+  }
+}
+
 }  // namespace
 
 Quantize quantize_to(const Fp8Result& result, const View& x) {
   return {.x = x.reshaped({result.q.extent(0), result.q.extent(1)}),
           .scale = result.scale,
           .q = result.q,
-          .transposed = result.transposed,
+          .transposed = View(),
           .amax = result.amax,
           .saturated = result.saturated,
           .live_rows = result.live_rows};
@@ -28,12 +36,8 @@ Quantize quantize_to(const Fp8Result& result, const View& x) {
 
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,
                       int64_t rows, int64_t columns) {
-  if (!result.q.has_data()) {
-    if (result.transposed.has_data()) check.refuse(field, "has no q, want it beside transposed");
-    return;
-  }
+  if (!result.q.has_data()) return;
   check_output(check, field, result.q, rows, columns);
-  check.optional_view(field, result.transposed, result.q.dtype, {columns, rows});
   check.views({{field, result.scale}, {field, result.amax}}, DType::kF32, {1});
   check.view(field, result.saturated, DType::kI64, {1});
   check.optional_view(field, result.live_rows, DType::kI32, {1});
@@ -42,6 +46,7 @@ void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Re
 void validate(const Quantize& args) {
   const ArgumentCheck check(Quantize::kName);
   check.rank("x", args.x, 2);
+  if (is_fp8(args.x.dtype)) return check_transposition(check, args);
   check.io("x", args.x);
   const int64_t rows = args.x.extent(0);
   const int64_t columns = args.x.extent(1);

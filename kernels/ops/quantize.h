@@ -20,6 +20,8 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///   gelu(x)          a GELU; writes gelu'(x) to `derivative`, which the gradient below it needs
 ///   x * derivative   kNone and `derivative`
 ///
+/// A matrix x of fp8 is transposed as it is; nothing else is then given or written.
+///
 /// f(x) is rounded to io before anything else: the outputs are those of an operation that stores it
 /// in io, and of Quantize after it. On a GPU the GELU of tanh of 16 bits is computed in f16, has
 /// that rounding instead, and is an infinity beyond 65,504.
@@ -42,7 +44,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";
-  View x;                                     // io  [R, C]
+  View x;                                     // io or fp8 [R, C]
   View scale;                                 // f32 [1]  a power of two, see UpdateScales
   View q;                                     // fp8 [R, C]  out; without data: not wanted
   View transposed;                            // fp8 [C, R]  out; without data: not wanted

@@ -10,9 +10,9 @@ namespace bertha {
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
 /// Random    element index t * H + h.
-/// Writes    overwrites mask, sum, y, mean, rstd; with y_fp8 also what Quantize makes of y.
+/// Writes    overwrites mask, sum, y, mean, rstd.
 /// Exact     deterministic; statistics two-pass (CPU: f64).
-/// Needs     H % 8 == 0; T == 0 is a no-op. y_fp8 needs what Quantize does.
+/// Needs     H % 8 == 0; T == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
 struct ResidualLnFwd {
   static constexpr const char* kName = "residual_ln_fwd";
@@ -28,15 +28,12 @@ struct ResidualLnFwd {
   View mask;      // u8  [T, H / 8]  out: kept elements
   Dropout dropout;
   float epsilon = 1e-12f;
-  Fp8Result y_fp8 = {};  // [T, H]  out beside y
 };
 
 /// Gradients of ResidualLnFwd: dresidual = dLN/dsum, dx = dresidual at kept elements / (1 - p).
 ///
 /// Writes    overwrites dresidual and dx; dgamma, dbeta, dbias as `accumulate` says.
 ///           dresidual may be dy's memory. dbias is a sum of what was there before rounding to fp8.
-///           With dx_fp8 the contents of dx are undefined: memory that the operation may use; sums
-///           may have another order than without.
 struct ResidualLnBwd {
   static constexpr const char* kName = "residual_ln_bwd";
   View dy;         // io  [T, H]

@@ -134,6 +134,33 @@ TEST_F(CudaQuantize, EveryBFloat16RoundsAsTheReferenceDoes) {
   }
 }
 
+TEST_F(CudaQuantize, MatrixOfFp8IsTransposed) {
+  for (const int64_t rows : {16, 112, 528}) {
+    for (const int64_t columns : {16, 240, 1024}) {
+      HostTensor<uint8_t> x({rows, columns});
+      for (int64_t i = 0; i < x.elements(); ++i) x[i] = static_cast<uint8_t>(i * 7 + i / 256);
+      for (const TestBackend* backend : {&cpu(), &gpu()}) {
+        const DeviceTensor in(*backend, x);
+        const DeviceTensor out(*backend, HostTensor<uint8_t>({columns, rows}));
+        Quantize args{.x = in.view(),
+                      .scale = View(),
+                      .q = View(),
+                      .transposed = out.view(),
+                      .amax = View(),
+                      .saturated = View()};
+        args.x.dtype = args.transposed.dtype = DType::kE5M2;
+        backend->ops->run(args);
+        const HostTensor<uint8_t> got = out.values<uint8_t>();
+        int wrong = 0;
+        for (int64_t i = 0; i < x.elements(); ++i) {
+          wrong += got[i % columns * rows + i / columns] == x[i] ? 0 : 1;
+        }
+        EXPECT_EQ(wrong, 0) << rows << " x " << columns;
+      }
+    }
+  }
+}
+
 TEST_F(CudaQuantize, OneOutputAlone) {
   const HostTensor<float> x = fp8_values(144, 48, 5);
   expect_the_same(x, {.rows = 144, .columns = 48, .live_rows = 144, .wants_transposed = false});

@@ -194,6 +194,18 @@ TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
   }
 }
 
+TEST(Quantize, OfAMatrixOfFp8TransposesIt) {
+  std::vector<uint8_t> x{1, 2, 3, 4, 5, 6};
+  std::vector<uint8_t> turned(6);
+  Quantize args = with(Activation::kNone);
+  args.x = View(x.data(), DType::kE4M3, {2, 3});
+  args.transposed = View(turned.data(), DType::kE4M3, {3, 2});
+  run_on_cpu(args);
+  EXPECT_EQ(turned, (std::vector<uint8_t>{1, 4, 2, 5, 3, 6}));
+  args.derivative = View(turned.data(), DType::kU8, {2, 3});
+  EXPECT_THROW(validate(args), Error);
+}
+
 struct Scales {
   std::vector<float> amax;
   std::vector<float> scale;

@@ -312,17 +312,6 @@ TEST(Validation, ResidualLn) {
   expect_norm_checked(forward);
   expect_refused(forward, &ResidualLnFwd::residual, f32({4, kHidden}),
                  {"residual_ln_fwd", "residual", "[4,16]", "want f32 [5,16]"});
-  ResidualLnFwd rounds = forward;
-  rounds.y_fp8 = {.q = View(some_memory, DType::kE4M3, {kTokens, kHidden}),
-                  .transposed = View(some_memory, DType::kE4M3, {kHidden, kTokens}),
-                  .scale = f32({1}),
-                  .amax = f32({1}),
-                  .saturated = View(some_memory, DType::kI64, {1})};
-  expect_accepted(rounds);
-  expect_refused<ResidualLnFwd>(rounds, [](auto& a) { a.y_fp8.q = View(); },
-                                {"residual_ln_fwd", "y_fp8", "no q"});
-  expect_refused<ResidualLnFwd>(rounds, [](auto& a) { a.y_fp8.transposed.dtype = DType::kE5M2; },
-                                {"residual_ln_fwd", "y_fp8", "want e4m3 [16,5]"});
   char other[8];
   const ResidualLnBwd backward{.dy = f32({kTokens, kHidden}),
                                .sum = f32({kTokens, kHidden}),

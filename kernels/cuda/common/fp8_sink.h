@@ -7,9 +7,8 @@ namespace bertha {
 /// Where a kernel stores what it rounds to fp8, as plain pointers.
 struct Fp8Sink {
   const float* scale = nullptr;
-  uint8_t* q = nullptr;           // null: not wanted
-  uint8_t* transposed = nullptr;  // null: not wanted
-  uint32_t* amax = nullptr;       // f32 bits, which order as the floats do
+  uint8_t* q = nullptr;
+  uint32_t* amax = nullptr;  // f32 bits, which order as the floats do
   unsigned long long* saturated = nullptr;
   const int32_t* live_rows = nullptr;  // null: all
 };
@@ -19,7 +18,6 @@ template <class Result>
 Fp8Sink sink_of(const Result& result) {
   return {.scale = static_cast<const float*>(result.scale.data),
           .q = static_cast<uint8_t*>(result.q.data),
-          .transposed = static_cast<uint8_t*>(result.transposed.data),
           .amax = static_cast<uint32_t*>(result.amax.data),
           .saturated = static_cast<unsigned long long*>(result.saturated.data),
           .live_rows = static_cast<const int32_t*>(result.live_rows.data)};

@@ -105,18 +105,6 @@ struct RowTeam {
   __device__ void interleave_blocks() {
     first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
   }
-  /// The batches of a block, so many of each team, are neighbours.
-  __device__ void keep_together(int turns) {
-    first_row = (static_cast<int64_t>(blockIdx.x) * turns * Shape::kTeams + team) * kRows;
-    row_stride = Shape::kTeams * kRows;
-  }
-  /// The first row of a batch. Hides the thread's place from the compiler, which then works out
-  /// addresses in each turn instead of keeping all of them in registers.
-  __device__ int64_t row_of_turn(int turn) {
-    int64_t row = first_row + turn * row_stride;
-    asm volatile("" : "+l"(row), "+r"(thread), "+r"(lane));
-    return row;
-  }
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
   __device__ bool has(int64_t first, int r, int64_t rows) const {
     return inside && first + r < rows;
@@ -179,31 +167,31 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
 }
 
 /// Batches of neighbouring rows in flight. Each thread copies its own vectors asynchronously into
-/// places of shared memory that nobody else reads, kAhead batches ahead of the one at work: so many
-/// loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last row;
-/// values read of such a row are undefined. Backward, this is faster than bulk copies.
+/// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
+/// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
+/// row; values read of such a row are undefined. Backward, this is faster than bulk copies.
 template <class Shape, int kTensors, int kStages>
 class RowRing {
  public:
   using T = typename Shape::Element;
   static constexpr int kRows = Shape::kRows;
-  static constexpr int kAhead = kStages - 1;
 
-  /// row_of(i): the first row of batch i.
-  template <class RowOf>
   __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
-                     const T* const (&from)[kTensors], const RowOf& row_of)
+                     const T* const (&from)[kTensors])
       : slots_(reinterpret_cast<T*>(shared) +
                team.team * (kStages * kTensors * kRows * team.columns)) {
 #pragma unroll
-    for (int turn = 0; turn < kAhead; ++turn) request(team, turn, row_of(turn), rows, from);
+    for (int turn = 0; turn < kStages - 1; ++turn) {
+      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
+    }
   }
-  /// Sends for the batch kAhead behind the one at work, before that is waited for.
+  /// Sends for another batch, before the one at work, `first`, is waited for.
   __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
                                          const T* const (&from)[kTensors]) const {
-    request(team, stage_ == 0 ? kAhead : stage_ - 1, first, rows, from);
+    request(team, stage_ == 0 ? kStages - 1 : stage_ - 1, first + (kStages - 1) * team.row_stride,
+            rows, from);
   }
-  __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kAhead); }
+  __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kStages - 1); }
   __device__ __forceinline__ Vec<T, kVecSize> read(const RowTeam<Shape>& team, int tensor,
                                                    int r) const {
     if (!team.inside) return {};
@@ -242,7 +230,7 @@ class RowRing {
 
 /// Of a ring of so many stages.
 template <class Shape, int kTensors>
-__host__ __device__ constexpr int ring_bytes(int stages, int64_t columns) {
+int ring_bytes(int stages, int64_t columns) {
   return stages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
          static_cast<int>(sizeof(typename Shape::Element));
 }

@@ -37,7 +37,7 @@ TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {
     EXPECT_GT(row["share_of_roof"], 0);
     shapes.insert(row["shape"]);
   }
-  EXPECT_EQ(found["operations"].size(), 8u + 6u + 2u);  // the last without and with fp8
+  EXPECT_EQ(found["operations"].size(), 8u + 6u + 1u);
   EXPECT_THAT(shapes, testing::Contains("FF in 504x64x32, bias, gelu"));
   EXPECT_THAT(shapes, testing::Contains(HasSubstr("histogram, T=504")));
   EXPECT_THAT(shapes, testing::Contains(HasSubstr("all 16, T=504")));

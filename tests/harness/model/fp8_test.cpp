@@ -3,7 +3,6 @@
 #include <cmath>
 #include <vector>
 
-#include "harness/model/activations.h"
 #include "harness/model/fp8_state.h"
 #include "tests/harness/model/tiny_model.h"
 #include "tests/support/tolerance.h"
@@ -106,99 +105,6 @@ TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
     EXPECT_NEAR(found / norm, 1, tolerance::kFp8GradientNorm) << param.name;
   }
   EXPECT_EQ(fp8.stats().fp8_saturated, 0);  // the scales are those of this very batch
-}
-
-/// Notes the operations of a GEMM forward instead of running them.
-class NotedOps final : public Ops {
- public:
-  std::vector<Quantize> quantized;
-  std::vector<LinearFwd> multiplied;
-
- private:
-  void enqueue(AnyArgs any) override {
-    if (const auto* args = std::get_if<const Quantize*>(&any)) quantized.push_back(**args);
-    if (const auto* args = std::get_if<const LinearFwd*>(&any)) multiplied.push_back(**args);
-  }
-};
-
-bool is_same(const View& a, const View& b) {
-  return a.data == b.data &&
-         (a.data == nullptr || (a.dtype == b.dtype && a.rank == b.rank && a.extents == b.extents));
-}
-
-void expect_same(const Quantize& got, const Quantize& want) {
-  for (View Quantize::*field : {&Quantize::x, &Quantize::scale, &Quantize::q, &Quantize::transposed,
-                                &Quantize::amax, &Quantize::saturated, &Quantize::live_rows}) {
-    EXPECT_TRUE(is_same(got.*field, want.*field));
-  }
-}
-
-// What makes the input or a gradient of a GEMM rounds it as the GEMM's own pass would.
-TEST(Fp8Model, MatricesAreRoundedAlikeWhereTheyAreMade) {
-  constexpr int64_t kTokens = 16;
-  const Dims dims = make_dims(small_model());
-  const std::unique_ptr<Device> device = make_cpu_device(1);
-  const Buffer memory = device->allocate(1 << 20);
-  Arena arena(memory);
-  const Activations activations = take_activations(
-      arena, dims, kCapacity, {.tokens = kTokens, .seqs = 1, .masked = 1}, DType::kBF16, true);
-  const Fp8State state = take_fp8_state(arena, dims);
-  const Fp8Layer layer{.weights = state.weight_copies[0],
-                       .inputs_transposed = activations.layers[0].fp8_inputs,
-                       .gelu_derivative = activations.layers[0].fp8_derivative,
-                       .input_scales = state.inputs(),
-                       .gradient_scales = state.gradients(),
-                       .weight_scales = state.weights(),
-                       .rows = activations.scratch.fp8_rows,
-                       .inner_rows = activations.scratch.fp8_inner_rows,
-                       .gradient_transposed = activations.scratch.fp8_gradient_transposed,
-                       .unused_amax = state.unused_amax,
-                       .unused_count = state.unused_count,
-                       .saturated = arena.take(DType::kI64, {1}),
-                       .live_tokens = arena.take(DType::kI32, {1})};
-  const LinearFwd in_io{.x = activations.layers[0].attention_y,
-                        .weight = arena.take(DType::kBF16, {dims.F, dims.H}),
-                        .bias = View(),
-                        .y = activations.layers[0].ff_mid,
-                        .pre_activation = View()};
-  for (const GemmMode mode : {GemmMode::kFp8, GemmMode::kFp8Eval}) {
-    NotedOps by_pass;
-    EncoderGemms(by_pass, mode, &layer).forward(EncoderGemm::kFfIn, in_io);
-    NotedOps by_maker;
-    const EncoderGemms gemms(by_maker, mode, &layer);
-    const Fp8Result result = gemms.input_result(EncoderGemm::kFfIn);
-    gemms.forward(EncoderGemm::kFfIn, in_io, result);
-    ASSERT_EQ(by_pass.quantized.size(), 1u);
-    EXPECT_TRUE(by_maker.quantized.empty());
-    const Quantize& want = by_pass.quantized[0];
-    expect_same(quantize_to(result, in_io.x), want);
-    EXPECT_EQ(want.transposed.has_data(), mode == GemmMode::kFp8);
-    for (View LinearFwd::*field : {&LinearFwd::x, &LinearFwd::x_inverse_scale, &LinearFwd::weight,
-                                   &LinearFwd::weight_inverse_scale}) {
-      EXPECT_TRUE(is_same(by_maker.multiplied.at(0).*field, by_pass.multiplied.at(0).*field));
-    }
-  }
-  const View dy = activations.scratch.d_branch;
-  const LinearBwdWeight weight{.dy = dy,
-                               .x = in_io.x,
-                               .dweight = arena.take(DType::kBF16, {dims.H, dims.H}),
-                               .dbias = View()};
-  const LinearBwdData data{.dy = dy,
-                           .weight = arena.take(DType::kBF16, {dims.H, dims.H}),
-                           .saved = View(),
-                           .dx = activations.scratch.d_context};
-  NotedOps by_pass;
-  EncoderGemms(by_pass, GemmMode::kFp8, &layer).backward(EncoderGemm::kProjection, weight, data);
-  NotedOps by_maker;
-  const EncoderGemms gemms(by_maker, GemmMode::kFp8, &layer);
-  const Fp8Result result = gemms.gradient_result(EncoderGemm::kProjection);
-  gemms.backward(EncoderGemm::kProjection, weight, data, result);
-  EXPECT_TRUE(by_maker.quantized.empty());
-  expect_same(quantize_to(result, dy), by_pass.quantized.at(0));
-  for (const GemmMode mode : {GemmMode::kIo, GemmMode::kRecord}) {
-    NotedOps none;
-    EXPECT_FALSE(EncoderGemms(none, mode, &layer).input_result(EncoderGemm::kFfIn).q.has_data());
-  }
 }
 
 TEST(Fp8Model, EvaluationReadsScalesAndRecordsNothing) {
