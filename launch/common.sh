@@ -248,12 +248,19 @@ take_ranks() {
   esac
 }
 
-# Waits for a process of this script. Forwards SIGTERM and Ctrl-C as SIGNAL to the process, which
-# may take some time to save.
-wait_and_pass_on() {  # SIGNAL, process id
+# To the ranks that mpirun has started here, for not every mpirun passes signals on, and one rank that
+# stops stops all. Without any, which are elsewhere or not there yet, to mpirun.
+signal_ranks() {  # SIGNAL, process id of mpirun
+  local of_ranks
+  mapfile -t of_ranks < <(pgrep -P "$2" '^bertha' 2> /dev/null)
+  kill "-$1" "${of_ranks[@]:-$2}" 2> /dev/null || true
+}
+
+# Waits for mpirun. Forwards SIGTERM and Ctrl-C as SIGNAL to its ranks, which may take some time to save.
+wait_and_pass_on() {  # SIGNAL, process id of mpirun
   local status=0
   # shellcheck disable=SC2064
-  trap "kill -$1 $2 2> /dev/null || true" TERM INT
+  trap "signal_ranks $1 $2" TERM INT
   wait "$2" || status=$?
   while kill -0 "$2" 2> /dev/null; do
     status=0
@@ -276,8 +283,7 @@ remove_left_folders() {
     -print0 2> /dev/null)
 }
 
-# mpirun kills the ranks within seconds of SIGTERM but forwards SIGUSR1, on which the ranks save and
-# end with 75. In its own process group it does not also receive a terminal's Ctrl-C. When killed, it
+# mpirun kills the ranks within seconds of SIGTERM; on SIGUSR1 the ranks save and end with 75. In its own process group it does not also receive a terminal's Ctrl-C. When killed, it
 # leaves 8 MiB in its folder for temporary files, so that folder is deleted here.
 run_mpirun() {
   local folder lock status=0

@@ -123,6 +123,26 @@ class Restart(LaunchCase):
         self.assertEqual((found, output.splitlines()[0]), (4, "bertha: error: said once"), output)
         self.assertNotIn("run_local.sh", output)
 
+    def test_a_signal_reaches_ranks_here_whose_mpirun_passes_none_on(self):
+        self.stand_in("bertha", f"""
+[[ " $* " == *' train '* ]] || exit 0
+trap 'echo saved; exit 75' USR1
+echo $$ >> '{self.folder}/ready'
+for _ in {{1..600}}; do sleep 0.05; done""")
+        self.stand_in("mpirun", """
+trap : USR1
+for _ in 1 2; do "$BERTHA" train & done
+wait -n; wait -n; exit 75""")
+        run = self.launch("run_local.sh", "--ranks", "2", self.config)
+        while not (self.folder / "ready").exists() or \
+                len((self.folder / "ready").read_text().split()) < 2:
+            self.assertIsNone(run.poll())
+            time.sleep(0.02)
+        run.terminate()
+        output = run.communicate(timeout=60)[0].decode()
+        self.assertEqual(run.returncode, 75, output)
+        self.assertEqual(output.count("saved\n"), 2, output)
+
     def test_what_a_killed_launcher_left_goes_at_the_next_start_once_nobody_uses_it(self):
         temporary = self.folder / "temporary"
         temporary.mkdir()

@@ -1,6 +1,7 @@
 """A run that was stopped and resumed ends as if it had not been stopped."""
 
 import json
+import os
 import signal
 
 from support import EndToEnd, Running, checkpoints, main, records, steps, tree
@@ -132,7 +133,7 @@ class Resume(EndToEnd):
         with Running("train", *self.data.config(log__run_dir=folder, **changes), ranks=2) as run:
             run.wait_for(lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3,
                          "three steps")
-            run.process.send_signal(signal.SIGUSR1)
+            os.kill(run.rank_processes()[0], signal.SIGUSR1)
             done = run.wait()
         self.assertEqual(done.code, 75, done)
         stopped = max(steps(folder))

@@ -212,7 +212,7 @@ class OneRunInAFolder(EndToEnd):
             pid = int(done.errors()[0].split(": process ")[1].split()[0])
             self.assertIn(pid, run.rank_processes())
             self.assertEqual(sorted(p for p in folder.rglob("*") if "step_" not in str(p)), before)
-            run.process.send_signal(signal.SIGUSR1)
+            os.kill(pid, signal.SIGUSR1)
             self.assertEqual(run.wait().code, 75)
 
     def test_a_killed_run_leaves_nothing_in_the_way(self):
