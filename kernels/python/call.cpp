@@ -94,10 +94,11 @@ BerthaTensor Call::vector(PyObject* tensor, int64_t count, int32_t dtype) const 
 }
 
 void Call::set_statistics(PyObject* tensor, BerthaTensor& mean, BerthaTensor& rstd) const {
+  const bool is_double = x.dtype == BERTHA_F64;
   const int64_t rows = form_.extents[0];
-  mean = rstd = vector(tensor, rows, (x.dtype == BERTHA_F64) ? BERTHA_F64 : BERTHA_F32);
-  if (mean.data != nullptr)
-    rstd.data = static_cast<char*>(mean.data) + rows * ((x.dtype == BERTHA_F64) ? 8 : 4);
+  mean = rstd = vector(tensor, rows, is_double ? BERTHA_F64 : BERTHA_F32);
+  if (mean.data == nullptr) return;
+  rstd.data = static_cast<char*>(mean.data) + rows * (is_double ? 8 : 4);
 }
 
 Call::Place Call::enter() const {
