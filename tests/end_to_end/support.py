@@ -419,7 +419,7 @@ class EndToEnd(unittest.TestCase):
 
 
 def records(folder, kind):
-    """The records of one kind in metrics.jsonl, in order, whose last line may be on its way."""
+    """The records of one kind in metrics.jsonl, in order, whose last line may not be whole yet."""
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines(keepends=True)
     whole = (json.loads(line) for line in lines if line.endswith("\n"))
     return [record for record in whole if record["kind"] == kind]
