@@ -122,11 +122,14 @@ std::optional<CurveRemark> next_sentence_only(const Metrics& metrics) {
   constexpr double kLearned = 0.8, kFlat = 0.02;
   const auto evals = last_evals(metrics, 3);
   if (!evals || !scores_as_a_constant(*evals, metrics.run)) return std::nullopt;
-  if (extent_of(*evals, &EvalRecord::nsp_accuracy).low < kLearned) return std::nullopt;
+  const auto learned = [](const EvalRecord& eval) {
+    return eval.nsp_accuracy.value_or(0) >= kLearned;
+  };
+  if (!std::ranges::all_of(*evals, learned)) return std::nullopt;
   if (!steady(*evals, &EvalRecord::mlm_loss, kFlat)) return std::nullopt;
   return CurveRemark{
       "next sentences only",
-      concat("next sentences are learned (", fixed_text(evals->back().nsp_accuracy, 3),
+      concat("next sentences are learned (", fixed_text(*evals->back().nsp_accuracy, 3),
              "), masked tokens are not (", fixed_text(evals->back().mlm_accuracy, 4),
              ", the most frequent token alone scores ",
              fixed_text(metrics.run.constant_answer_accuracy, 4),
@@ -159,7 +162,7 @@ std::optional<CurveRemark> context_not_used(const Metrics& metrics) {
   const Extent accuracy = extent_of(*evals, &EvalRecord::mlm_accuracy);
   if (accuracy.low < 0.9 * copying || accuracy.high > 1.1 * copying + 0.002) return std::nullopt;
   if (!steady(*evals, &EvalRecord::mlm_loss, kFlat)) return std::nullopt;
-  const bool sentences = evals->back().nsp_accuracy >= kSentencesLearned;
+  const bool sentences = evals->back().nsp_accuracy.value_or(0) >= kSentencesLearned;
   return CurveRemark{
       "context not used",
       concat("the masked-token accuracy stays at ", fixed_text(evals->back().mlm_accuracy, 4),

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTimeColumns = 9;  // "12:34:56 " in front of every line
 
-/// A part of the line: in few letters, and in words.
+/// A part of the line: in few letters, and in words; without any it is left out.
 struct Field {
   int level = 0;  // 0 = always there; others as far as they fit, in this order
   std::string brief;
@@ -43,8 +43,7 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
       {0, step, step},
       {0, "mlm" + loss, "mlm loss" + loss},
       {1, "acc " + accuracy, "accuracy " + accuracy},
-      {5, concat("nsp ", fixed_text(record.nsp_loss, 3)),
-       concat("nsp loss ", fixed_text(record.nsp_loss, 3))},
+      {5, figure_text("nsp", record.nsp_loss), figure_text("nsp loss", record.nsp_loss)},
       {6, "lr " + rate, "learning rate " + rate},
       {7, "norm " + scaled(record.gradient_norm), "gradient norm " + scaled(record.gradient_norm)}};
   if (record.skipped_steps > 0) {
@@ -89,7 +88,7 @@ std::string line_of(const std::vector<Field>& fields, int64_t columns) {
   const auto line_with = [&](int levels, size_t in_words) {
     std::string line;
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (fields[i].level > levels) continue;
+      if (fields[i].level > levels || fields[i].words.empty()) continue;
       line += (line.empty() ? "" : "  ") + (i < in_words ? fields[i].words : fields[i].brief);
     }
     return line;
@@ -118,12 +117,12 @@ std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t 
       target_accuracy > 0 ? concat(" (target ", fixed_text(target_accuracy, 4), ")") : "";
   const std::string accuracy = fixed_text(record.mlm_accuracy, 4) + target;
   const std::string loss = fixed_text(record.mlm_loss, 3);
-  const std::string sentences = fixed_text(record.nsp_accuracy, 3);
   const std::string time = fixed_text(record.seconds, 1) + " s";
   return line_of({{0, step, step},
                   {0, "acc " + accuracy, "accuracy " + accuracy},
                   {1, "mlm " + loss, "mlm loss " + loss},
-                  {2, "nsp acc " + sentences, "nsp accuracy " + sentences},
+                  {2, figure_text("nsp acc", record.nsp_accuracy),
+                   figure_text("nsp accuracy", record.nsp_accuracy)},
                   {3, time, time}},
                  columns);
 }

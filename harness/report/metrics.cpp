@@ -25,10 +25,9 @@ struct Column {
   double Record::*value;
 };
 
-constexpr std::array<Column<StepRecord>, 17> kStepColumns = {{
+constexpr std::array<Column<StepRecord>, 16> kStepColumns = {{
     {"loss", &StepRecord::loss},
     {"mlm_loss", &StepRecord::mlm_loss},
-    {"nsp_loss", &StepRecord::nsp_loss},
     {"mlm_accuracy", &StepRecord::mlm_accuracy},
     {"learning_rate", &StepRecord::learning_rate},
     {"gradient_norm", &StepRecord::gradient_norm},
@@ -55,10 +54,9 @@ constexpr std::array<Column<RankSummary>, 6> kRankColumns = {{
     {"lowest_sm_mhz", &RankSummary::lowest_sm_mhz},
 }};
 
-constexpr std::array<Column<EvalRecord>, 5> kEvalColumns = {{
+constexpr std::array<Column<EvalRecord>, 4> kEvalColumns = {{
     {"mlm_accuracy", &EvalRecord::mlm_accuracy},
     {"mlm_loss", &EvalRecord::mlm_loss},
-    {"nsp_accuracy", &EvalRecord::nsp_accuracy},
     {"seconds", &EvalRecord::seconds},
     {"seqs_per_second_since_last", &EvalRecord::seqs_per_second_since_last},
 }};
@@ -90,6 +88,8 @@ void append_replacing(const Record& record, std::vector<Record>& records) {
   records.push_back(record);
 }
 
+Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
 void add_later_columns(const StepRecord& record, Json& fields) {
   fields["skipped_steps"] = record.skipped_steps;
   fields["spikes"] = record.spikes;
@@ -100,9 +100,14 @@ void add_later_columns(const StepRecord& record, Json& fields) {
   for (const auto& column : kRankColumns) fields[column.name] = record.ranks.*column.value;
 }
 
-double number_or_zero(const nlohmann::json& fields, const char* name) {
+std::optional<double> number_in(const nlohmann::json& fields, const char* name) {
   const auto found = fields.find(name);
-  return found == fields.end() || !found->is_number() ? 0.0 : found->get<double>();
+  if (found == fields.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+double number_or_zero(const nlohmann::json& fields, const char* name) {
+  return number_in(fields, name).value_or(0);
 }
 
 int64_t whole_or(const nlohmann::json& fields, const char* name, int64_t otherwise) {
@@ -151,10 +156,15 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
   }
   if (kind == "step") {
     StepRecord record = from_json(fields, kStepColumns);
+    record.nsp_loss = number_in(fields, "nsp_loss");
     read_later_columns(fields, record);
     append_replacing(record, metrics.steps);
   }
-  if (kind == "eval") append_replacing(from_json(fields, kEvalColumns), metrics.evals);
+  if (kind == "eval") {
+    EvalRecord record = from_json(fields, kEvalColumns);
+    record.nsp_accuracy = number_in(fields, "nsp_accuracy");
+    append_replacing(record, metrics.evals);
+  }
   if (kind == "event") metrics.events.push_back({time_ms, fields.at("text").get<std::string>()});
   if (kind == "stop") {
     metrics.stop = {.status = fields.at("status").get<std::string>()};
@@ -215,11 +225,16 @@ void MetricsFile::data(const DataFacts& facts) {
 
 void MetricsFile::step(const StepRecord& record) {
   Json fields = to_json(record, kStepColumns);
+  fields["nsp_loss"] = number_or_null(record.nsp_loss);
   add_later_columns(record, fields);
   write("step", fields);
 }
 
-void MetricsFile::eval(const EvalRecord& record) { write("eval", to_json(record, kEvalColumns)); }
+void MetricsFile::eval(const EvalRecord& record) {
+  Json fields = to_json(record, kEvalColumns);
+  fields["nsp_accuracy"] = number_or_null(record.nsp_accuracy);
+  write("eval", fields);
+}
 
 void MetricsFile::event(const std::string& text) { write("event", {{"text", text}}); }
 

@@ -12,20 +12,21 @@ namespace {
 std::string three_decimals(double value) { return fixed_text(value, 3); }
 std::string four_decimals(double value) { return fixed_text(value, 4); }
 
-/// The legend has the last value: it is what one looks for first.
-template <class Record>
+/// The legend has the last value: it is what one looks for first. Records without one are left out.
+template <class Record, class Value>
 void add_series(Chart& chart, const std::vector<Record>& records, const std::string& label,
-                double Record::*value, std::string (*last_text)(double value) = three_decimals,
+                Value Record::*value, std::string (*last_text)(double value) = three_decimals,
                 int64_t Record::*x = &Record::step) {
-  if (records.empty()) return;
-  ChartSeries series{.label = label + " " + last_text(records.back().*value),
-                     .x = {},
-                     .y = {},
-                     .circles = std::is_same_v<Record, EvalRecord>};
+  ChartSeries series{
+      .label = label, .x = {}, .y = {}, .circles = std::is_same_v<Record, EvalRecord>};
   for (const Record& record : records) {
+    const std::optional<double> y = record.*value;
+    if (!y) continue;
     series.x.push_back(static_cast<double>(record.*x));
-    series.y.push_back(record.*value);
+    series.y.push_back(*y);
   }
+  if (series.y.empty()) return;
+  series.label += " " + last_text(series.y.back());
   chart.series.push_back(series);
 }
 
@@ -65,9 +66,10 @@ void plot_metrics(const Metrics& metrics, const std::string& out_dir,
   };
 
   Chart loss{.title = "Loss", .x_label = "step", .y_label = "loss (nats)"};
-  add_series(loss, steps, "train", &StepRecord::loss);
-  add_series(loss, steps, "masked tokens", &StepRecord::mlm_loss);
   add_series(loss, steps, "next sentence", &StepRecord::nsp_loss);
+  // Without next sentences the sum is the loss of the masked tokens.
+  if (!loss.series.empty()) add_series(loss, steps, "train", &StepRecord::loss);
+  add_series(loss, steps, "masked tokens", &StepRecord::mlm_loss);
   add_series(loss, evals, "eval, masked tokens", &EvalRecord::mlm_loss);
   write("loss", loss);
 

@@ -27,10 +27,10 @@ struct RankSummary {
 struct StepRecord {
   int64_t step = 0;
   int64_t samples = 0;
-  double loss = 0;      // masked-token + next-sentence
-  double mlm_loss = 0;  // of masked tokens alone, as evaluations have it
-  double nsp_loss = 0;
-  double mlm_accuracy = 0;  // of training batches, with dropout
+  double loss = 0;                      // masked-token + train.nsp_weight * next-sentence
+  double mlm_loss = 0;                  // of masked tokens alone, as evaluations have it
+  std::optional<double> nsp_loss = {};  // none = train.nsp_weight 0: that head is not trained
+  double mlm_accuracy = 0;              // of training batches, with dropout
   double learning_rate = 0;
   double gradient_norm = 0;
   double loss_scale = 1;
@@ -57,7 +57,7 @@ struct EvalRecord {
   int64_t samples = 0;
   double mlm_accuracy = 0;
   double mlm_loss = 0;
-  double nsp_accuracy = 0;
+  std::optional<double> nsp_accuracy = {};  // none likewise
   double seconds = 0;
   double seqs_per_second_since_last = 0;  // training throughput, for tracked_stats
 };

@@ -72,6 +72,10 @@ std::string exponent_text(double value) {
   return text.substr(0, mark + 1) + std::to_string(std::atoi(text.c_str() + mark + 1));
 }
 
+std::string figure_text(const std::string& name, const std::optional<double>& figure) {
+  return figure ? name + " " + fixed_text(*figure, 3) : "";
+}
+
 std::string duration_text(double seconds) {
   if (!(seconds >= 0) || !std::isfinite(seconds)) return "?";
   if (seconds > kLongestDurationSeconds) return ">1000d";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ std::string grouped_text(int64_t value);
 
 /// "1 shard", "4,320 shards".
 std::string counted_text(int64_t count, const std::string& noun);
+
+/// "nsp loss 0.690"; "" where there is no such figure.
+std::string figure_text(const std::string& name, const std::optional<double>& figure);
 
 /// "4.2e-4": a learning rate in few columns.
 std::string exponent_text(double value);

@@ -58,9 +58,10 @@ void TensorBoardFile::scalars(int64_t step, const Scalars& scalars) {
   tf::Event event = event_now();
   event.set_step(step);
   for (const auto& [tag, value] : scalars) {
+    if (!value) continue;
     tf::Summary::Value& scalar = *event.mutable_summary()->add_value();
     scalar.set_tag(tag);
-    scalar.set_simple_value(static_cast<float>(value));
+    scalar.set_simple_value(static_cast<float>(*value));
   }
   append_record(event.SerializeAsString());
 }

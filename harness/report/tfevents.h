@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,8 @@ namespace bertha {
 /// Source    data/files/tensorflow.proto; tensorflow/core/lib/io/record_writer.cc.
 class TensorBoardFile {
  public:
-  using Scalars = std::vector<std::pair<std::string, double>>;  // tag, value
+  /// Tag and value; none is left out.
+  using Scalars = std::vector<std::pair<std::string, std::optional<double>>>;
 
   explicit TensorBoardFile(const std::string& folder);
 

@@ -77,7 +77,7 @@ Fields progress_fields(const Metrics& metrics, const WatchView& view) {
 Fields training_fields(const StepRecord& last) {
   return {"mlm loss " + fixed_text(last.mlm_loss, 3),
           "accuracy " + fixed_text(last.mlm_accuracy, 3),
-          "nsp loss " + fixed_text(last.nsp_loss, 3),
+          figure_text("nsp loss", last.nsp_loss),
           "learning rate " + exponent_text(last.learning_rate),
           "gradient norm " + scaled_text(last.gradient_norm),
           last.skipped_steps > 0 ? counted_text(last.skipped_steps, "skipped update") : "",
@@ -91,7 +91,7 @@ Fields evaluation_fields(const Metrics& metrics) {
   return {concat("accuracy ", fixed_text(last.mlm_accuracy, 4),
                  target > 0 ? concat(", target ", fixed_text(target, 4)) : ""),
           "mlm loss " + fixed_text(last.mlm_loss, 3),
-          "nsp accuracy " + fixed_text(last.nsp_accuracy, 3), "at step " + grouped_text(last.step),
+          figure_text("nsp accuracy", last.nsp_accuracy), "at step " + grouped_text(last.step),
           fixed_text(last.seconds, 1) + " s"};
 }
 

@@ -30,8 +30,9 @@ void evaluate_now(TrainingRun& run) {
   board.enter(state.step, RunPhase::kEvaluate);
   const double throughput = run.progress->seqs_per_second_since_eval();
   run.reporter->eval_start(state.samples_trained);
-  const EvalResult result = evaluate(*session.model, run.eval_batches, session.parts(),
-                                     *session.backend.collectives, [&board] { board.beat(); });
+  EvalResult result = evaluate(*session.model, run.eval_batches, session.parts(),
+                               *session.backend.collectives, [&board] { board.beat(); });
+  if (run.config.train.nsp_weight == 0) result.nsp_accuracy.reset();
   const double seconds = seconds_since(start);
   run.progress->exclude(seconds);
   pass_planned_evals(run);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,7 +37,7 @@ std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& p
 struct EvalResult {
   double mlm_accuracy = 0;  // correct / masked tokens: a mean over tokens, not over batches
   double mlm_loss = 0;      // natural log, mean over masked tokens
-  double nsp_accuracy = 0;
+  std::optional<double> nsp_accuracy = {};  // callers take it out where train.nsp_weight is 0
   int64_t masked_tokens = 0;
   int64_t seqs = 0;
 };

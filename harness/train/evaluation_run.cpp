@@ -49,26 +49,31 @@ void print(const Verdict& verdict) {
                                 ? ""
                                 : concat("  (target ", fixed_text(verdict.target_accuracy, 4),
                                          verdict.missed ? " missed)" : " reached)");
+  const std::string sentences =
+      result.nsp_accuracy
+          ? concat("next-sentence accuracy   ", fixed_text(*result.nsp_accuracy, 4), "\n")
+          : "";
   std::printf(
       "checkpoint               %s\n"
       "sequences                %s\n"
       "masked tokens            %s\n"
       "masked-token accuracy    %.4f%s\n"
       "masked-token loss        %.4f\n"
-      "next-sentence accuracy   %.4f\n"
+      "%s"
       "constant answer scores   %.4f\n",
       printable(verdict.checkpoint).c_str(), grouped_text(result.seqs).c_str(),
       grouped_text(result.masked_tokens).c_str(), result.mlm_accuracy, words.c_str(),
-      result.mlm_loss, result.nsp_accuracy, verdict.constant_answer_accuracy);
+      result.mlm_loss, sentences.c_str(), verdict.constant_answer_accuracy);
 }
 
 ReportJson to_json(const Verdict& verdict) {
+  const std::optional<double> sentences = verdict.result.nsp_accuracy;
   return {{"checkpoint", verdict.checkpoint},
           {"seqs", verdict.result.seqs},
           {"masked_tokens", verdict.result.masked_tokens},
           {"mlm_accuracy", verdict.result.mlm_accuracy},
           {"mlm_loss", verdict.result.mlm_loss},
-          {"nsp_accuracy", verdict.result.nsp_accuracy},
+          {"nsp_accuracy", sentences ? ReportJson(*sentences) : ReportJson()},
           {"constant_answer_accuracy", verdict.constant_answer_accuracy},
           {"target_accuracy", verdict.target_accuracy}};
 }
@@ -97,8 +102,9 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   const std::unique_ptr<Transport> transport = world.make_transport();
   const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
   board.enter(0, RunPhase::kEvaluate);
-  const EvalResult result = evaluate(*session.model, batches, session.parts(),
-                                     *session.backend.collectives, [&board] { board.beat(); });
+  EvalResult result = evaluate(*session.model, batches, session.parts(),
+                               *session.backend.collectives, [&board] { board.beat(); });
+  if (config.train.nsp_weight == 0) result.nsp_accuracy.reset();
   board.enter(0, RunPhase::kFinish);
 
   const double target = target_of(config.train, facts.constant_answer_accuracy);

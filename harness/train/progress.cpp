@@ -101,7 +101,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .samples = state.samples_trained,
       .loss = mlm_loss + nsp_weight_ * nsp_loss,
       .mlm_loss = mlm_loss,
-      .nsp_loss = nsp_loss,
+      .nsp_loss = nsp_weight_ > 0 ? std::optional(nsp_loss) : std::nullopt,
       .mlm_accuracy =
           per(static_cast<double>(sums.mlm_correct), static_cast<double>(sums.mlm_count)),
       .learning_rate = scalars.lamb.learning_rate,

@@ -110,8 +110,9 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   StepProbe probe(session.parts(), *session.backend.collectives);
   probe.capture(*session.model, *session.optimizer);
   const StepScalars last = probe.wait();
-  report.loss = last.stats.mlm_loss_sum / static_cast<double>(last.stats.mlm_count) +
-                last.stats.nsp_loss_sum / static_cast<double>(last.stats.nsp_count);
+  report.loss =
+      last.stats.mlm_loss_sum / static_cast<double>(last.stats.mlm_count) +
+      config.train.nsp_weight * last.stats.nsp_loss_sum / static_cast<double>(last.stats.nsp_count);
   report.skipped_updates = last.lamb.skipped_steps;
   return report;
 }

@@ -76,6 +76,26 @@ class Screen(EndToEnd):
         self.assertIn("mlm loss ", step_lines(self.runs[160])[0])
         self.assertIn("tok", step_lines(self.runs[160])[0])
 
+    def test_a_run_of_masked_tokens_only_shows_no_figures_of_next_sentences(self):
+        folder = self.new_folder()
+        changes = {"train__nsp_weight": 0, "train__max_steps": 4, "mlperf__division": "open"}
+        done = self.train(folder, extra={"COLUMNS": "80"}, **changes)
+        self.assertIn("mlm loss ", done.err)
+        self.assertIn("mlm loss ", frame := self.watch(folder, columns=80, code=0))
+        (events,) = (folder / "tb").glob("events.out.tfevents.*")
+        checkpoint = folder / "ckpt" / "step_00000004"
+        arguments = ("eval", "--checkpoint", checkpoint, *self.data.config(**changes))
+        printed = bertha(*arguments).out
+        self.assertIn("masked-token accuracy", printed)
+        for shown in (done.out + done.err, frame, events.read_bytes().decode(errors="replace"),
+                      (folder / "plots" / "loss.svg").read_text(), printed):
+            self.assertNotRegex(shown, "nsp [0-9al]|nsp_loss|nsp_acc|next.sentence")
+        for record in records(folder, "step"):
+            self.assertIsNone(record["nsp_loss"])
+            self.assertEqual(record["loss"], record["mlm_loss"])
+        self.assertEqual({record["nsp_accuracy"] for record in records(folder, "eval")}, {None})
+        self.assertIsNone(json.loads(bertha(*arguments, "--json", "-").out)["nsp_accuracy"])
+
     def test_records_are_means_over_their_interval(self):
         every = self.new_folder()
         self.train(every, ranks=2, train__max_steps=8, train__target_accuracy=0)

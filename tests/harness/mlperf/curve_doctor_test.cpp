@@ -201,6 +201,8 @@ TEST(CurveDoctor, NextSentencesWithoutMaskedTokensAreNamedInsteadOfWordFrequenci
   std::vector<EvalRecord> evals = {eval_of(0.0512, 7.25, 0.93), eval_of(0.0521, 7.22, 0.95),
                                    eval_of(0.0519, 7.21, 0.96), eval_of(0.0523, 7.22, 0.97)};
   EXPECT_THAT(shapes(run_of(bert_large(), evals)), ElementsAre("next sentences only"));
+  evals.back().nsp_accuracy.reset();
+  EXPECT_THAT(shapes(run_of(bert_large(), evals)), ElementsAre("word frequencies only"));
   evals.back().mlm_accuracy = 0.2;
   EXPECT_THAT(shapes(run_of(bert_large(), evals)), IsEmpty());
 }

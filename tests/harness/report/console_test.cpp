@@ -127,6 +127,18 @@ TEST(Console, AnEvaluationNamesTheTargetWhenThereIsOne) {
   EXPECT_THAT(eval_line(test::test_eval(335, 0.5), 0, 160), Not(HasSubstr("target")));
 }
 
+TEST(Console, AHeadThatIsNotTrainedHasNoFigures) {
+  const StepRecord step = test::without_next_sentence(cpu_step(120));
+  EXPECT_EQ(step_line(step, test::test_facts(), {.columns = 160}),
+            "step   120/6,700  mlm loss -1.750  accuracy 1.200  learning rate 2.3e-4  "
+            "gradient norm  0.93   62 ms/step  6.27k sequences/s  1.50M tok/s  end  3m31s");
+  EXPECT_EQ(step_line(step, test::test_facts(), {.columns = 80}),
+            "step   120/6,700  mlm loss -1.750  acc 1.200  6.27k seq/s  end  3m31s");
+  const EvalRecord eval = test::without_next_sentence(test::test_eval(335, 0.56125));
+  EXPECT_EQ(eval_line(eval, 0.72, 80),
+            "eval  step 335  accuracy 0.5613 (target 0.7200)  mlm loss 2.125  2.5 s");
+}
+
 TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
   Config config = test::test_config();
   RunFacts facts = test::test_facts();

@@ -113,4 +113,15 @@ inline EvalRecord test_eval(int64_t step, double accuracy) {
   return record;
 }
 
+/// As where train.nsp_weight is 0.
+inline StepRecord without_next_sentence(StepRecord record) {
+  record.nsp_loss.reset();
+  return record;
+}
+
+inline EvalRecord without_next_sentence(EvalRecord record) {
+  record.nsp_accuracy.reset();
+  return record;
+}
+
 }  // namespace bertha::test

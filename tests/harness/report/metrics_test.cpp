@@ -55,7 +55,7 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.samples, 3136);
   for (double StepRecord::*field :
-       {&StepRecord::loss, &StepRecord::mlm_loss, &StepRecord::nsp_loss, &StepRecord::mlm_accuracy,
+       {&StepRecord::loss, &StepRecord::mlm_loss, &StepRecord::mlm_accuracy,
         &StepRecord::learning_rate, &StepRecord::gradient_norm, &StepRecord::loss_scale,
         &StepRecord::step_ms, &StepRecord::data_wait_ms, &StepRecord::forward_ms,
         &StepRecord::backward_ms, &StepRecord::communication_ms, &StepRecord::optimizer_ms,
@@ -67,16 +67,31 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
   EXPECT_EQ(metrics.evals[0].step, 7);
   EXPECT_EQ(metrics.evals[0].samples, 3136);
   for (double EvalRecord::*field :
-       {&EvalRecord::mlm_accuracy, &EvalRecord::mlm_loss, &EvalRecord::nsp_accuracy,
-        &EvalRecord::seconds, &EvalRecord::seqs_per_second_since_last}) {
+       {&EvalRecord::mlm_accuracy, &EvalRecord::mlm_loss, &EvalRecord::seconds,
+        &EvalRecord::seqs_per_second_since_last}) {
     EXPECT_EQ(metrics.evals[0].*field, eval.*field);
   }
+  EXPECT_EQ(back.nsp_loss, 0.75);
+  EXPECT_EQ(metrics.evals[0].nsp_accuracy, 0.875);
   EXPECT_EQ(json::parse(test::lines_of(folder.path("m"))[1]).at("skipped_steps"), 2);
   EXPECT_EQ(back.skipped_steps, 2);
   EXPECT_EQ(back.ranks.slowest, 5);
   EXPECT_EQ(back.ranks.slowest_compute_ms, 53.5);
   EXPECT_EQ(back.ranks.power_watts, 5200);
   EXPECT_EQ(back.memory_bytes, int64_t{64} << 30);
+}
+
+TEST(Metrics, FiguresOfAHeadThatIsNotTrainedAreNullAndComeBackAsNone) {
+  const TempFolder folder;
+  MetricsFile file(folder.path("m"));
+  file.step(test::without_next_sentence(test::test_step(1)));
+  file.eval(test::without_next_sentence(test::test_eval(1, 0.5)));
+  const std::vector<std::string> lines = test::lines_of(folder.path("m"));
+  EXPECT_TRUE(json::parse(lines[0]).at("nsp_loss").is_null());
+  EXPECT_TRUE(json::parse(lines[1]).at("nsp_accuracy").is_null());
+  const Metrics metrics = read_metrics(folder.path("m"));
+  EXPECT_EQ(metrics.steps[0].nsp_loss, std::nullopt);
+  EXPECT_EQ(metrics.evals[0].nsp_accuracy, std::nullopt);
 }
 
 TEST(Metrics, TheEndIsThatOfTheNewestStart) {

@@ -230,13 +230,24 @@ TEST(Plots, MetricsBecomeFourChartsWithTheirLastValues) {
     return svg;
   };
   EXPECT_THAT(plot("loss.svg"),
-              testing::AllOf(HasSubstr("train 8.000"), HasSubstr("eval, masked tokens 2.125")));
+              testing::AllOf(HasSubstr("train 8.000"), HasSubstr("next sentence 0.750"),
+                             HasSubstr("eval, masked tokens 2.125")));
   EXPECT_EQ(count(plot("accuracy.svg"), "<circle"), 2);
   EXPECT_THAT(
       plot("accuracy.svg"),
       testing::AllOf(HasSubstr("train 0.300"), HasSubstr("eval 0.300"), HasSubstr("target 0.720")));
   EXPECT_THAT(plot("throughput.svg"), HasSubstr("train 6.27k"));
   EXPECT_THAT(plot("learning_rate.svg"), HasSubstr("learning rate 3.2e-4"));
+}
+
+TEST(Plots, TheLossOfMaskedTokensStandsAloneWhereNextSentencesAreNotTrained) {
+  const TempFolder folder;
+  Metrics metrics;
+  metrics.steps = {test::without_next_sentence(test::test_step(10))};
+  plot_metrics(metrics, folder.path("plots"));
+  EXPECT_THAT(read_text_file(folder.path("plots/loss.svg")),
+              testing::AllOf(HasSubstr("masked tokens 9.250"), testing::Not(HasSubstr("train")),
+                             testing::Not(HasSubstr("next sentence"))));
 }
 
 TEST(Plots, ARunThatEndedBeforeItsFirstStepHasEmptyCharts) {

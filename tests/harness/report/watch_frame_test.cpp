@@ -89,6 +89,15 @@ TEST(WatchFrame, SaysWhereTheRunStands) {
                            HasSubstr("Masked-token accuracy: ")));
 }
 
+TEST(WatchFrame, AHeadThatIsNotTrainedHasNoFigures) {
+  Metrics metrics = run_under_way();
+  metrics.steps.back() = test::without_next_sentence(metrics.steps.back());
+  metrics.evals.back() = test::without_next_sentence(metrics.evals.back());
+  EXPECT_THAT(watch_frame(metrics, view_of(80, 40)),
+              AllOf(HasSubstr("accuracy 1.100   learning rate 2.4e-4\n"),
+                    HasSubstr("mlm loss 2.125   at step 110\n"), Not(HasSubstr("nsp"))));
+}
+
 TEST(WatchFrame, ARunThatHasEndedHasNoTimeLeft) {
   WatchView view = view_of(160, 50);
   view.goes_on = false;

@@ -134,6 +134,15 @@ TEST_F(ProgressTest, LossesAreMeansOverAllProbesSinceTheLastRecord) {
   EXPECT_EQ(progress.record({}, state_at(11), timers_).mlm_loss, 0);
 }
 
+TEST_F(ProgressTest, ARunOfMaskedTokensOnlyHasNoLossOfNextSentences) {
+  Progress progress(dims_, 2, 30, 0);
+  progress.count(batch(12, 200, 120), 4);
+  progress.add(scalars_.stats);
+  const StepRecord record = progress.record(scalars_, state_at(10), timers_);
+  EXPECT_EQ(record.nsp_loss, std::nullopt);
+  EXPECT_EQ(record.loss, record.mlm_loss);
+}
+
 TEST_F(ProgressTest, StepsThatWereThrownAwayLeaveNoTrace) {
   Progress progress(dims_, 2, 30);
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
