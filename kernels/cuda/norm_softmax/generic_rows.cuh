@@ -342,11 +342,15 @@ void launch_rows(const CudaContext& context, const Operation& operation, int64_t
   if (rows == 0) return;
   with_vec_size<T>(most_elements, [&](auto vec_size) {
     constexpr int N = decltype(vec_size)::value;
-    if (columns <= kFewElements * kWarpThreads) {
-      return launch_register_rows<N, kFewElements>(context, operation, rows, columns);
+    // Of 16 bits in whole vectors only wider rows come here: others have faster kernels.
+    constexpr bool kHasRegisterRows = sizeof(T) > 2 || N < kVecSize;
+    if constexpr (kHasRegisterRows) {
+      if (columns <= kFewElements * kWarpThreads) {
+        return launch_register_rows<N, kFewElements>(context, operation, rows, columns);
+      }
     }
     // Where registers hold them: f64 takes two, and single elements an address each.
-    if constexpr (sizeof(T) < 8 && (N > 1 || Operation::kInputs == 1)) {
+    if constexpr (kHasRegisterRows && sizeof(T) < 8 && (N > 1 || Operation::kInputs == 1)) {
       if (columns <= kManyElements * kWarpThreads) {
         return launch_register_rows<N, kManyElements>(context, operation, rows, columns);
       }

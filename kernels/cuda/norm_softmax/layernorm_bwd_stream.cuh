@@ -299,16 +299,18 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 #endif
 }
 
-/// There is at least one row; columns are a multiple of N, and is_streamed. take_partial(teams)
-/// allocates as many partial sums.
+/// There is at least one row; columns are a multiple of N, and is_streamed; of N < 8 they are more
+/// than a block's. take_partial(teams) allocates as many partial sums.
 template <int N, class Norm, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
                                  const TakePartial& take_partial) {
   using T = typename Norm::Element;
   int cluster = 1;
   while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
-  const auto kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, N, false>
-                                   : &layernorm_bwd_stream_kernel<Norm, N, true>;
+  auto* kernel = &layernorm_bwd_stream_kernel<Norm, N, true>;
+  if constexpr (N == kVecSize) {
+    if (cluster == 1) kernel = &layernorm_bwd_stream_kernel<Norm, N, false>;
+  }
   const int64_t vecs = (columns + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),

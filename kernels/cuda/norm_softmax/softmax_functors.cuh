@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/base/error.h"
+#include "kernels/base/view.h"
 #include "kernels/cuda/norm_softmax/block_per_row.cuh"
 #include "kernels/cuda/norm_softmax/generic_rows.cuh"
 #include "kernels/cuda/norm_softmax/softmax_rows.cuh"
@@ -205,6 +207,25 @@ void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& 
   }
   const GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind> generic{{dy, y}, dx, scale};
   launch_rows(context, generic, rows, columns, most);
+}
+
+// --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------
+
+/// The saved decisions, u32 [rows, words]. Error(kInternal) where the address is no multiple of 4.
+inline uint32_t* kept_words(const View& kept_mask) {
+  BERTHA_CHECK(reinterpret_cast<uintptr_t>(kept_mask.data) % 4 == 0, "kept_mask ",
+               kept_mask.shape_text(), " begins at an address that is no multiple of 4 bytes");
+  return static_cast<uint32_t*>(kept_mask.data);
+}
+
+/// work(std::integral_constant<SoftmaxKind, kind>).
+template <class Work>
+void dispatch_kind(SoftmaxKind kind, const Work& work) {
+  if (kind == SoftmaxKind::kLogSoftmax) {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kLogSoftmax>{});
+  } else {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kSoftmax>{});
+  }
 }
 
 }  // namespace bertha
