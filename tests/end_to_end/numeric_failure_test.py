@@ -3,7 +3,7 @@
 import json
 import struct
 
-from support import EndToEnd, bertha, checkpoints, main, records
+from support import BACKEND, EndToEnd, bertha, checkpoints, main, records
 
 
 LARGE = 3e38  # finite in f32, and nothing that is computed from it is
@@ -53,7 +53,7 @@ class NumericFailure(EndToEnd):
         self.assertIn("post_mortem", done.out + done.err, "the user is told where to look")
         self.assertIn("the mean loss of the record at step 2 is not finite; 1 update was skipped "
                       "since the record before", done.err)
-        done = bertha("replay", folder / "post_mortem.rank_0000.json", "--backend", "cpu")
+        done = bertha("replay", folder / "post_mortem.rank_0000.json", "--backend", BACKEND)
         self.assertEqual(done.code, 7, done)
         self.assertIn("embeddings.output", done.out)
         self.assertIn("are not either", done.out)
