@@ -283,8 +283,9 @@ remove_left_folders() {
     -print0 2> /dev/null)
 }
 
-# mpirun kills the ranks within seconds of SIGTERM; on SIGUSR1 the ranks save and end with 75. In its own process group it does not also receive a terminal's Ctrl-C. When killed, it
-# leaves 8 MiB in its folder for temporary files, so that folder is deleted here.
+# mpirun kills the ranks within seconds of SIGTERM; on SIGUSR1 they save and end with 75. In its own
+# process group it does not also receive a terminal's Ctrl-C. When killed, it leaves 8 MiB in its folder
+# for temporary files, so that folder is deleted here.
 run_mpirun() {
   local folder lock status=0
   command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"

@@ -25,6 +25,7 @@ PyObject* none_if(bool has_run) {
   Py_RETURN_NONE;
 }
 
+/// The call is not for a direct_* function; what was found wrong on the way is told by others.
 PyObject* decline() {
   PyErr_Clear();
   Py_RETURN_NONE;
@@ -62,7 +63,7 @@ PyObject* softmax(const Arguments& a) {
 
 /// x, dim, dtype, is_log: y.
 PyObject* direct_softmax(const Arguments& a) {
-  if (a[2] != Py_None || route_of(a.values, 1) != Route::kDirect) Py_RETURN_NONE;
+  if (a[2] != Py_None || route_of(a.values, 1) != Route::kDirect) return decline();
   Call call(a[0]);
   const int64_t dim = a.integer(1);
   if (!call.is_served(true) || (dim != -1 && dim != call.x.rank - 1)) return decline();
@@ -103,7 +104,7 @@ PyObject* layer_norm(const Arguments& a) {
 
 /// x, gamma, beta, normalized_shape, epsilon: y. No statistics are wanted.
 PyObject* direct_layer_norm(const Arguments& a) {
-  if (route_of(a.values, 3) != Route::kDirect) Py_RETURN_NONE;
+  if (route_of(a.values, 3) != Route::kDirect) return decline();
   Call call(a[0]);
   if (!call.is_served(false) || PySequence_Size(a[3]) != 1) return decline();
   const int64_t columns = number_of(Object(PySequence_GetItem(a[3], 0)));
@@ -152,7 +153,7 @@ PyObject* prelu(const Arguments& a) {
 
 /// x, slope: y.
 PyObject* direct_prelu(const Arguments& a) {
-  if (a[1] == Py_None || route_of(a.values, 2) != Route::kDirect) Py_RETURN_NONE;
+  if (a[1] == Py_None || route_of(a.values, 2) != Route::kDirect) return decline();
   Call call(a[0]);
   BerthaPreluFwd args{};
   if (!call.is_served(false) || call.x.dtype == BERTHA_F64 ||

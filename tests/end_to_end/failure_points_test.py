@@ -9,11 +9,10 @@ distance from each other.
 """
 
 import shutil
-import subprocess
 import sys
 import unittest
 
-from support import EndToEnd, Running, bertha, checkpoints, main, records, tree
+from support import EndToEnd, Running, bertha, checkpoints, count_gpus, main, records, tree
 
 FAILING_CALLS = sys.argv[5]
 TAKES_ALL = sys.argv[6:] == ["all"]
@@ -197,13 +196,7 @@ class CallsOfMpi(Calls):
         self.assertTrue(all(found.get(name) == data for name, data in wanted.items()), done)
 
 
-def has_two_gpus():
-    listed = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], check=False,
-                                                           capture_output=True, text=True).stdout
-    return (listed or "").count("GPU ") > 1
-
-
-@unittest.skipUnless(has_two_gpus(), "wants two GPUs")
+@unittest.skipUnless(count_gpus() > 1, "wants two GPUs")
 class CallsOfNccl(CallsOfMpi):
     """The same with calls of NCCL."""
 

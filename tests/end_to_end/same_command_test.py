@@ -5,7 +5,8 @@ import shutil
 import signal
 import socket
 
-from support import EndToEnd, Running, bertha, checkpoints, main, mllog, records, steps
+from support import (EndToEnd, Running, bertha, checkpoints, main, mllog, records, steps,
+                     steps_so_far)
 
 
 class SameCommand(EndToEnd):
@@ -42,8 +43,8 @@ class SameCommand(EndToEnd):
         stopped = 0
         for _ in range(3):
             with Running(*words, ranks=2, cwd=place) as run:
-                run.wait_for(lambda: (folder / "metrics.jsonl").exists() and steps(folder)
-                             and max(steps(folder)) >= stopped + 3, "three more steps")
+                run.wait_for(lambda: max(steps_so_far(folder), default=0) >= stopped + 3,
+                             "three more steps")
                 for process in run.rank_processes():
                     os.kill(process, signal.SIGTERM)
                 done = run.wait()
@@ -198,8 +199,7 @@ class OneRunInAFolder(EndToEnd):
                                 eval__every_samples=10**9, **changes)
 
     def under_way(self, run, folder):
-        run.wait_for(lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3,
-                     "three steps")
+        run.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
 
     def test_a_second_run_is_told_who_is_there_and_the_first_goes_on(self):
         folder = self.new_folder()

@@ -15,7 +15,8 @@ import tempfile
 import time
 
 import support
-from support import BERTHA, LAUNCH, EndToEnd, checkpoints, environment, main, records, steps
+from support import (BERTHA, LAUNCH, EndToEnd, checkpoints, environment, main, records, steps,
+                     steps_so_far)
 
 CPUS = 4  # of the node, whatever the machine has
 MOST_WAIT_SECONDS = 120.0
@@ -206,8 +207,7 @@ class Slurm(EndToEnd):
         config = self.config_file(folder, train__max_steps=10**6, eval__every_samples=10**9)
         out = self.new_folder("job").with_suffix(".out")
         job = self.start_job(out, LAUNCH / "run_slurm.sub", config)
-        is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
-        self.cluster.wait_for(is_under_way, "three steps")
+        self.cluster.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
         # What Slurm sends before the time limit.
         self.cluster.tool("scancel", "--signal=USR1", job)
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
@@ -215,7 +215,7 @@ class Slurm(EndToEnd):
         saved = max(steps(folder))
         self.assertEqual(checkpoints(folder), [f"step_{saved:08d}"])
         self.start_again(job)
-        self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
+        self.cluster.wait_for(lambda: max(steps_so_far(folder)) > saved, "step after the saved one")
         events = [record["text"] for record in records(folder, "event")]
         self.assertIn(f"at step {saved}", " ".join(events))
 
@@ -229,13 +229,12 @@ class Slurm(EndToEnd):
                           .replace("log:\n", ""))
         job = self.start_job(place / "job.out", LAUNCH / "run_slurm.sub", config, cwd=place)
         folder = place / "runs" / f"bert-{job}"
-        is_under_way = lambda: (folder / "metrics.jsonl").exists() and len(steps(folder)) >= 3
-        self.cluster.wait_for(is_under_way, "three steps")
+        self.cluster.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
         self.cluster.tool("scancel", "--signal=USR1", job)
         self.cluster.wait_for(lambda: self.job_state(job) == "PENDING", "requeued job")
         saved = max(steps(folder))
         self.start_again(job)
-        self.cluster.wait_for(lambda: max(steps(folder)) > saved, "step after the saved one")
+        self.cluster.wait_for(lambda: max(steps_so_far(folder)) > saved, "step after the saved one")
         self.assertEqual(records(folder, "run")[-1]["first_step"], saved)
         self.assertEqual(sorted(p.name for p in (place / "runs").iterdir()), [folder.name, "latest"])
 

@@ -3,6 +3,7 @@
 usage of every test: NAME_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -70,6 +71,7 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out}\n{self.err}"
 
 
+@functools.cache
 def count_gpus():
     listed = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], check=False,
                                                            capture_output=True, text=True).stdout
@@ -78,7 +80,7 @@ def count_gpus():
 
 def possible_ranks(ranks):
     """So many ranks, or as many as GPUs are there where ranks have one each."""
-    return ranks if BACKEND == "cpu" or ranks == 0 else min(ranks, count_gpus())
+    return ranks if BACKEND == "cpu" or ranks == 0 else min(ranks, max(count_gpus(), 1))
 
 
 def command(arguments, ranks, launcher=()):
@@ -419,10 +421,17 @@ class EndToEnd(unittest.TestCase):
 
 
 def records(folder, kind):
-    """The records of one kind in metrics.jsonl, in order, whose last line may not be whole yet."""
-    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines(keepends=True)
+    """The records of one kind in metrics.jsonl, in order."""
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def steps_so_far(folder):
+    """The steps that a run under way has written: no file yet, and half a last line, are allowed."""
+    file = pathlib.Path(folder) / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
     whole = (json.loads(line) for line in lines if line.endswith("\n"))
-    return [record for record in whole if record["kind"] == kind]
+    return {record["step"] for record in whole if record["kind"] == "step"}
 
 
 def mllog(path):
