@@ -288,7 +288,7 @@ log: {{plots: false, tensorboard: false}}
                 "--output-dir", stopped])
         said = self.same_bytes([run, stopped], self.steps)
         ranks = self.rank_counts()[-1]
-        spread = self.train("fp8_ranks", self.device("fp8"), ranks)
+        spread = self.train(f"ranks{ranks}_fp8", self.device("fp8"), ranks)
         cpu = self.train("cpu_fp32", self.cpu())
         near = self.compare("fp8_curves", cpu, f"{run}:fp8", f"{spread}:fp8")
         io = self.precisions()[1 % len(self.precisions())]
@@ -385,7 +385,7 @@ log: {{plots: false, tensorboard: false}}
 
     def ranks(self):
         said = []
-        for precision in [p for p in self.precisions() if p != "fp16"]:
+        for precision in ("fp32", "bf16", "fp8") if self.on_gpu else ("fp32", "fp8"):
             runs = [self.train(f"ranks{count}_{precision}", self.device(precision), count)
                     for count in self.rank_counts()]
             said.append(precision + " " + self.compare(
