@@ -248,8 +248,8 @@ take_ranks() {
   esac
 }
 
-# To the ranks that mpirun has started here, for not every mpirun passes signals on, and one rank that
-# stops stops all. Without any, which are elsewhere or not there yet, to mpirun.
+# To the ranks that mpirun has started here, for not every mpirun passes signals on (none that began with
+# them blocked), and one rank that stops stops all. Without any, which are elsewhere or not there yet, to mpirun.
 signal_ranks() {  # SIGNAL, process id of mpirun
   local of_ranks
   mapfile -t of_ranks < <(pgrep -P "$2" '^bertha' 2> /dev/null)

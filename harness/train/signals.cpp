@@ -30,9 +30,14 @@ void watch_signals() {
   action.sa_sigaction = on_stop_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigset_t watched;
+  sigemptyset(&watched);
   for (const int signal_number : std::array{SIGTERM, SIGUSR1, SIGINT}) {
     sigaction(signal_number, &action, nullptr);
+    sigaddset(&watched, signal_number);
   }
+  // Whoever started this process may have blocked them, which it inherits.
+  pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
 }
 
 bool stop_was_requested() { return requests > 0; }

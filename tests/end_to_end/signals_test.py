@@ -108,6 +108,12 @@ class Signals(EndToEnd):
     def test_sigterm_to_one_process(self):
         self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))
 
+    def test_signals_that_were_blocked_when_it_started(self):
+        folder = self.new_folder()
+        with Running("train", *self.words(folder), preexec_fn=lambda: signal.pthread_sigmask(
+                signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])) as run:
+            self.check(folder, run, lambda run: run.process.send_signal(signal.SIGUSR1))
+
     def test_sigusr1_through_the_launcher(self):
         self.check_program(2, lambda run: run.process.send_signal(signal.SIGUSR1))
 

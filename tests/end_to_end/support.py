@@ -19,6 +19,8 @@ import unittest
 BERTHA, MPIEXEC, BENT_SHARDS, SCRATCH = sys.argv[1:5]
 BACKEND = os.environ.get("BERTHA_TEST_BACKEND", "cpu")  # of the ranks that train
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
+# What started the tests may block signals; then an mpiexec below them would pass none on.
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 # Every failure has to reach all ranks within this time.
 MOST_FAILURE_SECONDS = 20.0
