@@ -12,14 +12,12 @@ struct MeasuredStep {
   double ms;
 };
 
-/// BERT-large, bf16, tuned GEMMs, dropout 0.1, Wikipedia's lengths, `bertha bench step` on one H200
-/// (kernels/measured/step.md, scale.md). All other figures of this file are parts of such steps.
-constexpr std::array<MeasuredStep, 5> kMeasuredSteps{
-    {{1024, 11.0}, {2048, 13.5}, {4096, 19.0}, {8192, 33.6}, {24576, 89.8}}};
-
-/// The largest of them with fp8 GEMMs (kernels/measured/fp8.md). Smaller ones were not measured.
-constexpr MeasuredStep kMeasuredFp8Step{24576, 66.9};
-constexpr double kFp8WeightRoundingMs = 0.5;  // part of it, for any number of tokens
+/// BERT-large, dropout 0.1, Wikipedia's lengths, CUDA graphs, `bertha bench step` on one H200
+/// (kernels/measured/fp8.md). All other figures of this file are parts of such steps.
+using MeasuredSteps = std::array<MeasuredStep, 4>;
+constexpr MeasuredSteps kMeasured16BitSteps{
+    {{1024, 9.1}, {2048, 12.0}, {4096, 18.9}, {24576, 89.2}}};
+constexpr MeasuredSteps kMeasuredFp8Steps{{{1024, 9.2}, {2048, 11.4}, {4096, 15.8}, {24576, 65.0}}};
 
 // What the measured steps trained.
 constexpr double kLargeLayers = 24;
@@ -59,18 +57,12 @@ double uneven_ms(const MeasuredStep& step) {
   return step.ms - lamb_ms(kLargeParameters) - even_ms(kLarge, batch);
 }
 
-double interpolated_uneven_ms(double tokens) {
-  const auto* above = std::ranges::lower_bound(kMeasuredSteps, tokens, {}, &MeasuredStep::tokens);
-  above = std::clamp(above, kMeasuredSteps.begin() + 1, kMeasuredSteps.end() - 1);
+double interpolated_uneven_ms(const MeasuredSteps& steps, double tokens) {
+  const auto* above = std::ranges::lower_bound(steps, tokens, {}, &MeasuredStep::tokens);
+  above = std::clamp(above, steps.begin() + 1, steps.end() - 1);
   const MeasuredStep& low = *(above - 1);
   const double slope = (uneven_ms(*above) - uneven_ms(low)) / (above->tokens - low.tokens);
   return uneven_ms(low) + slope * (tokens - low.tokens);
-}
-
-/// What fp8 saves of it: in proportion to the tokens, less the rounding of weights.
-double fp8_saving_ms(double tokens) {
-  const double largest = kMeasuredSteps.back().ms - kMeasuredFp8Step.ms;
-  return (largest + kFp8WeightRoundingMs) * tokens / kMeasuredFp8Step.tokens - kFp8WeightRoundingMs;
 }
 
 }  // namespace
@@ -78,9 +70,10 @@ double fp8_saving_ms(double tokens) {
 double pass_ms(const Dims& dims, const MeanMicroBatch& batch, GemmPrecision precision) {
   // Tokens for which a layer of BERT-large has GEMMs of as many FLOPs.
   const double tokens = batch.tokens * layer_weights(dims) / kLargeLayerWeights;
-  const double saving = precision == GemmPrecision::kFp8 ? fp8_saving_ms(tokens) : 0;
+  const bool is_fp8 = precision == GemmPrecision::kFp8;
   const double layers = static_cast<double>(dims.L) / kLargeLayers;
-  return even_ms(dims, batch) + layers * (interpolated_uneven_ms(tokens) - saving);
+  return even_ms(dims, batch) +
+         layers * interpolated_uneven_ms(is_fp8 ? kMeasuredFp8Steps : kMeasured16BitSteps, tokens);
 }
 
 bool is_bound_by_latency(const Dims& dims, const MeanMicroBatch& batch, GemmPrecision precision) {

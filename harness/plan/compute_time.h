@@ -15,7 +15,7 @@ struct MeanMicroBatch {
 };
 
 /// Milliseconds of forward and backward of one micro-batch on one H200 at its power limit, with
-/// dropout. BERT-large with Wikipedia's lengths takes what was measured, see kMeasuredSteps;
+/// dropout. BERT-large with Wikipedia's lengths takes what was measured, see kMeasured16BitSteps;
 /// between those sizes GEMMs and latencies are interpolated, and beyond them continued on a line.
 /// Other models and lengths: attention by its FLOPs, LayerNorm by its rows, the head by its FLOPs,
 /// a layer's GEMMs as those of BERT-large that have as many FLOPs. Rises with the tokens.
