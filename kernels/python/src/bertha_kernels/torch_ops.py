@@ -49,6 +49,11 @@ def _computed_rows(tensor):
     return None if tensor is None else _as_computed(tensor.contiguous())
 
 
+def _in(dtype, tensor):
+    """Calls that convert nothing cost most of a microsecond."""
+    return tensor if tensor is None or tensor.dtype == dtype else tensor.to(dtype)
+
+
 def _sums(x, shape, dtype=None):
     """What kernels write as a whole; zeros where x is empty and none runs."""
     return x.new_empty(shape, dtype=dtype) if x.numel() > 0 else x.new_zeros(shape, dtype=dtype)
@@ -154,18 +159,24 @@ def _layer_norm(x, gamma, beta, columns, epsilon):
     y = torch.empty_like(x)
     statistics = _statistics_of(x, columns)
     c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
-    return y if y.dtype == io else y.to(io), statistics
+    return _in(io, y), statistics
 
 
-def _layer_norm_backward(dy, x, statistics, gamma, columns, wants_parameters):
+def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
+    """dx, dgamma, dbeta; None for parameters' gradients that nobody wants."""
     io = x.dtype
     dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
     dx = torch.empty_like(x)
-    dgamma, dbeta = (_sums(x, (columns,)) if wants_parameters else None for _ in range(2))
+    dgamma = _sums(x, (columns,)) if wants_parameters else None
+    dbeta = _sums(x, (columns,)) if wants_parameters else None
     c.layer_norm_backward(x, dy, statistics, gamma, dx, dgamma, dbeta, columns)
-    if not wants_parameters:
-        return dx.to(io), x.new_empty((0,), dtype=io), x.new_empty((0,), dtype=io)
-    return dx.to(io), dgamma.to(io), dbeta.to(io)
+    return _in(io, dx), _in(io, dgamma), _in(io, dbeta)
+
+
+def _layer_norm_backward(dy, x, *others):
+    """An operation of PyTorch returns tensors alone."""
+    return tuple(x.new_empty((0,)) if gradient is None else gradient
+                 for gradient in _layer_norm_gradients(dy, x, *others))
 
 
 def _setup_layer_norm(ctx, inputs, output):
@@ -196,7 +207,7 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gam
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 _once_differentiable("layer_norm_backward")
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
-layer_norm_backward = _caller("layer_norm_backward", _layer_norm_backward)
+layer_norm_backward = _caller("layer_norm_backward", _layer_norm_gradients)
 
 
 # --- channels: PReLU, BatchNorm + Add + ReLU ------------------------------------------------------------
@@ -221,7 +232,7 @@ def _prelu(x, slope):
     dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
     y = torch.empty_like(dense)
     c.prelu(dense, own_slope, y)
-    return y.to(x.dtype)
+    return _in(x.dtype, y)
 
 
 def _prelu_backward(dy, x, slope):
@@ -230,7 +241,7 @@ def _prelu_backward(dy, x, slope):
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
     dx, dslope = torch.empty_like(dense), _sums(dense, own_slope.shape)
     c.prelu_backward(dense, own_dy, own_slope, dx, dslope)
-    return dx.to(x.dtype), dslope.to(slope.dtype)
+    return _in(x.dtype, dx), _in(slope.dtype, dslope)
 
 
 def _setup_prelu(ctx, inputs, output):
@@ -270,7 +281,7 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     new_mean, new_var = running_mean.clone(), running_var.clone()
     c.batch_norm_relu(dense, added, gamma, beta, new_mean, new_var, y, mask, mean, rstd, uses_running,
                       momentum, epsilon)
-    return y.to(x.dtype), mask, mean, rstd, new_mean, new_var
+    return _in(x.dtype, y), mask, mean, rstd, new_mean, new_var
 
 
 def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
@@ -282,8 +293,8 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
     c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
                                uses_running)
-    daddend = x.new_empty((0,)) if daddend is None else daddend.to(x.dtype)
-    return dx.to(x.dtype), daddend, dgamma, dbeta
+    daddend = x.new_empty((0,)) if daddend is None else _in(x.dtype, daddend)
+    return _in(x.dtype, dx), daddend, dgamma, dbeta
 
 
 def _setup_batch_norm(ctx, inputs, output):
