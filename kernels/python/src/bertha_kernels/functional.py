@@ -21,20 +21,21 @@ def _softmax(x, dim, dtype, is_log):
 
 def softmax(x, dim=-1, dtype=None):
     """As torch.softmax, but a row of minus infinities gives zeros, not NaN."""
-    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, False)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, False, torch_ops.record_softmax)
     return _softmax(x, dim, dtype, False) if y is None else y
 
 
 def log_softmax(x, dim=-1, dtype=None):
     """As torch.log_softmax, but a row of minus infinities gives minus infinities, not NaN."""
-    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, True)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, True, torch_ops.record_softmax)
     return _softmax(x, dim, dtype, True) if y is None else y
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm; parameters of another dtype are converted to x's."""
     if not _is_compiling():
-        y = c.direct_layer_norm(x, weight, bias, normalized_shape, eps)
+        y = c.direct_layer_norm(x, weight, bias, normalized_shape, eps,
+                                torch_ops.record_layer_norm)
         if y is not None:
             return y
     shape = tuple(normalized_shape)
@@ -60,7 +61,7 @@ def _vector(parameter, x):
 def prelu(x, weight):
     """As torch.nn.functional.prelu, for float32, float16 and bfloat16."""
     if not _is_compiling():
-        y = c.direct_prelu(x, weight)
+        y = c.direct_prelu(x, weight, torch_ops.record_prelu)
         if y is not None:
             return y
     channels = x.shape[1] if x.dim() >= 2 else 1

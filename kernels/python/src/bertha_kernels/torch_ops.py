@@ -73,12 +73,8 @@ def _differentiate(name, backward, setup_context):
                                     setup_context=setup_context, lib=_LIBRARY)
 
 
-def _caller(name, run, backward=None, setup=None):
-    """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
-    subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
-    torch.ops.bertha_kernels.<name>."""
-    op = getattr(torch.ops.bertha_kernels, name)
-
+def _recorder(run, backward, setup):
+    """`run` as autograd records it."""
     class Direct(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *inputs):
@@ -87,12 +83,21 @@ def _caller(name, run, backward=None, setup=None):
             return output
 
     Direct.backward = staticmethod(backward)
+    return Direct.apply
+
+
+def _caller(name, run, backward=None, setup=None):
+    """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
+    subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
+    torch.ops.bertha_kernels.<name>."""
+    op = getattr(torch.ops.bertha_kernels, name)
+    record = _recorder(run, backward, setup) if backward else op
 
     def call(*inputs):
         route = c.DISPATCHER if torch.compiler.is_compiling() else c.route(*inputs)
         if route == c.DIRECT:
             return run(*inputs)
-        return Direct.apply(*inputs) if route == c.AUTOGRAD and backward else op(*inputs)
+        return record(*inputs) if route == c.AUTOGRAD else op(*inputs)
     return call
 
 
@@ -105,12 +110,15 @@ def _once_differentiable(name):
 
 # --- softmax and log-softmax over the last axis ------------------------------------------------------
 
-def _softmax(x, is_log):
-    _check_dtype("softmax", x)
-    x = x.contiguous()
+def _dense_softmax(x, is_log):
     y = torch.empty_like(x)
     c.softmax(x, y, is_log)
     return y
+
+
+def _softmax(x, is_log):
+    _check_dtype("softmax", x)
+    return _dense_softmax(x.contiguous(), is_log)
 
 
 def _softmax_backward(dy, y, is_log):
@@ -140,6 +148,7 @@ _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax
 _differentiate("softmax", _backward_softmax, _setup_softmax)
 _once_differentiable("softmax_backward")
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
+record_softmax = _recorder(_dense_softmax, _backward_softmax, _setup_softmax)
 softmax_backward = _caller("softmax_backward", _softmax_backward)
 
 
@@ -147,19 +156,21 @@ softmax_backward = _caller("softmax_backward", _softmax_backward)
 
 def _statistics_of(x, columns):
     """The means of all rows, then their rstd: one tensor, because each costs a call 0.7 us."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(2 * (x.numel() // columns) if columns > 0 else 0, dtype=dtype)
+    count = 2 * (x.numel() // columns) if columns > 0 else 0
+    return x.new_empty(count, dtype=torch.float32) if x.dtype.itemsize == 2 else x.new_empty(count)
+
+
+def _dense_layer_norm(x, gamma, beta, columns, epsilon):
+    y, statistics = torch.empty_like(x), _statistics_of(x, columns)
+    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
+    return y, statistics
 
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _check_dtype("layer_norm", x)
     _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
-    io = x.dtype
-    x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
-    y = torch.empty_like(x)
-    statistics = _statistics_of(x, columns)
-    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
-    return _in(io, y), statistics
+    y, statistics = _dense_layer_norm(*(_computed_rows(t) for t in (x, gamma, beta)), columns, epsilon)
+    return _in(x.dtype, y), statistics
 
 
 def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
@@ -207,6 +218,7 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gam
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 _once_differentiable("layer_norm_backward")
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
+record_layer_norm = _recorder(_dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
 layer_norm_backward = _caller("layer_norm_backward", _layer_norm_gradients)
 
 
@@ -225,13 +237,17 @@ def _empty_in(x, like_format):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
 
 
+def _dense_prelu(x, slope):
+    y = torch.empty_like(x)
+    c.prelu(x, slope, y)
+    return y
+
+
 def _prelu(x, slope):
     _check_channel_dtype("prelu", x)
     _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
     layout = _format_of(x)
-    dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
-    y = torch.empty_like(dense)
-    c.prelu(dense, own_slope, y)
+    y = _dense_prelu(_as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope))
     return _in(x.dtype, y)
 
 
@@ -259,6 +275,7 @@ _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)",
 _differentiate("prelu", _backward_prelu, _setup_prelu)
 _once_differentiable("prelu_backward")
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
+record_prelu = _recorder(_dense_prelu, _backward_prelu, _setup_prelu)
 prelu_backward = _caller("prelu_backward", _prelu_backward)
 
 
