@@ -293,6 +293,7 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     dense = _as_computed(x.contiguous(memory_format=layout))
     added = None if addend is None else _as_computed(addend.contiguous(memory_format=layout))
     y, mask = torch.empty_like(dense), _mask_of(x)
+    gamma, beta = gamma.contiguous(), beta.contiguous()
     mean, rstd = torch.zeros_like(gamma), torch.ones_like(gamma)
     # The operation is functional; what runs is copied by its caller.
     new_mean, new_var = running_mean.clone(), running_var.clone()
@@ -305,7 +306,7 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
-    dx = torch.empty_like(dense)
+    dx, gamma = torch.empty_like(dense), gamma.contiguous()
     daddend = torch.empty_like(dense) if wants_addend else None
     dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
     c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
