@@ -226,6 +226,14 @@ def test_modules_replace_those_of_torch(device):
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_softmax_without_a_dim_takes_that_of_torch(device):
+    for rank in range(5):
+        x = torch.randn([2, 3, 4, 5][:rank], device=device)
+        for name in ("Softmax", "LogSoftmax"):
+            torch.testing.assert_close(getattr(bk, name)()(x), getattr(torch.nn, name)()(x))
+
+
 def test_wrong_arguments_are_refused(device):
     x = torch.zeros(2, 3, device=device)
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(4,\)"):

@@ -4,14 +4,19 @@ import torch
 from . import functional
 
 
+def _dim_of(module, x):
+    """Where none was given, the one that PyTorch takes."""
+    return module.dim if module.dim is not None else 0 if x.dim() in (0, 1, 3) else 1
+
+
 class Softmax(torch.nn.Softmax):
     def forward(self, x):
-        return functional.softmax(x, -1 if self.dim is None else self.dim)
+        return functional.softmax(x, _dim_of(self, x))
 
 
 class LogSoftmax(torch.nn.LogSoftmax):
     def forward(self, x):
-        return functional.log_softmax(x, -1 if self.dim is None else self.dim)
+        return functional.log_softmax(x, _dim_of(self, x))
 
 
 class LayerNorm(torch.nn.LayerNorm):
