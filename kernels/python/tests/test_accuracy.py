@@ -219,8 +219,11 @@ def test_parameters_of_any_strides(device):
                    zip(results(strided), results(strided.contiguous())) for found, wanted in zip(*pair))
 
 
-def test_channels_last_stays(device):
-    x = torch.randn(2, 8, 5, 5, device=device).to(memory_format=torch.channels_last)
+def test_layouts_stay(device):
+    x = torch.randn(2, 8, 5, 5, device=device)
+    assert all(bk.softmax(x, dim).view(2, -1).shape == (2, 200) for dim in range(4))
+    x = x.to(memory_format=torch.channels_last)
+    assert bk.softmax(x, 1).is_contiguous(memory_format=torch.channels_last)
     slope = torch.rand(8, device=device)
     y = bk.prelu(x, slope)
     assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()

@@ -16,7 +16,8 @@ def _softmax(x, dim, dtype, is_log):
         return torch_ops.softmax(x.reshape(1), is_log).reshape(())
     if dim in (-1, x.dim() - 1):
         return torch_ops.softmax(x, is_log)
-    return torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+    y = torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+    return y.contiguous() if x.is_contiguous() else y  # PyTorch's can be viewed in another shape
 
 
 def softmax(x, dim=-1, dtype=None):
