@@ -270,13 +270,45 @@ def test_operations_called_directly_check_what_kernels_read(device):
         bk.BatchNormAddReLU(8, momentum=None)
 
 
+def of_channels(device):
+    """Each operation as a function of x [.., 8] and a parameter [8]."""
+    mean, var = torch.randn(8, device=device), torch.rand(8, device=device) + 0.5
+    return {"softmax": lambda x, p: bk.softmax(x * p, 0), "log_softmax": lambda x, p: bk.log_softmax(x * p),
+            "layer_norm": lambda x, p: bk.layer_norm(x, (8,), p, p), "prelu": bk.prelu,
+            "batch_norm_add_relu": lambda x, p: bk.batch_norm_add_relu(x, mean, var, p, p, x)}
+
+
+def test_transforms_of_torch_func(device):
+    x, p = torch.randn(3, 4, 8, device=device), torch.rand(3, 8, device=device)
+    for name, run in of_channels(device).items():
+        def loss(x, p):
+            return run(x, p).square().sum()
+        leaves = x.clone().requires_grad_(), p.clone().requires_grad_()
+        wanted = torch.autograd.grad(sum(map(loss, *leaves)), leaves)
+        of_each = torch.func.vmap(torch.func.grad(loss, (0, 1)))(x, p)
+        of_all = torch.func.grad(lambda x, p: torch.func.vmap(loss)(x, p).sum(), (0, 1))(x, p)
+        of_leaves = torch.autograd.grad(torch.func.vmap(loss)(*leaves).sum(), leaves)
+        for found in (of_each, of_all, of_leaves):
+            torch.testing.assert_close(found, wanted, msg=lambda text: f"{name}: {text}")
+        with pytest.raises(NotImplementedError, match="second derivative"):
+            torch.func.grad(lambda x: torch.func.grad(loss)(x, p[0]).sum())(x[0])
+
+
 def test_forward_mode_is_refused(device):
-    x = torch.randn(3, 8, device=device)
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises(RuntimeError, match="forward mode AD"):
-            bk.softmax(dual)
-        torch.testing.assert_close(bk.softmax(x), torch.softmax(x, -1))
+    x, p = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+    for name, run in of_channels(device).items():
+        def derivative(x):
+            return torch.func.jvp(lambda t: run(t, p), (x,), (x,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            with pytest.raises(NotImplementedError, match="forward mode AD"):
+                run(dual, p)
+            assert torch.equal(run(x, p), run(x.clone(), p))
+        for refused in (derivative, torch.compile(derivative, backend="aot_eager"),
+                        lambda t: torch.func.linearize(lambda t: run(t, p), t),
+                        lambda t: torch.func.vmap(torch.func.jacfwd(run))(t[None], p[None])):
+            with pytest.raises(NotImplementedError, match="forward mode"):
+                refused(x)
 
 
 def test_meta_tensors_have_shapes_only():

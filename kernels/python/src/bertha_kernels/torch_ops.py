@@ -7,6 +7,8 @@ CPU all but softmax compute 16 bits through f32. A second derivative is an error
 import os
 
 import torch
+from torch._C import _functorch as functorch
+from torch.autograd import forward_ad
 
 from . import c_interface as c
 
@@ -86,26 +88,48 @@ def _recorder(run, backward, setup):
     return Direct.apply
 
 
-def _caller(name, run, backward=None, setup=None):
+def _caller(name, run, backward, setup):
     """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
     subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
-    torch.ops.bertha_kernels.<name>."""
-    op = getattr(torch.ops.bertha_kernels, name)
-    record = _recorder(run, backward, setup) if backward else op
+    torch.ops.bertha_kernels.<name>, whose derivative transforms and forward mode do not find."""
+    op, record = getattr(torch.ops.bertha_kernels, name), _recorder(run, backward, setup)
+
+    class Transformed(torch.autograd.Function):
+        generate_vmap_rule = True
+        forward = staticmethod(lambda *inputs: op(*inputs))
+        setup_context = staticmethod(setup)
+
+    Transformed.backward = staticmethod(backward)
 
     def call(*inputs):
-        route = c.DISPATCHER if torch.compiler.is_compiling() else c.route(*inputs)
+        is_forward_mode = forward_ad._current_level >= 0
+        if torch.compiler.is_compiling():
+            if is_forward_mode:  # where tangents would be zeros
+                raise NotImplementedError(f"bertha_kernels::{name} has no derivative in forward mode")
+            return op(*inputs)
+        route = c.route(*inputs)
         if route == c.DIRECT:
             return run(*inputs)
-        return record(*inputs) if route == c.AUTOGRAD else op(*inputs)
+        if route == c.AUTOGRAD:
+            return record(*inputs)
+        transform = functorch.peek_interpreter_stack()
+        if is_forward_mode or (transform is not None
+                               and transform.key() != functorch.TransformType.Functionalize):
+            return Transformed.apply(*inputs)
+        return op(*inputs)
     return call
 
 
-def _once_differentiable(name):
+def _once_differentiable(name, run):
+    """The caller of an operation without a derivative of its own."""
     def refuse(context, *_):
         raise NotImplementedError(f"bertha_kernels::{name} has no derivative of its own: a second "
                                   "derivative was asked for")
-    _differentiate(name, refuse, lambda ctx, inputs, output: None)
+
+    def setup(ctx, inputs, output):
+        pass
+    _differentiate(name, refuse, setup)
+    return _caller(name, run, refuse, setup)
 
 
 # --- softmax and log-softmax over the last axis ------------------------------------------------------
@@ -146,10 +170,9 @@ _define("softmax(Tensor x, bool is_log) -> Tensor", _softmax, lambda x, is_log: 
 _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax_backward,
         lambda dy, y, is_log: _dense_like(y))
 _differentiate("softmax", _backward_softmax, _setup_softmax)
-_once_differentiable("softmax_backward")
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
 record_softmax = _recorder(_dense_softmax, _backward_softmax, _setup_softmax)
-softmax_backward = _caller("softmax_backward", _softmax_backward)
+softmax_backward = _once_differentiable("softmax_backward", _softmax_backward)
 
 
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
@@ -216,10 +239,9 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gam
         lambda dy, x, statistics, gamma, columns, wants_parameters:
         (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
-_once_differentiable("layer_norm_backward")
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
 record_layer_norm = _recorder(_dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
-layer_norm_backward = _caller("layer_norm_backward", _layer_norm_gradients)
+layer_norm_backward = _once_differentiable("layer_norm_backward", _layer_norm_gradients)
 
 
 # --- channels: PReLU, BatchNorm + Add + ReLU ------------------------------------------------------------
@@ -273,10 +295,9 @@ _define("prelu(Tensor x, Tensor slope) -> Tensor", _prelu,
 _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)", _prelu_backward,
         lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
 _differentiate("prelu", _backward_prelu, _setup_prelu)
-_once_differentiable("prelu_backward")
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
 record_prelu = _recorder(_dense_prelu, _backward_prelu, _setup_prelu)
-prelu_backward = _caller("prelu_backward", _prelu_backward)
+prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
 
 
 def _mask_of(x):
@@ -346,8 +367,7 @@ _define("batch_norm_add_relu_backward(Tensor dy, Tensor x, Tensor mask, Tensor m
          _empty_in(x, _format_of(x)) if wants_addend else x.new_empty((0,)),
          torch.empty_like(gamma), torch.empty_like(gamma)))
 _differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
-_once_differentiable("batch_norm_add_relu_backward")
 batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm,
                               _setup_batch_norm)
-batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward",
-                                       _batch_norm_add_relu_backward)
+batch_norm_add_relu_backward = _once_differentiable("batch_norm_add_relu_backward",
+                                                    _batch_norm_add_relu_backward)
