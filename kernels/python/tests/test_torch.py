@@ -210,6 +210,20 @@ def test_compile_has_no_graph_breaks(device):
     torch.testing.assert_close(eager.batch_norm.running_var, compiled.batch_norm.running_var)
 
 
+def test_functions_are_nodes_of_fx_graphs(device):
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = bk.LayerNorm(8)
+
+        def forward(self, x):
+            return bk.softmax(self.norm(x))
+    network, x = Network().to(device), torch.randn(4, 8, device=device)
+    traced = torch.fx.symbolic_trace(network)
+    called = [node.target.__name__ for node in traced.graph.nodes if node.op == "call_function"]
+    assert called == ["layer_norm", "softmax"] and torch.equal(traced(x), network(x))
+
+
 def test_modules_replace_those_of_torch(device):
     x = torch.randn(4, 6, 5, 5, device=device)
     pairs = [(torch.nn.Softmax(1), bk.Softmax(1)), (torch.nn.LogSoftmax(-1), bk.LogSoftmax(-1)),

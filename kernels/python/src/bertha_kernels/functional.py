@@ -94,3 +94,8 @@ def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None,
             running_mean.copy_(new_mean)
             running_var.copy_(new_var)
     return y
+
+
+NAMES = ("softmax", "log_softmax", "layer_norm", "prelu", "batch_norm_add_relu")
+for _name in NAMES:
+    torch.fx.wrap(_name)  # modules' calls are nodes of a graph that torch.fx traces
