@@ -258,6 +258,8 @@ def test_wrong_arguments_are_refused(device):
         bk.softmax(torch.zeros(2, 3, dtype=torch.int64, device=device))
     with pytest.raises(ValueError, match="batch_norm_add_relu: weight is"):
         bk.batch_norm_add_relu(x, torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"batch_norm_add_relu: running_mean is None, want torch.float32"):
+        bk.batch_norm_add_relu(x, None, None, torch.ones(3), torch.zeros(3), training=True)
     if device == "cuda":  # kernels would read addresses of the host
         with pytest.raises(ValueError, match="layer_norm: weight is on cpu, want cuda:0"):
             bk.layer_norm(x, [3], torch.ones(3))

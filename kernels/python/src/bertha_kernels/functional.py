@@ -81,9 +81,10 @@ def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None,
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight,
                   "bias": bias}
     for name, parameter in parameters.items():
-        if parameter.dtype != torch.float32 or tuple(parameter.shape) != (x.shape[1],):
-            raise ValueError(f"batch_norm_add_relu: {name} is {parameter.dtype} "
-                             f"{tuple(parameter.shape)}, want torch.float32 [{x.shape[1]}]")
+        found = None if parameter is None else (parameter.dtype, tuple(parameter.shape))
+        if found != (torch.float32, (x.shape[1],)):
+            raise ValueError(f"batch_norm_add_relu: {name} is {found}, want torch.float32 "
+                             f"[{x.shape[1]}]")
     if addend is not None and (addend.shape != x.shape or addend.dtype != x.dtype):
         raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
                          f"want {x.dtype} {tuple(x.shape)}")
