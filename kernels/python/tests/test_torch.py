@@ -248,6 +248,18 @@ def test_softmax_without_a_dim_takes_that_of_torch(device):
             torch.testing.assert_close(getattr(bk, name)()(x), getattr(torch.nn, name)()(x))
 
 
+def test_batch_norm_stays_float32_in_a_converted_model(device):
+    norm, x = bk.BatchNormAddReLU(3), torch.randn(4, 3, 5, device=device)
+    torch.nn.init.normal_(norm.weight)
+    wanted = norm.state_dict()
+    for convert in (torch.nn.Module.bfloat16, torch.nn.Module.half,
+                    lambda model: model.to(device, torch.bfloat16)):
+        converted = convert(torch.nn.Sequential(norm)).to(device)
+        torch.testing.assert_close(norm.state_dict(), wanted, check_device=False)
+        assert converted.eval()(x.bfloat16()).dtype == torch.bfloat16
+    assert norm.to("meta").weight.is_meta
+
+
 def test_wrong_arguments_are_refused(device):
     x = torch.zeros(2, 3, device=device)
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(4,\)"):

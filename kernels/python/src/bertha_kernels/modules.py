@@ -46,6 +46,13 @@ class BatchNormAddReLU(torch.nn.Module):
         self.register_buffer("running_var", torch.ones(num_features))
         self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
 
+    def _apply(self, fn, *arguments, **keywords):
+        """Models that are converted to 16 bits have float32 parameters and statistics here."""
+        def keep_dtype(tensor):
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+        return super()._apply(keep_dtype, *arguments, **keywords)
+
     def forward(self, x, addend=None):
         if self.training:
             self.num_batches_tracked.add_(1)
