@@ -115,7 +115,7 @@ PyObject* direct_layer_norm(const Arguments& a) {
   const Object extent(PySequence_GetItem(a[3], 0));
   const int64_t columns = number_of(extent);
   BerthaLayerNormFwd args{};
-  if (columns != call.x.last || !call.fit(a[1], columns, args.gamma) ||
+  if (call.x.rank == 0 || columns != call.x.last || !call.fit(a[1], columns, args.gamma) ||
       !call.fit(a[2], columns, args.beta)) {
     return decline();
   }

@@ -264,6 +264,8 @@ def test_wrong_arguments_are_refused(device):
     x = torch.zeros(2, 3, device=device)
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(4,\)"):
         bk.layer_norm(x, [4])
+    with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(1,\), want the last axes"):
+        bk.layer_norm(x[0, 0], [1])
     with pytest.raises(ValueError, match=r"prelu: weight is \(2,\), want 1 or 3 elements"):
         bk.prelu(x, torch.zeros(2, device=device))
     with pytest.raises(TypeError, match="softmax: x is torch.int64"):
