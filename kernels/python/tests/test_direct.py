@@ -76,6 +76,7 @@ def test_what_autograd_has_to_record_is_left_to_it(device):
     assert c.direct_softmax(leaf.T, -1, None, False, record) is None
     with pytest.raises(TypeError):
         c.direct_softmax(leaf, -1, None, False, lambda x: None)
+    assert bk.softmax(leaf).grad_fn.name() == "bertha_kernels_softmaxBackward"
 
 
 def test_modes_transforms_and_tracers_see_operations(device):

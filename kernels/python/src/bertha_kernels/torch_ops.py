@@ -75,24 +75,21 @@ def _differentiate(name, backward, setup_context):
                                     setup_context=setup_context, lib=_LIBRARY)
 
 
-def _recorder(run, backward, setup):
-    """`run` as autograd records it."""
-    class Direct(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            output = run(*inputs)
-            setup(ctx, inputs, output)
-            return output
-
-    Direct.backward = staticmethod(backward)
-    return Direct.apply
+def _recorder(name, run, backward, setup):
+    """`run` as autograd records it; anomaly mode and profilers know it by name."""
+    def forward(ctx, *inputs):
+        output = run(*inputs)
+        setup(ctx, inputs, output)
+        return output
+    return type(f"bertha_kernels_{name}", (torch.autograd.Function,), {
+        "forward": staticmethod(forward), "backward": staticmethod(backward)}).apply
 
 
 def _caller(name, run, backward, setup):
     """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
     subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
     torch.ops.bertha_kernels.<name>, whose derivative transforms and forward mode do not find."""
-    op, record = getattr(torch.ops.bertha_kernels, name), _recorder(run, backward, setup)
+    op, record = getattr(torch.ops.bertha_kernels, name), _recorder(name, run, backward, setup)
 
     class Transformed(torch.autograd.Function):
         generate_vmap_rule = True
@@ -171,7 +168,7 @@ _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax
         lambda dy, y, is_log: _dense_like(y))
 _differentiate("softmax", _backward_softmax, _setup_softmax)
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
-record_softmax = _recorder(_dense_softmax, _backward_softmax, _setup_softmax)
+record_softmax = _recorder("softmax", _dense_softmax, _backward_softmax, _setup_softmax)
 softmax_backward = _once_differentiable("softmax_backward", _softmax_backward)
 
 
@@ -240,7 +237,7 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gam
         (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
-record_layer_norm = _recorder(_dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
+record_layer_norm = _recorder("layer_norm", _dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
 layer_norm_backward = _once_differentiable("layer_norm_backward", _layer_norm_gradients)
 
 
@@ -296,7 +293,7 @@ _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)",
         lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
 _differentiate("prelu", _backward_prelu, _setup_prelu)
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
-record_prelu = _recorder(_dense_prelu, _backward_prelu, _setup_prelu)
+record_prelu = _recorder("prelu", _dense_prelu, _backward_prelu, _setup_prelu)
 prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
 
 
