@@ -3,7 +3,8 @@
 //
 // A call runs on the device of x, its first argument, there on the current stream. All tensors are
 // dense, on that device and as large as the operation wants them: torch_ops.py sees to that. Only
-// direct_* check themselves, and return None where a call is not for them.
+// direct_* check themselves, and return None where a call is not for them. Where autograd has to
+// record a call that is, they leave it to their last argument, a function of Python.
 
 #include "kernels/python/call.h"
 
@@ -61,13 +62,15 @@ PyObject* softmax(const Arguments& a) {
   return none_if(run_softmax(call, a[1], a.flag(2)));
 }
 
-/// x, dim, dtype, is_log: y.
+/// x, dim, dtype, is_log, record: y.
 PyObject* direct_softmax(const Arguments& a) {
-  if (a[2] != Py_None || route_of(a.values, 1) != Route::kDirect) return decline();
+  const Route route = route_of(a.values, 1);
+  if (a[2] != Py_None || route == Route::kDispatcher) return decline();
   Call call(a[0]);
   const int64_t dim = a.integer(1);
   if (!call.is_served(true) || (dim != -1 && dim != call.x.rank - 1)) return decline();
   if (PyErr_Occurred() != nullptr) return nullptr;
+  if (route == Route::kAutograd) return python::call(a[4], a[0], a[3]).release();
   Object y = python::call(torch.empty_like, a[0]);
   return run_softmax(call, y.get(), a.flag(3)) ? y.release() : nullptr;
 }
@@ -102,16 +105,23 @@ PyObject* layer_norm(const Arguments& a) {
   return none_if(call.run(bertha_layer_norm_fwd, args));
 }
 
-/// x, gamma, beta, normalized_shape, epsilon: y. No statistics are wanted.
+/// x, gamma, beta, normalized_shape, epsilon, record: y. Only `record` computes statistics, and
+/// returns them after y.
 PyObject* direct_layer_norm(const Arguments& a) {
-  if (route_of(a.values, 3) != Route::kDirect) return decline();
+  const Route route = route_of(a.values, 3);
+  if (route == Route::kDispatcher) return decline();
   Call call(a[0]);
   if (!call.is_served(false) || PySequence_Size(a[3]) != 1) return decline();
-  const int64_t columns = number_of(Object(PySequence_GetItem(a[3], 0)));
+  const Object extent(PySequence_GetItem(a[3], 0));
+  const int64_t columns = number_of(extent);
   BerthaLayerNormFwd args{};
-  if (columns != call.x.last || !call.fit(a[1], columns, args.gamma) ||
+  if (call.x.rank == 0 || columns != call.x.last || !call.fit(a[1], columns, args.gamma) ||
       !call.fit(a[2], columns, args.beta)) {
     return decline();
+  }
+  if (route == Route::kAutograd) {
+    const Object results = python::call(a[5], a[0], a[1], a[2], extent.get(), a[4]);
+    return results == nullptr ? nullptr : PySequence_GetItem(results.get(), 0);
   }
   call.take_rows(columns);
   Object y = python::call(torch.empty_like, a[0]);
@@ -151,15 +161,17 @@ PyObject* prelu(const Arguments& a) {
   return none_if(call.run(bertha_prelu_fwd, args));
 }
 
-/// x, slope: y.
+/// x, slope, record: y.
 PyObject* direct_prelu(const Arguments& a) {
-  if (a[1] == Py_None || route_of(a.values, 2) != Route::kDirect) return decline();
+  const Route route = route_of(a.values, 2);
+  if (a[1] == Py_None || route == Route::kDispatcher) return decline();
   Call call(a[0]);
   BerthaPreluFwd args{};
   if (!call.is_served(false) || call.x.dtype == BERTHA_F64 ||
       !call.fit(a[1], call.x.second, args.slope, true)) {
     return decline();
   }
+  if (route == Route::kAutograd) return python::call(a[2], a[0], a[1]).release();
   call.take_channels(args.slope.extents[0]);
   Object y = python::call(torch.empty_like, a[0]);
   args.x = call.x_itself();
@@ -242,13 +254,13 @@ PyMethodDef functions[] = {
     {"forget_devices", forget_devices, METH_NOARGS, nullptr},
     function("route", route),
     function("softmax", entry<softmax, 3>),
-    function("direct_softmax", entry<direct_softmax, 4>),
+    function("direct_softmax", entry<direct_softmax, 5>),
     function("softmax_backward", entry<softmax_backward, 4>),
     function("layer_norm", entry<layer_norm, 7>),
-    function("direct_layer_norm", entry<direct_layer_norm, 5>),
+    function("direct_layer_norm", entry<direct_layer_norm, 6>),
     function("layer_norm_backward", entry<layer_norm_backward, 8>),
     function("prelu", entry<prelu, 3>),
-    function("direct_prelu", entry<direct_prelu, 2>),
+    function("direct_prelu", entry<direct_prelu, 3>),
     function("prelu_backward", entry<prelu_backward, 5>),
     function("batch_norm_relu", entry<batch_norm_relu, 13>),
     function("batch_norm_relu_backward", entry<batch_norm_relu_backward, 11>),

@@ -29,9 +29,9 @@ extern Torch torch;
 /// Finds it, when the module is imported; otherwise an exception is set.
 bool find_torch();
 
-inline Object call(PyObject* function) { return Object(PyObject_CallObject(function, nullptr)); }
-inline Object call(PyObject* function, PyObject* argument) {
-  return Object(PyObject_CallFunctionObjArgs(function, argument, nullptr));
+template <class... Arguments>
+Object call(PyObject* function, Arguments*... arguments) {
+  return Object(PyObject_CallFunctionObjArgs(function, arguments..., nullptr));
 }
 /// -1 and an exception where there is none.
 inline int64_t number_of(const Object& object) {

@@ -203,8 +203,27 @@ def test_empty_misaligned_and_strided_inputs(dtype, device):
             assert_close(bk.prelu(x, slope), F.prelu(x.double().cpu(), slope.double().cpu()), 0)
 
 
-def test_channels_last_stays(device):
-    x = torch.randn(2, 8, 5, 5, device=device).to(memory_format=torch.channels_last)
+def test_parameters_of_any_strides(device):
+    x = torch.randn(6, 8, device=device)
+    for strided in (torch.rand(16, device=device)[::2], torch.rand(1, device=device).expand(8),
+                    torch.rand(8, 8, device=device)[:, 3]):
+        def results(parameter):
+            mean, var = parameter.detach(), parameter.detach() + 1
+            for function in (lambda p: bk.layer_norm(x, [8], p, p), lambda p: bk.prelu(x, p),
+                             lambda p: bk.batch_norm_add_relu(x, mean, var, p, p)):
+                own = parameter.detach().requires_grad_()
+                y = function(own)
+                yield y.detach(), *torch.autograd.grad(y.square().sum(), own)
+        assert not strided.is_contiguous()
+        assert all(torch.equal(found, wanted) for pair in
+                   zip(results(strided), results(strided.contiguous())) for found, wanted in zip(*pair))
+
+
+def test_layouts_stay(device):
+    x = torch.randn(2, 8, 5, 5, device=device)
+    assert all(bk.softmax(x, dim).view(2, -1).shape == (2, 200) for dim in range(4))
+    x = x.to(memory_format=torch.channels_last)
+    assert bk.softmax(x, 1).is_contiguous(memory_format=torch.channels_last)
     slope = torch.rand(8, device=device)
     y = bk.prelu(x, slope)
     assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()

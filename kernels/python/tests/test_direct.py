@@ -13,6 +13,12 @@ import bertha_kernels as bk
 from bertha_kernels import c_interface as c
 
 OPS = torch.ops.bertha_kernels
+RECORDED = ["y", "statistics"]
+
+
+def record(*_):
+    """Stands for what autograd records calls by."""
+    return RECORDED
 
 
 def test_plain_calls_are_direct_and_give_the_same(device):
@@ -21,14 +27,14 @@ def test_plain_calls_are_direct_and_give_the_same(device):
         gamma, beta = (torch.randn(40, device=device, dtype=dtype) for _ in range(2))
         for is_log in (False, True):
             for dim in (-1, 2):
-                assert torch.equal(c.direct_softmax(x, dim, None, is_log), OPS.softmax(x, is_log))
+                assert torch.equal(c.direct_softmax(x, dim, None, is_log, record), OPS.softmax(x, is_log))
         is_widened = device == "cpu" and dtype.itemsize == 2  # for the kernels, by torch_ops
         for parameters in ((gamma, beta), (gamma, None), (None, None)):
-            y = c.direct_layer_norm(x, *parameters, (40,), 1e-5)
+            y = c.direct_layer_norm(x, *parameters, (40,), 1e-5, record)
             wanted, _ = OPS.layer_norm(x, *parameters, 40, 1e-5)
             assert y is None if is_widened else torch.equal(y, wanted)
         for slope in (gamma[:1], gamma[:4]):
-            y = c.direct_prelu(x, slope)
+            y = c.direct_prelu(x, slope, record)
             if is_widened or dtype == torch.float64:
                 assert y is None
             else:
@@ -37,24 +43,40 @@ def test_plain_calls_are_direct_and_give_the_same(device):
 
 def test_what_kernels_do_not_take_is_not_direct(device):
     x, gamma = torch.randn(4, 8, device=device), torch.randn(8, device=device)
-    leaf = x.clone().requires_grad_()
-    others = [leaf, x.T, x[:, ::2], x.int(), x[:0], x.to("meta"), torch._neg_view(x),
+    others = [x.T, x[:, ::2], x.int(), x[:0], x.to("meta"), torch._neg_view(x),
               torch._efficientzerotensor((4, 8), device=device), x.to_sparse(), x.numpy(force=True), None]
     for other in others:
-        assert c.direct_softmax(other, -1, None, False) is None
-        assert c.direct_layer_norm(other, None, None, (8,), 1e-5) is None
-        assert c.direct_prelu(other, gamma[:1]) is None
-    with torch.no_grad():
-        assert c.direct_softmax(leaf, -1, None, False) is not None
-    assert c.direct_softmax(x, 0, None, False) is None
-    assert c.direct_softmax(x, -1, torch.float64, False) is None
+        assert c.direct_softmax(other, -1, None, False, record) is None
+        assert c.direct_layer_norm(other, None, None, (8,), 1e-5, record) is None
+        assert c.direct_prelu(other, gamma[:1], record) is None
+    assert c.direct_softmax(x, 0, None, False, record) is None
+    assert c.direct_softmax(x, -1, torch.float64, False, record) is None
     for parameter in (gamma[:4], gamma.half(), gamma.reshape(1, 8), torch.randn(16, device=device)[::2],
-                      gamma.to("meta"), gamma.clone().requires_grad_(), torch._neg_view(gamma)):
-        assert c.direct_layer_norm(x, parameter, None, (8,), 1e-5) is None
-        assert c.direct_layer_norm(x, None, parameter, (8,), 1e-5) is None
-        assert c.direct_prelu(x, parameter) is None
+                      gamma.to("meta"), torch._neg_view(gamma)):
+        assert c.direct_layer_norm(x, parameter, None, (8,), 1e-5, record) is None
+        assert c.direct_layer_norm(x, None, parameter, (8,), 1e-5, record) is None
+        assert c.direct_prelu(x, parameter, record) is None
     for shape in ((4, 8), (4,), 8, (), "8"):
-        assert c.direct_layer_norm(x, None, None, shape, 1e-5) is None
+        assert c.direct_layer_norm(x, None, None, shape, 1e-5, record) is None
+
+
+def test_what_autograd_has_to_record_is_left_to_it(device):
+    x, gamma = torch.randn(4, 8, device=device), torch.randn(8, device=device)
+    leaf, parameter = x.clone().requires_grad_(), gamma.clone().requires_grad_()
+
+    def results():
+        return [c.direct_softmax(leaf, -1, None, False, record),
+                *(c.direct_layer_norm(*tensors, (8,), 1e-5, record)
+                  for tensors in ((leaf, gamma, None), (x, parameter, None), (x, None, parameter))),
+                c.direct_prelu(leaf, gamma, record), c.direct_prelu(x, parameter, record)]
+    found = results()
+    assert found == [RECORDED, *3 * RECORDED[:1], RECORDED, RECORDED]
+    with torch.no_grad():
+        assert all(isinstance(y, torch.Tensor) for y in results())
+    assert c.direct_softmax(leaf.T, -1, None, False, record) is None
+    with pytest.raises(TypeError):
+        c.direct_softmax(leaf, -1, None, False, lambda x: None)
+    assert bk.softmax(leaf).grad_fn.name() == "bertha_kernels_softmaxBackward"
 
 
 def test_modes_transforms_and_tracers_see_operations(device):

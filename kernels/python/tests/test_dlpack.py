@@ -17,6 +17,8 @@ def test_numpy_arrays():
     numpy.testing.assert_allclose(dlpack.layer_norm(x), normal, rtol=1e-4, atol=1e-5)
     slope = numpy.array([0.5], dtype=numpy.float32)
     numpy.testing.assert_allclose(dlpack.prelu(x, slope), numpy.where(x > 0, x, 0.5 * x))
+    reversed_rows = x[::-1]
+    numpy.testing.assert_array_equal(dlpack.softmax(reversed_rows), y[::-1])
 
 
 def test_jax_arrays():

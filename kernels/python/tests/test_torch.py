@@ -210,6 +210,20 @@ def test_compile_has_no_graph_breaks(device):
     torch.testing.assert_close(eager.batch_norm.running_var, compiled.batch_norm.running_var)
 
 
+def test_functions_are_nodes_of_fx_graphs(device):
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = bk.LayerNorm(8)
+
+        def forward(self, x):
+            return bk.softmax(self.norm(x))
+    network, x = Network().to(device), torch.randn(4, 8, device=device)
+    traced = torch.fx.symbolic_trace(network)
+    called = [node.target.__name__ for node in traced.graph.nodes if node.op == "call_function"]
+    assert called == ["layer_norm", "softmax"] and torch.equal(traced(x), network(x))
+
+
 def test_modules_replace_those_of_torch(device):
     x = torch.randn(4, 6, 5, 5, device=device)
     pairs = [(torch.nn.Softmax(1), bk.Softmax(1)), (torch.nn.LogSoftmax(-1), bk.LogSoftmax(-1)),
@@ -226,16 +240,40 @@ def test_modules_replace_those_of_torch(device):
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_softmax_without_a_dim_takes_that_of_torch(device):
+    for rank in range(5):
+        x = torch.randn([2, 3, 4, 5][:rank], device=device)
+        for name in ("Softmax", "LogSoftmax"):
+            torch.testing.assert_close(getattr(bk, name)()(x), getattr(torch.nn, name)()(x))
+
+
+def test_batch_norm_stays_float32_in_a_converted_model(device):
+    norm, x = bk.BatchNormAddReLU(3), torch.randn(4, 3, 5, device=device)
+    torch.nn.init.normal_(norm.weight)
+    wanted = norm.state_dict()
+    for convert in (torch.nn.Module.bfloat16, torch.nn.Module.half,
+                    lambda model: model.to(device, torch.bfloat16)):
+        converted = convert(torch.nn.Sequential(norm)).to(device)
+        torch.testing.assert_close(norm.state_dict(), wanted, check_device=False)
+        assert converted.eval()(x.bfloat16()).dtype == torch.bfloat16
+    assert norm.to("meta").weight.is_meta
+
+
 def test_wrong_arguments_are_refused(device):
     x = torch.zeros(2, 3, device=device)
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(4,\)"):
         bk.layer_norm(x, [4])
+    with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(1,\), want the last axes"):
+        bk.layer_norm(x[0, 0], [1])
     with pytest.raises(ValueError, match=r"prelu: weight is \(2,\), want 1 or 3 elements"):
         bk.prelu(x, torch.zeros(2, device=device))
     with pytest.raises(TypeError, match="softmax: x is torch.int64"):
         bk.softmax(torch.zeros(2, 3, dtype=torch.int64, device=device))
     with pytest.raises(ValueError, match="batch_norm_add_relu: weight is"):
         bk.batch_norm_add_relu(x, torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"batch_norm_add_relu: running_mean is None, want torch.float32"):
+        bk.batch_norm_add_relu(x, None, None, torch.ones(3), torch.zeros(3), training=True)
     if device == "cuda":  # kernels would read addresses of the host
         with pytest.raises(ValueError, match="layer_norm: weight is on cpu, want cuda:0"):
             bk.layer_norm(x, [3], torch.ones(3))
@@ -262,13 +300,45 @@ def test_operations_called_directly_check_what_kernels_read(device):
         bk.BatchNormAddReLU(8, momentum=None)
 
 
+def of_channels(device):
+    """Each operation as a function of x [.., 8] and a parameter [8]."""
+    mean, var = torch.randn(8, device=device), torch.rand(8, device=device) + 0.5
+    return {"softmax": lambda x, p: bk.softmax(x * p, 0), "log_softmax": lambda x, p: bk.log_softmax(x * p),
+            "layer_norm": lambda x, p: bk.layer_norm(x, (8,), p, p), "prelu": bk.prelu,
+            "batch_norm_add_relu": lambda x, p: bk.batch_norm_add_relu(x, mean, var, p, p, x)}
+
+
+def test_transforms_of_torch_func(device):
+    x, p = torch.randn(3, 4, 8, device=device), torch.rand(3, 8, device=device)
+    for name, run in of_channels(device).items():
+        def loss(x, p):
+            return run(x, p).square().sum()
+        leaves = x.clone().requires_grad_(), p.clone().requires_grad_()
+        wanted = torch.autograd.grad(sum(map(loss, *leaves)), leaves)
+        of_each = torch.func.vmap(torch.func.grad(loss, (0, 1)))(x, p)
+        of_all = torch.func.grad(lambda x, p: torch.func.vmap(loss)(x, p).sum(), (0, 1))(x, p)
+        of_leaves = torch.autograd.grad(torch.func.vmap(loss)(*leaves).sum(), leaves)
+        for found in (of_each, of_all, of_leaves):
+            torch.testing.assert_close(found, wanted, msg=lambda text: f"{name}: {text}")
+        with pytest.raises(NotImplementedError, match="second derivative"):
+            torch.func.grad(lambda x: torch.func.grad(loss)(x, p[0]).sum())(x[0])
+
+
 def test_forward_mode_is_refused(device):
-    x = torch.randn(3, 8, device=device)
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises(RuntimeError, match="forward mode AD"):
-            bk.softmax(dual)
-        torch.testing.assert_close(bk.softmax(x), torch.softmax(x, -1))
+    x, p = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+    for name, run in of_channels(device).items():
+        def derivative(x):
+            return torch.func.jvp(lambda t: run(t, p), (x,), (x,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            with pytest.raises(NotImplementedError, match="forward mode AD"):
+                run(dual, p)
+            assert torch.equal(run(x, p), run(x.clone(), p))
+        for refused in (derivative, torch.compile(derivative, backend="aot_eager"),
+                        lambda t: torch.func.linearize(lambda t: run(t, p), t),
+                        lambda t: torch.func.vmap(torch.func.jacfwd(run))(t[None], p[None])):
+            with pytest.raises(NotImplementedError, match="forward mode"):
+                refused(x)
 
 
 def test_meta_tensors_have_shapes_only():

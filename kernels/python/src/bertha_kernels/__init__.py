@@ -4,8 +4,14 @@ capability 8.0 on.
 Functions here mirror torch.nn.functional, modules torch.nn; both work with autograd and
 torch.compile. bertha_kernels.dlpack takes arrays of NumPy, CuPy and JAX.
 """
+import torch
+
+from . import functional
 from .functional import batch_norm_add_relu, layer_norm, log_softmax, prelu, softmax
 from .modules import BatchNormAddReLU, LayerNorm, LogSoftmax, PReLU, Softmax
 
 __all__ = ["BatchNormAddReLU", "LayerNorm", "LogSoftmax", "PReLU", "Softmax",
            "batch_norm_add_relu", "layer_norm", "log_softmax", "prelu", "softmax"]
+
+for _name in functional.NAMES:
+    torch.fx.wrap(_name)

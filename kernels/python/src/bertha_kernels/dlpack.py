@@ -1,6 +1,6 @@
-"""The operations for arrays of other libraries (NumPy, CuPy, JAX), by DLPack: no copy, no PyTorch types
-at the call. Results are arrays of the library that the first argument is from, on its device; the
-current stream of PyTorch is the one that is waited for.
+"""The operations for arrays of other libraries (NumPy, CuPy, JAX), by DLPack: no copy, unless a stride
+is negative, no PyTorch types at the call. Results are arrays of the library that the first argument is
+from, on its device; the current stream of PyTorch is the one that is waited for.
 
     y = bertha_kernels.dlpack.softmax(x)
 """
@@ -24,6 +24,8 @@ def _array_of(result, like):
 def _tensor(array):
     if isinstance(array, torch.Tensor):
         return array
+    if any(stride < 0 for stride in getattr(array, "strides", None) or ()):
+        array = array.copy()  # PyTorch has no such tensors
     return torch.from_dlpack(array)
 
 

@@ -16,25 +16,27 @@ def _softmax(x, dim, dtype, is_log):
         return torch_ops.softmax(x.reshape(1), is_log).reshape(())
     if dim in (-1, x.dim() - 1):
         return torch_ops.softmax(x, is_log)
-    return torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+    y = torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
+    return y.contiguous() if x.is_contiguous() else y  # PyTorch's can be viewed in another shape
 
 
 def softmax(x, dim=-1, dtype=None):
     """As torch.softmax, but a row of minus infinities gives zeros, not NaN."""
-    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, False)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, False, torch_ops.record_softmax)
     return _softmax(x, dim, dtype, False) if y is None else y
 
 
 def log_softmax(x, dim=-1, dtype=None):
     """As torch.log_softmax, but a row of minus infinities gives minus infinities, not NaN."""
-    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, True)
+    y = None if _is_compiling() else c.direct_softmax(x, dim, dtype, True, torch_ops.record_softmax)
     return _softmax(x, dim, dtype, True) if y is None else y
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm; parameters of another dtype are converted to x's."""
     if not _is_compiling():
-        y = c.direct_layer_norm(x, weight, bias, normalized_shape, eps)
+        y = c.direct_layer_norm(x, weight, bias, normalized_shape, eps,
+                                torch_ops.record_layer_norm)
         if y is not None:
             return y
     shape = tuple(normalized_shape)
@@ -60,7 +62,7 @@ def _vector(parameter, x):
 def prelu(x, weight):
     """As torch.nn.functional.prelu, for float32, float16 and bfloat16."""
     if not _is_compiling():
-        y = c.direct_prelu(x, weight)
+        y = c.direct_prelu(x, weight, torch_ops.record_prelu)
         if y is not None:
             return y
     channels = x.shape[1] if x.dim() >= 2 else 1
@@ -79,9 +81,10 @@ def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None,
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight,
                   "bias": bias}
     for name, parameter in parameters.items():
-        if parameter.dtype != torch.float32 or tuple(parameter.shape) != (x.shape[1],):
-            raise ValueError(f"batch_norm_add_relu: {name} is {parameter.dtype} "
-                             f"{tuple(parameter.shape)}, want torch.float32 [{x.shape[1]}]")
+        found = None if parameter is None else (parameter.dtype, tuple(parameter.shape))
+        if found != (torch.float32, (x.shape[1],)):
+            raise ValueError(f"batch_norm_add_relu: {name} is {found}, want torch.float32 "
+                             f"[{x.shape[1]}]")
     if addend is not None and (addend.shape != x.shape or addend.dtype != x.dtype):
         raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
                          f"want {x.dtype} {tuple(x.shape)}")
@@ -92,3 +95,8 @@ def batch_norm_add_relu(x, running_mean, running_var, weight, bias, addend=None,
             running_mean.copy_(new_mean)
             running_var.copy_(new_var)
     return y
+
+
+NAMES = ("softmax", "log_softmax", "layer_norm", "prelu", "batch_norm_add_relu")
+for _name in NAMES:
+    torch.fx.wrap(_name)  # modules' calls are nodes of a graph that torch.fx traces

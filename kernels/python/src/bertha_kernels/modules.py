@@ -4,14 +4,19 @@ import torch
 from . import functional
 
 
+def _dim_of(module, x):
+    """Where none was given, the one that PyTorch takes."""
+    return module.dim if module.dim is not None else 0 if x.dim() in (0, 1, 3) else 1
+
+
 class Softmax(torch.nn.Softmax):
     def forward(self, x):
-        return functional.softmax(x, -1 if self.dim is None else self.dim)
+        return functional.softmax(x, _dim_of(self, x))
 
 
 class LogSoftmax(torch.nn.LogSoftmax):
     def forward(self, x):
-        return functional.log_softmax(x, -1 if self.dim is None else self.dim)
+        return functional.log_softmax(x, _dim_of(self, x))
 
 
 class LayerNorm(torch.nn.LayerNorm):
@@ -40,6 +45,13 @@ class BatchNormAddReLU(torch.nn.Module):
         self.register_buffer("running_mean", torch.zeros(num_features))
         self.register_buffer("running_var", torch.ones(num_features))
         self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
+
+    def _apply(self, fn, *arguments, **keywords):
+        """Models that are converted to 16 bits have float32 parameters and statistics here."""
+        def keep_dtype(tensor):
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+        return super()._apply(keep_dtype, *arguments, **keywords)
 
     def forward(self, x, addend=None):
         if self.training:

@@ -7,6 +7,8 @@ CPU all but softmax compute 16 bits through f32. A second derivative is an error
 import os
 
 import torch
+from torch._C import _functorch as functorch
+from torch.autograd import forward_ad
 
 from . import c_interface as c
 
@@ -73,44 +75,71 @@ def _differentiate(name, backward, setup_context):
                                     setup_context=setup_context, lib=_LIBRARY)
 
 
-def _caller(name, run, backward=None, setup=None):
+def _recorder(name, run, backward, setup):
+    """`run` as autograd records it; anomaly mode and profilers know it by name."""
+    def forward(ctx, *inputs):
+        output = run(*inputs)
+        setup(ctx, inputs, output)
+        return output
+    return type(f"bertha_kernels_{name}", (torch.autograd.Function,), {
+        "forward": staticmethod(forward), "backward": staticmethod(backward)}).apply
+
+
+def _caller(name, run, backward, setup):
     """The operation as Python calls it. Where nothing but autograd looks at it, no compiler, mode,
     subclass or transform, at once, which saves the dispatcher's trips through Python; otherwise as
-    torch.ops.bertha_kernels.<name>."""
-    op = getattr(torch.ops.bertha_kernels, name)
+    torch.ops.bertha_kernels.<name>, whose derivative transforms and forward mode do not find."""
+    op, record = getattr(torch.ops.bertha_kernels, name), _recorder(name, run, backward, setup)
 
-    class Direct(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            output = run(*inputs)
-            setup(ctx, inputs, output)
-            return output
+    class Transformed(torch.autograd.Function):
+        generate_vmap_rule = True
+        forward = staticmethod(lambda *inputs: op(*inputs))
+        setup_context = staticmethod(setup)
 
-    Direct.backward = staticmethod(backward)
+    Transformed.backward = staticmethod(backward)
 
     def call(*inputs):
-        route = c.DISPATCHER if torch.compiler.is_compiling() else c.route(*inputs)
+        is_forward_mode = forward_ad._current_level >= 0
+        if torch.compiler.is_compiling():
+            if is_forward_mode:  # where tangents would be zeros
+                raise NotImplementedError(f"bertha_kernels::{name} has no derivative in forward mode")
+            return op(*inputs)
+        route = c.route(*inputs)
         if route == c.DIRECT:
             return run(*inputs)
-        return Direct.apply(*inputs) if route == c.AUTOGRAD and backward else op(*inputs)
+        if route == c.AUTOGRAD:
+            return record(*inputs)
+        transform = functorch.peek_interpreter_stack()
+        if is_forward_mode or (transform is not None
+                               and transform.key() != functorch.TransformType.Functionalize):
+            return Transformed.apply(*inputs)
+        return op(*inputs)
     return call
 
 
-def _once_differentiable(name):
+def _once_differentiable(name, run):
+    """The caller of an operation without a derivative of its own."""
     def refuse(context, *_):
         raise NotImplementedError(f"bertha_kernels::{name} has no derivative of its own: a second "
                                   "derivative was asked for")
-    _differentiate(name, refuse, lambda ctx, inputs, output: None)
+
+    def setup(ctx, inputs, output):
+        pass
+    _differentiate(name, refuse, setup)
+    return _caller(name, run, refuse, setup)
 
 
 # --- softmax and log-softmax over the last axis ------------------------------------------------------
 
-def _softmax(x, is_log):
-    _check_dtype("softmax", x)
-    x = x.contiguous()
+def _dense_softmax(x, is_log):
     y = torch.empty_like(x)
     c.softmax(x, y, is_log)
     return y
+
+
+def _softmax(x, is_log):
+    _check_dtype("softmax", x)
+    return _dense_softmax(x.contiguous(), is_log)
 
 
 def _softmax_backward(dy, y, is_log):
@@ -138,28 +167,30 @@ _define("softmax(Tensor x, bool is_log) -> Tensor", _softmax, lambda x, is_log: 
 _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax_backward,
         lambda dy, y, is_log: _dense_like(y))
 _differentiate("softmax", _backward_softmax, _setup_softmax)
-_once_differentiable("softmax_backward")
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
-softmax_backward = _caller("softmax_backward", _softmax_backward)
+record_softmax = _recorder("softmax", _dense_softmax, _backward_softmax, _setup_softmax)
+softmax_backward = _once_differentiable("softmax_backward", _softmax_backward)
 
 
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
 
 def _statistics_of(x, columns):
     """The means of all rows, then their rstd: one tensor, because each costs a call 0.7 us."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(2 * (x.numel() // columns) if columns > 0 else 0, dtype=dtype)
+    count = 2 * (x.numel() // columns) if columns > 0 else 0
+    return x.new_empty(count, dtype=torch.float32) if x.dtype.itemsize == 2 else x.new_empty(count)
+
+
+def _dense_layer_norm(x, gamma, beta, columns, epsilon):
+    y, statistics = torch.empty_like(x), _statistics_of(x, columns)
+    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
+    return y, statistics
 
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _check_dtype("layer_norm", x)
     _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
-    io = x.dtype
-    x, gamma, beta = _computed_rows(x), _computed_rows(gamma), _computed_rows(beta)
-    y = torch.empty_like(x)
-    statistics = _statistics_of(x, columns)
-    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
-    return _in(io, y), statistics
+    y, statistics = _dense_layer_norm(*(_computed_rows(t) for t in (x, gamma, beta)), columns, epsilon)
+    return _in(x.dtype, y), statistics
 
 
 def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
@@ -205,9 +236,9 @@ _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gam
         lambda dy, x, statistics, gamma, columns, wants_parameters:
         (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
-_once_differentiable("layer_norm_backward")
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
-layer_norm_backward = _caller("layer_norm_backward", _layer_norm_gradients)
+record_layer_norm = _recorder("layer_norm", _dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
+layer_norm_backward = _once_differentiable("layer_norm_backward", _layer_norm_gradients)
 
 
 # --- channels: PReLU, BatchNorm + Add + ReLU ------------------------------------------------------------
@@ -225,13 +256,17 @@ def _empty_in(x, like_format):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
 
 
+def _dense_prelu(x, slope):
+    y = torch.empty_like(x)
+    c.prelu(x, slope, y)
+    return y
+
+
 def _prelu(x, slope):
     _check_channel_dtype("prelu", x)
     _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
     layout = _format_of(x)
-    dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
-    y = torch.empty_like(dense)
-    c.prelu(dense, own_slope, y)
+    y = _dense_prelu(_as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope))
     return _in(x.dtype, y)
 
 
@@ -257,9 +292,9 @@ _define("prelu(Tensor x, Tensor slope) -> Tensor", _prelu,
 _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)", _prelu_backward,
         lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
 _differentiate("prelu", _backward_prelu, _setup_prelu)
-_once_differentiable("prelu_backward")
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
-prelu_backward = _caller("prelu_backward", _prelu_backward)
+record_prelu = _recorder("prelu", _dense_prelu, _backward_prelu, _setup_prelu)
+prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
 
 
 def _mask_of(x):
@@ -276,6 +311,7 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     dense = _as_computed(x.contiguous(memory_format=layout))
     added = None if addend is None else _as_computed(addend.contiguous(memory_format=layout))
     y, mask = torch.empty_like(dense), _mask_of(x)
+    gamma, beta = gamma.contiguous(), beta.contiguous()
     mean, rstd = torch.zeros_like(gamma), torch.ones_like(gamma)
     # The operation is functional; what runs is copied by its caller.
     new_mean, new_var = running_mean.clone(), running_var.clone()
@@ -288,7 +324,7 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
-    dx = torch.empty_like(dense)
+    dx, gamma = torch.empty_like(dense), gamma.contiguous()
     daddend = torch.empty_like(dense) if wants_addend else None
     dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
     c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
@@ -328,8 +364,7 @@ _define("batch_norm_add_relu_backward(Tensor dy, Tensor x, Tensor mask, Tensor m
          _empty_in(x, _format_of(x)) if wants_addend else x.new_empty((0,)),
          torch.empty_like(gamma), torch.empty_like(gamma)))
 _differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
-_once_differentiable("batch_norm_add_relu_backward")
 batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm,
                               _setup_batch_norm)
-batch_norm_add_relu_backward = _caller("batch_norm_add_relu_backward",
-                                       _batch_norm_add_relu_backward)
+batch_norm_add_relu_backward = _once_differentiable("batch_norm_add_relu_backward",
+                                                    _batch_norm_add_relu_backward)
