@@ -71,13 +71,20 @@ def read_run(folder):
 def write_csv(points, path):
     names = sorted({name for point in points.values() for name in point} - {"samples", "time_ms"})
     columns = ["step", "samples", "time_ms", *names]
+    replaceable = os.path.islink(path) or os.path.isfile(path) or not os.path.exists(path)
+    if not replaceable or os.path.dirname(path) == "/dev":  # where root would lose it
+        stop(4, f"{path}: is a device, a pipe or a folder, which a file cannot replace; name a file")
     partial = f"{path}.partial"
-    with open(partial, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        for step, point in points.items():
-            writer.writerow({"step": step, **point})
-    os.replace(partial, path)
+    try:
+        with open(partial, "w", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+            writer.writeheader()
+            for step, point in points.items():
+                writer.writerow({"step": step, **point})
+        os.replace(partial, path)
+    except OSError as error:  # that of a full disk names no file
+        pathlib.Path(partial).unlink(missing_ok=True)
+        stop(4, f"{path}: cannot be written ({error.strerror}); give another place")
 
 
 def write_wandb(run, points, folder):
@@ -133,7 +140,7 @@ def main():
         if options.mlflow:
             write_mlflow(run, points, options.mlflow)
     except OSError as error:
-        stop(4, f"{error.filename}: cannot be written ({error.strerror}); give another place")
+        stop(4, f"{error.filename or 'the copy'}: cannot be written ({error.strerror}); give another place")
     for place in filter(None, (options.csv, options.wandb_offline, options.mlflow)):
         print(f"{place}: {len(points)} steps of {options.run}")
 

@@ -108,6 +108,13 @@ shift "$took"
 check_config "${1:-}"
 config=$1
 shift
+for word in "$@"; do
+  case $word in
+    --seed | --seed=*) stop 2 "$word: each run has a seed of its own; SEED=N sets that of the first" ;;
+    -o | -o?* | --output-dir | --output-dir=*)
+      stop 2 "$word: each run has a folder of its own; LOGDIR=DIR sets the one that holds them" ;;
+  esac
+done
 max_count=1000000000
 max_seed=999999999999999999
 take_retries

@@ -1,6 +1,7 @@
 #include "data/files/new_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,9 +24,21 @@ void sync_folder(const std::filesystem::path& folder) {
   close(handle);
 }
 
+/// Whether a file in this place would take a device, a pipe or a folder away from all who use it;
+/// in /dev, links such as /dev/stdout lead to one.
+bool is_no_place_for_a_file(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return false;
+  return !S_ISLNK(found.st_mode) || std::filesystem::path(path).parent_path() == "/dev";
+}
+
 }  // namespace
 
 NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + ".tmp") {
+  if (is_no_place_for_a_file(path_)) {
+    fail(ExitCode::kData, path_,
+         ": is a device, a pipe or a folder, which a file cannot replace; name a file");
+  }
   // Left by a killed process, or a link that somebody put there for this file to be written
   // through.
   unlink(temporary_path_.c_str());

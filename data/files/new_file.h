@@ -9,7 +9,8 @@ namespace bertha {
 /// which is made anew, and moved to `path` by commit(), which first forces its bytes to the disk.
 /// Without commit() the destructor removes the temporary file; what was at `path` stays as it was.
 ///
-/// Errors    Error(kData) with the path and the reason, from the constructor on.
+/// Errors    Error(kData) with the path and the reason, from the constructor on; also where `path`
+///           is a device, a pipe or a folder. A link is replaced, outside of /dev.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);

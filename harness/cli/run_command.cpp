@@ -89,7 +89,8 @@ int run_bertha(const std::vector<std::string>& arguments) {
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);
     code = run_parsed(parsed, context);
-    if (!std::cout.flush()) fail(ExitCode::kData, "standard output cannot be written");
+    // An exit code that says why training ended says more.
+    if (!std::cout.flush() && code == 0) fail(ExitCode::kData, "standard output cannot be written");
   });
   if (exception) code = report(exception, context);
   set_log_sink({});

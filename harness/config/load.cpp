@@ -172,8 +172,12 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
 void Loader::load_text(const std::string& text, const std::string& path) {
   File file{.path = path, .text = text, .seen = {}};
   try {
-    const YAML::Node root = YAML::Load(text);
-    if (root.IsNull()) {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
+    if (documents.size() > 1) {
+      report(place(file, documents[1].Mark()),
+             "a second document begins behind a line ---; write one configuration, or two files");
+    } else if (root.IsNull()) {
       report(path, "empty; want sections such as train: and model:");
     } else if (!root.IsMap()) {
       report(place(file, root.Mark()),

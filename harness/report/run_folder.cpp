@@ -104,7 +104,7 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
   }
 }
 
-std::string record_start(const RunFolder& folder, const StartRecord& record) {
+void make_parts(const RunFolder& folder) {
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
     const std::string path = folder.path + "/" + part;
     // What a run removes, such as old checkpoints, has to be its own.
@@ -115,6 +115,9 @@ std::string record_start(const RunFolder& folder, const StartRecord& record) {
     }
     make_folder(path, kAdvice);
   }
+}
+
+std::string record_start(const RunFolder& folder, const StartRecord& record) {
   const int64_t start = count_starts(folder.path);
   const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
   write_new_file(resolved, record.resolved_yaml);

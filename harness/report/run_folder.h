@@ -56,7 +56,10 @@ RunFolder open_run_folder(const RunPlace& place);
 /// above.
 void set_aside_mlperf_logs(const RunFolder& folder);
 
-/// Completes the folder:
+/// Makes mllog/ tb/ plots/ logs/ ckpt/, where they are not there. Errors as above.
+void make_parts(const RunFolder& folder);
+
+/// Records the settings of a start that trains, in
 ///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
 ///   logs/HOST.log ckpt/
 /// A later start leaves resolved.yaml and env.json as they are and adds resolved.resume1.yaml and

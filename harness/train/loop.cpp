@@ -101,7 +101,7 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
   watchdog->set_check([&collectives] { collectives.check(); });
   run.watchdog = std::move(watchdog);
   if (world.agree_max(stop_was_requested() ? 1 : 0) != 0) return stop_before_training(run);
-  open_data(run);
+  open_data(run, info);
   try {
     Stop stop = next_stop(run);
     if (run.resumed_step >= 0 && (stop == Stop::kTarget || stop == Stop::kEndOfPlan)) {

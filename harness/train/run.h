@@ -52,6 +52,7 @@ struct TrainingRun {
   World* world = nullptr;
   RunFolder folder = {};              // on rank 0: holds the lock
   std::string run_dir = {};           // its path, on all ranks
+  std::string settings = {};          // on rank 0: as YAML, with log.run_dir as it was given
   std::string resolved_config = {};   // on rank 0: the file of this start
   std::string changed_settings = {};  // on rank 0: since the last start in this folder
   std::unique_ptr<Reporter> reporter = nullptr;

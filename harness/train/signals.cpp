@@ -36,6 +36,9 @@ void watch_signals() {
     sigaction(signal_number, &action, nullptr);
     sigaddset(&watched, signal_number);
   }
+  // Ctrl-C also ends a `tee` that reads the output, at once: what is written then must not end the
+  // process before it has saved.
+  std::signal(SIGPIPE, SIG_IGN);
   // Whoever started this process may have blocked them, which it inherits.
   pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
 }

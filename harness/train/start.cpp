@@ -52,7 +52,7 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
 }
 
 /// Makes or opens the run folder on rank 0 and broadcasts its path.
-void open_folder(TrainingRun& run, const RunInfo& info) {
+void open_folder(TrainingRun& run) {
   World& world = *run.world;
   if (world.rank() == 0) {
     const LogConfig& log = run.config.log;
@@ -64,9 +64,8 @@ void open_folder(TrainingRun& run, const RunInfo& info) {
     const bool begins_anew =
         resume == "never" || (resume == "auto" && !holds_checkpoints(run.folder));
     if (begins_anew) set_aside_mlperf_logs(run.folder);
-    run.resolved_config = record_start(
-        run.folder,
-        {.resolved_yaml = to_yaml(run.config), .world_size = world.size(), .info = info});
+    make_parts(run.folder);
+    run.settings = to_yaml(run.config);
   }
   run.run_dir = world.broadcast(run.folder.path, 0);
   run.config.log.run_dir = run.run_dir;
@@ -148,7 +147,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
     run.config.mlperf.division = "open";  // the records must not claim rules that it cannot keep
     run.config.train.target_accuracy = 0;
   }
-  open_folder(run, info);
+  open_folder(run);
   start_node_log(run.run_dir, own_host(), world.rank());
   run.reporter = make_reporter(run.config, run.run_dir, world.rank());
   run.reporter->init_start();
@@ -179,7 +178,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   return run;
 }
 
-void open_data(TrainingRun& run) {
+void open_data(TrainingRun& run, const RunInfo& info) {
   World& world = *run.world;
   world.board().enter(run.state.step, RunPhase::kOpenData);
   run.reporter->run_start();
@@ -192,7 +191,12 @@ void open_data(TrainingRun& run) {
   if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
   warn_of_many_epochs(run);
   claim_checkpoints(run);
-  if (world.rank() == 0) point_latest_to(run.run_dir);
+  // A start that was refused has trained nothing: its settings are not those of the run.
+  on_first_rank(world, [&] {
+    run.resolved_config = record_start(
+        run.folder, {.resolved_yaml = run.settings, .world_size = world.size(), .info = info});
+    point_latest_to(run.run_dir);
+  });
   run.energy = std::make_unique<EnergyMeter>(run.session->choice.gpu_bus_id, world);
 }
 

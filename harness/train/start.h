@@ -13,11 +13,11 @@ namespace bertha {
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info);
 
 /// Writes run_start, then reads the evaluation set and opens the training data, which the benchmark
-/// allows only now. All ranks call it.
+/// allows only now, and records the settings in the run folder. All ranks call it.
 ///
 /// Errors    the same on all ranks, and the log has ended: Error(kData) or Error(kUsage) when the
 ///           data are damaged or do not fit the config.
-void open_data(TrainingRun& run);
+void open_data(TrainingRun& run, const RunInfo& info);
 
 /// The batches of the steps that are left. Errors as plan_training_data().
 OpenPipeline plan_batches(const TrainingRun& run);

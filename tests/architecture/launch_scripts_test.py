@@ -393,6 +393,14 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             code, output, trainings = self.timed(self.config, NEXP=runs, **seed)
             self.assertEqual((code, len(trainings)), (0, 1), output)  # the others are kept
 
+    def test_timed_runs_take_no_option_that_each_run_sets_itself(self):
+        for words, variable in ((["--seed", "7"], "SEED"), (["--seed=7"], "SEED"), (["-o", "a"], "LOGDIR"),
+                                (["--output-dir=a"], "LOGDIR")):
+            code, output, trainings = self.timed(self.config, *words)
+            self.assertEqual((code, trainings), (2, []), output)
+            self.assertIn(f"{words[0]}: each run has a", output)
+            self.assertIn(f"{variable}=", output)
+
     def test_a_results_folder_runs_no_code_and_wants_its_numbers_whole(self):
         folder = self.folder / "runs"
         (folder / "run_0").mkdir(parents=True)

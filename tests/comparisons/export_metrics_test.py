@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import resource
 import unittest
 
 from script_case import ScriptCase
@@ -84,6 +85,10 @@ class ExportMetrics(ScriptCase):
         self.assertIn("cannot be read", self.export(self.folder / "none", "--csv", "o", code=4))
         self.assertIn("cannot be written",
                       self.export(self.folder, "--csv", self.folder / "none" / "o", code=4))
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.assertIn("is a device, a pipe", self.export(self.folder, "--csv", pipe, code=4))
+        self.assertTrue(pipe.is_fifo())
         self.metrics.write_text('{"kind": "event", "text": ""}\n')
         self.assertIn("holds no step", self.export(self.folder, "--csv", "o", code=4))
         for option in ("--wandb-offline", "--mlflow"):
@@ -94,6 +99,16 @@ class ExportMetrics(ScriptCase):
                                    env={**os.environ, "PYTHONPATH": str(self.folder)})
             self.assertEqual(done.returncode, 5, done.stderr)
             self.assertIn("pip install", done.stderr)
+
+    def test_a_full_disk_is_told_with_the_file_and_leaves_no_part_of_it(self):
+        out = self.folder / "out.csv"
+        out.write_text("old\n")
+        done = self.run_script(SCRIPT, self.folder, "--csv", out, preexec_fn=lambda:
+                               resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn(f"{out}: cannot be written", done.stderr)
+        self.assertEqual([path.name for path in self.folder.glob("out*")], ["out.csv"])
+        self.assertEqual(out.read_text(), "old\n")
 
     def wandb_records(self, path):
         """The messages of the record file: parts of at most a block, joined."""

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 
 from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, main, must
 
@@ -127,6 +128,21 @@ class BadPaths(EndToEnd):
         for name, command in self.written_commands():
             for path in self.paths.values():
                 self.check(name, 4, command(path), path)
+
+    def test_devices_pipes_and_folders_are_not_replaced_by_files(self):
+        pipe = self.new_folder("pipe")
+        os.mkfifo(pipe)
+        # Nobody may write in /dev: without the refusal root would lose the device.
+        nobody = (lambda: os.setuid(65534)) if os.getuid() == 0 else None
+        for path in (pipe, self.scratch, "/dev/null", "/dev/stdout"):
+            in_dev = str(path).startswith("/dev/")
+            try:
+                done = bertha("config", "show", "--json", path, cwd="/",
+                              preexec_fn=nobody if in_dev else None)
+            except PermissionError:  # the program is in a folder of root alone
+                continue
+            self.assert_failure(done, 4, path, "is a device, a pipe or a folder")
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_a_second_command_that_makes_data_in_a_folder_is_told_and_the_first_goes_on(self):
         for words in (["prepare", "--text", self.data.text, "--vocab", self.data.vocab,

@@ -175,6 +175,19 @@ class RunFolder(EndToEnd):
         self.assertEqual([r["step"] for r in records(folder, "step")], [1, 2, 3, 4, 5])
         self.assertEqual(len(list(folder.glob("resolved*.yaml"))), 2)
 
+    def test_a_start_that_is_refused_leaves_no_settings(self):
+        folder = self.new_folder("refused")
+        self.train(folder, train__max_steps=2)
+        for code, changes in ((2, {"train__global_batch_seqs": 24}), (4, {"data__max_seq_tokens": 8})):
+            done = bertha("train", *self.data.config(log__run_dir=folder, train__max_steps=4,
+                                                     optimizer__base_learning_rate=0.02, **changes))
+            self.assert_failure(done, code)
+        self.assertEqual(must("config", "diff", folder / "resolved.yaml", folder).out,
+                         "no key differs\n")
+        done = self.train(folder, train__max_steps=4, optimizer__base_learning_rate=0.02)
+        self.assertIn("optimizer.base_learning_rate 0.01 -> 0.02", done.err)
+        self.assertNotIn("global_batch_seqs", done.err)
+
     def test_a_curve_that_does_not_move_is_named_with_what_to_try(self):
         folder = self.new_folder()
         done = self.train(folder, train__max_steps=24, optimizer__base_learning_rate=1e-30)

@@ -108,6 +108,18 @@ class Signals(EndToEnd):
     def test_sigterm_to_one_process(self):
         self.check_program(0, lambda run: run.process.send_signal(signal.SIGTERM))
 
+    def test_ctrl_c_that_also_ends_the_reader_of_its_output(self):
+        folder = self.new_folder()
+        reader, writer = os.pipe()
+        to_pipe = lambda: (os.dup2(writer, 1), os.dup2(writer, 2))
+        with Running("train", *self.words(folder), preexec_fn=to_pipe) as run:
+            os.close(writer)
+
+            def stop(run):
+                os.close(reader)
+                run.process.send_signal(signal.SIGINT)
+            self.check(folder, run, stop)
+
     def test_signals_that_were_blocked_when_it_started(self):
         folder = self.new_folder()
         with Running("train", *self.words(folder), preexec_fn=lambda: signal.pthread_sigmask(

@@ -172,6 +172,10 @@ TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
             "a.yaml:1:1: found a text, want sections such as train: and model:");
   EXPECT_EQ(error_of_text("- 1\n"),
             "a.yaml:1:1: found a list, want sections such as train: and model:");
+  EXPECT_EQ(
+      error_of_text("---\ntrain:\n  seed: 1\n---\ntrain:\n  seed: 2\n"),
+      "a.yaml:5:1: a second document begins behind a line ---; write one configuration, or two "
+      "files");
   EXPECT_THAT(error_of_text("train: {seed: 1\n"), HasSubstr("a.yaml:2:1: not YAML: a { has no }"));
   EXPECT_THAT(error_of_text("include: [b.yaml\n"), HasSubstr("a.yaml:2:1: not YAML: a [ has no ]"));
   EXPECT_EQ(

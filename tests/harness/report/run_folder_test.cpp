@@ -44,6 +44,7 @@ TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
   const RunFolder made = open_run_folder(place_in(folder));
   EXPECT_EQ(made.path, folder.path("run"));
   EXPECT_EQ(made.earlier_config, "");
+  make_parts(made);
   EXPECT_EQ(record_start(made, some_start()), folder.path("run/resolved.yaml"));
   for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
     EXPECT_TRUE(fs::is_directory(made.path + "/" + part)) << part;
@@ -108,7 +109,7 @@ TEST(RunFolder, TheBenchmarksRecordsOfARunThatIsBegunAnewAreSetAside) {
     const RunFolder run = open_run_folder(place_in(folder));
     set_aside_mlperf_logs(run);
     set_aside_mlperf_logs(run);  // nothing is left to set aside
-    record_start(run, some_start());
+    make_parts(run);
     write_new_file(folder.path("run/mllog/result_0.txt"), std::to_string(start));
   }
   EXPECT_EQ(read_text_file(folder.path("run/mllog/result_0.txt")), "2");

@@ -41,7 +41,7 @@ void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
 
 std::string run_dir_in(const TempFolder& folder) {
   const RunFolder run = open_run_folder({.run_dir = folder.path("run")});
-  record_start(run, {});
+  make_parts(run);
   return run.path;
 }
 
