@@ -36,6 +36,7 @@ class JsonField {
   /// A field that an object must have.
   JsonField operator[](const char* key) const;
 
+  bool is_null() const { return value_.is_null(); }
   std::string text() const;
   /// A number that is not infinite.
   double number() const;

@@ -17,7 +17,7 @@ struct EvalPoint {
   int64_t step = 0;
   int64_t samples = 0;
   double mlm_accuracy = 0;
-  double mlm_loss = 0;
+  double mlm_loss = 0;  // NaN if read back where it was not finite
 };
 
 /// What gives a step its place in the data: a run goes on from a step only where all are the same.

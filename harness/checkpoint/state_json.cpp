@@ -48,6 +48,11 @@ float single(const JsonField& field) {
   return static_cast<float>(value);
 }
 
+/// JSON has no number for one that is not finite: it is written as null.
+double loss(const JsonField& field) {
+  return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.number();
+}
+
 float float_of_bits(const JsonField& field) {
   return std::bit_cast<float>(static_cast<uint32_t>(field.integer(0, UINT32_MAX)));
 }
@@ -135,7 +140,7 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
       state.evals.push_back({.step = counter(point["step"]),
                              .samples = counter(point["samples"]),
                              .mlm_accuracy = point["mlm_accuracy"].number(),
-                             .mlm_loss = point["mlm_loss"].number()});
+                             .mlm_loss = loss(point["mlm_loss"])});
     });
     if (json.contains("batches_left_out"))
       state.batches_left_out = counter(root["batches_left_out"]);

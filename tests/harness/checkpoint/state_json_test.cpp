@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/error_of.h"
@@ -37,6 +39,21 @@ TEST(StateJson, ReadsBackWhatWasWritten) {
   const TrainingState found = training_state_from_json(to_json(example_state()), "p");
   EXPECT_EQ(to_json(found), to_json(example_state()));
   EXPECT_EQ(found.seed, UINT64_MAX);
+}
+
+// Finite weights may give such a loss: their checkpoint is saved, and has to be read again.
+TEST(StateJson, ALossThatIsNotFiniteReadsBackAsNaN) {
+  for (const double loss :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    TrainingState state = example_state();
+    state.evals[0].mlm_loss = loss;
+    const TrainingState read = training_state_from_json(to_json(state), "p");
+    EXPECT_TRUE(std::isnan(read.evals.at(0).mlm_loss));
+    EXPECT_EQ(read.evals[0].mlm_accuracy, 0.25);
+  }
+  nlohmann::json json = nlohmann::json::parse(to_json(example_state()));
+  json["evals"][0]["mlm_loss"] = "high";
+  EXPECT_THAT(refusal(json), HasSubstr("evals[0].mlm_loss is \"high\", want a number"));
 }
 
 TEST(StateJson, ScalesOfFp8ArePowersOfTwoOrLeftOut) {
