@@ -33,6 +33,8 @@ class JsonField {
   /// The whole file. Both arguments must outlive the field.
   JsonField(const std::string& path, const nlohmann::json& value) : JsonField(path, "", value) {}
 
+  /// Whether it is an object with this field.
+  bool contains(const char* key) const { return value_.is_object() && value_.contains(key); }
   /// A field that an object must have.
   JsonField operator[](const char* key) const;
 

@@ -23,7 +23,7 @@ TrainingState example_state() {
                       .data = {.global_batch_seqs = 12,
                                .order = "windowed",
                                .window_shards = 2,
-                               .identity = "0123"},
+                               .identity = "0123456789abcdef0123456789abcdef"},
                       .lamb = {},
                       .evals = {},
                       .training_seconds = 1.5};
@@ -74,6 +74,17 @@ TEST(StateJson, TheEnergyIsLeftOutWhereItIsNotKnown) {
   EXPECT_EQ(training_state_from_json(to_json(state), "p").joules, std::nullopt);
   state.joules = 1234.567;
   EXPECT_EQ(training_state_from_json(to_json(state), "p").joules, 1234.567);
+}
+
+TEST(StateJson, ThePublishedOrderKeepsItsRanksAndMicroBatches) {
+  TrainingState state = example_state();
+  EXPECT_EQ(to_json(state).find("ranks"), std::string::npos);
+  EXPECT_EQ(training_state_from_json(to_json(state), "p").data.ranks, 0);
+  state.data.ranks = 8;
+  state.data.micro_batches = 3;
+  const DataPosition read = training_state_from_json(to_json(state), "p").data;
+  EXPECT_EQ(read.ranks, 8);
+  EXPECT_EQ(read.micro_batches, 3);
 }
 
 TEST(StateJson, LeftOutBatchesAndTheUsualLossReadBackBitForBit) {
