@@ -45,7 +45,6 @@ struct TrainingState {
   int64_t step = 0;              // batches trained on, skipped updates included
   int64_t batches_left_out = 0;  // before the next one, by going back from spikes
   int64_t samples_trained = 0;   // sequences of successful updates
-  int64_t next_eval = 0;         // index of the next point of the eval plan
   uint64_t seed = 0;             // data order, dropout and initialization derive from it
   DataPosition data;
   LambState lamb;

@@ -103,7 +103,6 @@ std::string to_json(const TrainingState& state) {
   Json json = {{"version", kStateVersion},
                {"step", state.step},
                {"samples_trained", state.samples_trained},
-               {"next_eval", state.next_eval},
                {"seed", state.seed},
                {"training_seconds", state.training_seconds},
                {"data",
@@ -141,7 +140,6 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
     TrainingState state;
     state.step = counter(root["step"]);
     state.samples_trained = counter(root["samples_trained"]);
-    state.next_eval = counter(root["next_eval"]);
     state.seed = root["seed"].word();
     state.data = position_from_json(root["data"]);
     state.lamb = lamb_from_json(root["optimizer"]);

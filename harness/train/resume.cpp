@@ -177,7 +177,7 @@ void put_back(TrainingRun& run, const std::string& checkpoint) {
   run.known_skips = run.recorded_skips = state.lamb.skipped_steps;
   run.most_skips_in_a_row = 0;
   run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
-  if (!state.evals.empty() && run.evaluated_step == state.step) pass_planned_evals(run);
+  pass_planned_evals(run);
 }
 
 void claim_checkpoints(const TrainingRun& run) {

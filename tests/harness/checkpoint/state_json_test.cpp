@@ -18,7 +18,6 @@ using ::testing::HasSubstr;
 TrainingState example_state() {
   TrainingState state{.step = 6,
                       .samples_trained = 72,
-                      .next_eval = 1,
                       .seed = UINT64_MAX,
                       .data = {.global_batch_seqs = 12,
                                .order = "windowed",
@@ -106,7 +105,6 @@ TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
   const nlohmann::json good = nlohmann::json::parse(to_json(example_state()));
   const char* const counters[] = {"/step",
                                   "/samples_trained",
-                                  "/next_eval",
                                   "/data/global_batch_seqs",
                                   "/data/window_shards",
                                   "/optimizer/successful_steps",
