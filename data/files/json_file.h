@@ -33,9 +33,12 @@ class JsonField {
   /// The whole file. Both arguments must outlive the field.
   JsonField(const std::string& path, const nlohmann::json& value) : JsonField(path, "", value) {}
 
+  /// Whether it is an object with this field.
+  bool contains(const char* key) const { return value_.is_object() && value_.contains(key); }
   /// A field that an object must have.
   JsonField operator[](const char* key) const;
 
+  bool is_null() const { return value_.is_null(); }
   std::string text() const;
   /// A number that is not infinite.
   double number() const;

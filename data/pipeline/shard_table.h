@@ -27,7 +27,8 @@ SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& lim
 /// Looks into every shard; the ranks share the work and end with the same table, or with the same
 /// error. Collective. `xxh3` is empty or has an entry per path.
 ///
-/// Errors    Error(kData) naming the shard, or when there is no shard or no sample.
+/// Errors    Error(kData) naming the shard, where ranks see shards of other names, and when there
+///           is no shard or no sample.
 ShardTable inspect_shards(const std::vector<std::string>& paths,
                           const std::vector<std::string>& xxh3, Transport& transport);
 

@@ -17,7 +17,7 @@ struct EvalPoint {
   int64_t step = 0;
   int64_t samples = 0;
   double mlm_accuracy = 0;
-  double mlm_loss = 0;
+  double mlm_loss = 0;  // NaN if read back where it was not finite
 };
 
 /// What gives a step its place in the data: a run goes on from a step only where all are the same.
@@ -26,6 +26,9 @@ struct DataPosition {
   std::string order;          // data.order
   int64_t window_shards = 0;  // data.window_shards
   std::string identity;       // md5 over names and bytes of the training shards
+  // Of the published order, which depends on them; 0 = of another, or not known.
+  int64_t ranks = 0;
+  int64_t micro_batches = 0;  // train.accumulation_steps
 };
 
 /// What masked tokens usually cost in training: a moving mean over records, and the sums since the
@@ -42,7 +45,6 @@ struct TrainingState {
   int64_t step = 0;              // batches trained on, skipped updates included
   int64_t batches_left_out = 0;  // before the next one, by going back from spikes
   int64_t samples_trained = 0;   // sequences of successful updates
-  int64_t next_eval = 0;         // index of the next point of the eval plan
   uint64_t seed = 0;             // data order, dropout and initialization derive from it
   DataPosition data;
   LambState lamb;

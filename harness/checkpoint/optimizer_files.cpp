@@ -218,6 +218,7 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
   const Optimizer& optimizer = *parts.optimizer;
   const Buffer pinned = parts.device->allocate_pinned(3 * optimizer.master().bytes());
   float* staging = static_cast<float*>(pinned.data());
+  std::fill_n(staging, 3 * optimizer.shard_elements(), 0.0f);  // no file has to hold the padding
 
   const std::vector<ShardRange> mine = live_ranges(optimizer, parts.table->elements);
   int64_t elements_wanted = 0;

@@ -48,18 +48,31 @@ float single(const JsonField& field) {
   return static_cast<float>(value);
 }
 
+/// JSON has no number for one that is not finite: it is written as null.
+double loss(const JsonField& field) {
+  return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.number();
+}
+
 float float_of_bits(const JsonField& field) {
   return std::bit_cast<float>(static_cast<uint32_t>(field.integer(0, UINT32_MAX)));
 }
 
-bool has_norms(const Json& json) {
-  const auto optimizer = json.find("optimizer");
-  return optimizer != json.end() &&
-         (optimizer->contains("norms_seen") || optimizer->contains("usual_log_norm"));
+DataPosition position_from_json(const JsonField& field) {
+  DataPosition position;
+  position.global_batch_seqs = counter(field["global_batch_seqs"]);
+  position.order = field["order"].text();
+  position.window_shards = counter(field["window_shards"]);
+  position.identity = field["identity"].text();
+  if (field.contains("ranks")) {
+    position.ranks = counter(field["ranks"]);
+    position.micro_batches = counter(field["micro_batches"]);
+  }
+  return position;
 }
 
-/// knows_norms: checkpoints of before have no mean of the gradient norm, which then begins anew.
-LambState lamb_from_json(const JsonField& field, bool knows_norms) {
+LambState lamb_from_json(const JsonField& field) {
+  // Checkpoints of before have no mean of the gradient norm, which then begins anew.
+  const bool knows_norms = field.contains("norms_seen") || field.contains("usual_log_norm");
   return {.successful_steps = counter(field["successful_steps"]),
           .skipped_steps = counter(field["skipped_steps"]),
           .skips_in_a_row = counter(field["skips_in_a_row"]),
@@ -90,7 +103,6 @@ std::string to_json(const TrainingState& state) {
   Json json = {{"version", kStateVersion},
                {"step", state.step},
                {"samples_trained", state.samples_trained},
-               {"next_eval", state.next_eval},
                {"seed", state.seed},
                {"training_seconds", state.training_seconds},
                {"data",
@@ -100,6 +112,10 @@ std::string to_json(const TrainingState& state) {
                  {"identity", state.data.identity}}},
                {"optimizer", lamb_to_json(state.lamb)},
                {"evals", evals}};
+  if (state.data.ranks > 0) {
+    json["data"]["ranks"] = state.data.ranks;
+    json["data"]["micro_batches"] = state.data.micro_batches;
+  }
   if (state.batches_left_out > 0) json["batches_left_out"] = state.batches_left_out;
   if (const UsualLoss& usual = state.usual_loss; usual.records > 0 || usual.open_masked > 0) {
     json["usual_loss"] = {{"mean", usual.mean},
@@ -119,35 +135,32 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
     if (const JsonField version = root["version"]; version.count() != kStateVersion) {
       version.wrong(concat(kStateVersion, "; use the program that wrote it."));
     }
-    const JsonField data = root["data"];
-    TrainingState state{.step = counter(root["step"]),
-                        .samples_trained = counter(root["samples_trained"]),
-                        .next_eval = counter(root["next_eval"]),
-                        .seed = root["seed"].word(),
-                        .data = {.global_batch_seqs = counter(data["global_batch_seqs"]),
-                                 .order = data["order"].text(),
-                                 .window_shards = counter(data["window_shards"]),
-                                 .identity = data["identity"].text()},
-                        .lamb = lamb_from_json(root["optimizer"], has_norms(json)),
-                        .evals = {},
-                        .training_seconds = root["training_seconds"].number()};
+    // One after the other: where one of an initializer list throws, GCC 12 destroys some of those
+    // before it twice.
+    TrainingState state;
+    state.step = counter(root["step"]);
+    state.samples_trained = counter(root["samples_trained"]);
+    state.seed = root["seed"].word();
+    state.data = position_from_json(root["data"]);
+    state.lamb = lamb_from_json(root["optimizer"]);
+    state.training_seconds = root["training_seconds"].number();
     root["evals"].for_each([&](const JsonField& point) {
       state.evals.push_back({.step = counter(point["step"]),
                              .samples = counter(point["samples"]),
                              .mlm_accuracy = point["mlm_accuracy"].number(),
-                             .mlm_loss = point["mlm_loss"].number()});
+                             .mlm_loss = loss(point["mlm_loss"])});
     });
-    if (json.contains("batches_left_out"))
+    if (root.contains("batches_left_out"))
       state.batches_left_out = counter(root["batches_left_out"]);
-    if (json.contains("usual_loss")) {
+    if (root.contains("usual_loss")) {
       const JsonField usual = root["usual_loss"];
       state.usual_loss = {.mean = usual["mean"].number(),
                           .records = counter(usual["records"]),
                           .open_sum = usual["open_sum"].number(),
                           .open_masked = counter(usual["open_masked"])};
     }
-    if (json.contains("joules")) state.joules = root["joules"].number();
-    if (json.contains("fp8_scale_exponents")) {
+    if (root.contains("joules")) state.joules = root["joules"].number();
+    if (root.contains("fp8_scale_exponents")) {
       root["fp8_scale_exponents"].for_each([&](const JsonField& exponent) {
         state.fp8_scale_exponents.push_back(static_cast<int>(exponent.integer(-100, 100)));
       });

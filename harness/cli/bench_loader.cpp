@@ -20,9 +20,9 @@ struct LoaderOptions {
 };
 
 int run_loader(LoaderOptions options, CommandContext& context) {
-  if (!options.data.empty()) options.bench.pipeline.shards = list_shards(options.data);
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
+  if (!options.data.empty()) options.bench.pipeline.shards = list_shards(options.data);
   const auto watchdog = make_watchdog(world, Config{}.train.hang_timeout_minutes * 60);
   const std::unique_ptr<Transport> transport = world.make_transport();
   const LoaderBenchResult result = bench_loader(options.bench, *transport);

@@ -20,7 +20,8 @@ struct Dims {
   int64_t G = 0;  // segment types
 };
 
-/// Error(kUsage) naming the key when a shape is impossible (heads not dividing hidden, ...).
+/// Needs     numbers within the bounds of their keys.
+/// Errors    Error(kUsage) where model.heads does not divide model.hidden.
 Dims make_dims(const ModelConfig& config);
 
 }  // namespace bertha

@@ -22,7 +22,7 @@ struct LambSettings {
 
 /// As published, start_warmup_step has no effect without a warm-up.
 ///
-/// Errors    Error(kUsage) naming the key and the value found.
+/// Needs     values within the bounds of their keys; schedule_steps of 1 or more.
 LambSettings make_lamb_settings(const OptimizerConfig& config, int64_t schedule_steps);
 
 }  // namespace bertha

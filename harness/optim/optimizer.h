@@ -30,7 +30,6 @@ namespace bertha {
 ///
 /// Letters   P = flat elements padded for the shards, N = P / shards.
 /// Exact     bit for bit repeatable at one number of ranks and shards, where the collectives are.
-/// Errors    Error(kUsage) naming the key of the optimizer section that cannot be used.
 class Optimizer {
  public:
   struct Parts {

@@ -1,5 +1,7 @@
 #include "harness/train/eval_and_checkpoint.h"
 
+#include <algorithm>
+
 #include "harness/config/run_plan.h"
 #include "harness/report/run_folder.h"
 #include "harness/train/device_counters.h"
@@ -13,8 +15,8 @@ using Clock = TrainingRun::Clock;
 
 bool is_eval_due(TrainingRun& run) {
   const TrainingState& state = run.state;
-  if (state.next_eval >= static_cast<int64_t>(run.plan.evals.size())) return false;
-  const int64_t due_step = run.plan.evals[static_cast<size_t>(state.next_eval)].step;
+  if (run.next_eval >= std::ssize(run.plan.evals)) return false;
+  const int64_t due_step = run.plan.evals[static_cast<size_t>(run.next_eval)].step;
   if (state.step - run.known_skips < due_step) return false;
   look_up_skips(run);
   return state.lamb.successful_steps >= due_step;
@@ -52,12 +54,9 @@ void evaluate_now(TrainingRun& run) {
 }
 
 void pass_planned_evals(TrainingRun& run) {
-  TrainingState& state = run.state;
-  const auto num_evals = static_cast<int64_t>(run.plan.evals.size());
-  while (state.next_eval < num_evals &&
-         run.plan.evals[static_cast<size_t>(state.next_eval)].step <= state.lamb.successful_steps) {
-    ++state.next_eval;
-  }
+  const auto next = std::ranges::upper_bound(run.plan.evals, run.state.lamb.successful_steps, {},
+                                             &PlannedEval::step);
+  run.next_eval = next - run.plan.evals.begin();
 }
 
 double target_accuracy(const TrainingRun& run) {

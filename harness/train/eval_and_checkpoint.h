@@ -11,8 +11,8 @@ namespace bertha {
 bool is_eval_due(TrainingRun& run);
 /// With checkpoint.keep_best also saves, when no evaluation before was as good.
 void evaluate_now(TrainingRun& run);
-/// An evaluation now covers the points of the plan up to here, but none after it: a run that
-/// continues beyond an earlier end evaluates where it would have without that end.
+/// The next evaluation is at the first point of the plan behind the updates made so far, whatever
+/// plan these were made by: a run may go on with other intervals, or beyond an earlier end.
 void pass_planned_evals(TrainingRun& run);
 
 /// What the last evaluation has to reach; 0 = no target.

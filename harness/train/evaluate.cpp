@@ -19,16 +19,23 @@ double ratio(double numerator, int64_t denominator) {
 
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport) {
-  // One count per token, and the sequences behind them.
-  std::vector<int64_t> counts(static_cast<size_t>(vocab_size) + 1, 0);
+  // One count per token, and behind them the sequences and the sum of their ids.
+  const auto tokens = static_cast<size_t>(vocab_size);
+  std::vector<int64_t> counts(tokens + 2, 0);
   for (const HostBatch& batch : batches) {
     for (const int32_t label : batch.masked_labels) ++counts[static_cast<size_t>(label)];
-    counts.back() += batch.num_seqs;
+    counts[tokens] += batch.num_seqs;
+    for (const int64_t id : batch.sample_ids) counts[tokens + 1] += id;
   }
   counts = transport.sum(counts);
 
-  EvalSetFacts facts{.num_seqs = counts.back()};
-  counts.pop_back();
+  EvalSetFacts facts{.num_seqs = counts[tokens]};
+  // A rank takes its part of the set that it sees, which may differ between nodes.
+  if (counts[tokens + 1] != facts.num_seqs * (facts.num_seqs - 1) / 2) {
+    fail(ExitCode::kData, "the ranks see different shards of data.eval: their ", facts.num_seqs,
+         " sequences are not one whole set; copy it to every node");
+  }
+  counts.resize(tokens);
   int64_t most = 0;
   for (const int64_t count : counts) {
     facts.num_masked += count;

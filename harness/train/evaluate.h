@@ -22,6 +22,8 @@ struct EvalSetFacts {
 };
 
 /// All ranks call it with their own batches.
+///
+/// Errors    Error(kData) on all ranks where these are not together each sequence of one set once.
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport);
 

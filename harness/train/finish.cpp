@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <iostream>
+#include <optional>
 
 #include "harness/report/summary.h"
 #include "harness/report/text_format.h"
@@ -13,12 +14,12 @@
 namespace bertha {
 namespace {
 
-/// All ranks call it.
-RunEnd end_log(TrainingRun& run, ExitCode exit_code) {
+/// joules: of TrainingRun::joules().
+RunEnd end_log(TrainingRun& run, ExitCode exit_code, const std::optional<double>& joules) {
   const RunEnd end{.status = exit_code == ExitCode::kSuccess ? "success" : "aborted",
                    .samples = run.state.samples_trained,
                    .exit_code = exit_code,
-                   .joules = run.joules()};
+                   .joules = joules};
   run.reporter->run_stop(end);
   run.reporter->finish();
   return end;
@@ -54,12 +55,14 @@ void print_summary(const TrainingRun& run, const RunEnd& end) {
   std::cout << text << std::flush;
 }
 
-/// The failure itself is what the user has to know: one more of the log only adds a warning.
+/// The failure itself is what the user has to know: one more of the log only adds a warning. All
+/// ranks call it.
 void abort_log(TrainingRun& run, const Error& reason) {
+  const std::optional<double> joules = run.joules();  // before what may fail on one rank alone
   try {
     finish_probe(run);
     run.reporter->event(concat("stopped: ", reason.what()));
-    end_log(run, reason.code);
+    end_log(run, reason.code, joules);
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarning,
              concat("the log of the run stays without its end: ", error.what()));
@@ -90,7 +93,7 @@ int say_how_to_go_on(const TrainingRun& run) {
 int finish_numeric(TrainingRun& run, const std::string& reason) {
   const std::string path = write_post_mortem(run, read_lamb_state(run));
   run.reporter->event(concat("stopped: ", reason, " See ", path));
-  end_log(run, ExitCode::kNumeric);
+  end_log(run, ExitCode::kNumeric, run.joules());
   return static_cast<int>(ExitCode::kNumeric);
 }
 
@@ -126,7 +129,7 @@ int finish_run(TrainingRun& run, Stop stop) {
   const ExitCode exit_code = stop == Stop::kRequeue ? ExitCode::kRequeue
                              : succeeded            ? ExitCode::kSuccess
                                                     : ExitCode::kTargetMissed;
-  const RunEnd end = end_log(run, exit_code);
+  const RunEnd end = end_log(run, exit_code, run.joules());
   if (stop == Stop::kRequeue) return say_how_to_go_on(run);
   print_summary(run, end);
   return static_cast<int>(exit_code);

@@ -30,18 +30,25 @@ double step_flops(const Dims& dims, const StepBatch& batch, int64_t num_ranks) {
 
 }  // namespace
 
+void Progress::Counts::add(const Counts& more) {
+  steps += more.steps;
+  seqs += more.seqs;
+  tokens += more.tokens;
+  flops += more.flops;
+  data_wait_ms += more.data_wait_ms;
+  token_imbalance += more.token_imbalance;
+}
+
 void Progress::count(const StepBatch& batch, double data_wait_ms) {
-  ++steps_;
-  seqs_ += batch.num_seqs_global;
-  seqs_since_eval_ += batch.num_seqs_global;
-  tokens_ += batch.num_tokens_global;
-  flops_ += step_flops(dims_, batch, num_ranks_);
-  data_wait_ms_ += data_wait_ms;
-  ++steps_since_own_times_;
-  data_wait_ms_since_own_times_ += data_wait_ms;
   const double mean_tokens =
       per(static_cast<double>(batch.num_tokens_global), static_cast<double>(num_ranks_));
-  token_imbalance_sum_ += per(static_cast<double>(batch.most_tokens_per_rank), mean_tokens);
+  open_.add({.steps = 1,
+             .seqs = batch.num_seqs_global,
+             .tokens = batch.num_tokens_global,
+             .flops = step_flops(dims_, batch, num_ranks_),
+             .data_wait_ms = data_wait_ms,
+             .token_imbalance = per(static_cast<double>(batch.most_tokens_per_rank), mean_tokens)});
+  seqs_since_eval_ += batch.num_seqs_global;
 }
 
 void Progress::take_phases(PhaseTimers& timers) {
@@ -53,11 +60,12 @@ void Progress::take_phases(PhaseTimers& timers) {
 
 RankTimes Progress::own_times(PhaseTimers& timers) {
   take_phases(timers);
-  const auto steps = static_cast<double>(std::exchange(steps_since_own_times_, 0));
+  const Counts counts = std::exchange(open_, {});
+  closed_.add(counts);
+  const auto steps = static_cast<double>(counts.steps);
   return {
       .compute_ms = static_cast<float>(per(std::exchange(compute_ms_since_own_times_, 0.0), steps)),
-      .data_wait_ms =
-          static_cast<float>(per(std::exchange(data_wait_ms_since_own_times_, 0.0), steps))};
+      .data_wait_ms = static_cast<float>(per(counts.data_wait_ms, steps))};
 }
 
 void Progress::add(const LossStats& stats) {
@@ -75,8 +83,8 @@ void Progress::forget(PhaseTimers& timers) {
   stats_ = {};
   phases_ms_ = {};
   since_ = Clock::now();
-  steps_ = seqs_ = tokens_ = 0;
-  excluded_seconds_ = flops_ = data_wait_ms_ = token_imbalance_sum_ = 0;
+  closed_ = {};
+  excluded_seconds_ = 0;
   train_seconds_since_eval_ = 0;
   seqs_since_eval_ = 0;
 }
@@ -89,11 +97,13 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       1e-9);
   take_phases(timers);
   const auto phases_ms = std::exchange(phases_ms_, {});
-  const double steps = static_cast<double>(std::max<int64_t>(steps_, 1));
+  const Counts counts = std::exchange(closed_, {});
+  const auto seqs = static_cast<double>(counts.seqs), tokens = static_cast<double>(counts.tokens);
+  const double steps = static_cast<double>(std::max<int64_t>(counts.steps, 1));
   const auto phase_ms = [&](Phase phase) { return phases_ms[static_cast<size_t>(phase)] / steps; };
   const LossStats sums = std::exchange(stats_, {});
   const double mlm_loss = per(sums.mlm_loss_sum, static_cast<double>(sums.mlm_count));
-  const double tokens_per_seq = per(static_cast<double>(tokens_), static_cast<double>(seqs_));
+  const double tokens_per_seq = per(tokens, seqs);
   const double nsp_loss = per(sums.nsp_loss_sum, static_cast<double>(sums.nsp_count));
 
   const StepRecord record{
@@ -110,16 +120,16 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .skipped_steps = scalars.lamb.skipped_steps,
       .spikes = scalars.lamb.spikes,
       .step_ms = 1e3 * seconds / steps,
-      .data_wait_ms = data_wait_ms_ / steps,
+      .data_wait_ms = counts.data_wait_ms / steps,
       .forward_ms = phase_ms(Phase::kForward),
       .backward_ms = phase_ms(Phase::kBackward),
       .communication_ms = phase_ms(Phase::kCommunication),
       .optimizer_ms = phase_ms(Phase::kOptimizer),
-      .seqs_per_second = static_cast<double>(seqs_) / seconds,
-      .tokens_per_second = static_cast<double>(tokens_) / seconds,
-      .flops_per_second = flops_ / seconds,
+      .seqs_per_second = seqs / seconds,
+      .tokens_per_second = tokens / seconds,
+      .flops_per_second = counts.flops / seconds,
       .eta_seconds = static_cast<double>(max_steps_ - state.step) * seconds / steps,
-      .token_imbalance = token_imbalance_sum_ / steps,
+      .token_imbalance = counts.token_imbalance / steps,
       .fp8_saturated = per(static_cast<double>(sums.fp8_saturated),
                            static_cast<double>(sums.nsp_count) * tokens_per_seq *
                                static_cast<double>(quantized_per_token(dims_))),
@@ -127,11 +137,9 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
 
   train_seconds_since_eval_ += seconds;
   total_seconds_ += seconds;
-  total_seqs_ += seqs_;
-  total_tokens_ += tokens_;
+  total_seqs_ += counts.seqs;
+  total_tokens_ += counts.tokens;
   since_ = now;
-  steps_ = seqs_ = tokens_ = 0;
-  flops_ = data_wait_ms_ = token_imbalance_sum_ = 0;
   return record;
 }
 

@@ -21,16 +21,18 @@ class Progress {
       : dims_(dims), num_ranks_(num_ranks), max_steps_(max_steps), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
-  /// This rank's share of the time since the last call of this, to be gathered for the next record.
+  /// The steps counted since the last call of this are those of the next record, whose scalars have
+  /// been asked for. This rank's share of their time, to be gathered for it.
   RankTimes own_times(PhaseTimers& timers);
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);
   /// Leaves the steps since the last record out of the next one: they were thrown away.
   void forget(PhaseTimers& timers);
-  /// The record of the steps counted since the last call; of `scalars` all but the statistics.
+  /// The record of the steps counted before the last own_times(); of `scalars` all but the
+  /// statistics.
   StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
-  /// Whether steps were counted since then.
-  bool has_open_steps() const { return steps_ > 0; }
+  /// Whether steps were counted since own_times().
+  bool has_open_steps() const { return open_.steps > 0; }
   /// Training sequences per second since the last evaluation, without the time it takes.
   double seqs_per_second_since_eval();
   /// Over all recorded steps of this process.
@@ -42,6 +44,18 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Sums over steps.
+  struct Counts {
+    int64_t steps = 0;
+    int64_t seqs = 0;
+    int64_t tokens = 0;
+    double flops = 0;
+    double data_wait_ms = 0;
+    double token_imbalance = 0;
+
+    void add(const Counts& more);
+  };
+
   void take_phases(PhaseTimers& timers);
 
   Dims dims_;
@@ -49,17 +63,11 @@ class Progress {
   int64_t max_steps_ = 0;
   double nsp_weight_ = 1.0;
   Clock::time_point since_ = Clock::now();
-  int64_t steps_ = 0;
+  Counts open_;    // since own_times()
+  Counts closed_;  // before it, of the next record
   LossStats stats_;
   std::array<double, kNumPhases> phases_ms_{};
-  int64_t steps_since_own_times_ = 0;
   double compute_ms_since_own_times_ = 0;
-  double data_wait_ms_since_own_times_ = 0;
-  int64_t seqs_ = 0;
-  int64_t tokens_ = 0;
-  double flops_ = 0;
-  double data_wait_ms_ = 0;
-  double token_imbalance_sum_ = 0;
   double excluded_seconds_ = 0;
   double train_seconds_since_eval_ = 0;
   int64_t seqs_since_eval_ = 0;

@@ -61,6 +61,14 @@ void check_data_position(const DataPosition& saved, const DataPosition& configur
   check_same(checkpoint, "data.order", configured.order, saved.order);
   if (configured.order == "windowed") {  // the published order knows no windows
     check_same(checkpoint, "data.window_shards", configured.window_shards, saved.window_shards);
+  } else if (saved.ranks > 0) {
+    check_same(checkpoint, "train.accumulation_steps", configured.micro_batches,
+               saved.micro_batches);
+    if (configured.ranks != saved.ranks) {
+      fail(ExitCode::kUsage, checkpoint, " was trained on ", counted_text(saved.ranks, "rank"),
+           ", found ", configured.ranks, ", and data.order published depends on their number; ",
+           "start as many to go on, or set checkpoint.resume to never to start anew.");
+    }
   }
   if (configured.identity != saved.identity && config.data.synthetic) {
     fail(ExitCode::kUsage, checkpoint,
@@ -138,10 +146,14 @@ void begin_or_go_on(TrainingRun& run) {
     identity = training_data_identity(run.config);
     return chosen;
   });
-  const DataPosition position{.global_batch_seqs = run.config.train.global_batch_seqs,
+  const TrainConfig& train = run.config.train;
+  const bool is_published = run.config.data.order == "published";
+  const DataPosition position{.global_batch_seqs = train.global_batch_seqs,
                               .order = run.config.data.order,
                               .window_shards = run.config.data.window_shards,
-                              .identity = world.broadcast(identity, 0)};
+                              .identity = world.broadcast(identity, 0),
+                              .ranks = is_published ? world.size() : 0,
+                              .micro_batches = is_published ? train.accumulation_steps : 0};
   if (from.empty()) {
     run.state.data = position;
     put_back(run, "");
@@ -165,7 +177,7 @@ void put_back(TrainingRun& run, const std::string& checkpoint) {
   run.known_skips = run.recorded_skips = state.lamb.skipped_steps;
   run.most_skips_in_a_row = 0;
   run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
-  if (!state.evals.empty() && run.evaluated_step == state.step) pass_planned_evals(run);
+  pass_planned_evals(run);
 }
 
 void claim_checkpoints(const TrainingRun& run) {

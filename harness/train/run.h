@@ -69,6 +69,7 @@ struct TrainingRun {
   // Progress.
   TrainingState state = {};
   std::optional<StepBatch> last_batch = std::nullopt;  // for the post-mortem
+  int64_t next_eval = 0;                               // index in plan.evals
   int64_t evaluated_step = -1;                         // none
   int64_t saved_step = -1;                             // none
   bool out_of_data = false;

@@ -81,6 +81,15 @@ class BadCheckpoint(EndToEnd):
                            "checkpoint.resume to never", code=2, checkpoint__resume=self.good,
                            ranks=2, **{key.replace(".", "__"): found})
 
+    def test_the_published_order_on_other_ranks_and_micro_batches(self):
+        run = self.new_folder("published")
+        self.train(run, ranks=2, train__max_steps=2, data__order="published")
+        saved = {"checkpoint__resume": run / "ckpt" / "step_00000002", "data__order": "published"}
+        self.check("was trained on 2 ranks, found 1", "data.order published", code=2, **saved)
+        self.check("train.accumulation_steps 1, found 3", code=2, ranks=2,
+                   train__accumulation_steps=3, **saved)
+        self.train(self.new_folder(), ranks=2, train__max_steps=3, **saved)
+
     def test_other_shards(self):
         moved, fewer = self.new_folder("moved"), self.new_folder("fewer")
         for folder in (moved, fewer):

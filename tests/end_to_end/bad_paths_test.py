@@ -4,7 +4,8 @@ import os
 import shutil
 import stat
 
-from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, main, must
+from support import (MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, command, main, must,
+                     run)
 
 
 class BadPaths(EndToEnd):
@@ -155,6 +156,25 @@ class BadPaths(EndToEnd):
                 self.assert_failure(done, 5, output, "another process is making data")
                 self.assertEqual(first.wait().code, 0)
             must("data", "verify", output)
+
+    def test_folders_that_differ_between_nodes(self):
+        nodes = self.new_folder("nodes")
+        for rank in range(2):  # each with a disk of its own
+            shutil.copytree(self.data.train, nodes / str(rank) / "train")
+        sorted((nodes / "1" / "train").glob("*.hdf5"))[0].unlink()
+        shutil.copytree(self.data.train, nodes / "0" / "alone")
+        in_its_folder = ["sh", "-c", 'cd "$OMPI_COMM_WORLD_RANK" && exec "$0" "$@"']
+
+        def fails(arguments, *texts):
+            words = command(arguments, 2, in_its_folder)
+            self.assert_failure(run(words, cwd=nodes), 4, *texts)
+
+        fails(["bench", "loader", "--data", "alone"], "alone: ", "rank 1 of 2")
+        fails(["bench", "loader", "--data", "train"], "rank 1 sees 2 shards and rank 0 3")
+        unverified = {"log__run_dir": self.new_folder(), "data__verify_manifest": "false"}
+        fails(["train", *self.data.config(data__train="train", **unverified)],
+              "rank 1 sees 2 shards and rank 0 3")
+        fails(["train", *self.data.config(data__eval="train", **unverified)], "data.eval")
 
     def test_a_manifest_and_files_of_a_checkpoint_that_no_disk_can_read(self):
         shards = self.new_folder("data")

@@ -98,6 +98,14 @@ class Resume(EndToEnd):
             self.train(folder, ranks=1, **dict(self.settings(), train__max_steps=last))
         self.assert_same_end(self.uninterrupted(1), folder, 9)
 
+    def test_evaluations_go_on_at_other_intervals(self):
+        folder = self.new_folder("intervals")
+        self.train(folder, train__max_steps=4, eval__every_samples=12, eval__start_samples=0)
+        self.train(folder, train__max_steps=12, eval__every_samples=36, eval__start_samples=0)
+        self.assertEqual([r["step"] for r in records(folder, "eval")], [1, 2, 3, 4, 6, 9, 12])
+        self.train(folder, train__max_steps=14, eval__every_samples=12, eval__start_samples=0)
+        self.assertEqual([r["step"] for r in records(folder, "eval")][-2:], [13, 14])
+
     def test_resuming_an_earlier_checkpoint_by_its_path_is_exact(self):
         first = self.new_folder("named")
         self.train(first, ranks=2, **self.settings(checkpoint__every_steps=2, checkpoint__keep=9))

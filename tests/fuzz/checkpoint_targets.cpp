@@ -232,7 +232,6 @@ void read_state(const std::string& bytes) {
 std::vector<std::string> state_seeds() {
   TrainingState state{.step = 40,
                       .samples_trained = 448 * 40,
-                      .next_eval = 3,
                       .seed = ~uint64_t{0},
                       .data = {.global_batch_seqs = 448,
                                .order = "windowed",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -116,6 +117,30 @@ int64_t tokens_of(const StepBatch& step) {
   int64_t tokens = 0;
   for (const HostBatch& batch : step.micro_batches) tokens += batch.num_tokens;
   return tokens;
+}
+
+// As on nodes whose copies of a data set differ.
+TEST_F(PipelineTest, RanksThatSeeOtherShardsFailAlike) {
+  const auto refusals = [&](const std::vector<std::string>& of_rank_1) {
+    std::vector<std::string> texts(2);
+    run_thread_ranks(2, [&](Transport& transport) {
+      PipelineOptions options = options_;
+      if (transport.rank() == 1) options.shards = of_rank_1;
+      texts[static_cast<size_t>(transport.rank())] = error_of(
+          [&] { make_training_pipeline(options, borrowed(transport), plain_host_allocator()); });
+    });
+    EXPECT_EQ(texts[0], texts[1]);
+    return texts[0];
+  };
+  std::vector<std::string> shards = options_.shards;
+  shards.pop_back();
+  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 6 shards and rank 0 7"));
+  shards.push_back(folder_.path("part_8.hdf5"));
+  EXPECT_THAT(refusals(shards), HasSubstr("want the same names on all"));
+  shards.push_back(folder_.path("part_9.hdf5"));
+  std::filesystem::copy_file(options_.shards[0], shards[6]);
+  std::filesystem::copy_file(options_.shards[1], shards[7]);
+  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 8 shards and rank 0 7"));
 }
 
 TEST_F(PipelineTest, StepsHoldTheSameSamplesForEveryWorldSizeAndExchangeMode) {

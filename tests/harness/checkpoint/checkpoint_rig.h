@@ -38,7 +38,6 @@ struct Content {
 inline TrainingState some_state(int64_t step) {
   TrainingState state{.step = step,
                       .samples_trained = 448 * step,
-                      .next_eval = 3,
                       .seed = 0xFEDCBA9876543210ull,
                       .data = {.global_batch_seqs = 448,
                                .order = "windowed",

@@ -45,7 +45,6 @@ TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
       EXPECT_EQ(std::memcmp(&loaded.state.lamb, &saved.state.lamb, sizeof(LambState)), 0);
       EXPECT_EQ(loaded.state.step, 40);
       EXPECT_EQ(loaded.state.samples_trained, saved.state.samples_trained);
-      EXPECT_EQ(loaded.state.next_eval, saved.state.next_eval);
       EXPECT_EQ(loaded.state.seed, saved.state.seed);
       EXPECT_EQ(loaded.state.data.global_batch_seqs, 448);
       EXPECT_EQ(loaded.state.data.order, "windowed");

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 #include "harness/checkpoint/safetensors.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/error_of.h"
+#include "tests/support/recording_device.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -43,6 +45,39 @@ TEST(OptimizerFiles, LoadsBitForBitWithBucketsOfEverySize) {
       }
     }
   }
+}
+
+/// Pinned memory as a device may hand it out again: full of what was there before.
+class UsedDevice final : public RecordingDevice {
+ public:
+  using RecordingDevice::RecordingDevice;
+  Buffer allocate_pinned(int64_t bytes) override {
+    Buffer buffer = RecordingDevice::allocate_pinned(bytes);
+    if (bytes > 0) std::memset(buffer.data(), 0xFF, static_cast<size_t>(bytes));  // NaN
+    return buffer;
+  }
+};
+
+TEST(OptimizerFiles, LeaveThePaddingBehindTheTableZero) {
+  const TempFolder folder;
+  const std::string path = save(folder.path(), 1, 40);
+  as_ranks(3, small_config(), [&](const CheckpointParts& parts) {
+    UsedDevice device(*parts.device);
+    CheckpointParts used = parts;
+    used.device = &device;
+    load_checkpoint(path, used);
+    const Optimizer& optimizer = *parts.optimizer;
+    int64_t padding = optimizer.shard_elements();
+    for_each_element(parts, [&](int64_t, int64_t) { --padding; });
+    const bool is_last = optimizer.shard() == optimizer.shard_count() - 1;
+    EXPECT_EQ(padding > 0, is_last);
+    for (const View& values : {optimizer.master(), optimizer.m(), optimizer.v()}) {
+      for (int64_t i = optimizer.shard_elements() - padding; i < optimizer.shard_elements(); ++i) {
+        EXPECT_EQ(values.as<float>()[i], 0.0f);
+      }
+    }
+    save_checkpoint(folder.path(), some_state(41), used);  // which refuses what is not finite
+  });
 }
 
 /// Replaces a file of a checkpoint, and seals it again.

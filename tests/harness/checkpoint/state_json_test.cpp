@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/error_of.h"
@@ -16,12 +18,11 @@ using ::testing::HasSubstr;
 TrainingState example_state() {
   TrainingState state{.step = 6,
                       .samples_trained = 72,
-                      .next_eval = 1,
                       .seed = UINT64_MAX,
                       .data = {.global_batch_seqs = 12,
                                .order = "windowed",
                                .window_shards = 2,
-                               .identity = "0123"},
+                               .identity = "0123456789abcdef0123456789abcdef"},
                       .lamb = {},
                       .evals = {},
                       .training_seconds = 1.5};
@@ -37,6 +38,21 @@ TEST(StateJson, ReadsBackWhatWasWritten) {
   const TrainingState found = training_state_from_json(to_json(example_state()), "p");
   EXPECT_EQ(to_json(found), to_json(example_state()));
   EXPECT_EQ(found.seed, UINT64_MAX);
+}
+
+// Finite weights may give such a loss: their checkpoint is saved, and has to be read again.
+TEST(StateJson, ALossThatIsNotFiniteReadsBackAsNaN) {
+  for (const double loss :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    TrainingState state = example_state();
+    state.evals[0].mlm_loss = loss;
+    const TrainingState read = training_state_from_json(to_json(state), "p");
+    EXPECT_TRUE(std::isnan(read.evals.at(0).mlm_loss));
+    EXPECT_EQ(read.evals[0].mlm_accuracy, 0.25);
+  }
+  nlohmann::json json = nlohmann::json::parse(to_json(example_state()));
+  json["evals"][0]["mlm_loss"] = "high";
+  EXPECT_THAT(refusal(json), HasSubstr("evals[0].mlm_loss is \"high\", want a number"));
 }
 
 TEST(StateJson, ScalesOfFp8ArePowersOfTwoOrLeftOut) {
@@ -59,6 +75,17 @@ TEST(StateJson, TheEnergyIsLeftOutWhereItIsNotKnown) {
   EXPECT_EQ(training_state_from_json(to_json(state), "p").joules, 1234.567);
 }
 
+TEST(StateJson, ThePublishedOrderKeepsItsRanksAndMicroBatches) {
+  TrainingState state = example_state();
+  EXPECT_EQ(to_json(state).find("ranks"), std::string::npos);
+  EXPECT_EQ(training_state_from_json(to_json(state), "p").data.ranks, 0);
+  state.data.ranks = 8;
+  state.data.micro_batches = 3;
+  const DataPosition read = training_state_from_json(to_json(state), "p").data;
+  EXPECT_EQ(read.ranks, 8);
+  EXPECT_EQ(read.micro_batches, 3);
+}
+
 TEST(StateJson, LeftOutBatchesAndTheUsualLossReadBackBitForBit) {
   TrainingState state = example_state();
   for (const char* key : {"batches_left_out", "usual_loss"}) {
@@ -78,7 +105,6 @@ TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
   const nlohmann::json good = nlohmann::json::parse(to_json(example_state()));
   const char* const counters[] = {"/step",
                                   "/samples_trained",
-                                  "/next_eval",
                                   "/data/global_batch_seqs",
                                   "/data/window_shards",
                                   "/optimizer/successful_steps",

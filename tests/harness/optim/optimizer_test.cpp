@@ -1,6 +1,5 @@
 #include "harness/optim/optimizer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,14 +11,11 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/harness/optim/optimizer_runs.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_collectives.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -445,20 +441,6 @@ TEST(Optimizer, ContinuesFromItsShardsBitwiseAtTheSameRanksAndCloselyAtOthers) {
                    concat("weight on ", ranks, " ranks with ", bucket_mib, " MiB"));
     }
   }
-}
-
-TEST(Optimizer, ABadSettingIsRefusedBeforeAnythingIsAllocated) {
-  run_ranks(1, [](Device& device, Collectives& collectives) {
-    const RunSpec spec = ragged_spec();
-    OptimizerConfig config = spec.config;
-    config.clip = "sometimes";
-    EXPECT_THAT(error_of(
-                    [&] {
-                      Optimizer(config, 10, spec.table, {&device, nullptr, nullptr, &collectives});
-                    },
-                    ExitCode::kUsage),
-                HasSubstr("optimizer.clip"));
-  });
 }
 
 }  // namespace

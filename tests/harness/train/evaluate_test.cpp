@@ -1,9 +1,11 @@
 #include "harness/train/evaluate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/train/probe.h"
 #include "tests/harness/train/training_rig.h"
+#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 #include "tests/support/tolerance.h"
 
@@ -84,7 +86,7 @@ TEST(Evaluate, NothingToEvaluateIsZero) {
 
 TEST(EvalSet, TheConstantAnswerIsTheMostFrequentTokenOfAllRanks) {
   // Token 7: two on rank 0, two on rank 1; token 9: three on rank 0.
-  const auto labelled = [](const std::vector<int32_t>& labels) {
+  const auto labelled = [](const std::vector<int32_t>& labels, int64_t id) {
     TinySequence sequence{.word_ids = std::vector<int32_t>(12, 1),
                           .segment_ids = std::vector<int32_t>(12, 0),
                           .masked_positions = {},
@@ -92,15 +94,17 @@ TEST(EvalSet, TheConstantAnswerIsTheMostFrequentTokenOfAllRanks) {
     for (size_t i = 0; i < labels.size(); ++i) {
       sequence.masked_positions.push_back(static_cast<int32_t>(i + 1));
     }
-    return make_batch({sequence});
+    HostBatch batch = make_batch({sequence});
+    batch.sample_ids = {id};
+    return batch;
   };
   run_thread_ranks(2, [&](Transport& transport) {
     std::vector<HostBatch> batches;
     if (transport.rank() == 0) {
-      batches.push_back(labelled({7, 9, 9}));
-      batches.push_back(labelled({9, 7}));
+      batches.push_back(labelled({7, 9, 9}, 0));
+      batches.push_back(labelled({9, 7}, 1));
     } else {
-      batches.push_back(labelled({7, 7, 36}));
+      batches.push_back(labelled({7, 7, 36}, 2));
     }
     const EvalSetFacts facts = describe_eval_set(batches, 37, transport);
     EXPECT_EQ(facts.num_seqs, 3);
@@ -109,6 +113,26 @@ TEST(EvalSet, TheConstantAnswerIsTheMostFrequentTokenOfAllRanks) {
   });
   ThreadWorld alone(1);
   EXPECT_EQ(describe_eval_set({}, 37, alone.transport(0)).constant_answer_accuracy, 0);
+}
+
+// Of 11 sequences on one node and 7 on another: the first half of these, the second of those.
+TEST(EvalSet, PartsOfDifferentSetsAreRefusedOnAllRanks) {
+  const auto error_of_parts = [](std::vector<int64_t> first, std::vector<int64_t> second) {
+    std::vector<std::string> errors(2);
+    run_thread_ranks(2, [&](Transport& transport) {
+      HostBatch batch;
+      batch.sample_ids = transport.rank() == 0 ? first : second;
+      batch.num_seqs = std::ssize(batch.sample_ids);
+      errors[static_cast<size_t>(transport.rank())] = error_of([&] {
+        describe_eval_set({&batch, 1}, 37, transport);
+      });
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    return errors[0];
+  };
+  EXPECT_EQ(error_of_parts({0, 1, 2, 3}, {4, 5, 6}), "no error");
+  EXPECT_THAT(error_of_parts({0, 1, 2, 3, 4, 5}, {4, 5, 6}), ::testing::HasSubstr("data.eval"));
+  EXPECT_THAT(error_of_parts({0, 1, 2, 3}, {6, 7, 8, 9, 10}), ::testing::HasSubstr("their 9 "));
 }
 
 TEST(EvalSet, ASetTooSmallToTellAnAccuracyIsWarnedOf) {

@@ -69,6 +69,12 @@ class ProgressTest : public ::testing::Test {
     return state;
   }
 
+  /// Of all steps so far.
+  StepRecord record_of(Progress& progress, const StepScalars& scalars, int64_t step) {
+    progress.own_times(timers_);
+    return progress.record(scalars, state_at(step), timers_);
+  }
+
   std::unique_ptr<Device> device_ = make_cpu_device(1);
   std::unique_ptr<Stream> stream_ = device_->make_stream();
   PhaseTimers timers_{*device_, *stream_};
@@ -96,7 +102,7 @@ TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
   progress.count(batch(12, 200, 120), 4);
   progress.count(batch(12, 100, 50), 2);
   progress.add(scalars_.stats);
-  const StepRecord record = progress.record(scalars_, state_at(10), timers_);
+  const StepRecord record = record_of(progress, scalars_, 10);
   EXPECT_EQ(record.step, 10);
   EXPECT_EQ(record.samples, 120);
   EXPECT_EQ(record.mlm_loss, 5);
@@ -127,18 +133,18 @@ TEST_F(ProgressTest, LossesAreMeansOverAllProbesSinceTheLastRecord) {
   progress.count(batch(12, 200, 200), 0);
   progress.add({.mlm_loss_sum = 40, .mlm_correct = 3, .mlm_count = 8});
   progress.add({.mlm_loss_sum = 4, .mlm_correct = 1, .mlm_count = 2});
-  const StepRecord record = progress.record({}, state_at(10), timers_);
+  const StepRecord record = record_of(progress, {}, 10);
   EXPECT_DOUBLE_EQ(record.mlm_loss, 4.4);
   EXPECT_DOUBLE_EQ(record.mlm_accuracy, 0.4);
   progress.count(batch(12, 200, 200), 0);
-  EXPECT_EQ(progress.record({}, state_at(11), timers_).mlm_loss, 0);
+  EXPECT_EQ(record_of(progress, {}, 11).mlm_loss, 0);
 }
 
 TEST_F(ProgressTest, ARunOfMaskedTokensOnlyHasNoLossOfNextSentences) {
   Progress progress(dims_, 2, 30, 0);
   progress.count(batch(12, 200, 120), 4);
   progress.add(scalars_.stats);
-  const StepRecord record = progress.record(scalars_, state_at(10), timers_);
+  const StepRecord record = record_of(progress, scalars_, 10);
   EXPECT_EQ(record.nsp_loss, std::nullopt);
   EXPECT_EQ(record.loss, record.mlm_loss);
 }
@@ -185,13 +191,32 @@ TEST_F(ProgressTest, OwnTimesAreThoseSinceTheLastCallAndStayInTheRecord) {
   EXPECT_GE(record.communication_ms, 20);
 }
 
+// A device finishes a record's steps while the host is some steps ahead, where the run may end.
+TEST_F(ProgressTest, StepsEnqueuedBeforeARecordArrivesAreOfTheNextOne) {
+  Progress progress(dims_, 1, 30);
+  progress.count(batch(12, 200, 200), 6);
+  progress.count(batch(12, 100, 100), 2);
+  EXPECT_TRUE(progress.has_open_steps());
+  progress.own_times(timers_);
+  EXPECT_FALSE(progress.has_open_steps());
+  progress.count(batch(6, 90, 90), 1);
+  sleep_ms(2);
+  const StepRecord first = progress.record(scalars_, state_at(2), timers_);
+  EXPECT_EQ(first.data_wait_ms, 4);
+  EXPECT_NEAR(first.tokens_per_second, 150e3 / first.step_ms, 1e-6 * first.tokens_per_second);
+  EXPECT_TRUE(progress.has_open_steps());
+  const StepRecord last = record_of(progress, scalars_, 3);
+  EXPECT_EQ(last.data_wait_ms, 1);
+  EXPECT_NEAR(last.tokens_per_second, 90e3 / last.step_ms, 1e-6 * last.tokens_per_second);
+}
+
 TEST_F(ProgressTest, TheNextRecordStartsAnew) {
   Progress progress(dims_, 1, 30);
   progress.count(batch(12, 200, 200), 100);
-  progress.record(scalars_, state_at(1), timers_);
+  record_of(progress, scalars_, 1);
   sleep_ms(10);
   progress.count(batch(6, 90, 90), 1);
-  const StepRecord record = progress.record(scalars_, state_at(2), timers_);
+  const StepRecord record = record_of(progress, scalars_, 2);
   EXPECT_EQ(record.data_wait_ms, 1);
   EXPECT_NEAR(record.seqs_per_second, 6e3 / record.step_ms, 1e-6 * record.seqs_per_second);
   EXPECT_DOUBLE_EQ(record.token_imbalance, 1);
@@ -202,7 +227,7 @@ TEST_F(ProgressTest, TimeOfEvaluationAndSavingBelongsToNoStep) {
   progress.count(batch(10, 100, 100), 0);
   sleep_ms(60);
   progress.exclude(0.055);
-  const StepRecord record = progress.record(scalars_, state_at(1), timers_);
+  const StepRecord record = record_of(progress, scalars_, 1);
   EXPECT_GE(record.step_ms, 5 - 1e-6);
   EXPECT_LT(record.step_ms, 1000);  // a loaded machine may stall, but the 55 ms are taken off
   EXPECT_NEAR(progress.seqs_per_second(), record.seqs_per_second, 1e-6 * record.seqs_per_second);
@@ -213,7 +238,7 @@ TEST_F(ProgressTest, TimeOfEvaluationAndSavingBelongsToNoStep) {
 TEST_F(ProgressTest, WithoutMaskedTokensTheMeansAreZero) {
   Progress progress(dims_, 1, 30);
   progress.count(batch(1, 10, 10), 0);
-  const StepRecord record = progress.record({}, state_at(1), timers_);
+  const StepRecord record = record_of(progress, {}, 1);
   EXPECT_EQ(record.loss, 0);
   EXPECT_EQ(record.mlm_accuracy, 0);
 }
