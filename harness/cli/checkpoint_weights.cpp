@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 
+#include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
@@ -58,6 +59,15 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
            "What to do where pooler or heads are missing (default refuse)");
 }
 
+/// As weights_at(), but a checkpoint that is damaged is not passed over for an older one.
+std::string weights_to_verify(const std::string& path) {
+  const fs::path saved = fs::path(path) / "ckpt";
+  if (!fs::is_directory(saved)) return path;
+  std::vector<std::string> complete = list_checkpoints(saved.string());
+  std::erase_if(complete, [](const std::string& checkpoint) { return !is_complete(checkpoint); });
+  return complete.empty() ? checkpoint_at(path) : complete.back();
+}
+
 }  // namespace
 
 std::string weights_at(const std::string& path) {
@@ -77,7 +87,7 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
   const auto path = std::make_shared<std::string>();
   add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`")->required();
   set_action(verify, chosen, [path](CommandContext&) {
-    const std::string found = weights_at(*path);
+    const std::string found = weights_to_verify(*path);
     std::cout << found << '\n';
     for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
     return 0;

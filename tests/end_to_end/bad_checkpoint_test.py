@@ -38,6 +38,14 @@ class BadCheckpoint(EndToEnd):
                     continue  # not needed to resume
                 self.check(bad / name, "damaged", checkpoint__resume=bad, ranks=2)
 
+    def test_verify_of_a_run_does_not_pass_over_its_newest_checkpoint(self):
+        folder = self.new_folder("run")
+        self.train(folder, train__max_steps=2, checkpoint__every_steps=1)
+        self.assertEqual(bertha("checkpoint", "verify", folder).code, 0)
+        newest = folder / "ckpt" / "step_00000002" / "model.safetensors"
+        flip(newest)
+        self.assert_failure(bertha("checkpoint", "verify", folder), 4, newest, "damaged")
+
     def test_torn_checkpoints(self):
         bad = self.copy(lambda folder: (folder / "DONE").unlink())
         self.check(bad, "DONE", checkpoint__resume=bad)
