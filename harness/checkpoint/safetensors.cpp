@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -92,7 +91,9 @@ int64_t SafeTensor::elements() const {
 SafeTensorsHeader read_safetensors_header(const std::string& path) {
   std::error_code no_file;  // of a pipe too, which must not be opened
   const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path, no_file));
-  std::ifstream file;
+  SafeTensorsHeader header;
+  header.file = std::make_shared<std::ifstream>();
+  std::ifstream& file = *header.file;
   if (!no_file) file.open(path, std::ios::binary);
   if (!file.is_open()) fail(ExitCode::kData, path, ": cannot be opened; is the path right?");
   uint64_t header_bytes = 0;
@@ -104,7 +105,6 @@ SafeTensorsHeader read_safetensors_header(const std::string& path) {
   std::string text(header_bytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(header_bytes));
 
-  SafeTensorsHeader header;
   header.data_offset_bytes = 8 + static_cast<int64_t>(header_bytes);
   try {
     const Json json = parse_json(text);
@@ -138,7 +138,8 @@ std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHea
   }
   const int64_t element_bytes = dtype_bytes(tensor.dtype);
   std::string raw(static_cast<size_t>(count * element_bytes), '\0');
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream& file = *header.file;
+  file.clear();  // what an earlier read met
   file.seekg(header.data_offset_bytes + tensor.begin_byte + first * element_bytes);
   file.read(raw.data(), static_cast<std::streamsize>(raw.size()));
   if (!file) refuse(path, "ends inside tensor " + name);

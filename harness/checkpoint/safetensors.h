@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,14 +27,17 @@ struct SafeTensorsHeader {
   std::map<std::string, SafeTensor> tensors;
   std::map<std::string, std::string> metadata;
   int64_t data_offset_bytes = 0;  // of the data part in the file
+  // Stays open: all tensors come from the file that has this header, though a run removes or
+  // replaces it meanwhile.
+  std::shared_ptr<std::ifstream> file;
 };
 
 /// Error(kData) naming the file: not a safetensors file, offsets that overlap, leave gaps or exceed
 /// the file, sizes that disagree with shape and dtype.
 SafeTensorsHeader read_safetensors_header(const std::string& path);
 
-/// `count` elements of a F32, F16 or BF16 tensor from its element `first`, as f32.
-/// Error(kData) for other dtypes and short reads.
+/// `count` elements of a F32, F16 or BF16 tensor from its element `first`, as f32, of the open file
+/// of a header; `path` names it in errors. Error(kData) for other dtypes and short reads.
 std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHeader& header,
                                    const std::string& name, int64_t first, int64_t count);
 

@@ -1,6 +1,7 @@
 #include "harness/checkpoint/checkpoint.h"
 
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 
@@ -80,9 +81,9 @@ ReportJson weights_json(const SafeTensorsHeader& header) {
   return tensors;
 }
 
-}  // namespace
+using NewestIn = std::function<std::optional<std::string>(const std::string&)>;
 
-std::string checkpoint_at(const std::string& path) {
+std::string find_checkpoint(const std::string& path, const NewestIn& newest_in) {
   const fs::path folder(path);
   if (!fs::is_directory(folder)) {
     fail(ExitCode::kData, path, ": no such folder; name a checkpoint or a run folder");
@@ -90,9 +91,25 @@ std::string checkpoint_at(const std::string& path) {
   if (fs::exists(folder / "model.safetensors")) return path;
   for (const fs::path& candidate : {folder, folder / "ckpt"}) {
     if (!fs::is_directory(candidate)) continue;
-    if (const auto newest = newest_checkpoint(candidate.string())) return *newest;
+    if (const auto newest = newest_in(candidate.string())) return *newest;
   }
   fail(ExitCode::kData, path, ": no complete checkpoint in this folder; name one with a DONE file");
+}
+
+std::optional<std::string> newest_complete(const std::string& folder) {
+  std::vector<std::string> paths = list_checkpoints(folder);
+  std::erase_if(paths, [](const std::string& path) { return !is_complete(path); });
+  return paths.empty() ? std::nullopt : std::optional(paths.back());
+}
+
+}  // namespace
+
+std::string checkpoint_at(const std::string& path) {
+  return find_checkpoint(path, newest_checkpoint);
+}
+
+std::string checkpoint_to_check(const std::string& path) {
+  return find_checkpoint(path, newest_complete);
 }
 
 namespace {
@@ -125,7 +142,7 @@ void print_folder(const std::string& folder, const std::string& newest,
 }
 
 int run_show(const CheckpointOptions& options) {
-  const std::string path = checkpoint_at(options.path);
+  const std::string path = checkpoint_to_check(options.path);
   const fs::path state_path = fs::path(path) / "state.json";
   std::optional<TrainingState> state;
   if (fs::exists(state_path)) {

@@ -8,6 +8,8 @@ namespace bertha {
 
 /// A checkpoint itself, the newest one of a folder of them, or the one of a run folder.
 std::string checkpoint_at(const std::string& path);
+/// The same, but a checkpoint that is damaged is not passed over for an older one.
+std::string checkpoint_to_check(const std::string& path);
 
 /// A run folder stands for its newest checkpoint; other paths for themselves.
 std::string weights_at(const std::string& path);

@@ -2,7 +2,6 @@
 #include <iostream>
 #include <memory>
 
-#include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
@@ -59,20 +58,12 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
            "What to do where pooler or heads are missing (default refuse)");
 }
 
-/// As weights_at(), but a checkpoint that is damaged is not passed over for an older one.
-std::string weights_to_verify(const std::string& path) {
-  const fs::path saved = fs::path(path) / "ckpt";
-  if (!fs::is_directory(saved)) return path;
-  std::vector<std::string> complete = list_checkpoints(saved.string());
-  std::erase_if(complete, [](const std::string& checkpoint) { return !is_complete(checkpoint); });
-  return complete.empty() ? checkpoint_at(path) : complete.back();
-}
+bool is_run(const std::string& path) { return fs::is_directory(fs::path(path) / "ckpt"); }
 
 }  // namespace
 
 std::string weights_at(const std::string& path) {
-  const bool run = fs::is_directory(fs::path(path) / "ckpt");
-  return run ? checkpoint_at(path) : path;
+  return is_run(path) ? checkpoint_at(path) : path;
 }
 
 void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
@@ -87,7 +78,7 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
   const auto path = std::make_shared<std::string>();
   add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`")->required();
   set_action(verify, chosen, [path](CommandContext&) {
-    const std::string found = weights_to_verify(*path);
+    const std::string found = is_run(*path) ? checkpoint_to_check(*path) : *path;
     std::cout << found << '\n';
     for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
     return 0;

@@ -7,12 +7,21 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/base/parse_number.h"
+
 namespace bertha {
 namespace {
 
 std::string_view environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+/// Rows or columns that a variable states; 0 where it states none, or more than a terminal has.
+int64_t exported_size(const char* variable) {
+  constexpr int64_t kMost = 10'000;
+  const int64_t size = parse_number<int64_t>(environment(variable)).value_or(0);
+  return size > 0 && size <= kMost ? size : 0;
 }
 
 }  // namespace
@@ -22,7 +31,7 @@ Terminal detect_terminal() {
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
   terminal.redraws = is_terminal && environment("TERM") != "dumb";
   terminal.colors = terminal.redraws && environment("NO_COLOR").empty();
-  const int64_t columns = std::atoll(environment("COLUMNS").data());
+  const int64_t columns = exported_size("COLUMNS");
   winsize size{};
   if (columns > 0) {
     terminal.columns = columns;
@@ -34,7 +43,7 @@ Terminal detect_terminal() {
 
 std::optional<int64_t> screen_columns() {
   constexpr int64_t kLeast = 80;
-  if (isatty(STDERR_FILENO) != 1 && environment("COLUMNS").empty()) return std::nullopt;
+  if (isatty(STDERR_FILENO) != 1 && exported_size("COLUMNS") == 0) return std::nullopt;
   return std::max(detect_terminal().columns, kLeast);
 }
 
@@ -49,7 +58,7 @@ OutputSize output_size() {
   if (size.is_terminal) ioctl(STDOUT_FILENO, TIOCGWINSZ, &found);  // leaves zeros where it fails
   // A shell that exports its size does so once: the terminal knows better after it was resized.
   const auto first_known = [](int64_t now, const char* variable, int64_t otherwise) {
-    const int64_t exported = std::atoll(environment(variable).data());
+    const int64_t exported = exported_size(variable);
     return now > 0 ? now : exported > 0 ? exported : otherwise;
   };
   size.columns = first_known(found.ws_col, "COLUMNS", size.columns);

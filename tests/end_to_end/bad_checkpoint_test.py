@@ -38,13 +38,18 @@ class BadCheckpoint(EndToEnd):
                     continue  # not needed to resume
                 self.check(bad / name, "damaged", checkpoint__resume=bad, ranks=2)
 
-    def test_verify_of_a_run_does_not_pass_over_its_newest_checkpoint(self):
+    def test_the_newest_checkpoint_of_a_run_is_checked_even_where_it_is_damaged(self):
         folder = self.new_folder("run")
         self.train(folder, train__max_steps=2, checkpoint__every_steps=1)
-        self.assertEqual(bertha("checkpoint", "verify", folder).code, 0)
         newest = folder / "ckpt" / "step_00000002" / "model.safetensors"
-        flip(newest)
-        self.assert_failure(bertha("checkpoint", "verify", folder), 4, newest, "damaged")
+        for change, code in (lambda path: None, 0), (flip, 4):
+            change(newest)
+            for command in (["verify", folder], ["show", folder], ["show", folder / "ckpt"]):
+                with self.subTest(f"{command}, {code}"):
+                    done = bertha("checkpoint", *command)
+                    self.assertEqual(done.code, code, done)
+                    if code:
+                        self.assert_failure(done, code, newest, "damaged")
 
     def test_torn_checkpoints(self):
         bad = self.copy(lambda folder: (folder / "DONE").unlink())

@@ -51,6 +51,22 @@ TEST(SafeTensors, ReadBackWhatWasWritten) {
   EXPECT_EQ(read_safetensor(path, header, "empty", 0, 0), (std::vector<float>{}));
 }
 
+TEST(SafeTensors, ComeFromOneFileThoughItIsReplacedMeanwhile) {
+  const TempFolder folder;
+  const std::string path = folder.path("t.safetensors");
+  const auto write = [&](float value) {
+    SafeTensorsWriter writer(path, {{.name = "a", .shape = {1}}}, {});
+    writer.append(&value, 1);
+    writer.finish();
+  };
+  write(1);
+  const SafeTensorsHeader header = read_safetensors_header(path);
+  write(2);
+  EXPECT_EQ(read_safetensor(path, header, "a", 0, 1), (std::vector<float>{1}));
+  std::filesystem::remove(path);
+  EXPECT_EQ(read_safetensor(path, header, "a", 0, 1), (std::vector<float>{1}));
+}
+
 TEST(SafeTensors, WidenHalfTypes) {
   const TempFolder folder;
   const std::string path = folder.path() + "/h.safetensors";
