@@ -30,7 +30,8 @@ int64_t seqs_per_spill(const Redistribution& all) {
 }
 
 std::string spill_path(const Redistribution& all, const JobFolder& folder, int64_t spill) {
-  return folder.work_path(concat("spill_", spill, "_of_", all.num_spills()));
+  // A run that was stopped may have had other memory or threads, and files of other sequences.
+  return folder.work_path(concat("spill_", spill, "_of_", seqs_per_spill(all), "_seqs"));
 }
 
 // A spill file has some of the sequences, sorted by the shard that they go to: offsets of the

@@ -19,14 +19,24 @@ namespace {
 struct NumberedSet {
   std::string before;  // "part_"
   std::string after;   // "_of_04320.hdf5"
-  size_t digits = 0;
-  int64_t count = 0;  // 0: not told
+  int64_t count = 0;   // 0: not told
 
   auto operator<=>(const NumberedSet&) const = default;
 };
 
 constexpr std::string_view kDigits = "0123456789";
 constexpr size_t kMostDigits = 6;
+
+/// The numbers that the names of a set have.
+struct Numbers {
+  std::set<int64_t> found;
+  size_t digits = kMostDigits;  // the fewest: how far the numbers are padded
+
+  void add(const std::string& number) {
+    found.insert(std::stoll(number));
+    digits = std::min(digits, number.size());
+  }
+};
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= kMostDigits &&
@@ -132,33 +142,28 @@ std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
 }
 
 std::vector<std::string> missing_of_numbered(std::span<const std::string> names) {
-  std::map<NumberedSet, std::set<int64_t>> found;
+  std::map<NumberedSet, Numbers> found;
   for (const std::string& name : names) {
     const auto parts = numbered_name(name);
     if (!parts) continue;
     found[{.before = parts->before,
            .after = parts->of + parts->count + parts->after,
-           .digits = parts->number.size(),
            .count = parts->count.empty() ? 0 : std::stoll(parts->count)}]
-        .insert(std::stoll(parts->number));
+        .add(parts->number);
   }
   std::vector<std::string> missing;
   for (const auto& [set, numbers] : found) {
-    const int64_t count = set.count > 0 ? set.count : *numbers.rbegin() + 1;
+    const int64_t count = set.count > 0 ? set.count : *numbers.found.rbegin() + 1;
     for (int64_t number = 0; number < count; ++number) {
-      if (numbers.contains(number)) continue;
-      missing.push_back(set.before + padded(number, set.digits) + set.after);
+      if (numbers.found.contains(number)) continue;
+      missing.push_back(set.before + padded(number, numbers.digits) + set.after);
     }
   }
   return missing;
 }
 
 std::vector<std::string> gaps_in_series(std::span<const std::string> names) {
-  struct Series {
-    std::set<int64_t> numbers;
-    size_t digits = kMostDigits;  // the fewest: how far the numbers are padded
-  };
-  std::map<std::pair<std::string, std::string>, Series> found;  // by what is around the number
+  std::map<std::pair<std::string, std::string>, Numbers> found;  // by what is around the number
   for (const std::string& name : names) {
     const size_t last = name.find_last_of(kDigits);
     if (last == std::string::npos || numbered_name(name)) continue;
@@ -166,16 +171,15 @@ std::vector<std::string> gaps_in_series(std::span<const std::string> names) {
     const size_t first = before == std::string::npos ? 0 : before + 1;
     const std::string number = name.substr(first, last + 1 - first);
     if (!is_number(number)) continue;
-    Series& series = found[{name.substr(0, first), name.substr(last + 1)}];
-    series.numbers.insert(std::stoll(number));
-    series.digits = std::min(series.digits, number.size());
+    found[{name.substr(0, first), name.substr(last + 1)}].add(number);
   }
   std::vector<std::string> gaps;
   for (const auto& [around, series] : found) {
-    const int64_t span = *series.numbers.rbegin() - *series.numbers.begin() + 1;
-    if (span >= 2 * std::ssize(series.numbers)) continue;
-    for (int64_t number = *series.numbers.begin(); number < *series.numbers.rbegin(); ++number) {
-      if (series.numbers.contains(number)) continue;
+    const std::set<int64_t>& numbers = series.found;
+    const int64_t span = *numbers.rbegin() - *numbers.begin() + 1;
+    if (span >= 2 * std::ssize(numbers)) continue;
+    for (int64_t number = *numbers.begin(); number < *numbers.rbegin(); ++number) {
+      if (numbers.contains(number)) continue;
       gaps.push_back(around.first + padded(number, series.digits) + around.second);
     }
   }

@@ -24,8 +24,23 @@ constexpr int64_t kFewestCharacters = 160;
 
 // The published vocabulary: 30,522 wordpieces, 99 unused ones before [UNK] and 895 after [MASK].
 constexpr int64_t kBertWordpieces = 30522;
+constexpr int64_t kBertSpecial = 5;
 constexpr int64_t kBertUnused = 994;
 constexpr int64_t kBertUnusedBefore = 99;
+
+/// [unusedN] of a vocabulary.
+int64_t count_unused(int64_t num_wordpieces) {
+  return num_wordpieces * kBertUnused / kBertWordpieces;
+}
+
+/// What to do where the text gives so few wordpieces beside the special ones.
+std::string advice_for(int64_t num_learned, int64_t num_wordpieces) {
+  while (num_wordpieces - kBertSpecial - count_unused(num_wordpieces) > num_learned) {
+    --num_wordpieces;
+  }
+  if (num_wordpieces < kFewestWordpieces) return "give more text";
+  return concat("ask for a vocabulary of at most ", num_wordpieces, " or give more text");
+}
 
 /// The characters of a word as wordpieces: "c", "##a", "##t".
 std::vector<std::string> character_wordpieces(std::string_view word) {
@@ -114,7 +129,7 @@ std::vector<std::string> special_wordpieces(int64_t num_wordpieces) {
     fail(ExitCode::kUsage, "--size ", num_wordpieces, ", want ", kFewestWordpieces, " to ",
          kMostWordpieces, " (shards store ids as int16)");
   }
-  const int64_t num_unused = num_wordpieces * kBertUnused / kBertWordpieces;
+  const int64_t num_unused = count_unused(num_wordpieces);
   const int64_t num_before = num_wordpieces * kBertUnusedBefore / kBertWordpieces;
   std::vector<std::string> wordpieces{"[PAD]"};
   for (int64_t i = 0; i < num_unused; ++i) {
@@ -128,6 +143,7 @@ std::vector<std::string> train_wordpieces(
     const std::vector<WordCount>& words, int64_t num_wordpieces,
     const std::function<void(int64_t wordpieces)>& on_wordpieces) {
   WordpieceTable table(special_wordpieces(num_wordpieces));
+  const int64_t num_special = table.size();
   const int64_t most_characters =
       std::min((num_wordpieces - table.size()) / 2,
                std::max(kFewestCharacters, num_wordpieces / kWordpiecesPerCharacter));
@@ -138,7 +154,7 @@ std::vector<std::string> train_wordpieces(
     const std::optional<PairMerger::Pair> pair = merger.most_frequent(kLeastPairCount);
     if (!pair) {
       fail(ExitCode::kData, "the text gives ", table.size(), " wordpieces, want ", num_wordpieces,
-           "; ask for a vocabulary of at most ", table.size(), " or give more text");
+           "; ", advice_for(table.size() - num_special, num_wordpieces));
     }
     merger.merge(*pair,
                  table.add(table.wordpiece(pair->left) + table.wordpiece(pair->right).substr(2)));

@@ -147,12 +147,16 @@ void add_layout_option(CLI::App& command, ShardLayout& layout) {
 }
 
 void add_limit_options(CLI::App& command, SampleLimits& limits) {
-  const auto limit = [&](const std::string& name, int64_t& value, const std::string& doc) {
-    add_count(command, name, value, doc + " (default: that of manifest.json, else {})");
+  const auto limit = [&](const std::string& name, int64_t& value, const std::string& doc,
+                         int64_t least, int64_t most) {
+    add_count(command, name, value, doc + " (default: that of manifest.json, else {})", least,
+              most);
   };
-  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary");
-  limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence");
-  limit("--max-masked-per-seq", limits.max_masked_per_seq, "Most masked tokens of a sequence");
+  // What a manifest may say: positions and ids are int16.
+  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, 32768);
+  limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence", 1, 32767);
+  limit("--max-masked-per-seq", limits.max_masked_per_seq, "Most masked tokens of a sequence", 0,
+        32767);
 }
 
 SampleLimits limits_for(const CLI::App& command, const SampleLimits& options,

@@ -205,6 +205,21 @@ TEST_F(Convert, APartThatIsScatteredIsNotReadAgain) {
   EXPECT_TRUE(verify_data(options_.output_dir).ok());
 }
 
+TEST_F(Convert, AStoppedShuffleGoesOnWithOtherMemory) {
+  write_record_source();
+  options_.source.num_threads = 1;
+  options_.source.memory_bytes = 1;  // as little as it goes: parts of 1024 sequences
+  options_.shuffle_seed = 24;
+  flip_byte(from("part-00002-of-00003"), -20);  // the last of three parts
+  EXPECT_THAT(refusal(), HasSubstr("record 1399 at byte "));
+  flip_byte(from("part-00002-of-00003"), -20);
+  // As seqs_per_spill() counts: also three parts, of 1200 sequences.
+  options_.source.memory_bytes =
+      1200 * 2 * (3 * kLimits.max_seq_tokens + 4 * kLimits.max_masked_per_seq + 64);
+  EXPECT_EQ(convert_data(options_, {}).manifest.num_samples(), 2500);
+  EXPECT_TRUE(verify_data(options_.output_dir).ok());
+}
+
 TEST_F(Convert, ShardsBesideRecordsAreRefused) {
   write_record_source();
   write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);

@@ -54,6 +54,17 @@ TEST(ShardNames, MissingOnesAreToldFromTheNamesOfTheOthers) {
   EXPECT_THAT(missing({"part-00001-of-00003"}),
               ElementsAre("part-00000-of-00003", "part-00002-of-00003"));
   EXPECT_THAT(missing({"part_00003", "part_00000", "part_00001"}), ElementsAre("part_00002"));
+  std::vector<std::string> unpadded, counted;
+  for (int number = 0; number < 12; ++number) {
+    unpadded.push_back(concat("part_", number));
+    counted.push_back(concat("part-", number, "-of-12"));
+  }
+  EXPECT_THAT(missing(unpadded), IsEmpty());
+  EXPECT_THAT(missing(counted), IsEmpty());
+  unpadded.erase(unpadded.begin() + 3);
+  counted.erase(counted.begin() + 10);
+  EXPECT_THAT(missing(unpadded), ElementsAre("part_3"));
+  EXPECT_THAT(missing(counted), ElementsAre("part-10-of-12"));
   EXPECT_THAT(
       missing({"part_00000_of_00001.hdf5", "part_eval_10k.hdf5", "my-part.hdf", "part_7.hdf5"}),
       IsEmpty());

@@ -117,7 +117,7 @@ TEST(TrainWordpiecesTest, JoinsTheMostFrequentNeighbours) {
   // 128 wordpieces: 9 special and unused ones, 7 characters, and few merges.
   // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
   EXPECT_THAT(error_of([&] { train_wordpieces(words, 128, [](int64_t) {}); }),
-              HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces")));
+              HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces, want 128; give more text")));
 }
 
 std::vector<std::string> train_on_golden_text(int64_t num_wordpieces, int workers) {
@@ -144,6 +144,17 @@ TEST(TrainVocabularyTest, HasTheSizeAskedForAndSplitsItsTextIntoFewWordpieces) {
     num_tokens.push_back(ids.size());
   }
   EXPECT_LT(num_tokens[1], num_tokens[0]) << "more wordpieces, longer wordpieces";
+}
+
+// Fewer wordpieces have fewer unused ones among them.
+TEST(TrainVocabularyTest, TheSizeThatARefusalNamesIsTheLargestOne) {
+  const std::string said = error_of([] { train_on_golden_text(30000, 1); });
+  const std::string before = "ask for a vocabulary of at most ";
+  ASSERT_THAT(said, HasSubstr(before));
+  const int64_t most = std::stoll(said.substr(said.find(before) + before.size()));
+  EXPECT_EQ(std::ssize(train_on_golden_text(most, 1)), most);
+  EXPECT_THAT(error_of([&] { train_on_golden_text(most + 1, 1); }),
+              HasSubstr(concat(before, most, " or")));
 }
 
 TEST(TrainVocabularyTest, IsTheSameForAnyNumberOfWorkers) {

@@ -195,6 +195,21 @@ TEST_F(DataCommands, AFolderOfTextOrRecordsTellsWhatMakesShardsOfThem) {
                     HasSubstr("`bertha data prepare --text parts ...`")));
 }
 
+TEST_F(DataCommands, LimitsThatNoManifestMayHaveAreRefused) {
+  for (const std::string limit : {"--vocab-size 32769", "--vocab-size 0", "--max-seq-tokens 32768",
+                                  "--max-seq-tokens 0", "--max-masked-per-seq 32768"}) {
+    for (const std::string command : {"data convert train -o other ", "data pack train -o other ",
+                                      "data verify train ", "data stats train "}) {
+      EXPECT_THAT(run(command + limit, 2).err, HasSubstr(split(limit).front() + ": found \""));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("other")));
+  run("data convert train -o widest --vocab-size 32768 --max-seq-tokens 32767 "
+      "--max-masked-per-seq 32767",
+      0);
+  run("data verify widest", 0);
+}
+
 TEST_F(DataCommands, WrongOptionsOfPreparationAreUsageErrors) {
   const Ran ran = run("data prepare --text text --vocab vocab.txt -o other --layout long", 2);
   EXPECT_THAT(ran.err, HasSubstr("--layout"));
