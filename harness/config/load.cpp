@@ -162,6 +162,8 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
   while (stream.read(piece.data(), piece.size()), stream.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(stream.gcount()));
   }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // yaml-cpp counts none of it
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (stream.bad() || !stream.eof()) {
     errors_.push_back(from + path + ": cannot be read; check its permissions and the disk");
     return;
@@ -172,7 +174,15 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
 void Loader::load_text(const std::string& text, const std::string& path) {
   File file{.path = path, .text = text, .seen = {}};
   try {
-    const YAML::Node root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
+    for (size_t i = 1; i < documents.size(); ++i) {
+      if (documents[i].IsNull()) continue;
+      report(place(file, documents[i].Mark()),
+             "a second YAML document begins here, want one; remove the line --- or ... in front "
+             "of it");
+      return;
+    }
     if (root.IsNull()) {
       report(path, "empty; want sections such as train: and model:");
     } else if (!root.IsMap()) {

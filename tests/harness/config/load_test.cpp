@@ -166,6 +166,21 @@ TEST(LoadConfig, AQuoteWithoutEndDoesNotTakeTheRestOfTheFile) {
   EXPECT_EQ(config_from_yaml("log:\n  run_name: 'a''b'\n", "a.yaml").log.run_name, "a'b");
 }
 
+TEST(LoadConfig, AByteOrderMarkShiftsNoQuote) {
+  const TempFolder folder;
+  const std::string file = folder.write("a.yaml", "\xef\xbb\xbflog: {\"run_name\": abc}\n");
+  EXPECT_EQ(load_config({file}, {}).config.log.run_name, "abc");
+}
+
+TEST(LoadConfig, RefusesASecondDocument) {
+  const std::string one = "train: {seed: 1}\n";
+  for (const std::string mark : {"---\n", "...\n", "...\n---\n"}) {
+    EXPECT_THAT(error_of_text(one + mark + one),
+                HasSubstr(": a second YAML document begins here, want one; remove the line"));
+  }
+  EXPECT_EQ(config_from_yaml("---\n" + one + "...\n", "a.yaml").train.seed, 1);
+}
+
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
   EXPECT_EQ(error_of_text(""), "a.yaml: empty; want sections such as train: and model:");
   EXPECT_EQ(error_of_text("hello\n"),
