@@ -159,6 +159,8 @@ void read_record(const nlohmann::json& fields, Metrics& metrics) {
     record.nsp_loss = number_in(fields, "nsp_loss");
     read_later_columns(fields, record);
     append_replacing(record, metrics.steps);
+    // Of the same start, evaluations come behind their steps.
+    std::erase_if(metrics.evals, [&](const EvalRecord& eval) { return eval.step > record.step; });
   }
   if (kind == "eval") {
     EvalRecord record = from_json(fields, kEvalColumns);

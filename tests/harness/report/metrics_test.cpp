@@ -81,6 +81,20 @@ TEST(Metrics, AStepAndAnEvaluationComeBackAsTheyWereWritten) {
   EXPECT_EQ(back.memory_bytes, int64_t{64} << 30);
 }
 
+TEST(Metrics, ARunBegunAnewHasNoEvaluationOfTheEarlierOne) {
+  const TempFolder folder;
+  MetricsFile file(folder.path("m"));
+  for (const int64_t step : {1, 4, 8}) file.step(test::test_step(step));
+  for (const int64_t step : {4, 8}) file.eval(test::test_eval(step, 0.7));
+  file.step(test::test_step(1));
+  EXPECT_TRUE(read_metrics(folder.path("m")).evals.empty());
+  file.step(test::test_step(10));
+  file.eval(test::test_eval(10, 0.1));
+  const Metrics metrics = read_metrics(folder.path("m"));
+  ASSERT_EQ(metrics.evals.size(), 1u);
+  EXPECT_EQ(metrics.evals.front().step, 10);
+}
+
 TEST(Metrics, FiguresOfAHeadThatIsNotTrainedAreNullAndComeBackAsNone) {
   const TempFolder folder;
   MetricsFile file(folder.path("m"));
