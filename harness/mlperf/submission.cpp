@@ -87,6 +87,17 @@ void check_files(Submission& submission) {
   }
 }
 
+/// One log of the open division would spare all others what is asked of the closed one.
+void check_divisions(Submission& submission) {
+  std::string first;
+  for (const ResultFile& file : submission.files) {
+    if (first.empty()) first = file.division;
+    if (file.division.empty() || file.division == first) continue;
+    submission.errors.push_back(concat(file.path, ": submission_division is ", file.division,
+                                       ", want ", first, " as in the files before"));
+  }
+}
+
 /// One run may miss the target, and its log then does not comply. One that says it reached the
 /// target is believed by the test of convergence, so that it has to show it.
 void check_successes(Submission& submission) {
@@ -171,6 +182,7 @@ Submission check_submission(const std::vector<std::string>& paths,
     submission.files.push_back(read_result_file(path, options));
   }
   check_files(submission);
+  check_divisions(submission);
   check_successes(submission);
   const bool closed = std::ranges::none_of(
       submission.files, [](const ResultFile& file) { return file.division == "open"; });

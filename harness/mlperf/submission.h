@@ -31,8 +31,8 @@ struct SubmissionOptions {
   SamplesFrom samples_from = SamplesFrom::kEvaluation;
 };
 
-/// The result files of one system as a submission: ten runs that comply but for one, seeds that
-/// differ, samples to the target as the reference allows, and the score.
+/// The result files of one system as a submission: ten runs that comply but for one, one division,
+/// seeds that differ, samples to the target as the reference allows, and the score.
 struct Submission {
   std::vector<ResultFile> files = {};
   std::vector<std::string> errors = {};  // over all files, one sentence each

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/mlperf/log_writer.h"
+#include "harness/mlperf/submission.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/error_of.h"
 #include "tests/support/words.h"
@@ -456,6 +457,20 @@ TEST(MlperfCheck, TheReportNamesFileLineAndVerdict) {
                                                "rule set 5.0.0 for BERT\n")));
   EXPECT_EQ(check_report("r.txt", check_mlperf_text(joined(good_log()))),
             "r.txt: 31 records, 0 errors: complies with rule set 5.0.0 for BERT\n");
+}
+
+TEST(MlperfCheck, ASubmissionIsOfOneDivision) {
+  const TempFolder folder;
+  std::vector<std::string> paths;
+  for (int run = 0; run < 10; ++run) {
+    std::vector<std::string> log = good_log();
+    log[line_of(log, "seed")] = record("seed", std::to_string(run), kPlace);
+    if (run == 3)
+      log[line_of(log, "submission_division")] = record("submission_division", "\"open\"");
+    paths.push_back(folder.write(concat("result_", run, ".txt"), joined(log)));
+  }
+  EXPECT_THAT(check_submission(paths).errors,
+              ElementsAre(HasSubstr("result_3.txt: submission_division is open, want closed")));
 }
 
 }  // namespace
