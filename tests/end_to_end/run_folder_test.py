@@ -76,6 +76,9 @@ class RunFolder(EndToEnd):
         xml.etree.ElementTree.parse(chart)
         self.assertEqual(chart.read_text().count("<circle"), sum(map(len, evals)))
         self.assertIn(f">{other.name} 0.", chart.read_text())
+        done = bertha("compare", self.folder, other, "--output", chart.with_suffix(".png"))
+        self.assert_failure(done, 2, "--output", chart.with_suffix(".png"), ".svg")
+        self.assertFalse(chart.with_suffix(".png").exists())
         done = bertha("compare", self.folder, "/nowhere")
         self.assert_failure(done, 4, "/nowhere: no such folder")
 
