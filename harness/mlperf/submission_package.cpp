@@ -22,17 +22,23 @@ constexpr const char* kLogOfARun = "mllog/result_0.txt";
 constexpr const char* kSystemOfARun = "system.json";
 constexpr const char* kConfigOfARun = "resolved.yaml";
 
-/// A folder under a name of its own, which is gone with the object unless it was kept.
+/// A folder under a name of its own, which is gone with the object, as are folders above it that
+/// were made for it and are empty then.
 class Staging {
  public:
   explicit Staging(fs::path path) : path_(std::move(path)) {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    for (fs::path above = path_.parent_path(); !above.empty() && !fs::exists(above, ignored);
+         above = above.parent_path()) {
+      made_above_.push_back(above);
+    }
     make(path_);
   }
   ~Staging() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    for (const fs::path& above : made_above_) fs::remove(above, ignored);  // where it is empty
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -51,6 +57,7 @@ class Staging {
 
  private:
   fs::path path_;
+  std::vector<fs::path> made_above_;  // the lowest first
 };
 
 void copy_to(const fs::path& from, const fs::path& to) {
