@@ -12,6 +12,7 @@
 #include "harness/mlperf/log_parser.h"
 #include "harness/report/files.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -96,20 +97,13 @@ std::string common_commit(const std::vector<SystemFacts>& runs, std::string& why
   return commit;
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char letter : text)
-    result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return result + "'";
-}
-
 void extract_sources(const std::string& checkout, const std::string& commit, const fs::path& to) {
   Staging::make(to);
   const fs::path archive = to / "sources.tar";
-  const std::string command =
-      concat("git -C ", quoted(checkout),
-             " archive --format=tar --output=", quoted(fs::absolute(archive).string()), " ", commit,
-             " 2> /dev/null && tar -xf ", quoted(archive.string()), " -C ", quoted(to.string()));
+  const std::string command = concat(
+      "git -C ", shell_word(checkout),
+      " archive --format=tar --output=", shell_word(fs::absolute(archive).string()), " ", commit,
+      " 2> /dev/null && tar -xf ", shell_word(archive.string()), " -C ", shell_word(to.string()));
   if (std::system(command.c_str()) != 0) {
     fail(ExitCode::kData, checkout, ": no git checkout with commit ", commit,
          ", by which the runs were made; name one with --sources");
