@@ -11,6 +11,7 @@
 
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -111,8 +112,9 @@ std::vector<std::string> list_shards(const std::string& path) {
   if (shards.empty()) {
     if (const std::string name = unconverted_file(path); !name.empty()) {
       fail(ExitCode::kData, path, ": holds ", name,
-           " and no shard; make shards of TFRecord files by `bertha data convert ", path,
-           " --output DIR`, of text by `bertha data prepare --text ", path, " ...`");
+           " and no shard; make shards of TFRecord files by `bertha data convert ",
+           shell_word(path), " --output DIR`, of text by `bertha data prepare --text ",
+           shell_word(path), " ...`");
     }
     fail(ExitCode::kData, path,
          ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "

@@ -100,6 +100,10 @@ std::vector<std::string> short_names(std::vector<std::string> names) {
 }
 
 int run_compare(const CompareOptions& options) {
+  if (!options.chart.empty() && !options.chart.ends_with(".svg")) {
+    fail(ExitCode::kUsage, "--output is ", options.chart,
+         ", want a name that ends in .svg: the chart is written as SVG");
+  }
   std::vector<Metrics> runs;
   std::vector<LoadedConfig> configs;
   for (const std::string& folder : options.runs) {
@@ -143,7 +147,7 @@ void add_compare_command(CLI::App& program, Chosen& chosen) {
   CompareOptions& options = set_action<CompareOptions>(compare, chosen, run_compare);
   add_text(compare, "run", options.runs, "DIR", "Run folders")->required();
   add_text(compare, "-o,--output", options.chart, "FILE",
-           "SVG to write, with the accuracy of all runs by samples");
+           "FILE.svg to write, with the accuracy of all runs by samples");
   add_json(compare, options.json);
 }
 

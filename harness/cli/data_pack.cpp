@@ -6,6 +6,7 @@
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -36,7 +37,7 @@ int run_pack(const CLI::App& command, const PackCommand& pack, const CommandCont
             << counted_text(std::ssize(result.manifest.shards), "shard");
   if (result.already_done) std::cout << ", all there already";
   if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
-  std::cout << "\nnext: bertha data verify " << options.output_dir << '\n';
+  std::cout << "\nnext: bertha data verify " << shell_word(options.output_dir) << '\n';
   return 0;
 }
 

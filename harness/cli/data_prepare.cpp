@@ -9,6 +9,7 @@
 #include "harness/train/evaluate.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -89,7 +90,7 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   if (command.official) return run_official(command.options, command.checksum_list, context);
   const PrepareSummary summary = prepare_data(command.options, progress_lines(context.terminal));
   print_prepared(command.options, summary);
-  std::cout << "next: bertha data verify " << command.options.output_dir << '\n';
+  std::cout << "next: bertha data verify " << shell_word(command.options.output_dir) << '\n';
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -18,7 +19,7 @@ int run_vocab(const VocabCommand& command, const CommandContext& context) {
       train_vocabulary(command.options, progress_lines(context.terminal));
   write_vocabulary(command.output, wordpieces);
   std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(wordpieces.size()))
-            << " wordpieces\nnext: bertha data prepare --vocab " << command.output
+            << " wordpieces\nnext: bertha data prepare --vocab " << shell_word(command.output)
             << " --text ... --output ...\n";
   return 0;
 }

@@ -15,6 +15,7 @@
 #include "harness/report/json_report.h"
 #include "harness/report/metrics.h"
 #include "harness/report/plots.h"
+#include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -45,6 +46,23 @@ bool is_result_file(const fs::path& path) {
   return name.starts_with("result_") && name.ends_with(".txt") && !of_a_resume;
 }
 
+constexpr const char* kLogOfARun = "mllog/result_0.txt";
+
+[[noreturn]] void refuse_folder(const std::string& path) {
+  std::vector<std::string> runs;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    std::error_code unknown;
+    const bool is_run = fs::exists(entry.path() / kLogOfARun, unknown);
+    if (is_run && !entry.is_symlink()) runs.push_back(entry.path().string());  // no runs/latest
+  }
+  if (runs.empty()) {
+    fail(ExitCode::kData, path, ": is a folder with neither ", kLogOfARun,
+         ", as a run folder has, nor result_*.txt; name a run folder or a log");
+  }
+  fail(ExitCode::kData, path, ": is a folder with ", counted_text(std::ssize(runs), "run folder"),
+       " in it, and no run folder; name each run to check, such as ", std::ranges::min(runs));
+}
+
 // A folder of result files stands for all of them, a run folder for the one in it.
 std::vector<std::string> result_files(const std::string& path) {
   if (!fs::is_directory(path)) return {path};
@@ -53,7 +71,10 @@ std::vector<std::string> result_files(const std::string& path) {
     if (is_result_file(entry.path())) files.push_back(entry.path().string());
   }
   std::ranges::sort(files);
-  return files.empty() ? std::vector{file_of(path, "mllog/result_0.txt")} : files;
+  if (!files.empty()) return files;
+  const fs::path log = fs::path(path) / kLogOfARun;
+  if (!fs::exists(log)) refuse_folder(path);
+  return {log.string()};
 }
 
 // What metrics.jsonl says about the curve, beside a run folder or the result file in one.

@@ -153,15 +153,18 @@ void print_schedule(const Config& config, const RunPlan& run) {
   const double target = config.train.target_accuracy;
   print_row("target", target > 0 ? "masked-token accuracy " + fixed_text(target, 3)
                                  : std::string("none: trains to the last step"));
-  print_row("evaluations",
-            concat(run.evals.size(), ", every ", grouped_text(run.eval_interval_samples),
-                   " samples from ", grouped_text(run.eval_start_samples)));
+  print_row(
+      "evaluations",
+      concat(run.num_evals(), ", every ", grouped_text(run.eval_interval_samples), " samples from ",
+             grouped_text(run.eval_start_samples), run.has_eval_at_end() ? " and at the end" : ""));
   constexpr int64_t kShown = 40;
-  for (const PlannedEval& eval : run.evals | std::views::take(kShown)) {
+  std::vector<PlannedEval> evals = run.evals;
+  if (run.has_eval_at_end()) evals.push_back({.samples = run.last_samples, .step = run.last_step});
+  for (const PlannedEval& eval : evals | std::views::take(kShown)) {
     print_row("",
               concat("step ", grouped_text(eval.step), "  samples ", grouped_text(eval.samples)));
   }
-  const int64_t more = std::ssize(run.evals) - kShown;
+  const int64_t more = std::ssize(evals) - kShown;
   if (more > 0) print_row("", concat("... and ", more, " more"));
 }
 

@@ -146,7 +146,8 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
     const std::string why = fs::is_directory(path, unknown) ? "is a folder"
                             : error && error != std::errc::no_such_file_or_directory
                                 ? error.message()
-                                : "no such file";
+                            : fs::exists(path, unknown) ? "is a device or a pipe"
+                                                        : "no such file";
     errors_.push_back(from + path + ": " + why + "; give the path of a YAML file");
     return;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,10 @@ struct RunPlan {
   int64_t eval_interval_samples = 0;
   int64_t eval_start_samples = 0;
   std::vector<PlannedEval> evals;  // rising steps, none beyond last_step
+
+  /// A run ends with an evaluation: one more than planned where its last step has none.
+  bool has_eval_at_end() const { return evals.empty() || evals.back().step < last_step; }
+  int64_t num_evals() const { return std::ssize(evals) + (has_eval_at_end() ? 1 : 0); }
 };
 
 /// Masked-token accuracy that a run has to reach: train.target_accuracy, and at least

@@ -12,6 +12,7 @@
 #include "harness/mlperf/log_parser.h"
 #include "harness/report/files.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -22,17 +23,23 @@ constexpr const char* kLogOfARun = "mllog/result_0.txt";
 constexpr const char* kSystemOfARun = "system.json";
 constexpr const char* kConfigOfARun = "resolved.yaml";
 
-/// A folder under a name of its own, which is gone with the object unless it was kept.
+/// A folder under a name of its own, which is gone with the object, as are folders above it that
+/// were made for it and are empty then.
 class Staging {
  public:
   explicit Staging(fs::path path) : path_(std::move(path)) {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    for (fs::path above = path_.parent_path(); !above.empty() && !fs::exists(above, ignored);
+         above = above.parent_path()) {
+      made_above_.push_back(above);
+    }
     make(path_);
   }
   ~Staging() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    for (const fs::path& above : made_above_) fs::remove(above, ignored);  // where it is empty
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -51,6 +58,7 @@ class Staging {
 
  private:
   fs::path path_;
+  std::vector<fs::path> made_above_;  // the lowest first
 };
 
 void copy_to(const fs::path& from, const fs::path& to) {
@@ -89,20 +97,13 @@ std::string common_commit(const std::vector<SystemFacts>& runs, std::string& why
   return commit;
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char letter : text)
-    result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return result + "'";
-}
-
 void extract_sources(const std::string& checkout, const std::string& commit, const fs::path& to) {
   Staging::make(to);
   const fs::path archive = to / "sources.tar";
-  const std::string command =
-      concat("git -C ", quoted(checkout),
-             " archive --format=tar --output=", quoted(fs::absolute(archive).string()), " ", commit,
-             " 2> /dev/null && tar -xf ", quoted(archive.string()), " -C ", quoted(to.string()));
+  const std::string command = concat(
+      "git -C ", shell_word(checkout),
+      " archive --format=tar --output=", shell_word(fs::absolute(archive).string()), " ", commit,
+      " 2> /dev/null && tar -xf ", shell_word(archive.string()), " -C ", shell_word(to.string()));
   if (std::system(command.c_str()) != 0) {
     fail(ExitCode::kData, checkout, ": no git checkout with commit ", commit,
          ", by which the runs were made; name one with --sources");

@@ -81,7 +81,7 @@ ReportJson plan_json(const PlanFacts& facts) {
                   {"flops_per_run", facts.cost.flops_per_run},
                   {"steps", facts.cost.run.last_step},
                   {"samples", facts.cost.run.last_samples},
-                  {"evals", facts.cost.run.evals.size()}};
+                  {"evals", facts.cost.run.num_evals()}};
   if (facts.fit) {
     json["fits"] = facts.fits();
     json["most_seqs_per_micro_batch"] = facts.fit->seqs_per_micro_batch;

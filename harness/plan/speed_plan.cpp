@@ -160,7 +160,7 @@ RunTime predict_run(const SpeedRequest& request, const StepTime& step, double ev
   const TrainConfig& train = request.config.train;
   RunTime run{.samples = plan.last_samples,
               .steps = plan.last_step,
-              .evals = std::ssize(plan.evals),
+              .evals = plan.num_evals(),
               .eval_seconds = eval_s};
   const bool is_benchmark =
       is_benchmark_run({.parameters = parameters, .target_accuracy = train.target_accuracy});

@@ -5,6 +5,7 @@
 
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -30,8 +31,8 @@ std::string command_after_miss(const RunSummary& summary) {
   const bool goes_on = summary.schedule_steps > summary.steps;
   const int64_t twice = 2 * summary.steps;
   std::string words =
-      concat("bertha train --config ", summary.config, " --output-dir ", summary.run_dir,
-             goes_on ? "" : concat("-", twice, "-steps"),
+      concat("bertha train --config ", shell_word(summary.config), " --output-dir ",
+             shell_word(summary.run_dir + (goes_on ? "" : concat("-", twice, "-steps"))),
              // The run may have been asked to start from scratch, or from a checkpoint.
              " --resume auto");
   if (!goes_on) {
@@ -49,7 +50,8 @@ std::string next_command(const RunSummary& summary) {
   if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
     return command_after_miss(summary);
   }
-  return concat("bertha eval --config ", summary.config, " --checkpoint ", summary.checkpoint);
+  return concat("bertha eval --config ", shell_word(summary.config), " --checkpoint ",
+                shell_word(summary.checkpoint));
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ class BadCommand(EndToEnd):
 
     def test_files_that_are_no_yaml(self):
         self.check(["train", "--config", "/nowhere.yaml"], "/nowhere.yaml", "no such file")
+        self.check(["train", "--config", "/dev/null"], "/dev/null: is a device or a pipe")
         path = self.scratch / "broken.yaml"
         path.write_text("model: {layers: 2\ntrain: [\n")
         self.check(["train", "--config", path], path)

@@ -27,6 +27,12 @@ class RunFolder(EndToEnd):
         self.assertEqual(done.code, 8, done)  # the benchmark's own target was not reached
         self.assertIn("eval_accuracy", done.out)
 
+    def test_a_folder_that_is_no_run_is_not_checked_as_one(self):
+        done = bertha("log", "check", self.folder.parent)
+        self.assert_failure(done, 4, f"{self.folder.parent}: is a folder with ", "name each run")
+        done = bertha("log", "check", self.folder / "ckpt")
+        self.assert_failure(done, 4, f"{self.folder / 'ckpt'}: is a folder with neither")
+
     def test_the_log_has_one_run_in_order(self):
         log = mllog(self.folder / "mllog" / "result_0.txt")
         times = [record["time_ms"] for record in log]
@@ -70,6 +76,9 @@ class RunFolder(EndToEnd):
         xml.etree.ElementTree.parse(chart)
         self.assertEqual(chart.read_text().count("<circle"), sum(map(len, evals)))
         self.assertIn(f">{other.name} 0.", chart.read_text())
+        done = bertha("compare", self.folder, other, "--output", chart.with_suffix(".png"))
+        self.assert_failure(done, 2, "--output", chart.with_suffix(".png"), ".svg")
+        self.assertFalse(chart.with_suffix(".png").exists())
         done = bertha("compare", self.folder, "/nowhere")
         self.assert_failure(done, 4, "/nowhere: no such folder")
 

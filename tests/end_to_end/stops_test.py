@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 
 from support import EndToEnd, bertha, checkpoints, main, mllog, must, records, steps
 
@@ -37,7 +38,7 @@ class Ends(EndToEnd):
         """The words after `bertha` in the last line of the summary."""
         found = re.search(r"^  next +bertha (.+)$", done.out, re.MULTILINE)
         self.assertIsNotNone(found, done)
-        return found.group(1).split()
+        return shlex.split(found.group(1))
 
     def test_the_command_after_the_end_of_the_schedule_is_a_longer_run_of_its_own(self):
         folder = self.new_folder()
@@ -61,7 +62,7 @@ class Ends(EndToEnd):
         self.assertEqual(sorted(steps(folder)), [1, 2, 3, 4, 5, 6])
 
     def test_the_command_after_a_success_evaluates_the_checkpoint(self):
-        folder = self.new_folder()
+        folder = self.new_folder("it's my run")
         done = self.train(folder, train__max_steps=2)
         must(*self.next_command(done))
 

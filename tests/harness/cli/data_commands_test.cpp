@@ -94,7 +94,10 @@ TEST_F(DataCommands, PackTellsHowFullThePacksAreAndVerifyFindsThemSound) {
   EXPECT_THAT(run("data pack train", 2).err, HasSubstr("--output is missing"));
   EXPECT_THAT(run("data pack train --dry-run", 0).out,
               testing::ContainsRegex("efficiency +[0-9.]+% of 64 tokens per pack"));
-  run("data pack train -o packed", 0);
+  EXPECT_THAT(run("data pack train -o packed", 0).out,
+              HasSubstr("\nnext: bertha data verify packed\n"));
+  EXPECT_THAT(run("data pack train -o bob's", 0).out,
+              HasSubstr("\nnext: bertha data verify 'bob'\\''s'\n"));
   EXPECT_THAT(run("data verify packed", 0).out, HasSubstr(": sound\n"));
   const auto samples = [](const std::string& stats) {
     const size_t at = stats.find("samples");

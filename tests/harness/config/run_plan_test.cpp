@@ -57,6 +57,16 @@ TEST(RunPlan, StartAndSampleLimitMoveThePoints) {
   EXPECT_EQ(make_run_plan(config).last_samples, 256);
 }
 
+TEST(RunPlan, CountsTheEvaluationAtTheEnd) {
+  Config config = small_run();
+  EXPECT_EQ(make_run_plan(config).num_evals(), 3);  // the last step has one of its own
+  config.train.max_steps = 9;
+  EXPECT_EQ(make_run_plan(config).num_evals(), 3);  // after steps 4, 7 and 9
+  config.train.max_steps = 0;
+  EXPECT_EQ(make_run_plan(config).num_evals(), 1);
+  EXPECT_TRUE(make_run_plan(config).has_eval_at_end());
+}
+
 TEST(RunPlan, TwoPointsOnOneStepCountOnce) {
   Config config = small_run();
   config.eval.every_samples = 16;

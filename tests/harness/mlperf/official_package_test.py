@@ -130,10 +130,14 @@ class OfficialPackage(unittest.TestCase):
         self.assertFalse((self.output / "benchmarks").exists())
 
     def test_a_commit_that_the_checkout_lacks_leaves_nothing_behind(self):
-        code, said = self.submit(self.make_runs(git_hash="0123456789ab"))
+        runs = self.make_runs(git_hash="0123456789ab")
+        code, said = self.submit(runs)
         self.assertEqual(code, 4, said)
         self.assertIn("no git checkout with commit 0123456789ab", said)
-        self.assertEqual([p for p in self.output.rglob("*") if p.is_file()], [])
+        self.assertFalse(self.output.exists())
+        self.output.mkdir()  # a person's: it stays
+        self.assertEqual(self.submit(runs)[0], 4)
+        self.assertEqual(list(self.output.iterdir()), [])
 
     def test_results_are_never_replaced(self):
         runs = self.make_runs()

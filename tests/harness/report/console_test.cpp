@@ -204,6 +204,17 @@ std::string next_of(RunSummary run) {
   return at == std::string::npos ? "" : text.substr(at + 23);
 }
 
+TEST(Summary, QuotesThePathsOfTheNextCommandForAShell) {
+  RunSummary run = summary();
+  run.config = "my runs/resolved.yaml";
+  run.checkpoint = "it's $here";
+  EXPECT_THAT(summary_text(run), HasSubstr("bertha eval --config 'my runs/resolved.yaml' "
+                                           "--checkpoint 'it'\\''s $here'\n"));
+  run.run_dir = "my runs";
+  run.max_steps = run.schedule_steps = 1200;
+  EXPECT_THAT(next_of(run), HasSubstr(" --output-dir 'my runs-2400-steps' "));
+}
+
 TEST(Summary, WhileTheScheduleHasARateLeftTheNextCommandGoesOn) {
   RunSummary run = summary();
   run.max_steps = 1200;
