@@ -112,6 +112,8 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
       verify_folder(*path);
       return *path;
     } catch (const Error& error) {
+      // A run that goes on has removed it, and saved a newer one before.
+      if (!fs::exists(*path)) return newest_checkpoint(folder);
       log_line(LogLevel::kWarning, concat("passing over a damaged checkpoint: ", error.what()));
       if (is_complete(*path) && ++num_damaged == 1) first_reason = error.what();
     }

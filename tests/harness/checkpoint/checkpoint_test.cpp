@@ -193,6 +193,19 @@ TEST(Checkpoint, PassesOverDamagedOnesAndSaysSo) {
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);  // only torn ones: nothing is lost
 }
 
+TEST(Checkpoint, IsLookedForAgainWhereARunReplacedItMeanwhile) {
+  const TempFolder folder;
+  const std::string first = save(folder.path(), 1, 1);
+  fs::remove(save(folder.path(), 1, 2) + "/DONE");
+  const std::string later = folder.path("step_00000003");
+  // The warning of the torn one comes after the folder was listed and before the first is read.
+  set_log_sink([&](LogLevel, const std::string&) {
+    if (fs::exists(first)) fs::rename(first, later);
+  });
+  EXPECT_EQ(newest_checkpoint(folder.path()), later);
+  set_log_sink({});
+}
+
 TEST(Checkpoint, SavedAtALowerStepIsKept) {
   const TempFolder folder;
   for (const int64_t step : {10, 20, 5}) save(folder.path(), 1, step);
