@@ -39,6 +39,26 @@ std::string tab_in_front(const std::string& text) {
   return "";
 }
 
+// ":LINE:1" of the first line of a second document, else "". YAML::LoadAll goes on for ever where a
+// text begins with a comma, say.
+std::string second_document(const std::string& text) {
+  std::istringstream lines(text);
+  int64_t number = 0;
+  bool is_behind_one = false, has_content = false;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const std::string mark = line.substr(0, 3);
+    const bool is_mark = (mark == "---" || mark == "...") &&
+                         (line.size() == 3 || line.find_first_of(" \t\r", 3) == 3);
+    if (is_mark) is_behind_one = is_behind_one || has_content;
+    const size_t first = line.find_first_not_of(" \t\r", is_mark ? 3 : 0);
+    if (first == std::string::npos || line[first] == '#' || line[0] == '%') continue;
+    if (is_behind_one) return concat(':', number, ":1");
+    has_content = true;
+  }
+  return "";
+}
+
 // Rewords yaml-cpp's messages that name its internals.
 std::string in_words(const std::string& message) {
   constexpr const char* kUnaligned = "keys of one section are not indented alike; align them";
@@ -175,11 +195,9 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
 void Loader::load_text(const std::string& text, const std::string& path) {
   File file{.path = path, .text = text, .seen = {}};
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    const YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
-    for (size_t i = 1; i < documents.size(); ++i) {
-      if (documents[i].IsNull()) continue;
-      report(place(file, documents[i].Mark()),
+    const YAML::Node root = YAML::Load(text);
+    if (const std::string second = second_document(text); !second.empty()) {
+      report(path + second,
              "a second YAML document begins here, want one; remove the line --- or ... in front "
              "of it");
       return;

@@ -178,7 +178,14 @@ TEST(LoadConfig, RefusesASecondDocument) {
     EXPECT_THAT(error_of_text(one + mark + one),
                 HasSubstr(": a second YAML document begins here, want one; remove the line"));
   }
-  EXPECT_EQ(config_from_yaml("---\n" + one + "...\n", "a.yaml").train.seed, 1);
+  EXPECT_THAT(error_of_text("# one\n--- # here\n" + one + "--- {}\n"),
+              HasSubstr("a.yaml:4:1: a sec"));
+  for (const std::string& text :
+       {"---\n" + one + "...\n", "%YAML 1.2\n--- # here\n" + one + "---\n# end\n",
+        one + "log: {run_name: \"--- a\"}\n"}) {
+    EXPECT_EQ(config_from_yaml(text, "a.yaml").train.seed, 1) << text;
+  }
+  EXPECT_THAT(error_of_text("," + one), HasSubstr("a.yaml: empty"));  // of which LoadAll has no end
 }
 
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
