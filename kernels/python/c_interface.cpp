@@ -1,10 +1,11 @@
 // The Python module bertha_kernels.c_interface: the C interface (kernels/c/bertha_kernels.h) on
 // tensors of PyTorch.
 //
-// A call runs on the device of x, its first argument, there on the current stream. All tensors are
-// dense, on that device and as large as the operation wants them: torch_ops.py sees to that. Only
-// direct_* check themselves, and return None where a call is not for them. Where autograd has to
-// record a call that is, they leave it to their last argument, a function of Python.
+// A call runs on the device of x, its first argument, there on the current stream. It returns new
+// tensors, but those of BatchNorm fill what they are given. All tensors are dense, on that device
+// and as large as the operation wants them: torch_ops.py sees to that. Only direct_* check
+// themselves, and return None where a call is not for them. Where autograd has to record a call
+// that is, they leave it to their last argument, a function of Python.
 
 #include "kernels/python/call.h"
 
@@ -21,9 +22,11 @@ struct Arguments {
   float real(int i) const { return static_cast<float>(PyFloat_AsDouble(values[i])); }
 };
 
-PyObject* none_if(bool has_run) {
+/// The results of a call that ran; None in the place of those that were not wanted.
+template <class... Objects>
+PyObject* results_if(bool has_run, const Objects&... results) {
   if (!has_run) return nullptr;
-  Py_RETURN_NONE;
+  return PyTuple_Pack(sizeof...(results), (results == nullptr ? Py_None : results.get())...);
 }
 
 /// The call is not for a direct_* function; what was found wrong on the way is told by others.
@@ -46,20 +49,21 @@ PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 
 // --- softmax and log-softmax ------------------------------------------------------------------------
 
-bool run_softmax(Call& call, PyObject* y, int32_t is_log) {
+PyObject* run_softmax(Call& call, int32_t is_log) {
   call.take_rows(call.x.last);
+  Object y = call.new_like_x();
   BerthaSoftmaxFwd args{};
   args.x = call.x_itself();
-  args.y = call.like_x(y);
+  args.y = call.like_x(y.get());
   args.scale = 1.0f;
   args.is_log = is_log;
-  return call.run(bertha_softmax_fwd, args);
+  return call.run(bertha_softmax_fwd, args) ? y.release() : nullptr;
 }
 
-/// x, y, is_log.
+/// x, is_log: y.
 PyObject* softmax(const Arguments& a) {
   Call call(a[0]);
-  return none_if(run_softmax(call, a[1], a.flag(2)));
+  return run_softmax(call, a.flag(1));
 }
 
 /// x, dim, dtype, is_log, record: y.
@@ -71,42 +75,43 @@ PyObject* direct_softmax(const Arguments& a) {
   if (!call.is_served(true) || (dim != -1 && dim != call.x.rank - 1)) return decline();
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (route == Route::kAutograd) return python::call(a[4], a[0], a[3]).release();
-  Object y = python::call(torch.empty_like, a[0]);
-  return run_softmax(call, y.get(), a.flag(3)) ? y.release() : nullptr;
+  return run_softmax(call, a.flag(3));
 }
 
-/// y, dy, dx, is_log.
+/// y, dy, is_log: dx.
 PyObject* softmax_backward(const Arguments& a) {
   Call call(a[0]);
   call.take_rows(call.x.last);
+  Object dx = call.new_like_x();
   BerthaSoftmaxBwd args{};
   args.dy = call.like_x(a[1]);
   args.y = call.x_itself();
-  args.dx = call.like_x(a[2]);
+  args.dx = call.like_x(dx.get());
   args.scale = 1.0f;
-  args.is_log = a.flag(3);
-  return none_if(call.run(bertha_softmax_bwd, args));
+  args.is_log = a.flag(2);
+  return call.run(bertha_softmax_bwd, args) ? dx.release() : nullptr;
 }
 
 // --- LayerNorm --------------------------------------------------------------------------------------
 
-/// x, gamma, beta, y, statistics, columns, epsilon.
+/// x, gamma, beta, columns, epsilon: y, the means of all rows and then their rstd.
 PyObject* layer_norm(const Arguments& a) {
   Call call(a[0]);
-  const int64_t columns = a.integer(5);
+  const int64_t columns = a.integer(3);
   call.take_rows(columns);
+  const Object y = call.new_like_x();
+  const Object statistics = call.new_statistics();
   BerthaLayerNormFwd args{};
   args.x = call.x_itself();
   args.gamma = call.parameter(a[1], columns);
   args.beta = call.parameter(a[2], columns);
-  args.y = call.like_x(a[3]);
-  call.set_statistics(a[4], args.mean, args.rstd);
-  args.epsilon = a.real(6);
-  return none_if(call.run(bertha_layer_norm_fwd, args));
+  args.y = call.like_x(y.get());
+  call.set_statistics(statistics.get(), args.mean, args.rstd);
+  args.epsilon = a.real(4);
+  return results_if(call.run(bertha_layer_norm_fwd, args), y, statistics);
 }
 
-/// x, gamma, beta, normalized_shape, epsilon, record: y. Only `record` computes statistics, and
-/// returns them after y.
+/// x, gamma, beta, normalized_shape, epsilon, record: y. Only `record` computes statistics.
 PyObject* direct_layer_norm(const Arguments& a) {
   const Route route = route_of(a.values, 3);
   if (route == Route::kDispatcher) return decline();
@@ -120,45 +125,54 @@ PyObject* direct_layer_norm(const Arguments& a) {
     return decline();
   }
   if (route == Route::kAutograd) {
-    const Object results = python::call(a[5], a[0], a[1], a[2], extent.get(), a[4]);
-    return results == nullptr ? nullptr : PySequence_GetItem(results.get(), 0);
+    return python::call(a[5], a[0], a[1], a[2], extent.get(), a[4]).release();
   }
   call.take_rows(columns);
-  Object y = python::call(torch.empty_like, a[0]);
+  Object y = call.new_like_x();
   args.x = call.x_itself();
   args.y = call.like_x(y.get());
   args.epsilon = a.real(4);
   return call.run(bertha_layer_norm_fwd, args) ? y.release() : nullptr;
 }
 
-/// x, dy, statistics, gamma, dx, dgamma, dbeta, columns.
+/// x, dy, statistics, gamma, columns, wants_parameters: dx, dgamma, dbeta.
 PyObject* layer_norm_backward(const Arguments& a) {
   Call call(a[0]);
-  const int64_t columns = a.integer(7);
+  const int64_t columns = a.integer(4);
   call.take_rows(columns);
+  const Object dx = call.new_like_x();
+  Object dgamma, dbeta;
+  if (a.flag(5) != 0) {
+    dgamma = call.new_sums(columns);
+    dbeta = call.new_sums(columns);
+  }
   BerthaLayerNormBwd args{};
   args.dy = call.like_x(a[1]);
   args.x = call.x_itself();
   call.set_statistics(a[2], args.mean, args.rstd);
   args.gamma = call.parameter(a[3], columns);
-  args.dx = call.like_x(a[4]);
-  args.dgamma = call.parameter(a[5], columns);
-  args.dbeta = call.parameter(a[6], columns);
-  return none_if(call.run(bertha_layer_norm_bwd, args));
+  args.dx = call.like_x(dx.get());
+  args.dgamma = call.parameter(dgamma.get(), columns);
+  args.dbeta = call.parameter(dbeta.get(), columns);
+  return results_if(call.run(bertha_layer_norm_bwd, args), dx, dgamma, dbeta);
 }
 
 // --- channels: PReLU, BatchNorm + Add + ReLU --------------------------------------------------------
 
-/// x, slope, y.
+PyObject* run_prelu(Call& call, BerthaPreluFwd& args) {
+  call.take_channels(args.slope.extents[0]);
+  Object y = call.new_like_x();
+  args.x = call.x_itself();
+  args.y = call.like_x(y.get());
+  return call.run(bertha_prelu_fwd, args) ? y.release() : nullptr;
+}
+
+/// x, slope: y.
 PyObject* prelu(const Arguments& a) {
   Call call(a[0]);
-  const int64_t channels = see(a[1]).elements;
-  call.take_channels(channels);
   BerthaPreluFwd args{};
-  args.x = call.x_itself();
-  args.slope = call.parameter(a[1], channels);
-  args.y = call.like_x(a[2]);
-  return none_if(call.run(bertha_prelu_fwd, args));
+  args.slope = call.parameter(a[1], see(a[1]).elements);
+  return run_prelu(call, args);
 }
 
 /// x, slope, record: y.
@@ -172,25 +186,23 @@ PyObject* direct_prelu(const Arguments& a) {
     return decline();
   }
   if (route == Route::kAutograd) return python::call(a[2], a[0], a[1]).release();
-  call.take_channels(args.slope.extents[0]);
-  Object y = python::call(torch.empty_like, a[0]);
-  args.x = call.x_itself();
-  args.y = call.like_x(y.get());
-  return call.run(bertha_prelu_fwd, args) ? y.release() : nullptr;
+  return run_prelu(call, args);
 }
 
-/// x, dy, slope, dx, dslope.
+/// x, dy, slope: dx, dslope.
 PyObject* prelu_backward(const Arguments& a) {
   Call call(a[0]);
   const int64_t channels = see(a[2]).elements;
   call.take_channels(channels);
+  const Object dx = call.new_like_x();
+  const Object dslope = call.new_sums(channels);
   BerthaPreluBwd args{};
   args.dy = call.like_x(a[1]);
   args.x = call.x_itself();
   args.slope = call.parameter(a[2], channels);
-  args.dx = call.like_x(a[3]);
-  args.dslope = call.parameter(a[4], channels);
-  return none_if(call.run(bertha_prelu_bwd, args));
+  args.dx = call.like_x(dx.get());
+  args.dslope = call.parameter(dslope.get(), channels);
+  return results_if(call.run(bertha_prelu_bwd, args), dx, dslope);
 }
 
 /// x, addend, gamma, beta, running_mean, running_var, y, mask, mean, rstd, uses_running, momentum,
@@ -212,7 +224,7 @@ PyObject* batch_norm_relu(const Arguments& a) {
   args.uses_running = a.flag(10);
   args.momentum = a.real(11);
   args.epsilon = a.real(12);
-  return none_if(call.run(bertha_batch_norm_relu_fwd, args));
+  return results_if(call.run(bertha_batch_norm_relu_fwd, args));
 }
 
 /// x, dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta, uses_running.
@@ -231,7 +243,7 @@ PyObject* batch_norm_relu_backward(const Arguments& a) {
   args.dgamma = call.of_channels(a[8]);
   args.dbeta = call.of_channels(a[9]);
   args.uses_running = a.flag(10);
-  return none_if(call.run(bertha_batch_norm_relu_bwd, args));
+  return results_if(call.run(bertha_batch_norm_relu_bwd, args));
 }
 
 // --- the module -------------------------------------------------------------------------------------
@@ -253,15 +265,15 @@ PyMethodDef function(const char* name, Entry* entry) {
 PyMethodDef functions[] = {
     {"forget_devices", forget_devices, METH_NOARGS, nullptr},
     function("route", route),
-    function("softmax", entry<softmax, 3>),
+    function("softmax", entry<softmax, 2>),
     function("direct_softmax", entry<direct_softmax, 5>),
-    function("softmax_backward", entry<softmax_backward, 4>),
-    function("layer_norm", entry<layer_norm, 7>),
+    function("softmax_backward", entry<softmax_backward, 3>),
+    function("layer_norm", entry<layer_norm, 5>),
     function("direct_layer_norm", entry<direct_layer_norm, 6>),
-    function("layer_norm_backward", entry<layer_norm_backward, 8>),
-    function("prelu", entry<prelu, 3>),
+    function("layer_norm_backward", entry<layer_norm_backward, 6>),
+    function("prelu", entry<prelu, 2>),
     function("direct_prelu", entry<direct_prelu, 3>),
-    function("prelu_backward", entry<prelu_backward, 5>),
+    function("prelu_backward", entry<prelu_backward, 3>),
     function("batch_norm_relu", entry<batch_norm_relu, 13>),
     function("batch_norm_relu_backward", entry<batch_norm_relu_backward, 11>),
     {}};

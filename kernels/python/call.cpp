@@ -1,5 +1,6 @@
 #include "kernels/python/call.h"
 
+#include <array>
 #include <map>
 #include <utility>
 
@@ -44,7 +45,26 @@ BerthaTensor make_vector(void* data, int64_t count, int32_t dtype) {
   return {.data = data, .extents = {count}, .strides = {}, .dtype = dtype, .rank = 1};
 }
 
+/// Where memory is short, an exception is set.
+Object tuple_of(std::span<const int64_t> numbers) {
+  Object tuple(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (size_t i = 0; tuple != nullptr && i < numbers.size(); ++i) {
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
+  }
+  return tuple;
+}
+
+constexpr int kMostAxes = 8;  // of tensors that are made the quick way
+
 }  // namespace
+
+Call::~Call() {
+  if (gpu_before_ < 0 || gpu_before_ == x.index) return;
+  PyObject *kind, *value, *trace;  // functions of Python are called without an exception
+  PyErr_Fetch(&kind, &value, &trace);
+  call(torch.restore_gpu, Object(PyLong_FromLongLong(gpu_before_)).get());
+  PyErr_Restore(kind, value, trace);
+}
 
 bool Call::is_served(bool by_softmax) const {
   const bool is_half = x.dtype == BERTHA_F16 || x.dtype == BERTHA_BF16;
@@ -93,6 +113,10 @@ BerthaTensor Call::vector(PyObject* tensor, int64_t count, int32_t dtype) const 
   return data == nullptr ? BerthaTensor{} : make_vector(data, count, dtype);
 }
 
+Object Call::new_statistics() {
+  return new_vector(2 * form_.extents[0], x.dtype == BERTHA_F64 ? BERTHA_F64 : BERTHA_F32);
+}
+
 void Call::set_statistics(PyObject* tensor, BerthaTensor& mean, BerthaTensor& rstd) const {
   const bool is_double = x.dtype == BERTHA_F64;
   const int64_t rows = form_.extents[0];
@@ -101,28 +125,64 @@ void Call::set_statistics(PyObject* tensor, BerthaTensor& mean, BerthaTensor& rs
   rstd.data = static_cast<char*>(mean.data) + rows * (is_double ? 8 : 4);
 }
 
-Call::Place Call::enter() const {
+Object Call::make(std::span<const int64_t> extents, int32_t dtype) {
+  enter();
+  if (PyErr_Occurred() != nullptr) return {};
+  if (dtype < 0) {
+    PyErr_SetString(PyExc_TypeError, "a tensor is of a dtype that the operations do not take");
+    return {};
+  }
+  std::array<int64_t, kMostAxes> strides{};
+  int64_t stride = 1;
+  for (size_t axis = extents.size(); axis-- > 0; stride *= extents[axis]) strides[axis] = stride;
+  const Object sizes = tuple_of(extents);
+  const Object steps = tuple_of(std::span(strides).first(extents.size()));
+  if (PyErr_Occurred() != nullptr) return {};
+  PyObject* maker = x.index == SeenTensor::kCpu ? torch.quick_empty_cpu : torch.quick_empty_cuda;
+  PyObject* type = torch.dtypes[dtype];
+  if (maker != nullptr) return call(maker, sizes.get(), steps.get(), type);
+  const Object device(PyObject_GetAttrString(tensor_, "device"));
+  if (device == nullptr) return {};
+  const Object positions(PyTuple_Pack(2, sizes.get(), steps.get()));
+  const Object names(Py_BuildValue("{s:O,s:O}", "dtype", type, "device", device.get()));
+  return Object(PyObject_Call(torch.empty_strided, positions.get(), names.get()));
+}
+
+Object Call::new_like_x() {
+  if (PyErr_Occurred() != nullptr) return {};
+  const bool is_quick = x.is_dense && x.extents != nullptr && x.rank <= kMostAxes && x.dtype >= 0;
+  if (!is_quick) return call(torch.empty_like, tensor_);  // which keeps channels-last
+  return make({x.extents, static_cast<size_t>(x.rank)}, x.dtype);
+}
+
+Object Call::new_vector(int64_t count, int32_t dtype) { return make({&count, 1}, dtype); }
+
+Object Call::new_sums(int64_t count) {
+  Object sums = new_vector(count, x.dtype);
+  if (sums == nullptr || x.elements > 0) return sums;
+  return Object(PyObject_CallMethod(sums.get(), "zero_", nullptr));
+}
+
+void Call::enter() {
+  if (x.index < 0 || gpu_before_ != SeenTensor::kElsewhere) return;
+  gpu_before_ = number_of(call(torch.gpu));
+  if (gpu_before_ == x.index || PyErr_Occurred() != nullptr) return;
+  call(torch.exchange_gpu, Object(PyLong_FromLongLong(x.index)).get());
+}
+
+Call::Place Call::find_place() {
   if (x.index == SeenTensor::kCpu) {
     return {.kernels = kernels_of(false, number_of(call(torch.threads)))};
   }
-  Place place{.gpu_before = number_of(call(torch.gpu))};
-  const Object index(PyLong_FromLongLong(x.index));
-  if (place.gpu_before != x.index) call(torch.exchange_gpu, index.get());
-  const Object stream = call(torch.stream, index.get());
-  if (stream != nullptr) place.stream = PyLong_AsVoidPtr(stream.get());
+  enter();
+  Place place{.stream = current_stream(x.index)};
   if (PyErr_Occurred() == nullptr) place.kernels = kernels_of(true, x.index);
   return place;
 }
 
-bool Call::leave(const Place& place, int32_t status) const {
-  if (status != BERTHA_OK) raise(status, place.kernels);
-  if (place.gpu_before != x.index) {
-    PyObject *kind, *value, *trace;  // functions of Python are called without an exception
-    PyErr_Fetch(&kind, &value, &trace);
-    call(torch.restore_gpu, Object(PyLong_FromLongLong(place.gpu_before)).get());
-    PyErr_Restore(kind, value, trace);
-  }
-  return PyErr_Occurred() == nullptr;
+bool Call::report(const BerthaKernels* kernels, int32_t status) {
+  if (status != BERTHA_OK) raise(status, kernels);
+  return status == BERTHA_OK;
 }
 
 PyObject* forget_devices(PyObject*, PyObject*) {

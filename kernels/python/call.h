@@ -2,6 +2,8 @@
 
 #include "kernels/python/from_torch.h"
 
+#include <span>
+
 #include "kernels/c/bertha_kernels.h"
 
 namespace bertha::python {
@@ -10,7 +12,11 @@ namespace bertha::python {
 /// of Python raises an exception, it stays, and run() reports it.
 class Call {
  public:
-  explicit Call(PyObject* tensor) : x(see(tensor)) { form_.dtype = x.dtype; }
+  explicit Call(PyObject* tensor) : x(see(tensor)), tensor_(tensor) { form_.dtype = x.dtype; }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  /// The thread's GPU is again the one before.
+  ~Call();
 
   const SeenTensor x;
 
@@ -25,6 +31,14 @@ class Call {
   /// x is taken as (N, channels, S) of kernels/ops/prelu.h; one channel has all elements.
   void take_channels(int64_t channels);
 
+  /// A new tensor on x's device, like x or dense; null and an exception where there is none.
+  Object new_like_x();
+  Object new_vector(int64_t count, int32_t dtype);
+  /// For what an operation writes as a whole: zeros where x is empty, because none runs.
+  Object new_sums(int64_t count);
+  /// Of the rows: [2, R], because each tensor costs a call most of a microsecond.
+  Object new_statistics();
+
   /// Arguments of the operation, without data where the tensor is None.
   BerthaTensor x_itself() const;
   BerthaTensor like_x(PyObject* tensor) const;
@@ -38,21 +52,19 @@ class Call {
   BerthaTensor bits(PyObject* tensor) const {
     return vector(tensor, (x.elements + 7) / 8, BERTHA_U8);
   }
-  /// Both are in one tensor, [2, R]: each tensor costs a call most of a microsecond.
   void set_statistics(PyObject* tensor, BerthaTensor& mean, BerthaTensor& rstd) const;
 
   /// Whether the operation ran; otherwise an exception is set. Without elements none has to.
   template <class Args>
-  bool run(int32_t (*operation)(BerthaKernels*, void*, const Args*), const Args& args) const {
+  bool run(int32_t (*operation)(BerthaKernels*, void*, const Args*), const Args& args) {
     if (PyErr_Occurred() != nullptr || x.elements == 0) return PyErr_Occurred() == nullptr;
-    const Place place = enter();
+    const Place place = find_place();
+    if (place.kernels == nullptr) return false;
     int32_t status = BERTHA_OK;
-    if (place.kernels != nullptr) {
-      Py_BEGIN_ALLOW_THREADS;
-      status = operation(place.kernels, place.stream, &args);
-      Py_END_ALLOW_THREADS;
-    }
-    return leave(place, status);
+    Py_BEGIN_ALLOW_THREADS;
+    status = operation(place.kernels, place.stream, &args);
+    Py_END_ALLOW_THREADS;
+    return report(place.kernels, status);
   }
 
  private:
@@ -60,14 +72,17 @@ class Call {
   struct Place {
     BerthaKernels* kernels = nullptr;  // null: an exception is set
     void* stream = nullptr;
-    int64_t gpu_before = SeenTensor::kCpu;  // of the thread
   };
 
-  /// Makes x's GPU the thread's one; leave() takes the one before again.
-  Place enter() const;
-  bool leave(const Place& place, int32_t status) const;
+  /// Makes x's GPU the thread's one.
+  void enter();
+  Place find_place();
+  static bool report(const BerthaKernels* kernels, int32_t status);
+  Object make(std::span<const int64_t> extents, int32_t dtype);
 
-  BerthaTensor form_{};  // x as the operation takes it, without data
+  PyObject* tensor_;
+  BerthaTensor form_{};                          // x as the operation takes it, without data
+  int64_t gpu_before_ = SeenTensor::kElsewhere;  // of the thread, once entered
 };
 
 /// The function of Python: devices are opened again at their next use, because the threads of a CPU

@@ -27,11 +27,14 @@ PyObject* found(const std::string& path) {
 
 // --- tensors ---------------------------------------------------------------------------------------
 
+constexpr int32_t kDlpackCpu = 1;
+constexpr int32_t kDlpackCuda = 2;
+
 /// DLTensor and DLPackExchangeAPI of DLPack 1.x, by which other libraries see tensors of PyTorch.
 /// Versions without the exchange interface have capsules, each of which costs 0.25 us.
 struct DlpackTensor {
   void* data;
-  int32_t device_type;  // 1: CPU, 2: CUDA
+  int32_t device_type;
   int32_t device;
   int32_t rank;
   uint8_t code;  // 2: floating point, 4: bfloat
@@ -45,6 +48,7 @@ struct DlpackExchange {
   uint32_t major, minor;
   void* not_used[4];
   int (*see)(PyObject* tensor, DlpackTensor* seen);  // not 0: an exception is set
+  int (*current_stream)(int32_t device_type, int32_t device, void** stream);
 };
 
 const DlpackExchange* dlpack_exchange;
@@ -58,8 +62,8 @@ int32_t dtype_of(const DlpackTensor& tensor) {
 
 SeenTensor seen(const DlpackTensor& tensor) {
   SeenTensor seen{.data = tensor.data, .dtype = dtype_of(tensor), .rank = tensor.rank};
-  if (tensor.device_type == 1) seen.index = SeenTensor::kCpu;
-  if (tensor.device_type == 2) seen.index = tensor.device;
+  if (tensor.device_type == kDlpackCpu) seen.index = SeenTensor::kCpu;
+  if (tensor.device_type == kDlpackCuda) seen.index = tensor.device;
   if (tensor.byte_offset != 0) seen.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   for (int32_t axis = tensor.rank - 1; axis >= 0; --axis) {
     const int64_t extent = tensor.extents[axis];
@@ -96,6 +100,13 @@ bool find_torch() {
                  {&torch.is_neg, "Tensor.is_neg"},
                  {&torch.is_grad_enabled, "is_grad_enabled"},
                  {&torch.empty_like, "empty_like"},
+                 {&torch.empty_strided, "empty_strided"},
+                 {&torch.quick_empty_cpu, "_C._dynamo.guards._empty_strided_cpu", true},
+                 {&torch.quick_empty_cuda, "_C._dynamo.guards._empty_strided_cuda", true},
+                 {&torch.dtypes[BERTHA_F64], "float64"},
+                 {&torch.dtypes[BERTHA_F32], "float32"},
+                 {&torch.dtypes[BERTHA_F16], "float16"},
+                 {&torch.dtypes[BERTHA_BF16], "bfloat16"},
                  {&torch.threads, "get_num_threads"},
                  {&torch.to_dlpack, "_C._to_dlpack"},
                  {&torch.forward_mode, "autograd.forward_ad"},
@@ -124,13 +135,27 @@ bool find_torch() {
 SeenTensor see(PyObject* tensor) {
   if (dlpack_exchange != nullptr) {
     DlpackTensor of_torch;
-    return dlpack_exchange->see(tensor, &of_torch) == 0 ? seen(of_torch) : SeenTensor();
+    if (dlpack_exchange->see(tensor, &of_torch) != 0) return {};
+    SeenTensor found = seen(of_torch);
+    found.extents = of_torch.extents;
+    return found;
   }
   const Object capsule = call(torch.to_dlpack, tensor);
   const void* begins_with_tensor =
       capsule == nullptr ? nullptr : PyCapsule_GetPointer(capsule.get(), "dltensor");
   if (begins_with_tensor == nullptr) return {};
   return seen(*static_cast<const DlpackTensor*>(begins_with_tensor));
+}
+
+void* current_stream(int64_t gpu) {
+  void* stream = nullptr;
+  if (dlpack_exchange != nullptr) {
+    const int status =
+        dlpack_exchange->current_stream(kDlpackCuda, static_cast<int32_t>(gpu), &stream);
+    return status == 0 ? stream : nullptr;
+  }
+  const Object found = call(torch.stream, Object(PyLong_FromLongLong(gpu)).get());
+  return found == nullptr ? nullptr : PyLong_AsVoidPtr(found.get());
 }
 
 bool is_plain(PyObject* value) {

@@ -19,7 +19,10 @@ using Object = std::unique_ptr<PyObject, DropReference>;
 struct Torch {
   PyObject *tensor, *parameter;                                     // types
   PyObject *dispatch_modes, *function_modes, *transform, *tracing;  // who sees all operations
-  PyObject *is_neg, *is_grad_enabled, *empty_like, *threads;        // functions
+  PyObject *is_neg, *is_grad_enabled, *threads;                     // functions
+  PyObject *empty_like, *empty_strided;                             // functions
+  PyObject *quick_empty_cpu, *quick_empty_cuda;                     // null in older versions
+  PyObject* dtypes[4];                                              // by BerthaDType
   PyObject *to_dlpack, *forward_mode;                               // a function and a module
   PyObject *gpu, *stream, *exchange_gpu, *restore_gpu;              // null where it has no CUDA
   PyObject* dlpack_exchange;                                        // null in older versions
@@ -48,7 +51,8 @@ struct SeenTensor {
   int64_t index = kElsewhere;  // of its GPU, or kCpu
   int32_t rank = 0;
   int64_t elements = 1;
-  int64_t first = 1;  // extents of the axes 0 and 1, and of the last one
+  const int64_t* extents = nullptr;  // as long as the tensor lives; null in older versions
+  int64_t first = 1;                 // extents of the axes 0 and 1, and of the last one
   int64_t second = 1;
   int64_t last = 1;
   bool is_dense = true;  // row-major
@@ -58,6 +62,9 @@ struct SeenTensor {
 
 /// Where that fails, an exception is set and the tensor has no data.
 SeenTensor see(PyObject* tensor);
+
+/// PyTorch's current one on a GPU. Where that fails, an exception is set.
+void* current_stream(int64_t gpu);
 
 /// How an operation has to run.
 enum class Route {

@@ -1,6 +1,8 @@
 """Calls that PyTorch's dispatcher does not see: which they are, and that they give the same."""
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,7 +15,7 @@ import bertha_kernels as bk
 from bertha_kernels import c_interface as c
 
 OPS = torch.ops.bertha_kernels
-RECORDED = ["y", "statistics"]
+RECORDED = "y"
 
 
 def record(*_):
@@ -69,8 +71,7 @@ def test_what_autograd_has_to_record_is_left_to_it(device):
                 *(c.direct_layer_norm(*tensors, (8,), 1e-5, record)
                   for tensors in ((leaf, gamma, None), (x, parameter, None), (x, None, parameter))),
                 c.direct_prelu(leaf, gamma, record), c.direct_prelu(x, parameter, record)]
-    found = results()
-    assert found == [RECORDED, *3 * RECORDED[:1], RECORDED, RECORDED]
+    assert results() == 6 * [RECORDED]
     with torch.no_grad():
         assert all(isinstance(y, torch.Tensor) for y in results())
     assert c.direct_softmax(leaf.T, -1, None, False, record) is None
@@ -107,6 +108,31 @@ def test_modes_transforms_and_tracers_see_operations(device):
         assert f"bertha_kernels::{name}" in graph
         torch.testing.assert_close(torch.func.vmap(run)(x.reshape(2, 2, 8)).reshape(4, 8), run(x))
         torch.testing.assert_close(torch.func.functionalize(run)(x), run(x))
+
+
+def test_an_older_pytorch_without_the_quick_ways(device):
+    run = """if True:
+        import sys, torch
+        device, guards = sys.argv[1], torch._C._dynamo.guards
+        for owner, name in ((guards, "_empty_strided_cpu"), (guards, "_empty_strided_cuda"),
+                            (torch.Tensor, "__dlpack_c_exchange_api__")):
+            if hasattr(owner, name):
+                delattr(owner, name)
+        import bertha_kernels as bk
+        x, gamma = torch.randn(4, 8, device=device), torch.randn(8, device=device)
+        image = torch.randn(2, 8, 3, 3, device=device).to(memory_format=torch.channels_last)
+        for t in (x, x.clone().requires_grad_()):
+            for ours, theirs in ((bk.softmax(t), torch.softmax(t, -1)),
+                                 (bk.layer_norm(t, (8,), gamma), torch.layer_norm(t, (8,), gamma)),
+                                 (bk.prelu(t, gamma), torch.prelu(t, gamma)),
+                                 (bk.prelu(image, gamma), torch.prelu(image, gamma))):
+                torch.testing.assert_close(ours, theirs)
+                assert ours.stride() == theirs.stride()
+            if t.requires_grad:
+                bk.layer_norm(bk.prelu(bk.softmax(t), gamma), (8,)).square().sum().backward()
+        assert t.grad.shape == x.shape and t.grad.device == x.device
+        """
+    subprocess.run([sys.executable, "-c", run, device], check=True)
 
 
 def test_threads_run_at_the_same_time(device):

@@ -231,7 +231,7 @@ def test_modules_replace_those_of_torch(device):
     for theirs, ours in pairs:
         ours.load_state_dict(theirs.state_dict())
         torch.testing.assert_close(ours.to(device)(x), theirs.to(device)(x))
-    theirs, ours = torch.nn.BatchNorm2d(6).to(device), bk.BatchNormAddReLU(6).to(device)
+    theirs, ours = torch.nn.BatchNorm2d(6).to(device), bk.BatchNormAddReLU(6, device=device)
     ours.load_state_dict(theirs.state_dict())
     for training in (True, True, False):
         theirs.train(training)
@@ -353,6 +353,14 @@ def test_the_current_device_stays():
         torch.testing.assert_close(bk.softmax(called), torch.softmax(called, -1))
     bk.softmax(x).square().sum().backward()
     assert torch.cuda.current_device() == 0
+
+
+def test_gradients_of_integers_are_refused(device):
+    y, ops = torch.ones(2, 8, dtype=torch.int32, device=device), torch.ops.bertha_kernels
+    for call in (lambda: ops.softmax_backward(y, y, False), lambda: ops.prelu_backward(y, y, y[0]),
+                 lambda: ops.layer_norm_backward(y, y, torch.ones(4, device=device), None, 8, True)):
+        with pytest.raises((TypeError, ValueError), match="dtype"):
+            call()
 
 
 def test_autocast_and_mixed_parameters(device):

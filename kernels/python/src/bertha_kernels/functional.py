@@ -6,7 +6,7 @@ import torch
 from . import c_interface as c
 from . import torch_ops
 
-_is_compiling = torch.compiler.is_compiling  # which is True where torch.compile reads a function
+_is_compiling = torch.compiler.is_dynamo_compiling  # True where torch.compile reads a function
 
 
 def _softmax(x, dim, dtype, is_log):

@@ -33,18 +33,19 @@ class BatchNormAddReLU(torch.nn.Module):
     """relu(batch_norm(x) + addend) of x [N, C, ...]; parameters and buffers are those of
     torch.nn.BatchNorm2d, float32 whatever x is."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1):
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, device=None):
         super().__init__()
         if momentum is None:
             raise ValueError("BatchNormAddReLU: momentum is None, want a number: an average over all "
                              "batches is not computed")
         self.eps = eps
         self.momentum = momentum
-        self.weight = torch.nn.Parameter(torch.ones(num_features))
-        self.bias = torch.nn.Parameter(torch.zeros(num_features))
-        self.register_buffer("running_mean", torch.zeros(num_features))
-        self.register_buffer("running_var", torch.ones(num_features))
-        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
+        zeros, ones = (torch.full((num_features,), value, dtype=torch.float32, device=device)
+                       for value in (0.0, 1.0))
+        self.weight, self.bias = torch.nn.Parameter(ones), torch.nn.Parameter(zeros)
+        self.register_buffer("running_mean", zeros.clone())
+        self.register_buffer("running_var", ones.clone())
+        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long, device=device))
 
     def _apply(self, fn, *arguments, **keywords):
         """Models that are converted to 16 bits have float32 parameters and statistics here."""

@@ -56,11 +56,6 @@ def _in(dtype, tensor):
     return tensor if tensor is None or tensor.dtype == dtype else tensor.to(dtype)
 
 
-def _sums(x, shape, dtype=None):
-    """What kernels write as a whole; zeros where x is empty and none runs."""
-    return x.new_empty(shape, dtype=dtype) if x.numel() > 0 else x.new_zeros(shape, dtype=dtype)
-
-
 def _define(schema, run, fake):
     """One operation with its implementation and what its results look like."""
     _LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
@@ -75,12 +70,13 @@ def _differentiate(name, backward, setup_context):
                                     setup_context=setup_context, lib=_LIBRARY)
 
 
-def _recorder(name, run, backward, setup):
-    """`run` as autograd records it; anomaly mode and profilers know it by name."""
+def _recorder(name, run, backward, save):
+    """`run` as autograd records it; anomaly mode and profilers know it by name. `save` keeps what
+    backward wants, and may return what is left of the output."""
     def forward(ctx, *inputs):
         output = run(*inputs)
-        setup(ctx, inputs, output)
-        return output
+        rest = save(ctx, inputs, output)
+        return output if rest is None else rest
     return type(f"bertha_kernels_{name}", (torch.autograd.Function,), {
         "forward": staticmethod(forward), "backward": staticmethod(backward)}).apply
 
@@ -131,22 +127,13 @@ def _once_differentiable(name, run):
 
 # --- softmax and log-softmax over the last axis ------------------------------------------------------
 
-def _dense_softmax(x, is_log):
-    y = torch.empty_like(x)
-    c.softmax(x, y, is_log)
-    return y
-
-
 def _softmax(x, is_log):
     _check_dtype("softmax", x)
-    return _dense_softmax(x.contiguous(), is_log)
+    return c.softmax(x.contiguous(), is_log)
 
 
 def _softmax_backward(dy, y, is_log):
-    dy, y = dy.contiguous(), y.contiguous()
-    dx = torch.empty_like(y)
-    c.softmax_backward(y, dy, dx, is_log)
-    return dx
+    return c.softmax_backward(y.contiguous(), dy.contiguous(), is_log)
 
 
 def _dense_like(x):
@@ -168,40 +155,29 @@ _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax
         lambda dy, y, is_log: _dense_like(y))
 _differentiate("softmax", _backward_softmax, _setup_softmax)
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
-record_softmax = _recorder("softmax", _dense_softmax, _backward_softmax, _setup_softmax)
+record_softmax = _recorder("softmax", c.softmax, _backward_softmax, _setup_softmax)
 softmax_backward = _once_differentiable("softmax_backward", _softmax_backward)
 
 
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
 
-def _statistics_of(x, columns):
-    """The means of all rows, then their rstd: one tensor, because each costs a call 0.7 us."""
+def _statistics_like(x, columns):
     count = 2 * (x.numel() // columns) if columns > 0 else 0
     return x.new_empty(count, dtype=torch.float32) if x.dtype.itemsize == 2 else x.new_empty(count)
-
-
-def _dense_layer_norm(x, gamma, beta, columns, epsilon):
-    y, statistics = torch.empty_like(x), _statistics_of(x, columns)
-    c.layer_norm(x, gamma, beta, y, statistics, columns, epsilon)
-    return y, statistics
 
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _check_dtype("layer_norm", x)
     _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
-    y, statistics = _dense_layer_norm(*(_computed_rows(t) for t in (x, gamma, beta)), columns, epsilon)
+    y, statistics = c.layer_norm(*(_computed_rows(t) for t in (x, gamma, beta)), columns, epsilon)
     return _in(x.dtype, y), statistics
 
 
 def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
     """dx, dgamma, dbeta; None for parameters' gradients that nobody wants."""
-    io = x.dtype
-    dy, x, gamma = _computed_rows(dy), _computed_rows(x), _computed_rows(gamma)
-    dx = torch.empty_like(x)
-    dgamma = _sums(x, (columns,)) if wants_parameters else None
-    dbeta = _sums(x, (columns,)) if wants_parameters else None
-    c.layer_norm_backward(x, dy, statistics, gamma, dx, dgamma, dbeta, columns)
-    return _in(io, dx), _in(io, dgamma), _in(io, dbeta)
+    dx, dgamma, dbeta = c.layer_norm_backward(_computed_rows(x), _computed_rows(dy), statistics,
+                                              _computed_rows(gamma), columns, wants_parameters)
+    return _in(x.dtype, dx), _in(x.dtype, dgamma), _in(x.dtype, dbeta)
 
 
 def _layer_norm_backward(dy, x, *others):
@@ -210,15 +186,20 @@ def _layer_norm_backward(dy, x, *others):
                  for gradient in _layer_norm_gradients(dy, x, *others))
 
 
-def _setup_layer_norm(ctx, inputs, output):
+def _save_layer_norm(ctx, inputs, output):
     x, gamma, beta, ctx.columns, _ = inputs
     ctx.has_beta = beta is not None
+    ctx.save_for_backward(x, output[1], gamma)
+    return output[0]
+
+
+def _setup_layer_norm(ctx, inputs, output):
+    _save_layer_norm(ctx, inputs, output)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, output[1], gamma)
 
 
-def _backward_layer_norm(context, dy, _):
+def _backward_layer_norm(context, dy, _=None):
     if dy is None:
         return None, None, None, None, None
     x, statistics, gamma = context.saved_tensors
@@ -230,14 +211,14 @@ def _backward_layer_norm(context, dy, _):
 
 _define("layer_norm(Tensor x, Tensor? gamma, Tensor? beta, SymInt columns, float epsilon)"
         " -> (Tensor, Tensor)", _layer_norm,
-        lambda x, gamma, beta, columns, epsilon: (_dense_like(x), _statistics_of(x, columns)))
+        lambda x, gamma, beta, columns, epsilon: (_dense_like(x), _statistics_like(x, columns)))
 _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gamma, SymInt columns,"
         " bool wants_parameters) -> (Tensor, Tensor, Tensor)", _layer_norm_backward,
         lambda dy, x, statistics, gamma, columns, wants_parameters:
         (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
 _differentiate("layer_norm", _backward_layer_norm, _setup_layer_norm)
 layer_norm = _caller("layer_norm", _layer_norm, _backward_layer_norm, _setup_layer_norm)
-record_layer_norm = _recorder("layer_norm", _dense_layer_norm, _backward_layer_norm, _setup_layer_norm)
+record_layer_norm = _recorder("layer_norm", c.layer_norm, _backward_layer_norm, _save_layer_norm)
 layer_norm_backward = _once_differentiable("layer_norm_backward", _layer_norm_gradients)
 
 
@@ -256,26 +237,21 @@ def _empty_in(x, like_format):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
 
 
-def _dense_prelu(x, slope):
-    y = torch.empty_like(x)
-    c.prelu(x, slope, y)
-    return y
-
-
 def _prelu(x, slope):
     _check_channel_dtype("prelu", x)
     _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
     layout = _format_of(x)
-    y = _dense_prelu(_as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope))
-    return _in(x.dtype, y)
+    dense = _as_computed(x.contiguous(memory_format=layout))
+    return _in(x.dtype, c.prelu(dense, _computed_rows(slope)))
 
 
 def _prelu_backward(dy, x, slope):
     layout = _format_of(x)
-    dense, own_slope = _as_computed(x.contiguous(memory_format=layout)), _computed_rows(slope)
+    dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
-    dx, dslope = torch.empty_like(dense), _sums(dense, own_slope.shape)
-    c.prelu_backward(dense, own_dy, own_slope, dx, dslope)
+    dx, dslope = c.prelu_backward(dense, own_dy, _computed_rows(slope))
+    if slope.dim() != 1:
+        dslope = dslope.reshape(slope.shape)
     return _in(x.dtype, dx), _in(slope.dtype, dslope)
 
 
@@ -293,7 +269,7 @@ _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)",
         lambda dy, x, slope: (_empty_in(x, _format_of(x)), torch.empty_like(slope)))
 _differentiate("prelu", _backward_prelu, _setup_prelu)
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
-record_prelu = _recorder("prelu", _dense_prelu, _backward_prelu, _setup_prelu)
+record_prelu = _recorder("prelu", c.prelu, _backward_prelu, _setup_prelu)
 prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
 
 
@@ -326,7 +302,8 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
     dx, gamma = torch.empty_like(dense), gamma.contiguous()
     daddend = torch.empty_like(dense) if wants_addend else None
-    dgamma, dbeta = (_sums(dense, gamma.shape, gamma.dtype) for _ in range(2))
+    # Kernels write them as a whole, but none runs where x is empty.
+    dgamma, dbeta = torch.zeros_like(gamma), torch.zeros_like(gamma)
     c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
                                uses_running)
     daddend = x.new_empty((0,)) if daddend is None else _in(x.dtype, daddend)
