@@ -84,8 +84,10 @@ int run_bertha(const std::vector<std::string>& arguments) {
     } catch (const Error&) {
       parse_error = std::current_exception();  // reported once the ranks are connected
     }
-    if (parsed.command == "train") watch_signals();  // before MPI, which takes its time
+    const bool trains = parsed.command == "train";
+    if (trains) watch_signals();  // MPI takes its time
     if (line.runs_on_ranks()) world = make_world();
+    if (trains) watch_signals();  // and loads libraries that take signals, as LLVM does by hwloc
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);
     code = run_parsed(parsed, context);

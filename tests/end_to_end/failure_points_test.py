@@ -8,11 +8,14 @@ calls and makes one of them fail. Without `all` a few calls of each command are 
 distance from each other.
 """
 
+import os
 import shutil
+import signal
 import sys
 import unittest
 
-from support import EndToEnd, Running, bertha, checkpoints, count_gpus, main, records, tree
+from support import (EndToEnd, Running, bertha, checkpoints, count_gpus, main, records, steps_so_far,
+                     tree)
 
 FAILING_CALLS = sys.argv[5]
 TAKES_ALL = sys.argv[6:] == ["all"]
@@ -273,6 +276,21 @@ class Resources(Calls):
 
     def test_threads(self):
         self.sweep_resource("threads", (5, 6))
+
+
+class SignalsOfLibraries(Calls):
+    def test_sigusr1_saves_where_a_library_of_mpi_takes_it(self):
+        for ranks in (0, 2):
+            folder = self.new_folder()
+            words = self.data.config(log__run_dir=folder, train__max_steps=10**6,
+                                     eval__every_samples=10**9)
+            with Running("train", *words, ranks=ranks,
+                         extra=self.failing(folder, "signals", 0, KILL, -1)) as run:
+                run.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
+                os.kill(run.rank_processes()[-1], signal.SIGUSR1)
+                done = run.wait()
+            self.assertEqual(done.code, 75, done)
+            self.assertEqual(len(checkpoints(folder)), 1)
 
 
 if __name__ == "__main__":

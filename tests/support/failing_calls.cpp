@@ -8,6 +8,7 @@
 //                mpi      calls of MPI (failing_mpi.cpp), which then return an error
 //                nccl     calls of NCCL (failing_nccl.cpp), likewise, where it is built in
 //                cuda     calls of CUDA and cuBLASLt by bertha_failing_cuda (failing_cuda.cpp)
+//                signals  none: MPI takes SIGUSR1 when it starts, as libraries below it may
 //   FAIL_AT      the call that fails, counted from 1; 0 = none, the calls are counted only
 //   FAIL_HOW     an errno (5 = EIO, 28 = ENOSPC), of cuda an error of CUDA (2 = memory, 214 = ECC,
 //                719 = launch failure); kill: signal 9 instead of the call; or hang: the thread

@@ -3,6 +3,10 @@
 
 #include <mpi.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
 #include "tests/support/failing_calls.h"
 
 namespace {
@@ -25,7 +29,10 @@ extern "C" {
 
 int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
   if (must_fail("mpi", "MPI_Init_thread")) return MPI_ERR_OTHER;
-  return real("MPI_Init_thread", &MPI_Init_thread)(argc, argv, wanted, provided);
+  const int status = real("MPI_Init_thread", &MPI_Init_thread)(argc, argv, wanted, provided);
+  const char* what = std::getenv("FAIL_WHAT");
+  if (what != nullptr && std::strcmp(what, "signals") == 0) std::signal(SIGUSR1, [](int) {});
+  return status;
 }
 int MPI_Finalize() {
   const bool fails = must_fail("mpi", "MPI_Finalize");
