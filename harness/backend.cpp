@@ -86,9 +86,13 @@ Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int th
     return make_cuda_backend(choice.gpu_ordinal, cuda, world, grouping);
   }
   Backend backend;
-  backend.device = make_cpu_device(threads);
-  backend.stream = backend.device->make_stream();
-  backend.ops = make_cpu_ops(*backend.device, *backend.stream);
+  try {
+    backend.device = make_cpu_device(threads);
+    backend.stream = backend.device->make_stream();
+    backend.ops = make_cpu_ops(*backend.device, *backend.stream);
+  } catch (const Error& error) {
+    fail(error.code, error.what(), "; train.threads_per_rank sets the number of threads");
+  }
   backend.collectives = make_grouped_collectives(
       grouping, world, *backend.device, [&backend](Level, World& ranks, Stream*) {
         return ranks.make_host_collectives(*backend.device);  // each call ends before it returns

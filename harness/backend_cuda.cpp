@@ -12,22 +12,40 @@ using EmbeddingGradient = CudaOptions::EmbeddingGradient;
 using AttentionVariant = CudaOptions::AttentionVariant;
 using GeluGemms = CudaOptions::GeluGemms;
 
+/// Refusals of the kernels begin with a field of CudaOptions, named as the key after "cuda.".
+template <class Work>
+auto with_key(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail(error.code, error.code == ExitCode::kUsage ? "cuda." : "", error.what());
+  }
+}
+
+std::unique_ptr<Device> open_gpu(int ordinal, CudaKernels kernels) {
+  try {
+    return make_cuda_device(ordinal, kernels);
+  } catch (const Error& error) {
+    fail(error.code, error.what(), "; or set train.backend to cpu.");
+  }
+}
+
 CudaOptions cuda_options(const Backend& backend, const CudaConfig& config) {
-  return options_on(
-      *backend.device,
-      {.embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
-                                                                   : EmbeddingGradient::kSorted,
-       .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
-                    : config.attention == "persistent" ? AttentionVariant::kPersistent
-                    : config.attention == "split"      ? AttentionVariant::kSplit
-                                                       : AttentionVariant::kAuto,
-       .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
-                     : config.gelu_gemms == "library" ? GeluGemms::kLibrary
-                                                      : GeluGemms::kAuto,
-       .gemm_plans_path = config.gemm_plans,
-       .tune_gemms = config.tune_gemms,
-       .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
-       .fp8_fast_wgrad = config.fp8_fast_wgrad});
+  const CudaOptions asked{
+      .embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
+                                                                  : EmbeddingGradient::kSorted,
+      .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
+                   : config.attention == "persistent" ? AttentionVariant::kPersistent
+                   : config.attention == "split"      ? AttentionVariant::kSplit
+                                                      : AttentionVariant::kAuto,
+      .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
+                    : config.gelu_gemms == "library" ? GeluGemms::kLibrary
+                                                     : GeluGemms::kAuto,
+      .gemm_plans_path = config.gemm_plans,
+      .tune_gemms = config.tune_gemms,
+      .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
+      .fp8_fast_wgrad = config.fp8_fast_wgrad};
+  return with_key([&] { return options_on(*backend.device, asked); });
 }
 
 std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device, Level level,
@@ -56,7 +74,7 @@ std::vector<std::string> visible_gpus() {
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
                           Grouping grouping) {
   Backend backend;
-  backend.device = make_cuda_device(
+  backend.device = open_gpu(
       gpu_ordinal, config.kernels == "portable" ? CudaKernels::kPortable : CudaKernels::kAuto);
   backend.stream = backend.device->make_stream();
   backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(backend, config));
@@ -69,7 +87,8 @@ Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& worl
 
 std::string describe_cuda_attention(const Backend& backend, const CudaConfig& config,
                                     const AttentionCall& call) {
-  return attention_kernels(cuda_options(backend, config), call);
+  const CudaOptions options = cuda_options(backend, config);
+  return with_key([&] { return attention_kernels(options, call); });
 }
 
 bool can_record_cuda_passes(const Backend& backend, const CudaConfig& config,
@@ -79,7 +98,15 @@ bool can_record_cuda_passes(const Backend& backend, const CudaConfig& config,
 
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
                                      const FeedForward& model) {
-  return gelu_gemms(*backend.device, cuda_options(backend, config), model);
+  if (model.fp8 && !has_cuda_fp8(backend)) {
+    fail(ExitCode::kUsage,
+         "train.precision is fp8, which needs the kernels of sm_90a (H100, H200), "
+         "and the device is ",
+         backend.device->description(),
+         "; set train.precision to bf16, and cuda.kernels to auto on such a GPU.");
+  }
+  const CudaOptions options = cuda_options(backend, config);
+  return with_key([&] { return gelu_gemms(*backend.device, options, model); });
 }
 
 bool has_cuda_fp8(const Backend& backend) { return runs_sm90a_kernels(*backend.device); }

@@ -12,8 +12,13 @@ shopt -u checkwinsize
 # Whatever the caller's: no file that everybody can write.
 umask o-w
 
+# Where nobody reads standard error any more, SIGPIPE ends the subshell alone.
+tell() {  # sentence
+  (echo "$(basename "$0"): $1" >&2) || true
+}
+
 stop() {  # exit code, sentence
-  echo "$(basename "$0"): $2" >&2
+  tell "$2"
   exit "$1"
 }
 
@@ -98,13 +103,13 @@ requeue_without() {  # nodes a,b
     sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p' | sed '/(null)/d' || true)
   nodes=${out:+$out,}$1
   if (($(scontrol show hostnames "$nodes" | wc -l) > retries)); then
-    echo "$(basename "$0"): with $1 this job would leave out more nodes than RETRIES=$retries: $nodes" >&2
+    tell "with $1 this job would leave out more nodes than RETRIES=$retries: $nodes"
     return
   fi
   trap '' TERM
   if ! scontrol requeuehold "$SLURM_JOB_ID"; then
     trap - TERM
-    echo "$(basename "$0"): Slurm does not requeue this job; submit it again with --exclude=$nodes" >&2
+    tell "Slurm does not requeue this job; submit it again with --exclude=$nodes"
     return
   fi
   if scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=$nodes" && scontrol release "$SLURM_JOB_ID"; then
@@ -132,7 +137,7 @@ train_with_retries() {  # function that refuses sick nodes, command
     if ((status != 5 && retries == 0)); then return "$status"; fi
     "$examine"
     if ((status == 5)); then return 5; fi
-    echo "$(basename "$0"): exit code $status; the run goes on from its last checkpoint, tries left: $((--retries))" >&2
+    tell "exit code $status; the run goes on from its last checkpoint, tries left: $((--retries))"
   done
 }
 
@@ -222,7 +227,7 @@ explain_end() {  # exit code
       else return 0; fi
       ;;
   esac
-  echo "$(basename "$0"): $what. ${saved:+Saved: $saved. }To go on from the last checkpoint: ${next[*]@Q}" >&2
+  tell "$what. ${saved:+Saved: $saved. }To go on from the last checkpoint: ${next[*]@Q}"
 }
 
 # One rank per GPU, or one where there is none.

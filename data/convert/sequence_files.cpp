@@ -119,12 +119,12 @@ void read_from_records(const SequenceFile& file, int64_t first, int64_t end,
   }
 }
 
-void refuse_shards_beside(const std::string& folder, const std::string& records) {
+void refuse_hdf5_beside(const std::string& folder, const std::string& records) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!is_shard_name(entry.path().filename().string())) continue;
-    fail(ExitCode::kData, folder, ": holds shards (", entry.path().filename().string(),
-         ") and TFRecord files (", fs::path(records).filename().string(),
-         "); keep them in folders of their own");
+    const std::string name = entry.path().filename().string();
+    if (!is_shard_name(name) && kind_of(entry.path()) != SequenceFileKind::kShard) continue;
+    fail(ExitCode::kData, folder, ": holds HDF5 files (", name, ") and TFRecord files (",
+         fs::path(records).filename().string(), "); keep them in folders of their own");
   }
 }
 
@@ -143,7 +143,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
   if (paths.empty()) {
     paths = list_shards(path);
   } else {
-    refuse_shards_beside(path, paths.front());
+    refuse_hdf5_beside(path, paths.front());
   }
   if (missing == MissingFiles::kAccept || !fs::is_directory(path)) return paths;
   std::vector<std::string> names;

@@ -35,8 +35,8 @@ struct SequenceFiles {
 /// The files of a folder, sorted by name: shards (list_shards() says which names) and TFRecord
 /// files, whose name is part-N-of-S or ends in .tfrecord or .tfrecords; or the file itself.
 ///
-/// Errors    Error(kData) when there is none, or when numbered ones are missing (their names are
-///           given) and they may not be.
+/// Errors    Error(kData) when there is none, when a folder holds both TFRecord and HDF5 files, or
+///           when numbered ones are missing (their names are given) and they may not be.
 std::vector<std::string> list_sequence_files(const std::string& path, MissingFiles missing);
 
 /// Looks into the files, in parallel; TFRecord files are read for that, shards hardly. With

@@ -160,7 +160,13 @@ bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     if (manifest.shards[i].name != fs::path(plan.shard_paths[i]).filename()) return false;
   }
-  return are_intact(manifest.shards, options.output_dir, options.workers);
+  if (!are_intact(manifest.shards, options.output_dir, options.workers)) return false;
+  for (const char* name : {"documents", "sentences", "masked_tokens"}) {
+    if (manifest.counts.contains(name)) continue;
+    fail(ExitCode::kData, plan.manifest_path, ": counts.", name, " is missing, want the number of ",
+         name, "; make the data again with --no-resume");
+  }
+  return true;
 }
 
 }  // namespace bertha

@@ -42,6 +42,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
 void check_output_folder(const PrepareOptions& options, const PreparationPlan& plan);
 
 /// Whether the manifest and every shard of it are there, byte for byte; then `manifest` is it.
+/// Error(kData) naming a count that such a manifest lacks.
 bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
                      Manifest& manifest);
 

@@ -48,7 +48,7 @@ int report(const std::exception_ptr& exception, const CommandContext& context) {
   if (has_others && is_of_this_rank(exception, context.error_scope)) {
     end_all_ranks(*world, exception);
   }
-  const Failure failure = failure_of(exception);
+  const Failure failure = world != nullptr ? failure_of_rank(exception) : failure_of(exception);
   if (world == nullptr || world->rank() == 0) print_error(context.terminal, failure.what);
   record_line(LogLevel::kError, failure.what);
   return static_cast<int>(failure.code);

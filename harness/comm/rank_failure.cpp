@@ -7,7 +7,6 @@
 
 #include "harness/comm/rank_name.h"
 #include "harness/comm/watchdog.h"
-#include "kernels/base/failure.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -60,8 +59,18 @@ bool is_signed(const std::exception_ptr& exception) {
 
 }  // namespace
 
+Failure failure_of_rank(const std::exception_ptr& exception) {
+  Failure failure = failure_of(exception);
+  if (failure.code == ExitCode::kMemory) {
+    failure.what +=
+        "; a smaller model or train.global_batch_seqs, more train.accumulation_steps, fewer "
+        "train.threads_per_rank or another number of ranks may fit: `bertha plan` forecasts it";
+  }
+  return failure;
+}
+
 void end_all_ranks(World& world, const std::exception_ptr& exception) {
-  const Failure failure = failure_of(exception);
+  const Failure failure = failure_of_rank(exception);
   sign_off(world);
   if (world.claim_failure()) {
     const bool is_first_node = world.rank() == world.node_rank();

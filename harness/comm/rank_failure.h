@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "harness/comm/world.h"
+#include "kernels/base/failure.h"
 
 namespace bertha {
 
@@ -11,9 +12,12 @@ namespace bertha {
 /// Ticks that are counted after it stay below zero.
 constexpr int64_t kSignedOff = -(int64_t{1} << 40);
 
-/// Logs what the exception means (failure_of()), and this rank's name unless it is a RankError, if
-/// no other rank of the node has already reported a failure; then ends all ranks with its code.
-/// Signs this rank off, and gives other nodes the time to hear of it. Any thread may call it.
+/// failure_of(), and for kMemory the keys that change how much memory a rank takes.
+Failure failure_of_rank(const std::exception_ptr& exception);
+
+/// Logs failure_of_rank(), and this rank's name unless the exception is a RankError, if no other
+/// rank of the node has already reported a failure; then ends all ranks with its code. Signs this
+/// rank off, and gives other nodes the time to hear of it. Any thread may call it.
 [[noreturn]] void end_all_ranks(World& world, const std::exception_ptr& exception);
 
 }  // namespace bertha

@@ -75,9 +75,9 @@ std::string eval_cadence_complaint(const std::vector<MlperfRecord>& records) {
     if (std::abs(away) <= batch + samples / 500) continue;
     const bool at_the_end = i > 0 && i + 1 == found.samples.size() && away < 0;
     if (at_the_end) continue;
-    return concat("eval_accuracy: evaluation ", i + 1, " comes after ",
-                  static_cast<int64_t>(samples), " samples; with a global batch of ",
-                  found.batch_seqs, " the rule is every ", interval, ", so after ", wanted);
+    return concat("eval_accuracy: evaluation ", i + 1, " comes after ", fixed_text(samples, 0),
+                  " samples; with a global batch of ", found.batch_seqs, " the rule is every ",
+                  interval, ", so after ", wanted);
   }
   return "";
 }

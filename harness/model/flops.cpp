@@ -2,13 +2,18 @@
 
 namespace bertha {
 
-int64_t model_flops_per_step(const Dims& dims, const StepWork& work) {
-  const int64_t square = dims.H * dims.H;
+double model_flops_per_step(const Dims& dims, const StepWork& work) {
+  const auto hidden = static_cast<double>(dims.H);
+  const double square = hidden * hidden;
   // Query, key, value and output GEMMs; then the two of the feed-forward part.
-  const int64_t per_token = 8 * square + 4 * dims.H * dims.F;
-  const int64_t encoder = dims.L * (work.num_tokens * per_token + 4 * dims.H * work.squared_tokens);
-  const int64_t masked_head = work.num_masked * (2 * square + 2 * dims.H * dims.V);
-  const int64_t pooler_and_sentence_head = work.num_seqs * (2 * square + 4 * dims.H);
+  const double per_token = 8 * square + 4 * hidden * static_cast<double>(dims.F);
+  const double encoder =
+      static_cast<double>(dims.L) * (static_cast<double>(work.num_tokens) * per_token +
+                                     4 * hidden * static_cast<double>(work.squared_tokens));
+  const double masked_head = static_cast<double>(work.num_masked) *
+                             (2 * square + 2 * hidden * static_cast<double>(dims.V));
+  const double pooler_and_sentence_head =
+      static_cast<double>(work.num_seqs) * (2 * square + 4 * hidden);
   return 3 * (encoder + masked_head + pooler_and_sentence_head);
 }
 

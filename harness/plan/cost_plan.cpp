@@ -128,7 +128,7 @@ int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
                       .num_masked = std::llround(kSeqs * masked),
                       .num_seqs = kSeqs,
                       .squared_tokens = std::llround(kSeqs * squared)};
-  return model_flops_per_step(dims, work) / kSeqs;
+  return static_cast<int64_t>(model_flops_per_step(dims, work) / kSeqs);
 }
 
 }  // namespace

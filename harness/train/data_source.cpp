@@ -1,12 +1,14 @@
 #include "harness/train/data_source.h"
 
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"
 #include "data/format/shard_names.h"
+#include "data/pipeline/agreement.h"
 #include "data/pipeline/synthetic_pipeline.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"
@@ -25,6 +27,19 @@ std::unique_ptr<Pipeline> open_synthetic(SyntheticSteps steps, const SyntheticRu
   return make_synthetic_pipeline(steps, of_rank, std::move(allocate));
 }
 
+/// A file may differ between nodes.
+void check_same_lengths(const std::string& path, const LengthHistogram& lengths,
+                        Transport& transport) {
+  const std::string_view bytes(reinterpret_cast<const char*>(lengths.data()),
+                               lengths.size() * sizeof lengths.front());
+  const auto seen = gather_values(transport, {.values = {crc32c(bytes)}});
+  for (size_t rank = 1; rank < seen.size(); ++rank) {
+    if (seen[rank] == seen[0]) continue;
+    fail(ExitCode::kData, "data.synthetic_lengths: ", path, ": rank ", rank,
+         " reads other lengths than rank 0, want the same on all; copy one file to every node");
+  }
+}
+
 OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_steps) {
   if (!config.data.synthetic) {
     PipelineOptions options = pipeline_options(config, first_step);
@@ -38,7 +53,9 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
   const SyntheticRun run{.first_step = first_step,
                          .num_steps = num_steps,
                          .prefetch_steps = config.data.prefetch_steps};
-  return [steps, run](const std::shared_ptr<Transport>& transport, HostAllocator allocate) {
+  return [steps, run, path = config.data.synthetic_lengths](
+             const std::shared_ptr<Transport>& transport, HostAllocator allocate) {
+    if (!path.empty()) check_same_lengths(path, steps.lengths, *transport);
     return open_synthetic(steps, run, *transport, std::move(allocate));
   };
 }

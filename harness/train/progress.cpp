@@ -21,11 +21,10 @@ double step_flops(const Dims& dims, const StepBatch& batch, int64_t num_ranks) {
       squared_tokens += length * length;
     }
   }
-  return static_cast<double>(
-      model_flops_per_step(dims, {.num_tokens = batch.num_tokens_global,
-                                  .num_masked = batch.num_masked_global,
-                                  .num_seqs = batch.num_seqs_global,
-                                  .squared_tokens = squared_tokens * num_ranks}));
+  return model_flops_per_step(dims, {.num_tokens = batch.num_tokens_global,
+                                     .num_masked = batch.num_masked_global,
+                                     .num_seqs = batch.num_seqs_global,
+                                     .squared_tokens = squared_tokens * num_ranks});
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ void describe(const Session& session, const StepBenchOptions& options,
     report.tokens_global += static_cast<double>(work.global.num_tokens) / steps;
     report.masked_global += static_cast<double>(work.global.num_masked) / steps;
     report.most_tokens_per_rank += static_cast<double>(plan.most_tokens_per_rank) / steps;
-    report.model_flops_global +=
-        static_cast<double>(model_flops_per_step(session.dims, work.global)) / steps;
+    report.model_flops_global += model_flops_per_step(session.dims, work.global) / steps;
     here.squared_tokens += work.here.squared_tokens;
   }
   report.phase_ms = timed.timers().take_totals_ms();

@@ -9,11 +9,7 @@
 namespace bertha {
 namespace {
 
-Failure memory_failure() {
-  return {ExitCode::kMemory,
-          "out of host memory; lower the batch or the model or use fewer ranks per node, "
-          "`bertha plan` forecasts"};
-}
+Failure memory_failure() { return {ExitCode::kMemory, "out of host memory"}; }
 
 Failure failure_of_path(const std::filesystem::filesystem_error& error) {
   const std::string second = error.path2().empty() ? "" : concat(" (", error.path2().string(), ")");
@@ -27,7 +23,7 @@ Failure failure_of_system(const std::system_error& error) {
   if (error.code() == std::errc::resource_unavailable_try_again) {
     return {ExitCode::kEnvironment,
             concat("a thread cannot be started: ", error.code().message(),
-                   "; use fewer threads or ranks per node, or raise the limit of processes "
+                   "; use fewer threads or processes, or raise the limit of processes "
                    "(ulimit -u)")};
   }
   return {ExitCode::kEnvironment, concat("the system refuses: ", error.what())};

@@ -8,10 +8,11 @@
 
 namespace bertha {
 
-/// "3.142" for (3.14159, 3); "nan" and "inf" as such.
+/// "3.142" for (3.14159, 3); "1e+300" for (1e300, 0), as all from 1e18; "nan" and "inf" as such.
 inline std::string fixed_text(double value, int decimals) {
-  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", decimals, value)), ' ');
-  std::snprintf(text.data(), text.size() + 1, "%.*f", decimals, value);
+  const char* const format = std::abs(value) < 1e18 ? "%.*f" : "%.*e";
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, decimals, value)), ' ');
+  std::snprintf(text.data(), text.size() + 1, format, decimals, value);
   return text;
 }
 

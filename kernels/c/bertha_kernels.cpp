@@ -1,5 +1,6 @@
 #include "kernels/c/bertha_kernels.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,7 +64,6 @@ struct ViewMaker {
       fail(ExitCode::kInternal, operation, ": ", field, " has dtype ", tensor.dtype,
            ", want a BerthaDType");
     }
-    check_dense(operation, field, tensor);
     View view(tensor.data, static_cast<DType>(tensor.dtype), {});
     view.rank = tensor.rank;
     for (int axis = 0; axis < tensor.rank; ++axis) {
@@ -73,7 +73,21 @@ struct ViewMaker {
       }
       view.extents[static_cast<size_t>(axis)] = tensor.extents[axis];
     }
+    check_countable(field, view);
+    check_dense(operation, field, tensor);
     return view;
+  }
+
+  // An extent of 0 excuses none of the others: operations also count rows and columns alone.
+  void check_countable(const char* field, const View& view) const {
+    int64_t bytes = size_bytes(view.dtype);
+    for (int axis = 0; axis < view.rank; ++axis) {
+      const int64_t factor = std::max<int64_t>(view.extent(axis), 1);
+      if (__builtin_mul_overflow(bytes, factor, &bytes)) {
+        fail(ExitCode::kInternal, operation, ": ", field, " is ", view.shape_text(),
+             ", more than 2^63 - 1 bytes, want extents of a tensor that memory holds");
+      }
+    }
   }
 
   Dropout operator()(const BerthaDropout& dropout) const {

@@ -60,8 +60,8 @@ void prepare_gemms(int threads) {
     if (trial.back()) continue;
     fail(ExitCode::kMemory, "no memory for the GEMMs of ", threads, " threads, ",
          kBufferBytes >> 20,
-         " MiB of addresses each; lower train.threads_per_rank, use fewer "
-         "ranks per node, or raise the limit (ulimit -v)");
+         " MiB of addresses each; use fewer threads or processes, or raise "
+         "the limit (ulimit -v)");
   }
   trial.clear();
   std::vector<void*> taken;

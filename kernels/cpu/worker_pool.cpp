@@ -90,8 +90,7 @@ WorkerPool::WorkerPool(int threads) : state_(std::make_unique<State>()) {
     state_->stop();
     fail(ExitCode::kEnvironment, "thread ", state_->workers.size() + 2, " of ", threads,
          " cannot be started: ", error.code().message(),
-         "; set train.threads_per_rank lower, use fewer ranks per node, or raise the limit of "
-         "processes (ulimit -u)");
+         "; use fewer threads or processes, or raise the limit of processes (ulimit -u)");
   }
 }
 

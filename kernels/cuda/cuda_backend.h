@@ -91,8 +91,7 @@ bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& ca
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
-/// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve, and for
-/// fp8 on a device without the kernels of sm_90a.
+/// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
 
 /// Times the library's algorithms for each shape on random data, checks what each computes, and

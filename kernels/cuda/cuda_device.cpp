@@ -147,13 +147,11 @@ int count_cuda_devices() {
 CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   const int count = count_cuda_devices();
   if (count == 0) {
-    fail(ExitCode::kEnvironment,
-         "no GPU answers; check nvidia-smi and CUDA_VISIBLE_DEVICES, or set train.backend to cpu.");
+    fail(ExitCode::kEnvironment, "no GPU answers; check nvidia-smi and CUDA_VISIBLE_DEVICES");
   }
   if (ordinal < 0 || ordinal >= count) {
-    fail(ExitCode::kEnvironment, "this rank wants GPU ", ordinal, " of its node, and ", count,
-         count == 1 ? " is" : " are",
-         " visible; start at most one rank per GPU and check CUDA_VISIBLE_DEVICES.");
+    fail(ExitCode::kEnvironment, "GPU ", ordinal, " is wanted, and ", count,
+         count == 1 ? " is" : " are", " visible; check CUDA_VISIBLE_DEVICES");
   }
   use_cuda_device(ordinal);
   cudaDeviceProp properties{};
@@ -166,13 +164,13 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
                                  code.major, ".", code.minor);
   if (code.major < kLeastComputeMajor) {
     fail(ExitCode::kEnvironment, gpu, "; these kernels need ", kLeastComputeMajor,
-         ".0 (A100) or newer. Set train.backend to cpu to train without it.");
+         ".0 (A100) or newer");
   }
   if (const cudaError_t status = find_loaded_code(code.compiled_for); status != cudaSuccess) {
     fail(ExitCode::kEnvironment, gpu, ", and this program has no code for it (",
          cudaGetErrorString(status),
          "); build with CMAKE_CUDA_ARCHITECTURES for it, as kernels/portable.md describes, or "
-         "install a newer driver.");
+         "install a newer driver");
   }
   kernels_ = choose_kernels(asked, code);
   has_sm90a_code_ = code.compiled_for == 90;
@@ -207,9 +205,7 @@ Buffer CudaDevice::allocate(int64_t bytes) {
     cudaGetLastError();  // the failed call leaves its error behind for the next check
     const auto [free_bytes, total_bytes] = memory_info();
     fail(ExitCode::kMemory, "allocating ", gib(bytes), " on GPU ", ordinal_, " failed, ",
-         gib(free_bytes), " of ", gib(total_bytes),
-         " are free; use a smaller batch (train.global_batch_seqs), more "
-         "train.accumulation_steps or more ranks: bertha plan forecasts what fits.");
+         gib(free_bytes), " of ", gib(total_bytes), " are free");
   }
   if (status != cudaSuccess) fail_cuda(status, "cudaMalloc");
   BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));

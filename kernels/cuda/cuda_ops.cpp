@@ -20,13 +20,6 @@ CudaOptions options_on(Device& device, const CudaOptions& options) {
 }
 
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model) {
-  if (model.fp8 && !runs_sm90a_kernels(device)) {
-    fail(ExitCode::kUsage,
-         "train.precision is fp8, which needs the kernels of sm_90a (H100, H200), "
-         "and the device is ",
-         device.description(),
-         "; set train.precision to bf16, and cuda.kernels to auto on such a GPU.");
-  }
   return gelu_gemms_text(options, model, as_cuda(device).sm_count());
 }
 

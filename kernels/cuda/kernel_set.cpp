@@ -4,8 +4,8 @@ namespace bertha {
 namespace {
 
 constexpr const char* kWhy =
-    "this GPU runs the portable kernels (compute capability 9.0 has others, unless cuda.kernels is "
-    "portable)";
+    "this GPU runs the portable kernels (compute capability 9.0 has others, unless portable ones "
+    "are asked for)";
 
 }  // namespace
 
@@ -19,13 +19,12 @@ CudaOptions options_for(KernelSet kernels, CudaOptions options) {
   using Gelu = CudaOptions::GeluGemms;
   if (kernels == KernelSet::kSm90a) return options;
   if (options.attention == Attention::kPersistent || options.attention == Attention::kSplit) {
-    fail(ExitCode::kUsage, "cuda.attention is ",
+    fail(ExitCode::kUsage, "attention is ",
          options.attention == Attention::kSplit ? "split" : "persistent", ", but ", kWhy,
-         "; set cuda.attention to auto or grouped.");
+         "; set attention to auto or grouped.");
   }
   if (options.gelu_gemms == Gelu::kOwn) {
-    fail(ExitCode::kUsage, "cuda.gelu_gemms is own, but ", kWhy,
-         "; set cuda.gelu_gemms to auto or library.");
+    fail(ExitCode::kUsage, "gelu_gemms is own, but ", kWhy, "; set gelu_gemms to auto or library.");
   }
   options.attention = Attention::kGrouped;
   options.gelu_gemms = Gelu::kLibrary;

@@ -123,6 +123,13 @@ class Restart(LaunchCase):
         self.assertEqual((found, output.splitlines()[0]), (4, "bertha: error: said once"), output)
         self.assertNotIn("run_local.sh", output)
 
+    def test_a_reader_that_is_gone_changes_no_exit_code(self):
+        self.stand_in("mpirun", "sleep 0.2; exit 75")
+        for ranks, code in ((2, 75), ("two", 2)):
+            run = self.launch("run_local.sh", "--ranks", ranks, self.config)
+            run.stdout.close()  # as `2>&1 | head` does once it has read enough
+            self.assertEqual(run.wait(timeout=60), code)
+
     def test_a_signal_reaches_ranks_here_whose_mpirun_passes_none_on(self):
         self.stand_in("bertha", f"""
 [[ " $* " == *' train '* ]] || exit 0

@@ -2,7 +2,8 @@
 
 import json
 
-from support import GRADIENT_F32, EndToEnd, bertha, checkpoints, main, must, mllog, records, steps
+from support import (GRADIENT_F32, EndToEnd, bertha, checkpoints, command, main, must, mllog, records,
+                     run, steps)
 
 NO_DATA = dict(data__train="", data__eval="", data__vocab="")
 
@@ -71,6 +72,20 @@ class Synthetic(EndToEnd):
                                                  log__run_dir=self.new_folder(),
                                                  data__synthetic_lengths=lengths, **NO_DATA))
         self.assert_failure(done, 4, f"{lengths}:1: found")
+
+    def test_lengths_that_differ_between_nodes_are_refused(self):
+        nodes = self.new_folder("nodes")
+        for rank, lengths in enumerate(("10 1\n32 2\n", "10 1\n32 3\n")):
+            (nodes / str(rank)).mkdir(parents=True)
+            (nodes / str(rank) / "lengths.txt").write_text(lengths)
+        in_its_folder = ["sh", "-c", 'cd "$OMPI_COMM_WORLD_RANK" && exec "$0" "$@"']
+        words = command(["train", *self.data.config(
+            data__synthetic=True, data__synthetic_lengths="lengths.txt",
+            log__run_dir=self.new_folder(), **NO_DATA)], 2, in_its_folder)
+        self.assert_failure(run(words, cwd=nodes), 4, "data.synthetic_lengths: lengths.txt",
+                            "rank 1 reads other lengths than rank 0")
+        (nodes / "1" / "lengths.txt").write_text("# the same\n32 2\n10 1\n")
+        self.assertEqual(run(words, cwd=nodes).code, 0)
 
     def test_a_vocabulary_without_special_ids_is_refused(self):
         folder = self.new_folder()

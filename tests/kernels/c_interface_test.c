@@ -163,6 +163,14 @@ static void test_refusals(BerthaKernels* kernels) {
   expect_refusal(kernels, &args, "softmax_fwd: x has rank 5");
   args.x = tensor(x, BERTHA_F32, 2, -1, 2, 0);
   expect_refusal(kernels, &args, "softmax_fwd: x has the extent -1");
+  args.x = args.y = matrix(x, (int64_t)1 << 40, (int64_t)1 << 40); /* 2^80 elements */
+  expect_refusal(kernels, &args,
+                 "softmax_fwd: x is f32 [1099511627776,1099511627776], more than 2^63 - 1 bytes");
+  args.x = args.y = matrix(x, (int64_t)1 << 30, (int64_t)1 << 31); /* 2^61 elements, 2^63 bytes */
+  expect_refusal(kernels, &args, "softmax_fwd: x is f32 [1073741824,2147483648], more than");
+  args.x = args.y = tensor(x, BERTHA_F32, 3, (int64_t)1 << 40, (int64_t)1 << 40, 0);
+  expect_refusal(kernels, &args,
+                 "softmax_fwd: x is f32 [1099511627776,1099511627776,0], more than");
   expect_refusal(kernels, NULL, "softmax_fwd: the arguments are NULL");
   thrd_t other;
   int failed = 0;

@@ -50,7 +50,9 @@ TEST(FailureOf, ThreadsThatCannotBeStartedAreAnErrorOfTheEnvironment) {
 }
 
 TEST(FailureOf, MemoryThatThereIsNotIsOne) {
-  EXPECT_EQ(failure_of_work([] { throw std::bad_alloc(); }).code, ExitCode::kMemory);
+  const Failure failure = failure_of_work([] { throw std::bad_alloc(); });
+  EXPECT_EQ(failure.code, ExitCode::kMemory);
+  EXPECT_EQ(failure.what, "out of host memory");
   EXPECT_EQ(failure_of_work([] { std::vector<int>().reserve(SIZE_MAX / 2); }).code,
             ExitCode::kMemory);
 }

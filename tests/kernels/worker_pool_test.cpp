@@ -101,8 +101,8 @@ void start_too_many_threads() {
 
 TEST(WorkerPoolDeathTest, ThreadsThatCannotBeStartedAreAnErrorOfTheEnvironment) {
   EXPECT_EXIT(start_too_many_threads(), testing::ExitedWithCode(5),
-              "thread [0-9]+ of 64 cannot be started: Resource temporarily unavailable; set "
-              "train.threads_per_rank lower");
+              "thread [0-9]+ of 64 cannot be started: Resource temporarily unavailable; use "
+              "fewer threads or processes");
 }
 #endif
 

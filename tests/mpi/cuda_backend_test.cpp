@@ -6,10 +6,13 @@
 
 #include "harness/backend.h"
 #include "harness/comm/binding.h"
+#include "tests/support/error_of.h"
 #include "tests/support/mpi_main.h"
 
 namespace bertha {
 namespace {
+
+using ::testing::StartsWith;
 
 using Kind = BackendChoice::Kind;
 
@@ -46,6 +49,27 @@ TEST(CudaBackend, ComputesOnTheGpuAndAddsUpOverRanks) {
   backend.collectives->stream().wait_on_host();
   const int sum = world.size() * (world.size() + 1) / 2;
   EXPECT_EQ(found, std::vector<float>(100, static_cast<float>(sum)));
+}
+
+TEST(CudaBackend, KernelsThatTheGpuDoesNotRunAreRefusedByTheirKeys) {
+  World& world = testing::world();
+  const BackendChoice choice = choose_backend(config_of("cuda"), world);
+  CudaConfig cuda;
+  cuda.kernels = "portable";
+  const Backend backend = make_backend(choice, cuda, 1, world);
+  FeedForward model{.io = DType::kBF16,
+                    .gelu = Activation::kGeluTanh,
+                    .hidden = 1024,
+                    .feed_forward = 4096,
+                    .fp8 = true};
+  const auto describe = [&] { describe_gelu_gemms(choice, backend, cuda, model); };
+  EXPECT_THAT(error_of(describe, ExitCode::kUsage), StartsWith("train.precision is fp8"));
+  model.fp8 = false;
+  cuda.gelu_gemms = "own";
+  EXPECT_THAT(error_of(describe, ExitCode::kUsage), StartsWith("cuda.gelu_gemms is own"));
+  cuda.attention = "split";
+  EXPECT_THAT(error_of([&] { make_backend(choice, cuda, 1, world); }, ExitCode::kUsage),
+              StartsWith("cuda.attention is split"));
 }
 
 TEST(CudaBackend, CoresNearTheGpuAreTaken) {

@@ -69,7 +69,8 @@ class RankFailure(unittest.TestCase):
         self.check(0, "throw", 4, SENTENCE)
 
     def test_memory_and_unexpected_errors_have_their_codes(self):
-        self.check(2, "bad-alloc", 6, "out of host memory")
+        output = self.check(2, "bad-alloc", 6, "out of host memory")
+        self.assertIn("train.global_batch_seqs", output)
         self.check(2, "logic-error", 1, "impossible")
 
     def test_a_killed_rank_ends_the_job(self):

@@ -62,8 +62,8 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   const std::string why = unsupported_backward(call);
   if (asked != Variant::kAuto) {
     if (why.empty()) return {.forward = asked, .backward = asked};
-    fail(ExitCode::kUsage, "cuda.attention is ", word(asked), ", but these kernels do not support ",
-         why, "; set cuda.attention to auto or grouped.");
+    fail(ExitCode::kUsage, "attention is ", word(asked), ", but these kernels do not support ", why,
+         "; set attention to auto or grouped.");
   }
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};

@@ -14,6 +14,7 @@
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/error_of.h"
+#include "tests/support/files.h"
 #include "tests/support/flip_byte.h"
 
 namespace bertha {
@@ -224,7 +225,18 @@ TEST_F(Convert, ShardsBesideRecordsAreRefused) {
   write_record_source();
   write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);
   EXPECT_THAT(refusal(),
-              HasSubstr("holds shards (part_0.hdf5) and TFRecord files (part-00000-of-00003)"));
+              HasSubstr("holds HDF5 files (part_0.hdf5) and TFRecord files (part-00000-of-00003)"));
+}
+
+TEST_F(Convert, Hdf5FilesOfAnyNameBesideRecordsAreRefused) {
+  write_record_source();
+  for (const char* name : {"eval.hdf5", "eval.h5", "eval"}) {
+    write_shard(from(name), kVariable, part(0, 3), kLimits);
+    EXPECT_THAT(refusal(), HasSubstr(concat("holds HDF5 files (", name, ") and TFRecord files (")));
+    fs::remove(from(name));
+  }
+  write_bytes(from("README"), "Three files.");
+  EXPECT_EQ(convert_data(options_, {}).manifest.num_samples(), 2500);
 }
 
 TEST_F(Convert, AFinishedShardThatWasDamagedSinceIsMadeAgain) {

@@ -81,6 +81,25 @@ TEST(PrepareFailureTest, AFinishedRunIsNotRepeated) {
   EXPECT_EQ(folder.files(), before);
 }
 
+TEST(PrepareFailureTest, AFinishedManifestWithoutACountIsRefused) {
+  const PrepareFolder folder;
+  const Manifest finished = prepare_data(folder.options(), {}).manifest;
+  const std::string path = folder.output("manifest.json");
+  Manifest damaged = finished;
+  damaged.counts.erase("documents");
+  write_manifest(path, damaged);
+  EXPECT_EQ(message_of_preparing(folder.options()),
+            path +
+                ": counts.documents is missing, want the number of documents; "
+                "make the data again with --no-resume");
+  damaged.counts.clear();
+  write_manifest(path, damaged);
+  EXPECT_THAT(message_of_preparing(folder.options()), HasSubstr("is missing, want the number of"));
+  PrepareOptions anew = folder.options();
+  anew.resume = false;
+  EXPECT_EQ(prepare_data(anew, {}).manifest.counts, finished.counts);
+}
+
 TEST(PrepareFailureTest, ADamagedPartIsMadeAgainAndOnlyThat) {
   const PrepareFolder folder;
   prepare_data(folder.options(), {});

@@ -108,5 +108,20 @@ TEST_F(BenchStepTest, TheLargestBatchIsTheLastThatRunsInTheMemory) {
   EXPECT_EQ(run_on_two_ranks("--largest-batch").code, 2);
 }
 
+TEST_F(BenchStepTest, MemoryAndThreadsThatThereAreNotHaveTheirKeys) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer reserves more address space than any limit leaves";
+#endif
+  const Ran memory =
+      run_within_mib(900, line("--set model.feed_forward=60000 --set model.layers=200"));
+  EXPECT_EQ(memory.code, 6);
+  EXPECT_THAT(memory.err, HasSubstr("train.global_batch_seqs"));
+  EXPECT_THAT(memory.err, HasSubstr("`bertha plan` forecasts"));
+  const Ran threads = run_within_mib(900, line("--set train.threads_per_rank=4096"));
+  EXPECT_EQ(threads.code, 5);
+  EXPECT_THAT(threads.err, HasSubstr("of 4096 cannot be started"));
+  EXPECT_THAT(threads.err, HasSubstr("train.threads_per_rank sets the number of threads"));
+}
+
 }  // namespace
 }  // namespace bertha

@@ -404,11 +404,11 @@ TEST(MlperfCheck, SomeEvaluationReachesTheTargetAndStaysBelowOne) {
 }
 
 /// The log with evaluations after these samples.
-std::vector<std::string> evaluated_after(const std::vector<int64_t>& samples) {
+std::vector<std::string> evaluated_after(const std::vector<double>& samples) {
   std::vector<std::string> log = without("eval_accuracy");
   const auto place = log.begin() + static_cast<std::ptrdiff_t>(line_of(log, "block_stop"));
   std::vector<std::string> records;
-  for (const int64_t count : samples) {
+  for (const double count : samples) {
     records.push_back(record("eval_accuracy", "0.7201", concat("{\"epoch_num\": ", count, "}")));
   }
   log.insert(place, records.begin(), records.end());
@@ -417,10 +417,10 @@ std::vector<std::string> evaluated_after(const std::vector<int64_t>& samples) {
 
 TEST(MlperfCheck, EvaluationsComeAsOftenAsTheGlobalBatchWants) {
   // Whole steps of 448, what packed batches make of them, one more at the start or at the end.
-  for (const std::vector<int64_t>& good : {std::vector<int64_t>{150'080, 300'160, 450'240},
-                                           {149'600, 299'561, 450'227},
-                                           {0, 150'080, 300'160},
-                                           {150'080, 200'000}}) {
+  for (const std::vector<double>& good : {std::vector<double>{150'080, 300'160, 450'240},
+                                          {149'600, 299'561, 450'227},
+                                          {0, 150'080, 300'160},
+                                          {150'080, 200'000}}) {
     EXPECT_THAT(findings(evaluated_after(good)), IsEmpty());
   }
   EXPECT_THAT(findings(evaluated_after({9'408, 18'816})),
@@ -432,6 +432,11 @@ TEST(MlperfCheck, EvaluationsComeAsOftenAsTheGlobalBatchWants) {
   EXPECT_THAT(findings(evaluated_after({150'080, 250'000, 450'240})),
               ElementsAre(HasSubstr("evaluation 2 comes after 250000 samples")));
   EXPECT_THAT(findings(evaluated_after({150'976})), testing::SizeIs(1));
+
+  EXPECT_THAT(findings(evaluated_after({1e300})),
+              ElementsAre(HasSubstr("evaluation 1 comes after 1e+300 samples; with a global")));
+  EXPECT_THAT(findings(evaluated_after({9408.25})),
+              ElementsAre(HasSubstr("evaluation 1 comes after 9408 samples; with a global")));
 
   std::vector<std::string> open = evaluated_after({9'408});
   open[4] = record("submission_division", "\"open\"");

@@ -45,7 +45,31 @@ TEST(ModelFlops, AreThoseOfEveryProductOfTheModel) {
   forward += product(masked, dims.H, dims.H) + product(masked, dims.H, dims.V);
   const StepWork work{
       .num_tokens = 14, .num_masked = masked, .num_seqs = 3, .squared_tokens = 81 + 1 + 16};
-  EXPECT_EQ(model_flops_per_step(dims, work), 3 * forward);
+  EXPECT_EQ(model_flops_per_step(dims, work), static_cast<double>(3 * forward));
+}
+
+TEST(ModelFlops, OfTheLargestModelAndBatchOverflowNothing) {
+  // The upper bounds of the keys.
+  constexpr int64_t kLength = 32767;
+  constexpr int64_t kSeqs = 1 << 24;
+  const Dims dims{.L = 256,
+                  .H = 65536,
+                  .A = 1024,
+                  .D = 64,
+                  .F = 262144,
+                  .C = 32768,
+                  .V = 32768,
+                  .P = kLength,
+                  .G = 2};
+  const StepWork work{.num_tokens = kSeqs * kLength,
+                      .num_masked = kSeqs * kLength,
+                      .num_seqs = kSeqs,
+                      .squared_tokens = kSeqs * kLength * kLength};
+  const double matrix = 65536.0 * 65536.0;
+  const double per_token =
+      256 * (8 * matrix + 16 * matrix + 4 * 65536.0 * kLength) + 2 * matrix + matrix;
+  const double per_seq = 2 * matrix + 4 * 65536.0;
+  EXPECT_DOUBLE_EQ(model_flops_per_step(dims, work), 3.0 * kSeqs * (kLength * per_token + per_seq));
 }
 
 TEST(CostPlan, CountsThePublishedParametersOfBertLarge) {

@@ -335,6 +335,8 @@ TEST(TextFormat, MillisecondsHaveADecimalBelowTen) {
 TEST(TextFormat, ValuesThatAreNotFiniteAreNamed) {
   EXPECT_EQ(fixed_text(std::numeric_limits<double>::quiet_NaN(), 3), "nan");
   EXPECT_EQ(fixed_text(-std::numeric_limits<double>::infinity(), 3), "-inf");
+  EXPECT_EQ(fixed_text(-123'456'789'012'345.5, 1), "-123456789012345.5");
+  EXPECT_EQ(fixed_text(1e300, 0), "1e+300");
   EXPECT_EQ(scaled_text(std::numeric_limits<double>::infinity()), "infT");
 }
 
