@@ -21,10 +21,10 @@ CudaOptions options_for(KernelSet kernels, CudaOptions options) {
   if (options.attention == Attention::kPersistent || options.attention == Attention::kSplit) {
     fail(ExitCode::kUsage, "attention is ",
          options.attention == Attention::kSplit ? "split" : "persistent", ", but ", kWhy,
-         "; set attention to auto or grouped.");
+         "; set it to auto or grouped.");
   }
   if (options.gelu_gemms == Gelu::kOwn) {
-    fail(ExitCode::kUsage, "gelu_gemms is own, but ", kWhy, "; set gelu_gemms to auto or library.");
+    fail(ExitCode::kUsage, "gelu_gemms is own, but ", kWhy, "; set it to auto or library.");
   }
   options.attention = Attention::kGrouped;
   options.gelu_gemms = Gelu::kLibrary;

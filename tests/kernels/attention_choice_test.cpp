@@ -68,7 +68,7 @@ TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {
       const std::string sentence = refusal(asked, beyond.call);
       EXPECT_THAT(sentence, HasSubstr(asked == Variant::kSplit ? "is split," : "is persistent,"));
       EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
-      EXPECT_THAT(sentence, HasSubstr("set attention to auto or grouped."));
+      EXPECT_THAT(sentence, HasSubstr("set it to auto or grouped."));
     }
   }
 }

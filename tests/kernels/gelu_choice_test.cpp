@@ -72,7 +72,7 @@ void expect_beyond(const Rule& rule, const std::vector<Beyond>& all) {
     EXPECT_EQ(rule(Choice::kLibrary, beyond.call), kNever) << beyond.why;
     const std::string sentence = refusal(rule, beyond.call);
     EXPECT_THAT(sentence, HasSubstr(std::string("do not support ") + beyond.why));
-    EXPECT_THAT(sentence, HasSubstr("set gelu_gemms to auto or library."));
+    EXPECT_THAT(sentence, HasSubstr("set it to auto or library."));
   }
 }
 

@@ -63,7 +63,7 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (asked != Variant::kAuto) {
     if (why.empty()) return {.forward = asked, .backward = asked};
     fail(ExitCode::kUsage, "attention is ", word(asked), ", but these kernels do not support ", why,
-         "; set attention to auto or grouped.");
+         "; set it to auto or grouped.");
   }
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};

@@ -27,7 +27,7 @@ int64_t decide(Choice asked, const std::string& why_not, const GeluTile& tile,
   if (asked == Choice::kLibrary) return kNever;
   if (asked == Choice::kOwn && !why_not.empty()) {
     fail(ExitCode::kUsage, "gelu_gemms is own, but these kernels do not support ", why_not,
-         "; set gelu_gemms to auto or library.");
+         "; set it to auto or library.");
   }
   if (asked == Choice::kOwn) return 1;
   if (!why_not.empty()) return kNever;
