@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(kClearThreads)
 void clear_padding(const CudaContext& context, cudaStream_t stream, const View& cu_seqlens,
                    const View& rows, const View* lse) {
   const int64_t tokens = rows.extent(0);
-  launch_kernel(
-      stream, clear_padding_kernel, {static_cast<unsigned>(context.sm_count), kClearThreads},
-      elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens, rows.bytes() / tokens,
-      static_cast<unsigned char*>(rows.data), lse == nullptr ? 0 : lse->extent(0),
-      lse == nullptr ? nullptr : elements<float>(*lse));
+  launch_kernel(stream, clear_padding_kernel, {context.sm_count, kClearThreads},
+                elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens,
+                rows.bytes() / tokens, static_cast<unsigned char*>(rows.data),
+                lse == nullptr ? 0 : lse->extent(0),
+                lse == nullptr ? nullptr : elements<float>(*lse));
 }
 
 AttentionBatch batch_of(const View& qkv, const View& cu_seqlens, int64_t max_seq_tokens) {

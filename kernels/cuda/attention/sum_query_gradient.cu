@@ -103,10 +103,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_sum_query_gradient(const PersistentLaunch& on, const AttentionBwdParams& params) {
   const AttentionBatch& batch = params.batch;
-  const dim3 blocks(static_cast<unsigned>(batch.seqs), kColumnSumsOfSplitSeq,
-                    static_cast<unsigned>(batch.heads));
   dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
-    launch_dependent(on.stream, sum_query_gradient_kernel<T>, {blocks, kThreads}, params);
+    launch_dependent(on.stream, sum_query_gradient_kernel<T>,
+                     {{batch.seqs, kColumnSumsOfSplitSeq, batch.heads}, kThreads}, params);
   });
 }
 

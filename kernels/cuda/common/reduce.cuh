@@ -76,7 +76,7 @@ __device__ __forceinline__ bool is_last_block(uint32_t* arrivals, uint32_t block
 }
 
 /// Blocks for `items` at `per_block` each: at least 1, at most `most`.
-inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most) {
+inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most = INT32_MAX) {
   const int64_t blocks = (items + per_block - 1) / per_block;
   return static_cast<unsigned>(blocks < 1 ? 1 : (blocks > most ? most : blocks));
 }

@@ -7,9 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
 
@@ -233,14 +231,6 @@ template <class Shape, int kTensors>
 int ring_bytes(int stages, int64_t columns) {
   return stages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
          static_cast<int>(sizeof(typename Shape::Element));
-}
-
-template <class Shape, class... Parameters, class... Arguments>
-void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                        int64_t columns, int bytes, const Arguments&... arguments) {
-  allow_shared_bytes(kernel, bytes);
-  launch_kernel(stream, kernel, {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes},
-                arguments...);
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:

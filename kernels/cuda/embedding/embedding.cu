@@ -284,8 +284,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
         .dsum = elements<T>(dsum),
         .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
         .partial = partial};
-    launch_with_shared<Shape>(context.stream, embedding_bwd_kernel<Shape>, blocks, columns, bytes,
-                              pointers, rows, columns, dropout);
+    launch_kernel(context.stream, embedding_bwd_kernel<Shape>,
+                  {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout);
   }
   const bool add = args.accumulate == Accumulate::kYes;
   const int64_t segments = args.dsegment_table.extent(0);
@@ -338,8 +338,9 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
       const int bytes = pipeline_bytes<Shape, 3>(context, kForwardStages, columns);
       const unsigned blocks = team_blocks<Shape>(context, &embedding_fwd_kernel<Shape>, rows,
                                                  columns, bytes, kForwardBlocks);
-      launch_with_shared<Shape>(context.stream, embedding_fwd_kernel<Shape>, blocks, columns, bytes,
-                                pointers, rows, columns, dropout, args.epsilon);
+      launch_kernel(context.stream, embedding_fwd_kernel<Shape>,
+                    {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout,
+                    args.epsilon);
     });
   });
 }

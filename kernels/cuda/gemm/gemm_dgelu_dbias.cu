@@ -29,7 +29,6 @@
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
@@ -459,15 +458,12 @@ void launch(CudaContext& context, const LinearBwdData& args) {
                       .row_tiles = has_rest ? whole_tiles : tiles,
                       .rest_units = has_rest ? units : 0};
 
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   const auto kernel =
       has_rest ? gemm_dgelu_dbias_kernel<T, true> : gemm_dgelu_dbias_kernel<T, false>;
-  allow_shared_bytes(kernel, kBytes);
-  const dim3 blocks(static_cast<unsigned>(columns / kTileColumns),
-                    static_cast<unsigned>(row_blocks));
   const DType dtype = args.dy.dtype;
   launch_dependent(
-      context.stream, kernel, {blocks, kThreads, kBytes},
+      context.stream, kernel,
+      {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
       matrix_tensor_map(dtype, args.dy.data, rows, outputs, has_rest ? kUnitRows : kTileRows),
       matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
       matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 
@@ -164,10 +163,8 @@ void launch_block_per_row(const CudaContext& context, const Operation& operation
                           int64_t columns) {
   const unsigned warps =
       blocks_for(columns, kVecs * kVecSize * kWarpThreads, kThreads / kWarpThreads);
-  block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>
-      <<<static_cast<unsigned>(rows), warps * kWarpThreads, 0, context.stream>>>(
-          operation, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>,
+                {rows, warps * kWarpThreads}, operation, static_cast<int>(columns));
 }
 
 }  // namespace bertha

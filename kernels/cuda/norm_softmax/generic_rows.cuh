@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
@@ -298,10 +296,9 @@ void launch_register_rows(const CudaContext& context, const Operation& operation
                           int64_t columns) {
   int lanes = 1;
   while (static_cast<int64_t>(lanes) * kElements < columns) lanes *= 2;
-  const unsigned blocks = blocks_for(rows, kRegisterThreads / lanes, INT32_MAX);
-  register_row_kernel<Operation, N, kElements>
-      <<<blocks, kRegisterThreads, 0, context.stream>>>(operation, rows, columns, lanes);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, register_row_kernel<Operation, N, kElements>,
+                {blocks_for(rows, kRegisterThreads / lanes), kRegisterThreads}, operation, rows,
+                columns, lanes);
 }
 
 template <int N, class Operation>
@@ -316,10 +313,7 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const bool is_cached = bytes <= most_row_cache_bytes(context);
   const auto kernel =
       is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
-  if (is_cached) allow_shared_bytes(kernel, bytes);
-  kernel<<<static_cast<unsigned>(rows), threads, is_cached ? static_cast<size_t>(bytes) : 0,
-           context.stream>>>(operation, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, kernel, {rows, threads, is_cached ? bytes : 0}, operation, columns);
 }
 
 /// work(std::integral_constant<int, N>) with the widest vectors that `most` elements at once allow

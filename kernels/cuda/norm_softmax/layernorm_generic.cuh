@@ -159,11 +159,10 @@ void launch_layernorm_bwd_generic(const CudaContext& context,
                                   NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,
                                   int64_t columns, const TakePartial& take_partial) {
   const unsigned teams = blocks_for(rows, 16, context.sm_count);
-  const dim3 grid(blocks_for(columns, kColumnThreads * N, INT32_MAX), teams);
   p.partial = take_partial(teams);
-  layernorm_column_sums_kernel<decltype(p), N>
-      <<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, layernorm_column_sums_kernel<decltype(p), N>,
+                {{blocks_for(columns, kColumnThreads * N), teams}, kColumnThreads}, p, rows,
+                columns);
   const GenericNormBackward<LoadDy, LoadX, Store, Parameter> norm{{p.dy, p.x}, p};
   launch_shared_rows<N>(context, norm, rows, columns);
 }

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 
@@ -115,10 +114,9 @@ void launch_warp_per_row(const CudaContext& context, const Operation& operation,
       return launch_warp_per_row<2 * kLanes, N, kVecs, kThreads>(context, operation, rows, columns);
     }
   }
-  const unsigned blocks = blocks_for(rows, kThreads / kLanes, INT32_MAX);
-  warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>
-      <<<blocks, kThreads, 0, context.stream>>>(operation, rows, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>,
+                {blocks_for(rows, kThreads / kLanes), kThreads}, operation, rows,
+                static_cast<int>(columns));
 }
 
 }  // namespace bertha
