@@ -143,15 +143,6 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-/// There is at least one row; most_elements of all operands, see row_vec_elements.
-template <class Load, class Store, class Parameter>
-void launch_layernorm_fwd_generic(const CudaContext& context,
-                                  const NormForward<Load, Store, Parameter>& p, int64_t rows,
-                                  int64_t columns, int most_elements) {
-  const GenericNormForward<Load, Store, Parameter> norm{{p.x}, p};
-  launch_rows(context, norm, rows, columns, most_elements);
-}
-
 /// There is at least one row; N as with_vec_size chooses it. take_partial(teams) allocates as many
 /// partial sums.
 template <int N, class LoadDy, class LoadX, class Store, class Parameter, class TakePartial>

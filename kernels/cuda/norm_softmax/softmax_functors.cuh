@@ -183,14 +183,14 @@ template <SoftmaxKind kKind, class Load, class Store>
 void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
   if (rows == 0) return;
-  context.state<CompiledAlike<GenericSoftmax<Load, Store, kKind>>>();
+  using Generic = GenericSoftmax<Load, Store, kKind>;
+  context.state<CompiledAlike<Generic>>();
   const int most = row_vec_elements(columns, load, store);
   if constexpr (sizeof(typename Load::Element) == 2) {
     const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
-  const GenericSoftmax<Load, Store, kKind> generic{{load}, store};
-  launch_rows(context, generic, rows, columns, most);
+  launch_rows(context, Generic{{load}, store}, rows, columns, most);
 }
 
 /// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
@@ -199,14 +199,14 @@ template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            float scale, int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  context.state<CompiledAlike<GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind>>>();
+  using Generic = GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind>;
+  context.state<CompiledAlike<Generic>>();
   const int most = row_vec_elements(columns, dy, y, dx);
   if constexpr (sizeof(typename LoadDy::Element) == 2) {
     const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{{dy, y}, dx, scale};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
-  const GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind> generic{{dy, y}, dx, scale};
-  launch_rows(context, generic, rows, columns, most);
+  launch_rows(context, Generic{{dy, y}, dx, scale}, rows, columns, most);
 }
 
 // --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------
