@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/flat_range.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/lamb_chunks.h"
@@ -26,6 +25,37 @@ constexpr int kVec = 4;  // 16 bytes of f32
 constexpr int kClipBlocksPerSm = 8;
 
 const LambState* state_of(const View& state) { return static_cast<const LambState*>(state.data); }
+
+/// A range of elements cut for wide accesses: [begin, head) one by one, [head, tail) in vectors of
+/// N, [tail, end) one by one. Indices are elements of arrays that are aligned at element 0.
+struct FlatRange {
+  int64_t begin;
+  int64_t head;
+  int64_t tail;
+  int64_t end;
+
+  __device__ __forceinline__ FlatRange(int64_t begin_in, int64_t end_in, int vec)
+      : begin(begin_in), end(end_in) {
+    const int64_t up = (begin + vec - 1) / vec * vec;
+    head = up < end ? up : end;
+    tail = head + (end - head) / vec * vec;
+  }
+
+  /// Elements outside the vectors: fewer than two vectors.
+  __device__ __forceinline__ int rest() const {
+    return static_cast<int>((head - begin) + (end - tail));
+  }
+  __device__ __forceinline__ int64_t rest_element(int i) const {
+    const int64_t before = head - begin;
+    return i < before ? begin + i : tail + (i - before);
+  }
+};
+
+/// Elements before the first one at a multiple of 16 bytes; for a FlatRange over one array.
+template <class T>
+__device__ __forceinline__ int64_t elements_past_16_bytes(const T* data) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16 / sizeof(T));
+}
 
 /// work(std::integral_constant<int, N>, at) for the thread's share of a chunk: N elements from `at`
 /// on, kVec of them or, at the ends and where `vec` is 1, one.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/common/compiled_for.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_context.h"
@@ -20,6 +19,14 @@ namespace bertha {
 // kernels before it have completed.
 //
 // Code for other GPUs than those of sm_90a neither triggers nor waits; its launches are ordinary.
+
+/// In device code, whether this pass of the compiler makes code for sm_90a. The host asks
+/// CudaDevice::has_sm90a_code() which one is loaded: portable kernels run as either.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+inline constexpr bool kIsSm90aCode = true;
+#else
+inline constexpr bool kIsSm90aCode = false;
+#endif
 
 /// No effect where the next launch is an ordinary one.
 __device__ __forceinline__ void begin_next_kernel() {

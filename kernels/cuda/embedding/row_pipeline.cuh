@@ -1,6 +1,5 @@
 #pragma once
 
-#include "kernels/cuda/common/compiled_for.cuh"
 #include "kernels/cuda/common/row_team.cuh"
 
 namespace bertha {

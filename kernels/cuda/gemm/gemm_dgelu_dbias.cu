@@ -29,8 +29,8 @@
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gelu_choice.h"
-#include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
@@ -40,9 +40,6 @@
 namespace bertha {
 namespace gemm_dgelu_dbias {
 namespace {
-
-using gemm_bias_gelu::gelu_derivative_pair;
-using gemm_bias_gelu::unpacked;
 
 constexpr int kTileRows = kGemmDgeluDbiasTile.rows;
 constexpr int kTileColumns = kGemmDgeluDbiasTile.columns;
@@ -89,6 +86,14 @@ struct Params {
   int row_tiles;
   int rest_units;  // behind these tiles, fewer than 4 for each row block; 0 unless kRest
 };
+
+/// gelu' of two elements, as f16.
+template <class T>
+__device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
+  const float2 z = unpacked<T>(gelu_instruction::clamped<T>(pair));
+  return packed<__half>(gelu_instruction::gelu_derivative(z.x),
+                        gelu_instruction::gelu_derivative(z.y));
+}
 
 /// A tile uses each place of the dx ring twice, so that place and parity depend on the unit alone.
 static_assert(kUnits == 2 * kDxUnits);

@@ -289,10 +289,8 @@ GemmTuning GemmPlans::tune(const GemmKey& key) {
 void tune_gemms(Device& device, Stream& stream, std::span<const GemmShape> shapes,
                 const std::string& path,
                 const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
-  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
-  BERTHA_CHECK(cuda_device != nullptr, "device is ", device.description(), ", want a CUDA device");
   const CudaOptions options{.gemm_plans_path = std::filesystem::exists(path) ? path : ""};
-  GemmPlans plans(*cuda_device, native(stream), options);
+  GemmPlans plans(as_cuda(device), native(stream), options);
   for (const GemmShape& shape : shapes) {
     progress(shape, plans.tune(gemm_key(shape, options.gemm_sm_count)));
     plans.save(path);
