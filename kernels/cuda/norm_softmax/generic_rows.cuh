@@ -18,8 +18,9 @@ namespace bertha {
 //
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs  its rows, the base class
-//   kDrops, store          with for_vecs_with_bits only: whether it draws dropout while storing, as
-//                          kDraws describes, `words` for a row
+//   store                  with row.store() only: where its results go
+//   kDrops                 with for_vecs_with_bits only: whether its store draws dropout, as kDraws
+//                          describes, `words` for a row
 //   run(row)               its passes, in terms of for_vecs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
@@ -48,6 +49,12 @@ __device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, R
   }
   row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
+
+/// Of the rows below, which name a vector by its first column.
+template <class Row>
+inline constexpr bool kIsGenericRow = requires {
+  typename Row::Number;
+};
 
 /// A row in the registers of `lanes` threads, kElements columns each, in vectors of N.
 template <class Operation, int N, int kElements>
@@ -105,6 +112,11 @@ class RegisterRow {
   template <int K, class Combine>
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     reduce_lanes(values, lanes_, combine);
+  }
+
+  __device__ void keep_packed() const {}
+  __device__ void store(int64_t column, const Number (&numbers)[N]) const {
+    put(operation_.store, place_of(column), numbers);
   }
 
   /// A lane draws one word of its row: there are no more words than lanes, because a thread has at
@@ -177,6 +189,11 @@ class SharedRow {
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     block_reduce(values, combine, shared_.exchange, turn_);
     ++turn_;
+  }
+
+  __device__ void keep_packed() const {}
+  __device__ void store(int64_t column, const Number (&numbers)[N]) const {
+    put(operation_.store, place_of(column), numbers);
   }
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
