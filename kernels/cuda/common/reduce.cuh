@@ -36,16 +36,6 @@ __device__ __forceinline__ void share_sums(T (&values)[kValues], int lane, int d
   }
 }
 
-template <class T>
-__device__ __forceinline__ T warp_max(T value) {
-#pragma unroll
-  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
-    const T other = __shfl_xor_sync(kFullWarp, value, step);
-    value = other > value ? other : value;
-  }
-  return value;
-}
-
 /// Sum over the block, in every thread of the first warp. `partial` (shared memory) has an element
 /// per warp, of at most 32. All threads call it; a barrier stands before `partial` is written.
 template <class T>
