@@ -11,7 +11,6 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"

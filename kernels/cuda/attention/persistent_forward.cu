@@ -25,7 +25,7 @@
 // Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 123 us, where exponentials
 //           alone take 45 and the bytes 47. Variants: kernels/measured/attention.md.
 
-#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/cuda_check.h"

@@ -4,7 +4,7 @@
 //
 // Bound by  latency: 1,024 tokens in 4 sequences, 16 heads, are some 10 MB and 300 blocks.
 
-#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
