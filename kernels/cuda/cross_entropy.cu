@@ -14,7 +14,6 @@
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/cross_entropy.h"
@@ -167,10 +166,8 @@ template <class T, int N, bool kCached>
 void launch(CudaContext& context, const CrossEntropy& args, RowResult* results) {
   const int64_t rows = args.logits.extent(0);
   const int64_t columns = args.logits.extent(1);
-  auto* kernel = cross_entropy_kernel<T, N, kCached>;
   const int64_t cache_bytes = kCached ? columns * static_cast<int64_t>(sizeof(T)) : 0;
-  allow_shared_bytes(kernel, cache_bytes);
-  launch_kernel(context.stream, kernel, {static_cast<unsigned>(rows), kThreads, cache_bytes},
+  launch_kernel(context.stream, cross_entropy_kernel<T, N, kCached>, {rows, kThreads, cache_bytes},
                 elements<T>(args.logits), elements<int32_t>(args.labels),
                 elements<float>(args.gradient_scale), columns, args.classes, args.write_gradient,
                 results);

@@ -45,7 +45,7 @@ class ArrivalCounter {
 };
 
 /// 64-bit flag-packed values by which blocks of a kernel exchange numbers
-/// (common/inter_block_exchange.cuh), and counts of the blocks that have read some of them. All
+/// (channels/tile_sums.cuh), and counts of the blocks that have read some of them. All
 /// zero between kernels of the stream: the last reader of a value resets it.
 class InterBlockExchange {
  public:

@@ -272,10 +272,14 @@ void CudaDevice::start_profiler() { BERTHA_CUDA_CHECK(cudaProfilerStart()); }
 
 void CudaDevice::stop_profiler() { BERTHA_CUDA_CHECK(cudaProfilerStop()); }
 
-std::unique_ptr<Stream> make_urgent_stream(Device& device) {
+CudaDevice& as_cuda(Device& device) {
   auto* cuda = dynamic_cast<CudaDevice*>(&device);
   BERTHA_CHECK(cuda != nullptr, "device is ", device.description(), ", want a CUDA device");
-  use_cuda_device(cuda->ordinal());
+  return *cuda;
+}
+
+std::unique_ptr<Stream> make_urgent_stream(Device& device) {
+  use_cuda_device(as_cuda(device).ordinal());
   int least = 0;
   int greatest = 0;
   BERTHA_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));

@@ -47,4 +47,7 @@ class CudaDevice final : public Device {
   std::string name_;
 };
 
+/// `device` as what make_cuda_device made; Error(kInternal) for another backend's.
+CudaDevice& as_cuda(Device& device);
+
 }  // namespace bertha

@@ -5,13 +5,6 @@
 
 namespace bertha {
 
-/// `device` as what make_cuda_device made; anything else is an error.
-inline CudaDevice& as_cuda(Device& device) {
-  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
-  BERTHA_CHECK(cuda_device != nullptr, "device is ", device.description(), ", want a CUDA device");
-  return *cuda_device;
-}
-
 /// A set of operations, Ops or RowOps, on a stream of a CUDA device.
 template <class Set>
 class CudaOpSet final : public Set {

@@ -7,8 +7,9 @@
 // Figure    336 million elements in bf16, one H200: moments 2,149 us, step 1,140 us, 95 and 97 % of
 //           the rate of a copy (kernels/measured/lamb.md).
 
+#include <algorithm>
+
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/flat_range.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/lamb_chunks.h"
@@ -24,6 +25,37 @@ constexpr int kVec = 4;  // 16 bytes of f32
 constexpr int kClipBlocksPerSm = 8;
 
 const LambState* state_of(const View& state) { return static_cast<const LambState*>(state.data); }
+
+/// A range of elements cut for wide accesses: [begin, head) one by one, [head, tail) in vectors of
+/// N, [tail, end) one by one. Indices are elements of arrays that are aligned at element 0.
+struct FlatRange {
+  int64_t begin;
+  int64_t head;
+  int64_t tail;
+  int64_t end;
+
+  __device__ __forceinline__ FlatRange(int64_t begin_in, int64_t end_in, int vec)
+      : begin(begin_in), end(end_in) {
+    const int64_t up = (begin + vec - 1) / vec * vec;
+    head = up < end ? up : end;
+    tail = head + (end - head) / vec * vec;
+  }
+
+  /// Elements outside the vectors: fewer than two vectors.
+  __device__ __forceinline__ int rest() const {
+    return static_cast<int>((head - begin) + (end - tail));
+  }
+  __device__ __forceinline__ int64_t rest_element(int i) const {
+    const int64_t before = head - begin;
+    return i < before ? begin + i : tail + (i - before);
+  }
+};
+
+/// Elements before the first one at a multiple of 16 bytes; for a FlatRange over one array.
+template <class T>
+__device__ __forceinline__ int64_t elements_past_16_bytes(const T* data) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16 / sizeof(T));
+}
 
 /// work(std::integral_constant<int, N>, at) for the thread's share of a chunk: N elements from `at`
 /// on, kVec of them or, at the ends and where `vec` is 1, one.
@@ -260,7 +292,7 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
   const int64_t tensors = args.norms.extent(0);
   if (tensors == 0) return;
   const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
-  const unsigned blocks = table.chunks_count > 0 ? static_cast<unsigned>(table.chunks_count) : 1;
+  const int64_t blocks = std::max(table.chunks_count, int64_t{1});
   dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
     const MomentsJob<T> job{
         .gradient = elements<T>(args.gradient),
@@ -269,8 +301,7 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
         .v = args.v.as<float>(),
         .update = args.update.as<float>(),
         .norms = static_cast<double2*>(args.norms.data),
-        .partials =
-            static_cast<double2*>(context.scratch.take(int64_t{blocks} * int64_t{sizeof(double2)})),
+        .partials = static_cast<double2*>(context.scratch.take(blocks * int64_t{sizeof(double2)})),
         .state = state_of(args.state),
         .table = table,
         .rules = args.rules,
@@ -293,8 +324,7 @@ void run_cuda(CudaContext& context, const LambApply& args) {
                           .table = table,
                           .vec = vec_size_of({args.weight, args.model_weight, args.update}),
                           .trust_ratio = args.trust_ratio};
-    launch_kernel(context.stream, apply_kernel<T>,
-                  {static_cast<unsigned>(table.chunks_count), kThreads}, job);
+    launch_kernel(context.stream, apply_kernel<T>, {table.chunks_count, kThreads}, job);
   });
 }
 

@@ -311,7 +311,7 @@ void launch(CudaContext& context, std::span<const Quantize> all, float* partial_
   const auto kernel = format_of(all[0]) == DType::kE4M3
                           ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation>
                           : quantize_kernel<T, __NV_E5M2, kFunction, kActivation>;
-  launch_dependent(context.stream, kernel, {static_cast<unsigned>(tiles), kThreads}, matrices);
+  launch_dependent(context.stream, kernel, {tiles, kThreads}, matrices);
 }
 
 template <class T>
@@ -339,9 +339,8 @@ void run_cuda(CudaContext& context, const Quantize& args) {
   check(args);
   if (is_fp8(args.x.dtype)) {
     if (rows == 0) return;
-    const dim3 tiles(static_cast<unsigned>(ceil_div(columns, kTile)),
-                     static_cast<unsigned>(ceil_div(rows, kTile)));
-    launch_dependent(context.stream, transpose_kernel, {tiles, kThreads},
+    launch_dependent(context.stream, transpose_kernel,
+                     {{ceil_div(columns, kTile), ceil_div(rows, kTile)}, kThreads},
                      static_cast<const uint8_t*>(args.x.data),
                      static_cast<uint8_t*>(args.transposed.data), rows, columns);
     return;

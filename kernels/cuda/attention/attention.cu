@@ -11,7 +11,6 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/persistent.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
@@ -48,11 +47,11 @@ __global__ void __launch_bounds__(kClearThreads)
 void clear_padding(const CudaContext& context, cudaStream_t stream, const View& cu_seqlens,
                    const View& rows, const View* lse) {
   const int64_t tokens = rows.extent(0);
-  launch_kernel(
-      stream, clear_padding_kernel, {static_cast<unsigned>(context.sm_count), kClearThreads},
-      elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens, rows.bytes() / tokens,
-      static_cast<unsigned char*>(rows.data), lse == nullptr ? 0 : lse->extent(0),
-      lse == nullptr ? nullptr : elements<float>(*lse));
+  launch_kernel(stream, clear_padding_kernel, {context.sm_count, kClearThreads},
+                elements<int32_t>(cu_seqlens) + cu_seqlens.extent(0) - 1, tokens,
+                rows.bytes() / tokens, static_cast<unsigned char*>(rows.data),
+                lse == nullptr ? 0 : lse->extent(0),
+                lse == nullptr ? nullptr : elements<float>(*lse));
 }
 
 AttentionBatch batch_of(const View& qkv, const View& cu_seqlens, int64_t max_seq_tokens) {

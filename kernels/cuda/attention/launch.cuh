@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 
 namespace bertha {
 
@@ -32,20 +31,19 @@ void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Wor
 }
 
 /// Blocks for rows_per_block rows of each head of each sequence, in a grid of one dimension.
-inline unsigned blocks_of_heads(AttentionBatch& batch, int rows_per_block) {
+inline int64_t blocks_of_heads(AttentionBatch& batch, int rows_per_block) {
   batch.tiles_per_head = (batch.longest + rows_per_block - 1) / rows_per_block;
   const int64_t blocks = int64_t{batch.tiles_per_head} * batch.heads * batch.seqs;
   BERTHA_CHECK(blocks <= std::numeric_limits<int32_t>::max(), "attention over ", batch.seqs,
                " sequences of up to ", batch.longest, " tokens and ", batch.heads,
                " heads is more than one launch");
-  return static_cast<unsigned>(blocks);
+  return blocks;
 }
 
 template <class Shape, class Params>
 void launch_mma(void (*kernel)(Params), Shape, int shared_bytes, const AttentionLaunch& launch,
                 Params params) {
-  allow_shared_bytes(kernel, shared_bytes);
-  const unsigned blocks = blocks_of_heads(params.batch, Shape::kRows);
+  const int64_t blocks = blocks_of_heads(params.batch, Shape::kRows);
   launch_kernel(launch.stream, kernel, {blocks, Shape::kThreads, shared_bytes}, params);
 }
 

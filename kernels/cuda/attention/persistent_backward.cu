@@ -33,7 +33,6 @@
 #include "kernels/cuda/attention/persistent_backward_consumer.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
@@ -105,11 +104,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class T, bool kDropout, bool kSplit>
 void launch(const PersistentLaunch& on, const Arguments& arguments) {
-  const auto kernel = persistent_backward_kernel<T, kDropout, kSplit>;
-  allow_shared_bytes(kernel, sizeof(SharedStorage));
   const AttentionBatch& batch = arguments.params.batch;
   const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
-  launch_dependent(on.stream, kernel,
+  launch_dependent(on.stream, persistent_backward_kernel<T, kDropout, kSplit>,
                    {blocks_for(items, 1, on.sm_count), kThreads, sizeof(SharedStorage)}, arguments);
 }
 

@@ -25,12 +25,9 @@
 // Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 123 us, where exponentials
 //           alone take 45 and the bytes 47. Variants: kernels/measured/attention.md.
 
-#include <algorithm>
-
-#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
@@ -349,12 +346,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class T, DropoutKind kDropout>
 void launch(const PersistentLaunch& on, const Params& params, const CUtensorMap& map,
             const CUtensorMap& out_map) {
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
-  allow_shared_bytes(persistent_forward<T, kDropout>, kBytes);
   const AttentionBatch& batch = params.call.batch;
   const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
-  const unsigned blocks = blocks_for(std::max(items, int64_t{1}), 1, on.sm_count);
-  launch_dependent(on.stream, persistent_forward<T, kDropout>, {blocks, kThreads, kBytes}, params,
+  launch_dependent(on.stream, persistent_forward<T, kDropout>,
+                   {blocks_for(items, 1, on.sm_count), kThreads, sizeof(SharedStorage)}, params,
                    map, out_map);
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/block_reduce.cuh"
 
 namespace bertha {
 namespace {
@@ -98,10 +98,11 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(const Attention
     if (key < own.at.length) {
       score = params.scale * inner_product(query, qkv + own.in_qkv(key, 1), own.head_size);
     }
-    const float raised = fmaxf(top, warp_max(score));
-    const float factor = expf(top - raised);
-    const float probability = expf(score - raised);
-    top = raised;
+    float raised[1] = {fmaxf(top, score)};
+    reduce_lanes(raised, kWarpThreads, Larger());
+    const float factor = expf(top - raised[0]);
+    const float probability = expf(score - raised[0]);
+    top = raised[0];
     total = total * factor + warp_sum(probability);
     sum.multiply(factor);
     uint32_t kept = ~0u;
@@ -210,14 +211,14 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_plain_forward(const AttentionLaunch& launch, AttentionFwdParams params) {
-  const unsigned blocks = blocks_of_heads(params.batch, kWarps);
+  const int64_t blocks = blocks_of_heads(params.batch, kWarps);
   dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
     launch_kernel(launch.stream, plain_forward_kernel<T>, {blocks, kThreads}, params);
   });
 }
 
 void launch_plain_backward(const AttentionLaunch& launch, AttentionBwdParams params) {
-  const unsigned blocks = blocks_of_heads(params.batch, kWarps);
+  const int64_t blocks = blocks_of_heads(params.batch, kWarps);
   dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
     launch_kernel(launch.stream, plain_query_gradient_kernel<T>, {blocks, kThreads}, params);
     launch_kernel(launch.stream, plain_key_gradient_kernel<T>, {blocks, kThreads}, params);

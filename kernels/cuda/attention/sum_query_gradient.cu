@@ -4,7 +4,7 @@
 //
 // Bound by  latency: 1,024 tokens in 4 sequences, 16 heads, are some 10 MB and 300 blocks.
 
-#include "kernels/cuda/attention/persistent.h"
+#include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/vec.cuh"
@@ -103,10 +103,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_sum_query_gradient(const PersistentLaunch& on, const AttentionBwdParams& params) {
   const AttentionBatch& batch = params.batch;
-  const dim3 blocks(static_cast<unsigned>(batch.seqs), kColumnSumsOfSplitSeq,
-                    static_cast<unsigned>(batch.heads));
   dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
-    launch_dependent(on.stream, sum_query_gradient_kernel<T>, {blocks, kThreads}, params);
+    launch_dependent(on.stream, sum_query_gradient_kernel<T>,
+                     {{batch.seqs, kColumnSumsOfSplitSeq, batch.heads}, kThreads}, params);
   });
 }
 

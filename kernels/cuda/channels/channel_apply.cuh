@@ -72,16 +72,12 @@ void apply_to_channels(const CudaContext& context, const Policy& policy,
   const bool is_row = extents.inner == 1 && extents.channels == kMostApplyThreads * kVecSize;
   const int threads = is_row ? kMostApplyThreads : Policy::kThreads;
   const int64_t vecs = ceil_div(extents.elements(), kVecSize);
-  const dim3 blocks(blocks_for(vecs, threads * Policy::kVecs, INT32_MAX));
+  LaunchShape shape{blocks_for(vecs, threads * Policy::kVecs), threads};
   const bool same_columns = int64_t{threads} * kVecSize % extents.channels == 0;
   const ChannelFinder find(extents);
   const auto launch = [&](auto* kernel, bool overlaps) {
-    if (overlaps) {
-      return launch_dependent(context, kernel, {blocks, threads}, policy, find, vecs, same_columns,
-                              aligned);
-    }
-    launch_kernel(context.stream, kernel, {blocks, threads}, policy, find, vecs, same_columns,
-                  aligned);
+    shape.is_dependent = overlaps && context.kernels == KernelSet::kSm90a;
+    launch_kernel(context.stream, kernel, shape, policy, find, vecs, same_columns, aligned);
   };
   using Kind = VecChannels;
   const bool is_whole =

@@ -195,8 +195,8 @@ void launch_channel_sums(const CudaContext& context, const Policy& policy,
                          const ChannelExtents& extents, const ChannelSumPlan& plan,
                          typename Policy::Sum* partial) {
   const auto launch = [&](auto* kernel) {
-    const dim3 grid(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.splits));
-    launch_kernel(context.stream, kernel, {grid, kSumThreads}, policy, extents, plan, partial);
+    launch_kernel(context.stream, kernel, {{plan.groups, plan.splits}, kSumThreads}, policy,
+                  extents, plan, partial);
   };
   if (extents.inner == 1 && plan.width == 1) return launch(channel_sums_kernel<Policy, 1, true>);
   if (extents.inner == 1) return launch(channel_sums_kernel<Policy, kVecSize, true>);
@@ -263,10 +263,9 @@ template <class Finish>
 void finish_channels(const CudaContext& context, const Finish& finish,
                      const typename Finish::Sum* partial, int64_t splits, int64_t channels,
                      float* tables, int64_t stride) {
-  const dim3 blocks(blocks_for(channels, kFinishChannels, INT32_MAX));
   launch_dependent(context, finish_channels_kernel<Finish>,
-                   {blocks, kFinishChannels * kFinishSplits}, finish, partial, splits, channels,
-                   tables, stride);
+                   {blocks_for(channels, kFinishChannels), kFinishChannels * kFinishSplits}, finish,
+                   partial, splits, channels, tables, stride);
 }
 
 }  // namespace bertha

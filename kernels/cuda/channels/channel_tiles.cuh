@@ -5,7 +5,7 @@
 #include "kernels/cuda/channels/channel_sums.cuh"
 #include "kernels/cuda/channels/channel_tile_plan.cuh"
 #include "kernels/cuda/channels/tile_sums.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 
 namespace bertha {
 
@@ -238,27 +238,13 @@ void launch_tile_kernel(const CudaContext& context, const Policy& policy,
   constexpr bool kIsColumns = kChannels == VecChannels::kConsecutive;
   const int64_t bytes = int64_t{tiles.block_vecs} * Policy::kKept * kVecSize *
                         static_cast<int64_t>(sizeof(typename Policy::Element));
-  const dim3 grid(static_cast<unsigned>(tiles.tiles), static_cast<unsigned>(tiles.blocks));
-  auto* const kernel = channel_tile_kernel<Policy, kChannels, kBlocksPerSm>;
-  allow_shared_bytes(kernel, bytes);
-  cudaLaunchAttribute attribute{};
-  if constexpr (kIsColumns) {
-    attribute.id = cudaLaunchAttributeCooperative;  // blocks wait for each other: all are placed
-    attribute.val.cooperative = 1;
-  } else {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {1, grid.y, 1};
-  }
-  cudaLaunchConfig_t config{.gridDim = grid,
-                            .blockDim = dim3(tile_threads(kBlocksPerSm)),
-                            .dynamicSmemBytes = static_cast<size_t>(bytes),
-                            .stream = context.stream,
-                            .attrs = &attribute,
-                            .numAttrs = 1};
-  // Of columns that keep nothing only the last block waits, which is placed after all others.
-  if (kIsColumns ? Policy::kKept == 0 : tiles.blocks == 1) config.numAttrs = 0;
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, policy, extents, tiles,
-                                       context.exchange.words(), context.exchange.readers()));
+  LaunchShape shape{{tiles.tiles, tiles.blocks}, tile_threads(kBlocksPerSm), bytes};
+  // Blocks of columns wait for each other: all are placed. Where nothing is kept only the last one
+  // waits, which is placed after all others.
+  shape.is_cooperative = kIsColumns && Policy::kKept > 0;
+  if (!kIsColumns && tiles.blocks > 1) shape.cluster = {1, tiles.blocks};
+  launch_kernel(context.stream, channel_tile_kernel<Policy, kChannels, kBlocksPerSm>, shape, policy,
+                extents, tiles, context.exchange.words(), context.exchange.readers());
 }
 
 /// Tiles of plan_plane_tiles or plan_column_tiles.

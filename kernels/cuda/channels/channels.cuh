@@ -4,7 +4,6 @@
 
 #include "kernels/base/divide.h"
 #include "kernels/base/host_device.h"
-#include "kernels/cuda/common/divisor.cuh"
 #include "kernels/cuda/common/vec.cuh"
 #include "kernels/ops/check_channels.h"
 
@@ -19,6 +18,32 @@ enum class VecChannels : uint8_t {
   kConsecutive,  // eight, the first a multiple of 8: S == 1 and C % 8 == 0
   kTwo,          // two at most: S >= 8
   kAny,          // and any address and number of elements: the slow path
+};
+
+/// A number to divide by, known when a kernel is launched: a product and a shift instead of the
+/// some twenty instructions of a division.
+class Divisor {
+ public:
+  /// `by` is in [1, 2^31].
+  explicit Divisor(int64_t by) : value_(static_cast<uint32_t>(by)) {
+    while ((uint64_t{1} << shift_) < value_) ++shift_;
+    // 2^32 (2^shift / by - 1), rounded up: exact for dividends below 2^31.
+    const uint64_t beyond = (uint64_t{1} << shift_) - value_;
+    multiplier_ = static_cast<uint32_t>((beyond << 32) / value_ + 1);
+  }
+
+  /// Of a dividend below 2^31.
+  __device__ __forceinline__ uint32_t quotient(uint32_t dividend) const {
+    return (__umulhi(dividend, multiplier_) + dividend) >> shift_;
+  }
+  __device__ __forceinline__ uint32_t remainder(uint32_t dividend) const {
+    return dividend - quotient(dividend) * value_;
+  }
+
+ private:
+  uint32_t value_;
+  uint32_t multiplier_ = 0;
+  uint32_t shift_ = 0;
 };
 
 /// The extents that kernels see, of the same elements: a single channel is one plane.

@@ -118,9 +118,10 @@ __global__ void __launch_bounds__(kColumnSumLanes* kWarpThreads)
 template <class T, int kQuantities>
 void finish_column_sums(const CudaContext& context, const Compute<T>* partial, int64_t blocks,
                         int64_t columns, const ColumnSumTargets<T, kQuantities>& targets) {
-  const dim3 grid(static_cast<unsigned>((columns + kWarpThreads - 1) / kWarpThreads), kQuantities);
-  launch_dependent(context, finish_column_sums_kernel<T, kQuantities>,
-                   {grid, kColumnSumLanes * kWarpThreads}, partial, blocks, columns, targets);
+  launch_dependent(
+      context, finish_column_sums_kernel<T, kQuantities>,
+      {{blocks_for(columns, kWarpThreads), kQuantities}, kColumnSumLanes * kWarpThreads}, partial,
+      blocks, columns, targets);
 }
 
 }  // namespace bertha

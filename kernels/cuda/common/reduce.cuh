@@ -36,16 +36,6 @@ __device__ __forceinline__ void share_sums(T (&values)[kValues], int lane, int d
   }
 }
 
-template <class T>
-__device__ __forceinline__ T warp_max(T value) {
-#pragma unroll
-  for (int step = kWarpThreads / 2; step > 0; step /= 2) {
-    const T other = __shfl_xor_sync(kFullWarp, value, step);
-    value = other > value ? other : value;
-  }
-  return value;
-}
-
 /// Sum over the block, in every thread of the first warp. `partial` (shared memory) has an element
 /// per warp, of at most 32. All threads call it; a barrier stands before `partial` is written.
 template <class T>
@@ -76,7 +66,7 @@ __device__ __forceinline__ bool is_last_block(uint32_t* arrivals, uint32_t block
 }
 
 /// Blocks for `items` at `per_block` each: at least 1, at most `most`.
-inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most) {
+inline unsigned blocks_for(int64_t items, int64_t per_block, int64_t most = INT32_MAX) {
   const int64_t blocks = (items + per_block - 1) / per_block;
   return static_cast<unsigned>(blocks < 1 ? 1 : (blocks > most ? most : blocks));
 }

@@ -7,9 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_context.h"
 
 namespace bertha {
 
@@ -114,11 +112,6 @@ struct RowTeam {
     if (!inside || first >= rows) return 0;
     return rows - first < kRows ? static_cast<int>(rows - first) : kRows;
   }
-  /// Whether the block's first team has rows in the turn of this team's batch at `first`: teams
-  /// that synchronise at the end take as many turns as each other.
-  __device__ bool block_has(int64_t first, int64_t rows) const {
-    return first - team * kRows < rows;
-  }
   /// Element of the thread's first column in `row`.
   __device__ int64_t at(int64_t row) const { return row * columns + thread * kVecSize; }
 
@@ -170,16 +163,19 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
 /// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
 /// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
 /// row; values read of such a row are undefined. Backward, this is faster than bulk copies.
+/// Without `from` nothing is requested yet, and the rows may come from anywhere.
 template <class Shape, int kTensors, int kStages>
 class RowRing {
  public:
   using T = typename Shape::Element;
   static constexpr int kRows = Shape::kRows;
 
+  __device__ RowRing(uint4* shared, const RowTeam<Shape>& team)
+      : slots_(reinterpret_cast<T*>(shared) +
+               team.team * (kStages * kTensors * kRows * team.columns)) {}
   __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
                      const T* const (&from)[kTensors])
-      : slots_(reinterpret_cast<T*>(shared) +
-               team.team * (kStages * kTensors * kRows * team.columns)) {
+      : RowRing(shared, team) {
 #pragma unroll
     for (int turn = 0; turn < kStages - 1; ++turn) {
       request(team, turn, team.first_row + turn * team.row_stride, rows, from);
@@ -188,8 +184,32 @@ class RowRing {
   /// Sends for another batch, before the one at work, `first`, is waited for.
   __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
                                          const T* const (&from)[kTensors]) const {
-    request(team, stage_ == 0 ? kStages - 1 : stage_ - 1, first + (kStages - 1) * team.row_stride,
-            rows, from);
+    request(team, free_stage(), first + (kStages - 1) * team.row_stride, rows, from);
+  }
+  /// Starts the copies of a batch of `left` rows; from(tensor, r) is the thread's vector of row r.
+  template <class From>
+  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int left,
+                                          const From& from) const {
+#pragma unroll
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      T* const to =
+          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kVecSize;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (r < left) {
+          const T* const at = from(tensor, r);
+#pragma unroll
+          for (int w = 0; w < Vec<T, kVecSize>::kWords / 4; ++w)
+            __pipeline_memcpy_async(reinterpret_cast<uint4*>(to + r * team.columns) + w,
+                                    reinterpret_cast<const uint4*>(at) + w, 16);
+        }
+      }
+    }
+    __pipeline_commit();
+  }
+  /// Of the batch that is requested next: the one before that at work.
+  __device__ __forceinline__ int free_stage() const {
+    return stage_ == 0 ? kStages - 1 : stage_ - 1;
   }
   __device__ __forceinline__ void wait() const { __pipeline_wait_prior(kStages - 1); }
   __device__ __forceinline__ Vec<T, kVecSize> read(const RowTeam<Shape>& team, int tensor,
@@ -206,23 +226,8 @@ class RowRing {
  private:
   __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
                                           int64_t rows, const T* const (&from)[kTensors]) const {
-    const int left = team.rows_left(first, rows);
-#pragma unroll
-    for (int tensor = 0; tensor < kTensors; ++tensor) {
-      const T* const at = from[tensor] + team.at(first);
-      T* const to =
-          slots_ + (stage * kTensors + tensor) * kRows * team.columns + team.thread * kVecSize;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        if (r < left) {
-#pragma unroll
-          for (int w = 0; w < Vec<T, kVecSize>::kWords / 4; ++w)
-            __pipeline_memcpy_async(reinterpret_cast<uint4*>(to + r * team.columns) + w,
-                                    reinterpret_cast<const uint4*>(at + r * team.columns) + w, 16);
-        }
-      }
-    }
-    __pipeline_commit();
+    request(team, stage, team.rows_left(first, rows),
+            [&](int tensor, int r) { return from[tensor] + team.at(first) + r * team.columns; });
   }
   T* slots_;
   int stage_ = 0;
@@ -233,14 +238,6 @@ template <class Shape, int kTensors>
 int ring_bytes(int stages, int64_t columns) {
   return stages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *
          static_cast<int>(sizeof(typename Shape::Element));
-}
-
-template <class Shape, class... Parameters, class... Arguments>
-void launch_with_shared(cudaStream_t stream, void (*kernel)(Parameters...), unsigned blocks,
-                        int64_t columns, int bytes, const Arguments&... arguments) {
-  allow_shared_bytes(kernel, bytes);
-  launch_kernel(stream, kernel, {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes},
-                arguments...);
 }
 
 /// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:

@@ -13,7 +13,6 @@
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/embedding/embedding_tables.h"
 #include "kernels/cuda/embedding/paired_atomic_add.cuh"
-#include "kernels/cuda/embedding/row_pipeline.cuh"
 #include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/embedding.h"
@@ -31,6 +30,13 @@ constexpr int kBackwardStages = 3;
 
 // Segment tables of one or two rows (sentences A and B) are column sums of the main pass.
 constexpr int kSummedSegments = 2;
+
+/// Stages of a ring that has `wanted` of them on sm_90a. Elsewhere wide rows of f32 have one, for
+/// 99 KiB of shared memory.
+template <class Shape>
+__host__ __device__ constexpr int ring_stages(int wanted, bool is_sm90a_code) {
+  return is_sm90a_code || Shape::kFixed || sizeof(typename Shape::Element) == 2 ? wanted : 1;
+}
 
 struct TokenIds {
   const int32_t* word;
@@ -75,26 +81,21 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
   const int column = team.thread * kVecSize;
-  constexpr int kStages = pipeline_stages<Shape>(kForwardStages, kIsSm90aCode);
-  RowPipeline<Shape, 3, kStages> pipeline(slots);
+  constexpr int kStages = ring_stages<Shape>(kForwardStages, kIsSm90aCode);
+  RowRing<Shape, 3, kStages> ring(slots, team);
   // The ids of a batch arrive before the batch is asked for.
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
-  const auto request = [&](int turn, int64_t first) {
-    const int32_t ids = next_ids;
+  const auto request = [&](int stage, int64_t first) {
+    int32_t ids[3 * kRows];  // shuffled by whole warps
+#pragma unroll
+    for (int i = 0; i < 3 * kRows; ++i) ids[i] = __shfl_sync(kFullWarp, next_ids, i);
     next_ids = load_ids(team, first + team.row_stride, rows, p.ids);
-    if (first < rows) {
-      pipeline.request(
-          turn,
-          [&](int tensor, int r) {
-            const int64_t id = __shfl_sync(kFullWarp, ids, tensor * kRows + r);
-            const T* table = tensor == 0   ? p.word_table
+    ring.request(team, stage, team.rows_left(first, rows), [&](int tensor, int r) {
+      const T* const table = tensor == 0   ? p.word_table
                              : tensor == 1 ? p.position_table
                                            : p.segment_table;
-            return table + (team.has(first, r, rows) ? id * columns + column : 0);
-          },
-          [&](int r) { return team.has(first, r, rows); });
-    }
-    pipeline.commit();
+      return table + ids[tensor * kRows + r] * columns + column;
+    });
   };
   for (int turn = 0; turn < kStages - 1; ++turn) {
     request(turn, team.first_row + turn * team.row_stride);
@@ -112,20 +113,21 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   uint32_t drawn = 0;
   int turn = 0;
   for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    request(turn + kStages - 1, first + (kStages - 1) * team.row_stride);
+    request(ring.free_stage(), first + (kStages - 1) * team.row_stride);
     uint32_t kept[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) kept[r] = ~0u;
     if (drops) draw_kept(team, turn, first, rows, dropout, seed, step, p.mask, drawn, kept);
 
-    pipeline.wait();
+    ring.wait();
     Vec<T, kVecSize> rounded[kRows];
     float sum[kRows][kVecSize];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const Vec<T, kVecSize> word = pipeline.read(turn, 0, r);
-      const Vec<T, kVecSize> position = pipeline.read(turn, 1, r);
-      const Vec<T, kVecSize> segment = pipeline.read(turn, 2, r);
+      // Undefined beyond the last row, of which nothing is stored.
+      const Vec<T, kVecSize> word = ring.read(team, 0, r);
+      const Vec<T, kVecSize> position = ring.read(team, 1, r);
+      const Vec<T, kVecSize> segment = ring.read(team, 2, r);
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         sum[r][i] = element(word, i) + element(position, i) + element(segment, i);
@@ -152,6 +154,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
       }
       store_vec(p.y + team.at(first + r), to_vec<T>(y));
     }
+    ring.advance();
   }
 }
 
@@ -179,10 +182,9 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   const RowTeam<Shape> team(columns);
   const int column = team.thread * kVecSize;
-  constexpr int kStages = pipeline_stages<Shape>(kBackwardStages, kIsSm90aCode);
-  RowPipeline<Shape, 2, kStages> pipeline(slots);
   const T* const streams[2] = {p.dy, p.sum};
-  pipeline.start(team, rows, streams);
+  RowRing<Shape, 2, ring_stages<Shape>(kBackwardStages, kIsSm90aCode)> ring(slots, team, rows,
+                                                                            streams);
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, p.mask);
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
@@ -191,45 +193,47 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   float sums[2 + kSummedSegments][kVecSize] = {};
 
   int turn = 0;
-  for (int64_t first = team.first_row; team.block_has(first, rows);
-       first += team.row_stride, ++turn) {
-    pipeline.request_rows(team, turn + kStages - 1, first + (kStages - 1) * team.row_stride, rows,
-                          streams);
+  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+    ring.refill(team, first, rows, streams);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
     const int32_t ids = next_ids;
     next_ids = load_ids(team, first + team.row_stride, rows, p.ids);
-    pipeline.wait();
+    ring.wait();
+    const int left = team.rows_left(first, rows);
+    RowStatistics statistics[kRows];
+    uint32_t kept[kRows];
+    int32_t words[kRows];
+    int32_t segments[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      statistics[r] = saved.statistics(r);
+      kept[r] = saved.kept(team, r);
+      words[r] = __shfl_sync(kFullWarp, ids, r);
+      segments[r] = __shfl_sync(kFullWarp, ids, 2 * kRows + r);
+    }
     const auto read_dy = [&](int r, float(&dy)[kVecSize]) {
-      const uint32_t kept = saved.kept(team, r);
-      const Vec<T, kVecSize> vec = pipeline.read(turn, 0, r);
+      const Vec<T, kVecSize> vec = ring.read(team, 0, r);
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
-        dy[i] = is_set(kept, i) ? element(vec, i) * dropout.keep_factor : 0.0f;
+        dy[i] = is_set(kept[r], i) ? element(vec, i) * dropout.keep_factor : 0.0f;
       }
     };
     NormGradientSums<Shape> row_sums;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    for_rows<kRows>(left, [&](int r) {
       float dy[kVecSize];
       read_dy(r, dy);
-      row_sums.add_row(r, dy, pipeline.read(turn, 1, r), gamma, saved.statistics(r), sums[0],
-                       sums[1]);
-    }
+      row_sums.add_row(r, dy, ring.read(team, 1, r), gamma, statistics[r], sums[0], sums[1]);
+    });
     row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    for_rows<kRows>(left, [&](int r) {
       float dy[kVecSize];
       float dsum[kVecSize];
       read_dy(r, dy);
-      const RowStatistics statistics = saved.statistics(r);
-      const int64_t word = __shfl_sync(kFullWarp, ids, r);
-      const int32_t segment = __shfl_sync(kFullWarp, ids, 2 * kRows + r);
-      if (!team.has(first, r, rows)) continue;
-      row_sums.gradient(r, dy, pipeline.read(turn, 1, r), gamma, statistics, dsum);
+      row_sums.gradient(r, dy, ring.read(team, 1, r), gamma, statistics[r], dsum);
       store_vec(p.dsum + team.at(first + r), to_vec<T>(dsum));
-      if (segment == 0) {
+      if (segments[r] == 0) {
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) sums[2][i] += dsum[i];
       } else {
@@ -237,9 +241,10 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
         for (int i = 0; i < kVecSize; ++i) sums[3][i] += dsum[i];
       }
       if (p.dword_table != nullptr) {
-        add_run_atomically(p.dword_table + word * columns + column, dsum);
+        add_run_atomically(p.dword_table + words[r] * columns + column, dsum);
       }
-    }
+    });
+    ring.advance();
   }
   // In the memory of the rows, of which no more are in flight.
   store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
@@ -258,7 +263,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
   const DeviceDropout dropout = device_dropout(args.dropout);
   const bool sorted = args.rows_by_word.has_data() &&
                       context.options.embedding_gradient == CudaOptions::EmbeddingGradient::kSorted;
-  const int bytes = pipeline_bytes<Shape, 2>(context, kBackwardStages, columns);
+  const int bytes = ring_bytes<Shape, 2>(
+      ring_stages<Shape>(kBackwardStages, context.device.has_sm90a_code()), columns);
   const unsigned blocks = rows == 0 ? 0
                                     : team_blocks<Shape>(context, &embedding_bwd_kernel<Shape>,
                                                          rows, columns, bytes, kBackwardBlocks);
@@ -284,8 +290,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
         .dsum = elements<T>(dsum),
         .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
         .partial = partial};
-    launch_with_shared<Shape>(context.stream, embedding_bwd_kernel<Shape>, blocks, columns, bytes,
-                              pointers, rows, columns, dropout);
+    launch_kernel(context.stream, embedding_bwd_kernel<Shape>,
+                  {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout);
   }
   const bool add = args.accumulate == Accumulate::kYes;
   const int64_t segments = args.dsegment_table.extent(0);
@@ -335,11 +341,13 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
     dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const int bytes = pipeline_bytes<Shape, 3>(context, kForwardStages, columns);
+      const int bytes = ring_bytes<Shape, 3>(
+          ring_stages<Shape>(kForwardStages, context.device.has_sm90a_code()), columns);
       const unsigned blocks = team_blocks<Shape>(context, &embedding_fwd_kernel<Shape>, rows,
                                                  columns, bytes, kForwardBlocks);
-      launch_with_shared<Shape>(context.stream, embedding_fwd_kernel<Shape>, blocks, columns, bytes,
-                                pointers, rows, columns, dropout, args.epsilon);
+      launch_kernel(context.stream, embedding_fwd_kernel<Shape>,
+                    {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout,
+                    args.epsilon);
     });
   });
 }

@@ -17,7 +17,6 @@
 #include "kernels/base/divide.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/common/vec.cuh"
 
 namespace bertha {
@@ -268,9 +267,8 @@ __global__ void __launch_bounds__(kScanThreads)
 }
 
 /// (ids or chunks by `per_block`, columns)
-dim3 grid_of(int64_t count, int per_block, int64_t columns) {
-  return {static_cast<unsigned>(ceil_div(count, per_block)),
-          static_cast<unsigned>(ceil_div(columns, kGroupColumns))};
+GridSize grid_of(int64_t count, int per_block, int64_t columns) {
+  return {ceil_div(count, per_block), ceil_div(columns, kGroupColumns)};
 }
 
 }  // namespace
@@ -308,9 +306,7 @@ void add_rows_scanned(CudaContext& context, const ScannedRows& args) {
   if (rows == 0) return;
   const int64_t table_rows = args.table.extent(0);
   dispatch_io(args.rows.dtype, [&]<class T>(TypeTag<T>) {
-    auto* kernel = add_rows_scanned_kernel<T>;
-    allow_shared_bytes(kernel, kScanBytes);
-    launch_kernel(context.stream, kernel,
+    launch_kernel(context.stream, add_rows_scanned_kernel<T>,
                   {grid_of(table_rows, kScanIds, columns), kScanThreads, kScanBytes},
                   aligned_elements<T>(args.rows), elements<int32_t>(args.ids), rows, columns,
                   aligned_elements<T>(args.table), table_rows);

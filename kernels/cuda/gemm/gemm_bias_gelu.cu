@@ -25,8 +25,8 @@
 //           kernels/measured/gemm.md.
 
 #include "kernels/cuda/common/vec.cuh"
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
-#include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
@@ -73,7 +73,7 @@ struct Epilogue {
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
       const float2 value = unpacked<T>(z[fragment].word[pair]);
-      y.word[pair] = packed<T>(gelu(value.x), gelu(value.y));
+      y.word[pair] = packed<T>(gelu_instruction::gelu(value.x), gelu_instruction::gelu(value.y));
     }
     const int row = fragment % 2 * 8;
     const int64_t offset = row * columns + fragment / 2 * kFragmentStride;

@@ -29,9 +29,8 @@
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gelu_choice.h"
-#include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
@@ -41,9 +40,6 @@
 namespace bertha {
 namespace gemm_dgelu_dbias {
 namespace {
-
-using gemm_bias_gelu::gelu_derivative_pair;
-using gemm_bias_gelu::unpacked;
 
 constexpr int kTileRows = kGemmDgeluDbiasTile.rows;
 constexpr int kTileColumns = kGemmDgeluDbiasTile.columns;
@@ -90,6 +86,14 @@ struct Params {
   int row_tiles;
   int rest_units;  // behind these tiles, fewer than 4 for each row block; 0 unless kRest
 };
+
+/// gelu' of two elements, as f16.
+template <class T>
+__device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
+  const float2 z = unpacked<T>(gelu_instruction::clamped<T>(pair));
+  return packed<__half>(gelu_instruction::gelu_derivative(z.x),
+                        gelu_instruction::gelu_derivative(z.y));
+}
 
 /// A tile uses each place of the dx ring twice, so that place and parity depend on the unit alone.
 static_assert(kUnits == 2 * kDxUnits);
@@ -459,15 +463,12 @@ void launch(CudaContext& context, const LinearBwdData& args) {
                       .row_tiles = has_rest ? whole_tiles : tiles,
                       .rest_units = has_rest ? units : 0};
 
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
   const auto kernel =
       has_rest ? gemm_dgelu_dbias_kernel<T, true> : gemm_dgelu_dbias_kernel<T, false>;
-  allow_shared_bytes(kernel, kBytes);
-  const dim3 blocks(static_cast<unsigned>(columns / kTileColumns),
-                    static_cast<unsigned>(row_blocks));
   const DType dtype = args.dy.dtype;
   launch_dependent(
-      context.stream, kernel, {blocks, kThreads, kBytes},
+      context.stream, kernel,
+      {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
       matrix_tensor_map(dtype, args.dy.data, rows, outputs, has_rest ? kUnitRows : kTileRows),
       matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
       matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),

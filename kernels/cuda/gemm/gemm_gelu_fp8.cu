@@ -21,16 +21,14 @@
 
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/fp8.cuh"
+#include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
-#include "kernels/cuda/gemm/gemm_gelu_tile.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {
 namespace gemm_gelu_fp8 {
 namespace {
-
-using gemm_bias_gelu::unpacked;
 
 using namespace gemm_gelu;
 

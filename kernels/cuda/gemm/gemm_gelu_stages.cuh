@@ -11,7 +11,6 @@
 #include <algorithm>
 
 #include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/tensor_core/cluster.cuh"
@@ -151,12 +150,10 @@ inline RowGrid row_grid(const CudaContext& context, const GeluTile& tile, int64_
 template <class SharedStorage, class... Parameters, class... Arguments>
 void launch_row_grid(const CudaContext& context, void (*kernel)(Parameters...), const RowGrid& grid,
                      int64_t columns, const Arguments&... arguments) {
-  constexpr int kBytes = static_cast<int>(sizeof(SharedStorage));
-  allow_shared_bytes(kernel, kBytes);
-  const dim3 blocks(static_cast<unsigned>(grid.row_blocks),
-                    static_cast<unsigned>(columns / kTileColumns));
-  launch_dependent(context.stream, kernel,
-                   {blocks, kThreads, kBytes, static_cast<unsigned>(grid.cluster)}, arguments...);
+  launch_dependent(
+      context.stream, kernel,
+      {{grid.row_blocks, columns / kTileColumns}, kThreads, sizeof(SharedStorage), grid.cluster},
+      arguments...);
 }
 
 }  // namespace bertha::gemm_gelu

@@ -168,9 +168,8 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   const int64_t rows_per_block = even < kLeastRows ? kLeastRows : even;
   const int64_t partials = (rows + rows_per_block - 1) / rows_per_block;
   auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(partials, columns, 1)));
-  const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(partials));
-  launch_dependent(context, kernel, {grid, kThreads}, elements<T>(values), rows, columns,
-                   rows_per_block, partial);
+  launch_dependent(context, kernel, {{across, partials}, kThreads}, elements<T>(values), rows,
+                   columns, rows_per_block, partial);
   add_up_columns(context, partial, partials, accumulate, target);
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 
@@ -22,41 +21,22 @@ namespace bertha {
 // Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
 // (kernels/measured/rows.md). Deterministic: every order of summation follows from the width alone.
 
-/// A row of at most kThreads * 8 * kVecCount columns.
-template <class Operation, int kVecCount, int kThreads>
-class BlockPerRow {
+/// The vectors of a row that a thread holds in registers, N columns each.
+template <class Operation, int N, int kVecCount>
+class HeldVecs {
  public:
   using T = typename Operation::HeldElement;
   static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kVecElements = kVecSize;
+  static constexpr int kVecElements = N;
   static constexpr int kVecs = kVecCount;
   static constexpr bool kInRegisters = true;
-  static constexpr bool kHasOneWarp = false;
-  static constexpr int kMostWarps = kThreads / kWarpThreads;
-  using Exchange = WarpExchange<float, 2, kMostWarps>;
 
-  __device__ BlockPerRow(const Operation& operation, int64_t row, int columns, Exchange& exchange)
-      : operation_(operation),
-        row_(row),
-        at_(row * columns),
-        columns_(columns),
-        exchange_(exchange) {
-#pragma unroll
-    for (int k = 0; k < kInputs; ++k) {
-#pragma unroll
-      for (int p = 0; p < kVecs; ++p) {
-        fill_words(own_[k][p], operation.padding());
-        if (has(p)) own_[k][p] = operation.template hold_input<kVecSize>(k, place_of(p));
-      }
-    }
-  }
-
-  /// work(p, v) for the thread's vectors, with numbers v[kInputs][8]; beyond the row, of padding.
+  /// work(p, v) for the thread's vectors, with numbers v[kInputs][N]; beyond the row, of padding.
   template <class Work>
   __device__ __forceinline__ void for_vecs(const Work& work) const {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
-      float v[kInputs][kVecSize];
+      float v[kInputs][N];
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
       work(p, v);
@@ -70,6 +50,49 @@ class BlockPerRow {
   }
   /// The largest of the thread's elements of the first input, of which NaN is none.
   __device__ __forceinline__ float largest() const { return largest_of(own_[0]); }
+
+ protected:
+  /// Reads the vectors that the row has, at place_of(p), and fills the others with padding.
+  template <class Has, class PlaceOf>
+  __device__ __forceinline__ void hold_vecs(const Operation& operation, const Has& has,
+                                            const PlaceOf& place_of) {
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) {
+#pragma unroll
+      for (int p = 0; p < kVecs; ++p) {
+        fill_words(own_[k][p], operation.padding());
+        if (has(p)) own_[k][p] = operation.template hold_input<N>(k, place_of(p));
+      }
+    }
+  }
+
+  Vec<T, N> own_[kInputs][kVecs];
+};
+
+/// A row of at most kThreads * 8 * kVecCount columns.
+template <class Operation, int kVecCount, int kThreads>
+class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
+  using Base = HeldVecs<Operation, kVecSize, kVecCount>;
+  using Base::own_;
+
+ public:
+  using Base::kInputs;
+  using Base::kVecs;
+  using T = typename Base::T;
+  static constexpr bool kHasOneWarp = false;
+  static constexpr int kMostWarps = kThreads / kWarpThreads;
+  using Exchange = WarpExchange<float, 2, kMostWarps>;
+
+  __device__ BlockPerRow(const Operation& operation, int64_t row, int columns, Exchange& exchange)
+      : operation_(operation),
+        row_(row),
+        at_(row * columns),
+        columns_(columns),
+        exchange_(exchange) {
+    this->hold_vecs(
+        operation, [&](int p) { return has(p); }, [&](int p) { return place_of(p); });
+  }
+
   /// Adds the row of another matrix to the first input, rounded.
   __device__ __forceinline__ void add(const T* matrix) {
     Vec<T, kVecSize> other[kVecs] = {};
@@ -146,7 +169,6 @@ class BlockPerRow {
   int columns_;
   Exchange& exchange_;
   uint32_t drawn_ = 0;
-  Vec<T, kVecSize> own_[kInputs][kVecs];
 };
 
 template <class Operation, int kVecs, int kThreads, int kBlocks>
@@ -164,10 +186,8 @@ void launch_block_per_row(const CudaContext& context, const Operation& operation
                           int64_t columns) {
   const unsigned warps =
       blocks_for(columns, kVecs * kVecSize * kWarpThreads, kThreads / kWarpThreads);
-  block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>
-      <<<static_cast<unsigned>(rows), warps * kWarpThreads, 0, context.stream>>>(
-          operation, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>,
+                {rows, warps * kWarpThreads}, operation, static_cast<int>(columns));
 }
 
 }  // namespace bertha

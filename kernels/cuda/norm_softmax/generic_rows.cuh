@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
@@ -20,8 +18,9 @@ namespace bertha {
 //
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs  its rows, the base class
-//   kDrops, store          with for_vecs_with_bits only: whether it draws dropout while storing, as
-//                          kDraws describes, `words` for a row
+//   store                  with row.store() only: where its results go
+//   kDrops                 with for_vecs_with_bits only: whether its store draws dropout, as kDraws
+//                          describes, `words` for a row
 //   run(row)               its passes, in terms of for_vecs and reduce below
 //
 // Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
@@ -50,6 +49,12 @@ __device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, R
   }
   row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
+
+/// Of the rows below, which name a vector by its first column.
+template <class Row>
+inline constexpr bool kIsGenericRow = requires {
+  typename Row::Number;
+};
 
 /// A row in the registers of `lanes` threads, kElements columns each, in vectors of N.
 template <class Operation, int N, int kElements>
@@ -107,6 +112,11 @@ class RegisterRow {
   template <int K, class Combine>
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     reduce_lanes(values, lanes_, combine);
+  }
+
+  __device__ void keep_packed() const {}
+  __device__ void store(int64_t column, const Number (&numbers)[N]) const {
+    put(operation_.store, place_of(column), numbers);
   }
 
   /// A lane draws one word of its row: there are no more words than lanes, because a thread has at
@@ -179,6 +189,11 @@ class SharedRow {
   __device__ void reduce(Number (&values)[K], const Combine& combine) {
     block_reduce(values, combine, shared_.exchange, turn_);
     ++turn_;
+  }
+
+  __device__ void keep_packed() const {}
+  __device__ void store(int64_t column, const Number (&numbers)[N]) const {
+    put(operation_.store, place_of(column), numbers);
   }
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
@@ -298,10 +313,9 @@ void launch_register_rows(const CudaContext& context, const Operation& operation
                           int64_t columns) {
   int lanes = 1;
   while (static_cast<int64_t>(lanes) * kElements < columns) lanes *= 2;
-  const unsigned blocks = blocks_for(rows, kRegisterThreads / lanes, INT32_MAX);
-  register_row_kernel<Operation, N, kElements>
-      <<<blocks, kRegisterThreads, 0, context.stream>>>(operation, rows, columns, lanes);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, register_row_kernel<Operation, N, kElements>,
+                {blocks_for(rows, kRegisterThreads / lanes), kRegisterThreads}, operation, rows,
+                columns, lanes);
 }
 
 template <int N, class Operation>
@@ -316,10 +330,7 @@ void launch_shared_rows(const CudaContext& context, const Operation& operation, 
   const bool is_cached = bytes <= most_row_cache_bytes(context);
   const auto kernel =
       is_cached ? &shared_row_kernel<Operation, N, true> : &shared_row_kernel<Operation, N, false>;
-  if (is_cached) allow_shared_bytes(kernel, bytes);
-  kernel<<<static_cast<unsigned>(rows), threads, is_cached ? static_cast<size_t>(bytes) : 0,
-           context.stream>>>(operation, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, kernel, {rows, threads, is_cached ? bytes : 0}, operation, columns);
 }
 
 /// work(std::integral_constant<int, N>) with the widest vectors that `most` elements at once allow

@@ -62,7 +62,8 @@ template <class Load, class Store, class Parameter>
 void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
                      int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  context.state<CompiledAlike<GenericNormForward<Load, Store, Parameter>>>();
+  using Generic = GenericNormForward<Load, Store, Parameter>;
+  context.state<CompiledAlike<Generic>>();
   const int most = std::min(row_vec_elements(columns, norm.x, norm.y),
                             vec_elements(norm.residual, norm.gamma, norm.beta, norm.sum));
   if constexpr (sizeof(typename Load::Element) <= 4) {
@@ -74,7 +75,7 @@ void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parame
       }
     }
   }
-  launch_layernorm_fwd_generic(context, norm, rows, columns, most);
+  launch_rows(context, Generic{{norm.x}, norm}, rows, columns, most);
 }
 
 /// Where the gradients of gamma and beta go; null: not wanted.

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 
 namespace bertha {
@@ -184,18 +183,14 @@ void launch_layernorm_bwd_registers(const CudaContext& context, Norm p, int64_t 
                                : &layernorm_bwd_registers_kernel<Norm, N, RowScope::kBlock>;
   int lanes = 1;
   while (is_lanes && lanes * kThreadElements<T> < columns) lanes *= 2;
-  const int threads =
-      is_lanes
-          ? kLanesThreads
-          : kWarpThreads * static_cast<int>(blocks_for(columns, kBlockElements<T, N> * kWarpThreads,
-                                                       kBlockThreads / kWarpThreads));
-  int resident = 0;
-  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, 0));
-  const unsigned blocks =
-      blocks_for(rows, is_lanes ? kLanesThreads / lanes : 1, int64_t{resident} * context.sm_count);
+  const int64_t threads =
+      is_lanes ? kLanesThreads
+               : kWarpThreads * blocks_for(columns, kBlockElements<T, N> * kWarpThreads,
+                                           kBlockThreads / kWarpThreads);
+  const unsigned blocks = blocks_for(rows, is_lanes ? kLanesThreads / lanes : 1,
+                                     resident_blocks(kernel, threads) * context.sm_count);
   p.partial = take_partial(blocks);
-  kernel<<<blocks, threads, 0, context.stream>>>(p, rows, columns, lanes);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, kernel, {blocks, threads}, p, rows, columns, lanes);
 }
 
 }  // namespace bertha

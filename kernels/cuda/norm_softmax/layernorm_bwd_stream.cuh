@@ -1,10 +1,8 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 #include "kernels/cuda/tensor_core/cluster.cuh"
 
@@ -318,39 +316,19 @@ void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t row
   const unsigned threads = kWarpThreads * blocks_for(plan.part, kStreamElements<T> * kWarpThreads,
                                                      kStreamThreads / kWarpThreads);
   const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
-  int blocks = 1;
-  BERTHA_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0));
-  for (;; --blocks) {
+  for (int64_t blocks = resident_blocks(kernel, threads);; --blocks) {
     plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
     if (plan.stages >= kFewStreamStages || blocks == 1) break;
   }
   if (plan.stages > kStreamStages) plan.stages = kStreamStages;
-  const int64_t bytes = plan.stages * row_bytes;
-  allow_shared_bytes(kernel, bytes);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(cluster));
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = context.stream;
-  config.attrs = &attribute;
-  config.numAttrs = cluster > 1 ? 1 : 0;
-  int resident = 0;  // teams that run at once
-  if (cluster > 1) {
-    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel, &config));
-  } else {
-    BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
-    resident *= context.sm_count;
-  }
+  LaunchShape shape{cluster, threads, plan.stages * row_bytes, cluster > 1 ? cluster : 0};
+  const int64_t resident =
+      cluster > 1 ? resident_clusters(kernel, shape)
+                  : resident_blocks(kernel, threads, shape.shared_bytes) * context.sm_count;
   const unsigned teams = blocks_for(rows, 1, resident);
-  config.gridDim = dim3(teams * static_cast<unsigned>(cluster));
+  shape.blocks = int64_t{teams} * cluster;
   p.partial = take_partial(teams);
-  BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p, rows, columns, plan));
+  launch_kernel(context.stream, kernel, shape, p, rows, columns, plan);
 }
 
 }  // namespace bertha

@@ -145,9 +145,7 @@ void launch_layernorm_bwd_team(const CudaContext& context, Norm p,
         rows == 0 ? 0 : team_blocks<Shape>(context, kernel, rows, columns, bytes, 1);
     p.partial = take_partial(blocks);
     if (blocks == 0) return;
-    allow_shared_bytes(kernel, bytes);
-    launch_dependent(context, kernel,
-                     {blocks, static_cast<int>(team_threads<Shape>(columns)), bytes}, p, branch,
+    launch_dependent(context, kernel, {blocks, team_threads<Shape>(columns), bytes}, p, branch,
                      rows, columns);
   });
 }

@@ -1,10 +1,8 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
 
@@ -213,16 +211,12 @@ void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_
       (blocks_for(columns, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
   const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
                         persistent_stage(static_cast<int>(columns));
-  allow_shared_bytes(kernel, bytes);
-  int resident = 0;
-  BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, kernel, static_cast<int>(threads), static_cast<size_t>(bytes)));
-  const unsigned blocks = blocks_for(rows, 1, int64_t{resident} * context.sm_count);
+  const unsigned blocks =
+      blocks_for(rows, 1, resident_blocks(kernel, threads, bytes) * context.sm_count);
   auto* const taken = static_cast<uint32_t*>(context.scratch.take(sizeof(uint32_t)));
   BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, sizeof(uint32_t), context.stream));
-  kernel<<<blocks, threads, static_cast<size_t>(bytes), context.stream>>>(
-      p, rows, static_cast<int>(columns), taken);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, kernel, {blocks, threads, bytes}, p, rows,
+                static_cast<int>(columns), taken);
 }
 
 }  // namespace bertha

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
 
 namespace bertha {
@@ -127,10 +126,10 @@ __global__ void __launch_bounds__(kThreads)
 template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
 void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
                             int64_t columns) {
-  const unsigned blocks = blocks_for(rows, kThreads / kLanes * kRows, INT32_MAX);
-  layernorm_fwd_warp_per_row_kernel<Norm, kHasResidual, kLanes, kVecs, kRows, kThreads>
-      <<<blocks, kThreads, 0, context.stream>>>(p, rows, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(
+      context.stream,
+      layernorm_fwd_warp_per_row_kernel<Norm, kHasResidual, kLanes, kVecs, kRows, kThreads>,
+      {blocks_for(rows, kThreads / kLanes * kRows), kThreads}, p, rows, static_cast<int>(columns));
 }
 
 /// There is at least one row; columns are a multiple of 8, at most kMostWarpRowColumns.

@@ -143,15 +143,6 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-/// There is at least one row; most_elements of all operands, see row_vec_elements.
-template <class Load, class Store, class Parameter>
-void launch_layernorm_fwd_generic(const CudaContext& context,
-                                  const NormForward<Load, Store, Parameter>& p, int64_t rows,
-                                  int64_t columns, int most_elements) {
-  const GenericNormForward<Load, Store, Parameter> norm{{p.x}, p};
-  launch_rows(context, norm, rows, columns, most_elements);
-}
-
 /// There is at least one row; N as with_vec_size chooses it. take_partial(teams) allocates as many
 /// partial sums.
 template <int N, class LoadDy, class LoadX, class Store, class Parameter, class TakePartial>
@@ -159,11 +150,10 @@ void launch_layernorm_bwd_generic(const CudaContext& context,
                                   NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,
                                   int64_t columns, const TakePartial& take_partial) {
   const unsigned teams = blocks_for(rows, 16, context.sm_count);
-  const dim3 grid(blocks_for(columns, kColumnThreads * N, INT32_MAX), teams);
   p.partial = take_partial(teams);
-  layernorm_column_sums_kernel<decltype(p), N>
-      <<<grid, kColumnThreads, 0, context.stream>>>(p, rows, columns);
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, layernorm_column_sums_kernel<decltype(p), N>,
+                {{blocks_for(columns, kColumnThreads * N), teams}, kColumnThreads}, p, rows,
+                columns);
   const GenericNormBackward<LoadDy, LoadX, Store, Parameter> norm{{p.dy, p.x}, p};
   launch_shared_rows<N>(context, norm, rows, columns);
 }

@@ -134,10 +134,10 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
     dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
-      const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows, INT32_MAX);
+      const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
       launch_dependent(context, residual_ln_fwd_kernel<Shape>,
-                       {blocks, static_cast<int>(team_threads<Shape>(columns))}, pointers, rows,
-                       columns, dropout, args.epsilon);
+                       {blocks, team_threads<Shape>(columns)}, pointers, rows, columns, dropout,
+                       args.epsilon);
     });
   });
 }

@@ -13,89 +13,6 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh, kernels/functors.md): the
 // plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-template <class Load, class Store, SoftmaxKind kKind>
-struct GenericSoftmax : OneInput<Load> {
-  using T = typename Load::Element;
-  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
-  static constexpr bool kDrops = kDraws<Store> && !kIsLog;
-  Store store;
-
-  template <class Row>
-  __device__ void run(Row& row) const {
-    using Number = Compute<T>;
-    constexpr int N = Row::kVecElements;
-    // NaN loses here; it comes back with the sum.
-    Number top[1] = {minus_infinity<Number>()};
-    row.for_vecs([&](int64_t, auto& v) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
-    });
-    row.reduce(top, Larger());
-
-    // From a row of minus infinities nothing is subtracted, and its sum is 0.
-    const Number shift = top[0] == minus_infinity<Number>() ? Number(0) : top[0];
-    Number sum[1] = {};
-    row.for_vecs([&](int64_t, auto& v) {
-      Number vec_sum = 0;
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const Number e = softmax_exp<T>(v[0][i] - shift);
-        if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
-        vec_sum += e;
-      }
-      sum[0] += vec_sum;
-    });
-    row.reduce(sum, Add());
-
-    Number rest = 0;  // 1 / sum, or log(sum)
-    if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
-    for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
-      Number y[N];
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if constexpr (kIsLog) {
-          y[i] = v[0][i] - shift - rest;
-        } else {
-          y[i] = (Row::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - shift)) * rest;
-        }
-      }
-      if constexpr (kDrops) {
-        store.template store<N>(row.place_of(column), y, bits);
-      } else {
-        put(store, row.place_of(column), y);
-      }
-    });
-  }
-};
-
-template <class LoadDy, class LoadY, class Store, SoftmaxKind kKind>
-struct GenericSoftmaxGradient : TwoInputs<LoadDy, LoadY> {
-  using T = typename LoadDy::Element;
-  static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
-  Store store;  // of dx
-  Compute<T> scale;
-
-  template <class Row>
-  __device__ void run(Row& row) const {
-    using Number = Compute<T>;
-    constexpr int N = Row::kVecElements;
-    Number sum[1] = {};
-    row.for_vecs([&](int64_t, auto& v) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(sum[0], v[0][i], v[1][i]);
-    });
-    row.reduce(sum, Add());
-    row.for_vecs([&](int64_t column, auto& v) {
-      Number gradient[N];
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        gradient[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
-      }
-      put(store, row.place_of(column), gradient);
-    });
-  }
-};
-
 /// Whether addresses differ by whole words of 16 bytes.
 inline bool share_words(const void* a, const void* b) {
   return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
@@ -183,14 +100,14 @@ template <SoftmaxKind kKind, class Load, class Store>
 void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
   if (rows == 0) return;
-  context.state<CompiledAlike<GenericSoftmax<Load, Store, kKind>>>();
+  using Operation = SoftmaxRows<Load, Store, kKind>;
+  context.state<CompiledAlike<Operation>>();
+  const Operation operation{{load}, store};
   const int most = row_vec_elements(columns, load, store);
   if constexpr (sizeof(typename Load::Element) == 2) {
-    const SoftmaxRows<Load, Store, kKind> operation{{load}, store};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
-  const GenericSoftmax<Load, Store, kKind> generic{{load}, store};
-  launch_rows(context, generic, rows, columns, most);
+  launch_rows(context, operation, rows, columns, most);
 }
 
 /// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
@@ -199,14 +116,14 @@ template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            float scale, int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  context.state<CompiledAlike<GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind>>>();
+  using Operation = SoftmaxGradientRows<LoadDy, LoadY, Store, kKind>;
+  context.state<CompiledAlike<Operation>>();
+  const Operation operation{{dy, y}, dx, scale};
   const int most = row_vec_elements(columns, dy, y, dx);
   if constexpr (sizeof(typename LoadDy::Element) == 2) {
-    const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{{dy, y}, dx, scale};
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;
   }
-  const GenericSoftmaxGradient<LoadDy, LoadY, Store, kKind> generic{{dy, y}, dx, scale};
-  launch_rows(context, generic, rows, columns, most);
+  launch_rows(context, operation, rows, columns, most);
 }
 
 // --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------

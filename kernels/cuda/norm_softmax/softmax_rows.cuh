@@ -2,15 +2,15 @@
 
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
+#include "kernels/cuda/norm_softmax/generic_rows.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
-#include "kernels/cuda/norm_softmax/row_functors.cuh"
 #include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/ops/softmax.h"
 
 namespace bertha {
 
-// Softmax and log-softmax of 16-bit rows, on warp_per_row.cuh, block_per_row.cuh and tma_row.cuh,
-// and the arithmetic of all softmax rows.
+// Softmax and log-softmax: of 16-bit rows on warp_per_row.cuh, block_per_row.cuh and tma_row.cuh,
+// of all others on generic_rows.cuh.
 
 /// e^x. f32 takes the exact library function. For 16-bit results the hardware's 2^x is exact
 /// enough; it is 0 below 2^-126, which is 0 in f16 and nothing beside a row's largest element in
@@ -67,7 +67,9 @@ struct SoftmaxRows : OneInput<Load> {
 
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
-    if constexpr (Row::kHasOneWarp) {
+    if constexpr (kIsGenericRow<Row>) {
+      run_generic(row);
+    } else if constexpr (Row::kHasOneWarp) {
       run_warp(row);
     } else {
       run_block(row);
@@ -102,6 +104,53 @@ struct SoftmaxRows : OneInput<Load> {
 #pragma unroll
       for (int i = 0; i < N; ++i) y[i] = kIsLog ? kept[p][i] - rest : kept[p][i] * rest;
       row.store(p, y);
+    });
+  }
+
+  template <class Row>
+  __device__ void run_generic(Row& row) const {
+    using Number = Compute<T>;
+    constexpr int N = Row::kVecElements;
+    // NaN loses here; it comes back with the sum.
+    Number top[1] = {minus_infinity<Number>()};
+    row.for_vecs([&](int64_t, auto& v) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
+    });
+    row.reduce(top, Larger());
+
+    // From a row of minus infinities nothing is subtracted, and its sum is 0.
+    const Number shift = top[0] == minus_infinity<Number>() ? Number(0) : top[0];
+    Number sum[1] = {};
+    row.for_vecs([&](int64_t, auto& v) {
+      Number vec_sum = 0;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const Number e = softmax_exp<T>(v[0][i] - shift);
+        if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
+        vec_sum += e;
+      }
+      sum[0] += vec_sum;
+    });
+    row.reduce(sum, Add());
+
+    Number rest = 0;  // 1 / sum, or log(sum)
+    if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
+    for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
+      Number y[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if constexpr (kIsLog) {
+          y[i] = v[0][i] - shift - rest;
+        } else {
+          y[i] = (Row::kInRegisters ? v[0][i] : softmax_exp<T>(v[0][i] - shift)) * rest;
+        }
+      }
+      if constexpr (kDrops) {
+        store.template store<N>(row.place_of(column), y, bits);
+      } else {
+        put(store, row.place_of(column), y);
+      }
     });
   }
 
@@ -173,24 +222,25 @@ struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
   using T = typename LoadDy::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   Store store;
-  float scale;
+  Compute<T> scale;
 
   __device__ static uint32_t padding() { return 0; }
 
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
     constexpr int N = Row::kVecElements;
-    float sum[1] = {};
-    row.for_vecs([&](int, auto& v) {
-      float vec_sum = 0.0f;
+    using Number = Compute<T>;
+    Number sum[1] = {};
+    row.for_vecs([&](auto, auto& v) {
+      Number vec_sum = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(vec_sum, v[0][i], v[1][i]);
       sum[0] += vec_sum;
     });
     row.reduce(sum, Add());
     row.keep_packed();
-    row.for_vecs([&](int p, auto& v) {
-      float dx[N];
+    row.for_vecs([&](auto p, auto& v) {
+      Number dx[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         dx[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);

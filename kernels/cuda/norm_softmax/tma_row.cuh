@@ -1,9 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/common/shared_memory.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
 #include "kernels/cuda/norm_softmax/row_functors.cuh"
 #include "kernels/cuda/tensor_core/barrier.cuh"
@@ -239,12 +237,9 @@ int64_t tma_row_bytes(int64_t columns) {
 template <int kThreads, int kBlocks, class Operation>
 void launch_tma_row(const CudaContext& context, const Operation& operation, int64_t rows,
                     int64_t columns) {
-  const int64_t bytes = tma_row_bytes<Operation>(columns);
-  const auto kernel = &tma_row_kernel<Operation, kThreads, kBlocks>;
-  allow_shared_bytes(kernel, bytes);
-  kernel<<<static_cast<unsigned>(rows), kThreads, static_cast<size_t>(bytes), context.stream>>>(
-      operation, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, tma_row_kernel<Operation, kThreads, kBlocks>,
+                {rows, kThreads, tma_row_bytes<Operation>(columns)}, operation,
+                static_cast<int>(columns));
 }
 
 }  // namespace bertha

@@ -1,10 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_context.h"
-#include "kernels/cuda/norm_softmax/pair_max.cuh"
-#include "kernels/cuda/norm_softmax/row_functors.cuh"
+#include "kernels/cuda/norm_softmax/block_per_row.cuh"
 
 namespace bertha {
 
@@ -18,13 +14,8 @@ namespace bertha {
 
 /// A row of at most kLanes * kVecCount * N columns, a multiple of N.
 template <class Operation, int kLanes, int N, int kVecCount>
-class WarpPerRow {
+class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
  public:
-  using T = typename Operation::HeldElement;
-  static constexpr int kInputs = Operation::kInputs;
-  static constexpr int kVecElements = N;
-  static constexpr int kVecs = kVecCount;
-  static constexpr bool kInRegisters = true;
   static constexpr bool kHasOneWarp = true;
 
   __device__ WarpPerRow(const Operation& operation, int64_t row, int64_t rows, int columns)
@@ -33,38 +24,16 @@ class WarpPerRow {
         at_(row * columns),
         end_(row < rows ? columns : 0),  // the shuffles are of whole warps
         lane_(static_cast<int>(threadIdx.x) % kLanes) {
-#pragma unroll
-    for (int k = 0; k < kInputs; ++k) {
-#pragma unroll
-      for (int p = 0; p < kVecs; ++p) {
-        fill_words(own_[k][p], operation.padding());
-        if (column_of(p) < end_) own_[k][p] = operation.template hold_input<N>(k, place_of(p));
-      }
-    }
+    this->hold_vecs(
+        operation, [&](int p) { return column_of(p) < end_; }, [&](int p) { return place_of(p); });
   }
 
-  template <class Work>
-  __device__ __forceinline__ void for_vecs(const Work& work) const {
-#pragma unroll
-    for (int p = 0; p < kVecs; ++p) {
-      float v[kInputs][N];
-#pragma unroll
-      for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
-      work(p, v);
-    }
-  }
-  template <class Work>
-  __device__ __forceinline__ void for_own_vecs(const Work& work) const {
-#pragma unroll
-    for (int p = 0; p < kVecs; ++p) work(p);
-  }
-  __device__ __forceinline__ float largest() const { return largest_of(own_[0]); }
   __device__ __forceinline__ void keep_packed() const {}
   /// For every p, in order.
   __device__ __forceinline__ void store(int p, const float (&values)[N]) {
     if constexpr (kDrawsOnStore<Operation>) {
       // A lane draws one word of its row: there are no more words than lanes.
-      static_assert(kVecs * N <= 32);
+      static_assert(kVecCount * N <= 32);
       const int words = (end_ + 31) / 32;
       if (p == 0 && lane_ < words && operation_.store.drops()) {
         drawn_ = operation_.store.draw(row_, lane_, words);
@@ -94,7 +63,6 @@ class WarpPerRow {
   int end_;
   int lane_;
   uint32_t drawn_ = 0;
-  Vec<T, N> own_[kInputs][kVecs];
 };
 
 template <class Operation, int kLanes, int N, int kVecs, int kThreads>
@@ -115,10 +83,9 @@ void launch_warp_per_row(const CudaContext& context, const Operation& operation,
       return launch_warp_per_row<2 * kLanes, N, kVecs, kThreads>(context, operation, rows, columns);
     }
   }
-  const unsigned blocks = blocks_for(rows, kThreads / kLanes, INT32_MAX);
-  warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>
-      <<<blocks, kThreads, 0, context.stream>>>(operation, rows, static_cast<int>(columns));
-  BERTHA_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(context.stream, warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>,
+                {blocks_for(rows, kThreads / kLanes), kThreads}, operation, rows,
+                static_cast<int>(columns));
 }
 
 }  // namespace bertha

@@ -55,9 +55,8 @@ template <class T, int kParts = 1>
 void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
   if constexpr (kParts <= kMostSumParts) {
     if (parts != kParts) return launch<T, kParts + 1>(stream, parts, job);
-    constexpr int64_t kElements = int64_t{kThreads} * kVecSize;
-    const auto blocks = static_cast<unsigned>((job.count + kElements - 1) / kElements);
-    launch_kernel(stream, sum_parts_kernel<T, kParts>, {blocks, kThreads}, job);
+    launch_kernel(stream, sum_parts_kernel<T, kParts>,
+                  {blocks_for(job.count, kThreads * kVecSize), kThreads}, job);
   }
 }
 

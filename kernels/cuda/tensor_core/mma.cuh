@@ -109,6 +109,16 @@ __device__ __forceinline__ uint32_t packed(float low, float high) {
   }
 }
 
+/// The two elements of a register, the inverse of packed().
+template <class T>
+__device__ __forceinline__ float2 unpacked(uint32_t pair) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  } else {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
+  }
+}
+
 /// packed(max(low, 0), max(high, 0)), in one instruction.
 template <class T>
 __device__ __forceinline__ uint32_t packed_positive(float low, float high) {
