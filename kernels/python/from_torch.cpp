@@ -111,6 +111,7 @@ bool find_torch() {
                  {&torch.to_dlpack, "_C._to_dlpack"},
                  {&torch.forward_mode, "autograd.forward_ad"},
                  {&torch.gpu, "_C._cuda_getDevice", true},
+                 {&torch.gpus, "_C._cuda_getDeviceCount", true},
                  {&torch.stream, "_C._cuda_getCurrentRawStream", true},
                  {&torch.exchange_gpu, "_C._cuda_exchangeDevice", true},
                  {&torch.restore_gpu, "_C._cuda_maybeExchangeDevice", true},

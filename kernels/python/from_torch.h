@@ -24,7 +24,7 @@ struct Torch {
   PyObject *quick_empty_cpu, *quick_empty_cuda;                     // null in older versions
   PyObject* dtypes[4];                                              // by BerthaDType
   PyObject *to_dlpack, *forward_mode;                               // a function and a module
-  PyObject *gpu, *stream, *exchange_gpu, *restore_gpu;              // null where it has no CUDA
+  PyObject *gpu, *gpus, *stream, *exchange_gpu, *restore_gpu;       // null where it has no CUDA
   PyObject* dlpack_exchange;                                        // null in older versions
 };
 extern Torch torch;
