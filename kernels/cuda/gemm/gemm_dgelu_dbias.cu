@@ -2,8 +2,7 @@
 //
 // Persistent grid: a block stays on 128 columns of the result and takes tiles of 256 rows from top
 // to bottom. It computes them transposed, dx^T = w^T dy^T, so that a thread has only two columns of
-// dx, whose sums are two registers for all tiles. Of few rows, those behind the last whole round of
-// tiles are shared by all blocks, 64 to 192 for each.
+// dx, whose sums are two registers for all tiles.
 //
 //     producer warpgroup,             shared memory                  2 consumer warpgroups
 //     a thread of each
@@ -52,7 +51,6 @@ constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
 /// z is loaded and dx stored a unit at a time; a thread has 4 pairs of rows of a fragment.
 constexpr int kUnitRows = 64;
 constexpr int kUnits = kTileRows / kUnitRows;
-constexpr int kDyUnitBytes = kUnitRows * kInnerBlock * 2;
 constexpr int kUnitBytes = kUnitRows * kHalfColumns * 2;
 constexpr int kFragmentRows = 16;
 constexpr int kFragmentBytes = kFragmentRows * kHalfColumns * 2;
@@ -84,7 +82,6 @@ struct Params {
   int columns;
   int inner_blocks;
   int row_tiles;
-  int rest_units;  // behind these tiles, fewer than 4 for each row block; 0 unless kRest
 };
 
 /// gelu' of two elements, as f16.
@@ -116,41 +113,16 @@ __device__ __forceinline__ void for_each_tile(const Params& params, const Work& 
   }
 }
 
-// kRest: the tiles are whole rounds, one for each row block, and the rows that are left are shared
-// by all row blocks, a smaller tile for each. Without it the last round may leave row blocks idle.
-
-/// Calls work(first row, units) for this block's share of the rest, if it has one.
-template <class Work>
-__device__ __forceinline__ void for_rest(const Params& params, const Work& work) {
-  const int block = static_cast<int>(blockIdx.y);
-  const int blocks = static_cast<int>(gridDim.y);
-  const int first = block * params.rest_units / blocks;
-  const int units = (block + 1) * params.rest_units / blocks - first;
-  if (units > 0) work(params.row_tiles * kTileRows + first * kUnitRows, units);
-}
-
-/// Calls work(first row, units) for the tiles and the share of the rest.
-template <bool kRest, class Work>
-__device__ __forceinline__ void for_all_rows(const Params& params, const Work& work) {
-  for_each_tile(params, [&](int tile) { work(tile * kTileRows, kUnits); });
-  if constexpr (kRest) for_rest(params, work);
-}
-
-/// Loads the operands of all tiles. One thread. dy: in boxes of a unit with kRest, else of a tile.
-template <bool kRest>
+/// Loads the operands of all tiles. One thread.
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& dy,
                                         const CUtensorMap& weight, SharedStorage& shared) {
   PipelineState<kStages> stage;
-  for_all_rows<kRest>(params, [&](int row, int units) {
+  for_each_tile(params, [&](int tile) {
     for (int k = 0; k < params.inner_blocks; ++k) {
       const uint32_t full = at(shared.full[stage.index]);
       mbarrier_wait(at(shared.empty[stage.index]), stage.parity ^ 1);
-      mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(units * kDyUnitBytes + kWeightBytes));
-      const int boxes = kRest ? units : 1;
-      for (int box = 0; box < boxes; ++box) {
-        tma_load_2d(at(shared.dy[stage.index][box * kDyUnitBytes]), dy, k * kInnerBlock,
-                    row + box * kUnitRows, full);
-      }
+      mbarrier_arrive_expect_tx(full, kDyBytes + kWeightBytes);
+      tma_load_2d(at(shared.dy[stage.index]), dy, k * kInnerBlock, tile * kTileRows, full);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         tma_load_2d(at(shared.weight[stage.index][half * (kWeightBytes / 2)]), weight,
@@ -162,19 +134,19 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
 }
 
 /// Loads z for both halves. One thread.
-template <bool kRest>
 __device__ __forceinline__ void load_z(const Params& params, const CUtensorMap& z,
                                        SharedStorage& shared) {
   PipelineState<kZUnits> place;
-  for_all_rows<kRest>(params, [&](int row, int units) {
-    for (int unit = 0; unit < units; ++unit) {
+  for_each_tile(params, [&](int tile) {
+    for (int unit = 0; unit < kUnits; ++unit) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint32_t full = at(shared.z_full[half][place.index]);
         mbarrier_wait(at(shared.z_empty[half][place.index]), place.parity ^ 1);
         mbarrier_arrive_expect_tx(full, kUnitBytes);
         tma_load_2d_evict_first(at(shared.z[half][place.index]), z,
-                                first_column() + half * kHalfColumns, row + unit * kUnitRows, full);
+                                first_column() + half * kHalfColumns,
+                                tile * kTileRows + unit * kUnitRows, full);
       }
       place.advance();
     }
@@ -182,38 +154,18 @@ __device__ __forceinline__ void load_z(const Params& params, const CUtensorMap& 
 }
 
 /// Stores a half of dx. One thread.
-template <bool kRest>
 __device__ __forceinline__ void store_dx(const Params& params, const CUtensorMap& dx, int half,
                                          SharedStorage& shared) {
-  for_all_rows<kRest>(params, [&](int row, int units) {
-    for (int unit = 0; unit < units; ++unit) {
+  for_each_tile(params, [&](int tile) {
+    for (int unit = 0; unit < kUnits; ++unit) {
       const int place = dx_place(unit);
       mbarrier_wait(at(shared.dx_full[half][place]), dx_parity(unit));
-      tma_store_2d(dx, first_column() + half * kHalfColumns, row + unit * kUnitRows,
+      tma_store_2d(dx, first_column() + half * kHalfColumns, tile * kTileRows + unit * kUnitRows,
                    at(shared.dx[half][place]));
       bulk_store_wait();
       mbarrier_arrive(at(shared.dx_empty[half][place]));
     }
   });
-}
-
-/// Begins sum (+)= weight dy of an inner block and 64 rows of dy for each of the sums, as
-/// wgmma_64x256_block().
-template <class T, int kHere>
-__device__ __forceinline__ void wgmma_units_block(float (&sum)[kHere][32], uint64_t weight,
-                                                  uint64_t dy, int add) {
-  wgmma_fence();
-#pragma unroll
-  for (int step = 0; step < 4; ++step) {
-#pragma unroll
-    for (int unit = 0; unit < kHere; ++unit) {
-      wgmma_64x64x16<T, Inner::kRows, Inner::kColumns>(
-          sum[unit], wgmma_step<Inner::kRows>(weight, step),
-          wgmma_step<Inner::kColumns>(wgmma_offset(dy, unit * kDyUnitBytes), step), add + step);
-    }
-  }
-  wgmma_commit();
-  wgmma_wait<1>();
 }
 
 /// One of 64 columns' consumers: 4 warps with 16 columns each.
@@ -279,101 +231,50 @@ struct Consumer {
     }
   }
 
-  /// Calls block(weight, dy, k), which begins a GEMM of an inner block and returns when the one
-  /// before is done, from k to `end`. in_flight: the stage that wgmma may still read.
-  template <class Block>
-  __device__ __forceinline__ void gemm_until(int end, int& k, int& in_flight, const Block& block) {
-#pragma unroll 1
-    for (; k < end; ++k) {
-      mbarrier_wait(at(shared.full[stage.index]), stage.parity);
-      const uint64_t weight =
-          wgmma_tile<Inner::kRows>(at(shared.weight[stage.index][half * (kWeightBytes / 2)]), 0);
-      const uint64_t dy = wgmma_tile<Inner::kColumns>(at(shared.dy[stage.index]), 0);
-      block(weight, dy, k);
-      if (k > 0) release(in_flight);
-      in_flight = stage.index;
-      stage.advance();
-    }
-  }
-
-  template <bool kRest>
   __device__ __forceinline__ void run() {
     float sum[128];
     uint32_t kept[kFragments][4] = {};  // gelu' of a tile; after its last wgmma, its dx
     bool is_first = true;
     for_each_tile(params, [&](int) {
-      int in_flight = 0;
+      int in_flight = 0;  // stage that wgmma may still read
       int k = 0;
-      const auto block = [&](uint64_t weight, uint64_t dy, int add) {
-        wgmma_64x256_block<T, T, Inner::kRows>(sum, weight, dy, add);
+      const auto gemm_until = [&](int end) {
+#pragma unroll 1
+        for (; k < end; ++k) {
+          mbarrier_wait(at(shared.full[stage.index]), stage.parity);
+          const uint64_t weight = wgmma_tile<Inner::kRows>(
+              at(shared.weight[stage.index][half * (kWeightBytes / 2)]), 0);
+          const uint64_t dy = wgmma_tile<Inner::kColumns>(at(shared.dy[stage.index]), 0);
+          wgmma_64x256_block<T, T, Inner::kRows>(sum, weight, dy, k);
+          if (k > 0) release(in_flight);
+          in_flight = stage.index;
+          stage.advance();
+        }
       };
 #pragma unroll
       for (int fragment = 0; fragment < kFragments; ++fragment) {
-        gemm_until(1 + params.inner_blocks * fragment / kFragments, k, in_flight, block);
+        gemm_until(1 + params.inner_blocks * fragment / kFragments);
         uint32_t z[4];
         read_z(fragment, z);
         if (!is_first) write_dx(fragment, kept[fragment]);
 #pragma unroll
         for (int j = 0; j < 4; ++j) kept[fragment][j] = gelu_derivative_pair<T>(z[j]);
       }
-      gemm_until(params.inner_blocks, k, in_flight, block);
+      gemm_until(params.inner_blocks);
       wgmma_wait<0>();
       hold_registers(sum);
       release(in_flight);
 #pragma unroll
       for (int i = 0; i < 4 * kFragments; ++i) {
         uint32_t& pair = kept[i / 4][i % 4];
-        pair = times_derivative(&sum[2 * i], pair);
+        const float2 derivative = unpacked<__half>(pair);
+        pair = packed<T>(sum[2 * i] * derivative.x, sum[2 * i + 1] * derivative.y);
       }
       is_first = false;
     });
-    if (!kRest || !is_first) {
 #pragma unroll
-      for (int fragment = 0; fragment < kFragments; ++fragment) {
-        write_dx(fragment, kept[fragment]);
-      }
-    }
-    if constexpr (kRest) {
-      for_rest(params, [&](int, int units) {
-        if (units == 1) compute_rest<1>();
-        if (units == 2) compute_rest<2>();
-        if (units == 3) compute_rest<3>();
-      });
-    }
+    for (int fragment = 0; fragment < kFragments; ++fragment) write_dx(fragment, kept[fragment]);
     store_sums();
-  }
-
-  /// dx of a pair from its sums and gelu'.
-  __device__ __forceinline__ static uint32_t times_derivative(const float* sum, uint32_t pair) {
-    const float2 derivative = unpacked<__half>(pair);
-    return packed<T>(sum[0] * derivative.x, sum[1] * derivative.y);
-  }
-
-  /// A tile of kHere units, whose epilogue follows its GEMM.
-  template <int kHere>
-  __device__ __forceinline__ void compute_rest() {
-    float sum[kHere][32];
-    int in_flight = 0;
-    int k = 0;
-    gemm_until(params.inner_blocks, k, in_flight, [&](uint64_t weight, uint64_t dy, int add) {
-      wgmma_units_block<T>(sum, weight, dy, add);
-    });
-    wgmma_wait<0>();
-#pragma unroll
-    for (int unit = 0; unit < kHere; ++unit) hold_registers(sum[unit]);
-    release(in_flight);
-#pragma unroll
-    for (int fragment = 0; fragment < kHere * kFragmentsPerUnit; ++fragment) {
-      uint32_t dx[4];
-      read_z(fragment, dx);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        dx[j] = times_derivative(
-            &sum[fragment / kFragmentsPerUnit][8 * (fragment % kFragmentsPerUnit) + 2 * j],
-            gelu_derivative_pair<T>(dx[j]));
-      }
-      write_dx(fragment, dx);
-    }
   }
 
   __device__ __forceinline__ void store_sums() {
@@ -389,7 +290,7 @@ struct Consumer {
 };
 
 /// grid: columns / 128; row blocks.
-template <class T, bool kRest>
+template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     gemm_dgelu_dbias_kernel(const __grid_constant__ CUtensorMap dy,
                             const __grid_constant__ CUtensorMap weight,
@@ -426,53 +327,42 @@ __global__ void __launch_bounds__(kThreads, 1)
     warpgroup_reg_dealloc<kProducerRegisters>();
     if (lane == 0) {
       if (warp == 0) {
-        produce<kRest>(params, dy, weight, shared);
+        produce(params, dy, weight, shared);
       } else if (warp == 1) {
-        load_z<kRest>(params, z, shared);
+        load_z(params, z, shared);
       } else {
-        store_dx<kRest>(params, dx, warp - 2, shared);
+        store_dx(params, dx, warp - 2, shared);
       }
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T>{params, shared, warp / 4 - 1, warp % 4, lane}.template run<kRest>();
+    Consumer<T>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
   }
 }
-
-/// Rounds of tiles up to which a last round that is partly empty is worth a kernel of its own.
-constexpr int kMostRoundsWithRest = 8;
 
 template <class T>
 void launch(CudaContext& context, const LinearBwdData& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t outputs = args.dy.extent(1);
   const int64_t columns = args.weight.extent(1);
-  const int abreast = blocks_per_column_tile(kGemmDgeluDbiasTile, columns,
-                                             planned_sm_count(context.options, context.sm_count));
   const int tiles = row_tiles(kGemmDgeluDbiasTile, rows);
-  const int whole_tiles = static_cast<int>(rows / (int64_t{abreast} * kTileRows)) * abreast;
-  const int units = static_cast<int>((rows + kUnitRows - 1) / kUnitRows) - whole_tiles * kUnits;
-  const bool has_rest =
-      units > 0 && units <= (kUnits - 1) * abreast && tiles <= kMostRoundsWithRest * abreast;
-  const int row_blocks = has_rest ? abreast : std::min(tiles, abreast);
+  const int row_blocks =
+      std::min(tiles, blocks_per_column_tile(kGemmDgeluDbiasTile, columns,
+                                             planned_sm_count(context.options, context.sm_count)));
   auto* partial =
       static_cast<float*>(context.scratch.take(column_sum_bytes(row_blocks, columns, 1)));
   const Params params{.partial = partial,
                       .columns = static_cast<int>(columns),
                       .inner_blocks = static_cast<int>(outputs / kInnerBlock),
-                      .row_tiles = has_rest ? whole_tiles : tiles,
-                      .rest_units = has_rest ? units : 0};
+                      .row_tiles = tiles};
 
-  const auto kernel =
-      has_rest ? gemm_dgelu_dbias_kernel<T, true> : gemm_dgelu_dbias_kernel<T, false>;
   const DType dtype = args.dy.dtype;
-  launch_dependent(
-      context.stream, kernel,
-      {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
-      matrix_tensor_map(dtype, args.dy.data, rows, outputs, has_rest ? kUnitRows : kTileRows),
-      matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
-      matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
-      matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params);
+  launch_dependent(context.stream, gemm_dgelu_dbias_kernel<T>,
+                   {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
+                   matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
+                   matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
+                   matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
+                   matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params);
   if (!args.dbias_below.has_data()) return;
   add_up_columns(context, partial, row_blocks, args.accumulate_dbias, args.dbias_below);
 }
