@@ -85,9 +85,9 @@ int run_bertha(const std::vector<std::string>& arguments) {
       parse_error = std::current_exception();  // reported once the ranks are connected
     }
     const bool trains = parsed.command == "train";
-    if (trains) watch_signals();  // MPI takes its time
+    if (trains) watch_signals();  // before MPI, whose start takes time
     if (line.runs_on_ranks()) world = make_world();
-    if (trains) watch_signals();  // and loads libraries that take signals, as LLVM does by hwloc
+    if (trains) watch_signals();  // again: MPI loads libraries that replace the handlers
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);
     code = run_parsed(parsed, context);

@@ -303,7 +303,8 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
     dx, gamma = torch.empty_like(dense), gamma.contiguous()
     daddend = torch.empty_like(dense) if wants_addend else None
     # Kernels write them as a whole, but none runs where x is empty.
-    dgamma, dbeta = torch.zeros_like(gamma), torch.zeros_like(gamma)
+    new_like = torch.empty_like if x.numel() > 0 else torch.zeros_like
+    dgamma, dbeta = new_like(gamma), new_like(gamma)
     c.batch_norm_relu_backward(dense, own_dy, mask, mean, rstd, gamma, dx, daddend, dgamma, dbeta,
                                uses_running)
     daddend = x.new_empty((0,)) if daddend is None else _in(x.dtype, daddend)
