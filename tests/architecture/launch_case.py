@@ -27,9 +27,10 @@ class LaunchCase(unittest.TestCase):
         self.bertha = self.stand_in("bertha")
 
     def stand_in(self, name, body="", code=0):
-        """A program on PATH that prints its arguments."""
+        """A program on PATH that prints its arguments, in one write: mpirun mixes what ranks write."""
         file = self.bin / name
-        file.write_text(f"#!/bin/bash\n{body}\nprintf '{name}'; printf ' <%s>' \"$@\"; echo\nexit {code}\n")
+        line = f"echo \"{name}$(printf ' <%s>' \"$@\")\""
+        file.write_text(f"#!/bin/bash\n{body}\n{line}\nexit {code}\n")
         file.chmod(0o755)
         return str(file)
 
