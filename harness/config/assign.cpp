@@ -61,8 +61,8 @@ struct Assign {
     const std::optional<double> number = read_number(text, key.unit);
     if (!number) return wanted();
     const double rounded = std::nearbyint(*number);
-    const bool whole = std::abs(*number - rounded) <= 1e-9 * std::max(1.0, std::abs(*number));
-    if (!whole) return wanted();
+    // 1.005k may miss its whole number by two roundings.
+    if (std::abs(*number - rounded) > 4e-16 * std::abs(*number)) return wanted();
     if (!key.range.holds(*number)) return beyond(*number);
     *field = static_cast<int64_t>(rounded);  // exact: every range ends below 2^53
     return "";

@@ -90,8 +90,6 @@ void check_batch(const TrainConfig& train, int world_size, std::vector<std::stri
 }
 
 void check_run(const Config& config, std::vector<std::string>& errors) {
-  const EvalConfig& eval = config.eval;
-  const TrainConfig& train = config.train;
   if (config.checkpoint.resume.empty()) {
     errors.push_back("checkpoint.resume is empty; write auto, never or the path of a checkpoint");
   }
@@ -103,12 +101,6 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
   if (!profiled.empty() && !parse_step_range(profiled)) {
     errors.push_back(concat("log.profile_steps = \"", profiled,
                             "\" is no range of steps; write the first and the last as 11:15"));
-  }
-  const bool unreachable = train.max_samples > 0 && eval.start_samples > train.max_samples;
-  if (unreachable) {
-    errors.push_back(concat("eval.start_samples = ", eval.start_samples,
-                            " is beyond train.max_samples = ", train.max_samples,
-                            ": nothing would be evaluated; lower the first"));
   }
 }
 

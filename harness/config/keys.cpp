@@ -33,6 +33,7 @@ using P = MlperfConfig;
 constexpr Range kFromZero{0, kMaxCount};
 constexpr Range kFromOne{1, kMaxCount};
 constexpr Range kFraction{.low = 0, .high = 1, .high_open = true};
+constexpr Range kDropout{.low = 0, .high = 0.999};  // below 1 as f32, too
 
 // One row per line, wider than the page: path, field, unit, range, words, what it does.
 // clang-format off
@@ -54,9 +55,9 @@ std::vector<Key> make_keys() {
        "Rows of the position table: the longest possible sequence."},
       {"model.segment_types", at<&M::segment_types>, Unit::kNone, {2, 127}, {},
        "Segment ids: 0 for the first sentence, 1 for the second."},
-      {"model.hidden_dropout", at<&M::hidden_dropout>, Unit::kNone, kFraction, {},
+      {"model.hidden_dropout", at<&M::hidden_dropout>, Unit::kNone, kDropout, {},
        "Dropout after the embeddings, after attention and after the feed-forward part."},
-      {"model.attention_dropout", at<&M::attention_dropout>, Unit::kNone, kFraction, {},
+      {"model.attention_dropout", at<&M::attention_dropout>, Unit::kNone, kDropout, {},
        "Dropout of the attention probabilities."},
       {"model.init_stddev", at<&M::init_stddev>, Unit::kNone, {.low = 0, .high = 1, .low_open = true}, {},
        "Standard deviation of the truncated normal distribution of initial weights."},
@@ -145,7 +146,7 @@ std::vector<Key> make_keys() {
        "Decay of the first moment."},
       {"optimizer.beta_2", at<&O::beta_2>, Unit::kNone, kFraction, {},
        "Decay of the second moment."},
-      {"optimizer.epsilon", at<&O::epsilon>, Unit::kNone, {.low = 0, .high = 1, .low_open = true}, {},
+      {"optimizer.epsilon", at<&O::epsilon>, Unit::kNone, {.low = 1e-30, .high = 1}, {},
        "Added to the root of the second moment."},
       {"optimizer.weight_decay", at<&O::weight_decay>, Unit::kNone, {0, 10}, {},
        "Decoupled decay of the tensors that optimizer.decay_rule names."},

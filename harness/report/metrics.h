@@ -40,7 +40,7 @@ struct RunIdentity {
   std::string name = {};  // log.run_name
   std::string device = {};
   int64_t world_size = 1;
-  int64_t max_steps = 0;
+  int64_t max_steps = 0;             // as RunFacts
   double peak_flops_per_second = 0;  // of all devices; 0 = not known
   std::string model = {};
   int64_t parameters = 0;

@@ -65,8 +65,8 @@ Fields progress_fields(const Metrics& metrics, const WatchView& view) {
                 counted_text(last.samples, "sample")};
   if (!view.goes_on) return fields;
   const double seconds_per_step = last.step_ms / 1e3;
-  fields.push_back(concat(
-      "end in ", duration_text(static_cast<double>(run.max_steps - last.step) * seconds_per_step)));
+  const auto steps_left = static_cast<double>(std::max<int64_t>(run.max_steps - last.step, 0));
+  fields.push_back("end in " + duration_text(steps_left * seconds_per_step));
   if (const auto target = seconds_to_target(metrics.evals, run.target_accuracy, last.samples,
                                             last.seqs_per_second)) {
     fields.push_back("target in " + estimate_text(*target));

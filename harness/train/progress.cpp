@@ -127,7 +127,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .seqs_per_second = seqs / seconds,
       .tokens_per_second = tokens / seconds,
       .flops_per_second = counts.flops / seconds,
-      .eta_seconds = static_cast<double>(max_steps_ - state.step) * seconds / steps,
+      .eta_seconds = std::max(0.0, static_cast<double>(last_step_ - state.step)) * seconds / steps,
       .token_imbalance = counts.token_imbalance / steps,
       .fp8_saturated = per(static_cast<double>(sums.fp8_saturated),
                            static_cast<double>(sums.nsp_count) * tokens_per_seq *

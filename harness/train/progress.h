@@ -17,8 +17,8 @@ namespace bertha {
 class Progress {
  public:
   /// nsp_weight: of the next-sentence loss in the sum of both losses.
-  Progress(const Dims& dims, int64_t num_ranks, int64_t max_steps, double nsp_weight = 1.0)
-      : dims_(dims), num_ranks_(num_ranks), max_steps_(max_steps), nsp_weight_(nsp_weight) {}
+  Progress(const Dims& dims, int64_t num_ranks, int64_t last_step, double nsp_weight = 1.0)
+      : dims_(dims), num_ranks_(num_ranks), last_step_(last_step), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
   /// The steps counted since the last call of this are those of the next record, whose scalars have
@@ -60,7 +60,7 @@ class Progress {
 
   Dims dims_;
   int64_t num_ranks_ = 1;
-  int64_t max_steps_ = 0;
+  int64_t last_step_ = 0;  // skipped updates may take train.max_samples beyond it
   double nsp_weight_ = 1.0;
   Clock::time_point since_ = Clock::now();
   Counts open_;    // since own_times()

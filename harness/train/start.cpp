@@ -93,7 +93,7 @@ void describe_system_of(const TrainingRun& run, const RunInfo& info) {
 
 RunFacts facts_of(const TrainingRun& run) {
   RunFacts facts{.world_size = run.world->size(),
-                 .max_steps = run.config.train.max_steps,
+                 .max_steps = run.plan.last_step,
                  .first_step = run.state.step,
                  .device = run.session->backend.device->description(),
                  .kernels = run.session->kernels};
@@ -158,7 +158,7 @@ TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   run.profiled = std::make_unique<ProfiledSteps>(config.log.profile_steps, *session.backend.device,
                                                  *session.backend.stream);
   run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
-  run.progress = std::make_unique<Progress>(session.dims, world.size(), config.train.max_steps,
+  run.progress = std::make_unique<Progress>(session.dims, world.size(), run.plan.last_step,
                                             config.train.nsp_weight);
   run.gpu = std::make_unique<GpuMonitor>(session.choice.gpu_bus_id);
   run.rank_watch = std::make_unique<RankWatch>([&world](int64_t rank) {

@@ -68,9 +68,10 @@ class Ends(EndToEnd):
 
     def test_max_samples_ends_the_run(self):
         folder = self.new_folder()
-        self.train(folder, ranks=2, train__max_samples=50)
+        done = self.train(folder, ranks=2, train__max_samples=50)
         self.assertEqual(max(steps(folder)), 5)  # the first step at or beyond 50 samples of 12 each
         self.assertEqual(steps(folder)[5]["samples"], 60)
+        self.assertRegex(done.out + done.err, r"step 5/5\b.* 0s")
 
     def test_the_steps_since_the_last_record_have_one_at_the_end(self):
         every, some = self.new_folder(), self.new_folder()

@@ -149,12 +149,6 @@ TEST(CheckConfig, RunNamesAndResumeAreWords) {
             "checkpoint.resume is empty; write auto, never or the path of a checkpoint");
 }
 
-TEST(CheckConfig, SomethingIsEvaluated) {
-  EXPECT_EQ(contradiction({"eval.start_samples=2k", "train.max_samples=1k"}),
-            "eval.start_samples = 2000 is beyond train.max_samples = 1000: nothing would be "
-            "evaluated; lower the first");
-}
-
 TEST(CheckConfig, TheClosedDivisionHasOneOptimizerAndOneLoss) {
   EXPECT_EQ(
       contradiction({"optimizer.trust_ratio=false"}),

@@ -70,12 +70,13 @@ TEST(LoadConfig, CountsTakeSuffixesAndMinutesTakeHours) {
   const Config config =
       test::load_settings(
           {}, {"train.max_samples=1.5M", "eval.every_samples=64k", "eval.max_samples=2Ki",
-               "train.max_steps=1e3", "train.time_limit_minutes=1.5h",
+               "eval.start_samples=1.005k", "train.max_steps=1e3", "train.time_limit_minutes=1.5h",
                "optimizer.start_warmup_step=-200k", "train.seed=999999999999999"})
           .config;
   EXPECT_EQ(config.train.max_samples, 1'500'000);
   EXPECT_EQ(config.eval.every_samples, 64'000);
   EXPECT_EQ(config.eval.max_samples, 2'048);
+  EXPECT_EQ(config.eval.start_samples, 1'005);
   EXPECT_EQ(config.train.max_steps, 1'000);
   EXPECT_EQ(config.train.time_limit_minutes, 90);
   EXPECT_EQ(config.optimizer.start_warmup_step, -200'000);
@@ -234,6 +235,10 @@ TEST(LoadConfig, AWrongTypeSaysWhatWasFoundAndWanted) {
             "1.5M are fine too)");
   EXPECT_EQ(error_of_set("model.layers=1.5"),
             "--set model.layers=1.5: model.layers: found \"1.5\", want an integer");
+  EXPECT_EQ(
+      error_of_set("train.max_samples=1234567890.5"),
+      "--set train.max_samples=1234567890.5: train.max_samples: found \"1234567890.5\", want an "
+      "integer (64k and 1.5M are fine too)");
   EXPECT_EQ(error_of_set("model.layers=2k"),
             "--set model.layers=2k: model.layers: found \"2k\", want an integer");
   EXPECT_EQ(error_of_set("optimizer.beta_1=high"),
@@ -266,7 +271,10 @@ TEST(LoadConfig, AValueOutOfRangeSaysTheRange) {
   EXPECT_EQ(error_of_set("train.max_samples=-1k"),
             "--set train.max_samples=-1k: train.max_samples: found -1k, want 0 or more");
   EXPECT_EQ(error_of_set("optimizer.epsilon=0"),
-            "--set optimizer.epsilon=0: optimizer.epsilon: found 0, want above 0, up to 1");
+            "--set optimizer.epsilon=0: optimizer.epsilon: found 0, want 1e-30 to 1");
+  EXPECT_EQ(error_of_set("model.hidden_dropout=0.99999999999"),
+            "--set model.hidden_dropout=0.99999999999: model.hidden_dropout: found 0.99999999999, "
+            "want 0 to 0.999");
   EXPECT_EQ(error_of_set("train.max_steps=99999999999999999999"),
             "--set train.max_steps=99999999999999999999: train.max_steps: found "
             "99999999999999999999, want at most 1e15");

@@ -126,6 +126,8 @@ TEST_F(ProgressTest, ARecordIsTheMeanOfItsSteps) {
   // Fullest rank over the mean: 120 / 100 and 50 / 50.
   EXPECT_DOUBLE_EQ(record.token_imbalance, 1.1);
   EXPECT_GT(record.flops_per_second, 0);
+  progress.count(batch(12, 100, 50), 2);
+  EXPECT_EQ(record_of(progress, scalars_, 31).eta_seconds, 0) << "beyond the planned end";
 }
 
 TEST_F(ProgressTest, LossesAreMeansOverAllProbesSinceTheLastRecord) {
