@@ -73,6 +73,15 @@ TEST(AttentionChoice, BeyondItsReachPersistentIsRefusedAndAutoIsGrouped) {
   }
 }
 
+TEST(AttentionChoice, HeadsThatNoKernelHasAreRefused) {
+  AttentionCall wide = kBertLarge;
+  wide.head_size = 129;
+  for (const Variant asked :
+       {Variant::kAuto, Variant::kGrouped, Variant::kPersistent, Variant::kSplit}) {
+    EXPECT_THAT(refusal(asked, wide), HasSubstr("head sizes up to 128, found 129"));
+  }
+}
+
 TEST(AttentionChoice, WithDropoutThePersistentBackwardWantsWidthsBy128) {
   for (const int64_t width : {128, 256, 384, 512}) {
     EXPECT_EQ(chosen(Variant::kAuto, dropout_of(width)), "persistent");

@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/choice.h"
 
+#include "kernels/cuda/attention/kernels.h"
+
 namespace bertha {
 namespace {
 
@@ -58,6 +60,10 @@ const char* word(Variant chosen) {
 }  // namespace
 
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
+  if (call.head_size > kPlainHeadSize) {
+    fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kPlainHeadSize,
+         ", found ", call.head_size, "; use more heads.");
+  }
   if (asked == Variant::kGrouped) return {};
   const std::string why = unsupported_backward(call);
   if (asked != Variant::kAuto) {
