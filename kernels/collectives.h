@@ -47,13 +47,14 @@ class Collectives {
   /// thread may call it.
   virtual void check() {}
 
-  /// shard [P/S] = the rank's part of the sum over ranks of full [P]; they may overlap in place.
-  /// Where ranks form groups, full is scratch afterwards.
+  /// shard [P/S] = the rank's part of the sum over ranks of full [P]; it lies apart from full, or
+  /// at its own place there. Where ranks form groups, full is scratch afterwards.
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;
 
   // Sums with a factor of each rank that is known later than the views, which are sent before it.
   // The rest is for collectives that have returned true to the first call.
-  /// All ranks call it for as many bytes: of the views that are sent before their sums.
+  /// Allocates for the views that are sent before their sums, of so many bytes in all. False: these
+  /// collectives have no such sums. All ranks call it, for as many bytes.
   virtual bool prepare_scaled_sums(Device&, int64_t /*bytes*/) { return false; }
   /// `full` stays as it is until its sum, which is the next one.
   virtual void send_ahead(const View& /*full*/) {}
@@ -62,7 +63,7 @@ class Collectives {
     BERTHA_CHECK(false, "these collectives have no scaled sums");
   }
 
-  /// full [P] = all shards [P/S] in their order; they may overlap in place.
+  /// full [P] = all shards [P/S] in their order; overlap as above.
   virtual void all_gather(const View& shard, const View& full) = 0;
   virtual void all_reduce_sum(const View& values) = 0;
   virtual void all_reduce_max(const View& values) = 0;

@@ -81,23 +81,12 @@ class MpiCollectives final : public Collectives {
   Stream& stream() override { return *stream_; }
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
-    check_shard(full, shard);
-    const std::vector<Slice> slices = equal_slices(full.elements());
-    const char* own = byte_address(full, own_slice(slices).begin);
-    // In place at its own slot is safe: that slot is not sent. Any other overlap is not.
-    if (shard.data == own || !overlap(full, shard)) {
-      reduce(full, slices, shard);
-      return;
-    }
-    std::vector<char> result(static_cast<size_t>(shard.bytes()));
-    View apart = shard;
-    apart.data = result.data();
-    reduce(full, slices, apart);
-    copy_bytes(shard.data, result.data(), shard.bytes());
+    check_shard(*this, full, shard);
+    reduce(full, equal_slices(full.elements()), shard);
   }
 
   void all_gather(const View& shard, const View& full) override {
-    check_shard(full, shard);
+    check_shard(*this, full, shard);
     const std::vector<Slice> slices = equal_slices(full.elements());
     copy_bytes(byte_address(full, own_slice(slices).begin), shard.data, shard.bytes());
     gather(full, slices);
@@ -138,11 +127,6 @@ class MpiCollectives final : public Collectives {
   }
 
  private:
-  void check_shard(const View& full, const View& shard) const {
-    BERTHA_CHECK(full.dtype == shard.dtype && full.elements() == size() * shard.elements(), "full ",
-                 full.shape_text(), ", shard ", shard.shape_text(), ", ", size(), " ranks");
-  }
-
   std::vector<Slice> equal_slices(int64_t elements) const {
     std::vector<Slice> slices;
     for (int64_t r = 0; r < size(); ++r) {
