@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 
 #include "kernels/base/failure.h"
@@ -142,9 +141,9 @@ StreamOps& ops_on(BerthaKernels& kernels, void* stream) {
 template <class CArgs, class MakeArgs>
 int32_t run(BerthaKernels* kernels, void* stream, const char* operation, const CArgs* args,
             const MakeArgs& make_args) noexcept {
-  if (kernels == nullptr) return BERTHA_INVALID;
-  const std::lock_guard lock(kernels->mutex);
   try {
+    if (kernels == nullptr) fail(ExitCode::kInternal, operation, ": the handle is NULL");
+    const std::lock_guard lock(kernels->mutex);
     if (args == nullptr) fail(ExitCode::kInternal, operation, ": the arguments are NULL");
     ops_on(*kernels, stream).ops->run(make_args(ViewMaker{operation}));
     return BERTHA_OK;
@@ -155,10 +154,10 @@ int32_t run(BerthaKernels* kernels, void* stream, const char* operation, const C
 
 template <class Open>
 int32_t open(BerthaKernels** kernels, const Open& open_device) noexcept {
-  if (kernels == nullptr) return BERTHA_INVALID;
-  *kernels = new (std::nothrow) BerthaKernels();
-  if (*kernels == nullptr) return BERTHA_MEMORY;
   try {
+    if (kernels == nullptr) fail(ExitCode::kInternal, "the address of the handle is NULL");
+    *kernels = nullptr;
+    *kernels = new BerthaKernels();
     (*kernels)->device = open_device();
     return BERTHA_OK;
   } catch (...) {
@@ -191,9 +190,7 @@ int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels) {
 
 void bertha_close(BerthaKernels* kernels) { delete kernels; }
 
-const char* bertha_error(const BerthaKernels* kernels) {
-  return kernels == nullptr ? "the handle is NULL" : bertha::last_error.c_str();
-}
+const char* bertha_error(const BerthaKernels*) { return bertha::last_error.c_str(); }
 
 int32_t bertha_softmax_fwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxFwd* c) {
   return bertha::run(kernels, stream, "softmax_fwd", c, [&](const ViewMaker& view) {

@@ -22,8 +22,8 @@ enum { BERTHA_ABI_VERSION = 1 }; /* of this header */
 
 typedef enum BerthaStatus {
   BERTHA_OK = 0,
-  BERTHA_INVALID = 1, /* an argument is wrong, or a launch failed */
-  BERTHA_USAGE = 2,
+  BERTHA_INVALID = 1,     /* an argument is wrong, or a launch failed */
+  BERTHA_USAGE = 2,       /* not with this device: a dtype that the CPU does not take, no threads */
   BERTHA_ENVIRONMENT = 5, /* no such device, driver too old, built without CUDA */
   BERTHA_MEMORY = 6
 } BerthaStatus;
@@ -38,7 +38,8 @@ typedef enum BerthaDType {
 } BerthaDType;
 
 /* Row-major memory of the caller, on the device of the handle. Strides are in elements, and all 0
- * for dense tensors; the kernels take no others, which are refused. */
+ * for dense tensors; the kernels take no others, which are refused. A tensor that is expanded along
+ * all of its axes looks dense: copy it before. */
 typedef struct BerthaTensor {
   void* data;
   int64_t extents[4];
@@ -57,7 +58,7 @@ typedef struct BerthaDropout {
 typedef struct BerthaSoftmaxFwd {
   BerthaTensor x, bias, mask, y, dropped, kept_mask;
   BerthaDropout dropout;
-  float scale;
+  float scale;    /* 1: x as it is; 0 makes rows uniform */
   int32_t is_log; /* 1: log-softmax */
 } BerthaSoftmaxFwd;
 
@@ -111,15 +112,15 @@ typedef struct BerthaKernels BerthaKernels;
 int32_t bertha_abi_version(void);
 
 /* CPU, with so many threads; operations have run when they return, and streams are NULL.
- * The handle is made also where the call fails, for bertha_error, unless memory is short. */
+ * The handle is made also where the call fails, unless memory is short: close it then, too. */
 int32_t bertha_open_cpu(int32_t threads, BerthaKernels** kernels);
 /* GPU `ordinal` of those visible, which becomes the calling thread's current one. */
 int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels);
 /* Waits for nothing: work on streams must have finished. NULL is allowed. */
 void bertha_close(BerthaKernels* kernels);
 
-/* The sentence of the calling thread's last call that failed, with any handle, until its next one
- * fails. */
+/* The sentence of the calling thread's last call that failed, until its next one fails. It is the
+ * same for every handle, and NULL. */
 const char* bertha_error(const BerthaKernels* kernels);
 
 /* Enqueued on `stream`, a cudaStream_t (NULL: the default stream) of the handle's device, which is

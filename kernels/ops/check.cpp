@@ -34,10 +34,9 @@ void ArgumentCheck::same(const char* field, const View& view, DType dtype,
   wanted.dtype = dtype;
   const bool same =
       view.dtype == dtype && view.rank == wanted.rank && view.extents == wanted.extents;
+  const bool is_absent = view.data == nullptr && (same ? view.elements() > 0 : view.rank == 0);
+  if (is_absent) refuse(field, "has no data, want ", wanted.shape_text());
   if (!same) refuse(field, "is ", view.shape_text(), ", want ", wanted.shape_text());
-  if (view.data == nullptr && view.elements() > 0) {
-    refuse(field, "has no data, want ", wanted.shape_text());
-  }
 }
 
 void ArgumentCheck::optional_view(const char* field, const View& given, DType dtype,

@@ -180,7 +180,9 @@ static void test_refusals(BerthaKernels* kernels) {
   expect(strstr(bertha_error(kernels), "softmax_fwd:") != NULL, "each thread has its sentence");
   args.x = matrix(x, 2, 2);
   expect(bertha_softmax_fwd(kernels, x, &args) == BERTHA_INVALID, "a stream for the CPU");
-  expect(bertha_softmax_fwd(NULL, NULL, &args) == BERTHA_INVALID, "no handle");
+  expect_refusal(NULL, &args, "softmax_fwd: the handle is NULL");
+  args.y = (BerthaTensor){.data = NULL, .dtype = BERTHA_F32};
+  expect_refusal(kernels, &args, "softmax_fwd: y has no data, want f32 [2,2]");
   args.x = args.y = matrix(NULL, 0, 2); /* no rows: nothing to do */
   expect(bertha_softmax_fwd(kernels, NULL, &args) == BERTHA_OK, bertha_error(kernels));
 }
@@ -188,6 +190,8 @@ static void test_refusals(BerthaKernels* kernels) {
 int main(void) {
   BerthaKernels* kernels = NULL;
   expect(bertha_abi_version() == BERTHA_ABI_VERSION, "version");
+  expect(bertha_open_cpu(1, NULL) == BERTHA_INVALID, "nowhere to write the handle");
+  expect(strstr(bertha_error(NULL), "the address of the handle is NULL") != NULL, "its sentence");
   expect(bertha_open_cpu(0, &kernels) == BERTHA_USAGE, "no threads");
   expect(strstr(bertha_error(kernels), "threads is 0, want 1 or more") != NULL, "sentence");
   bertha_close(kernels);

@@ -160,7 +160,7 @@ def test_batch_norm_add_relu(dtype, training, device):
             own_mean, own_var = mean.clone(), var.clone()
             inputs = [x, gamma, beta] + ([addend] if has_addend else [])
             found = with_gradient(lambda t, g, b, a=None: bk.batch_norm_add_relu(
-                t, own_mean, own_var, g, b, a, training), *inputs)
+                t, own_mean, own_var, g, b, training, addend=a), *inputs)
             ref_mean, ref_var = mean.double().cpu(), var.double().cpu()
 
             def reference(t, g, b, a=None):

@@ -20,6 +20,12 @@ def test_numpy_arrays():
     reversed_rows = x[::-1]
     numpy.testing.assert_array_equal(dlpack.softmax(reversed_rows), y[::-1])
 
+    class Derived(numpy.ndarray):
+        pass
+    numpy.testing.assert_array_equal(dlpack.softmax(x.view(Derived)), y)
+    with pytest.raises(TypeError, match="has a mask"):
+        dlpack.softmax(numpy.ma.masked_array(x, x > 0))
+
 
 def test_jax_arrays():
     jax = pytest.importorskip("jax")

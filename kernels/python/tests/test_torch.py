@@ -82,7 +82,7 @@ def test_gradcheck_in_float32(device):
     with pytest.warns(UserWarning, match="not a double precision"):
         assert torch.autograd.gradcheck(
             lambda t, a, g, b: bk.batch_norm_add_relu(
-                t, torch.zeros(3, device=device), torch.ones(3, device=device), g, b, a, False),
+                t, torch.zeros(3, device=device), torch.ones(3, device=device), g, b, addend=a),
             (x, addend, gamma, beta), **settings)
 
 
@@ -170,7 +170,7 @@ def test_samples_of_batch_norm(device):
             own = [t.detach().clone() for t in tensors]
             theirs = [t.detach().double() for t in tensors]
             rest = {name: given[name] for name in names[4:] if name in given}
-            if not 0 <= rest.get("momentum", 0.1) <= 1:
+            if rest.get("training", False) and not 0 <= rest.get("momentum", 0.1) <= 1:
                 with pytest.raises(ValueError, match="momentum = .*, want a value in"):
                     bk.batch_norm_add_relu(sample.input, *own, **rest)
                 continue
@@ -238,6 +238,10 @@ def test_modules_replace_those_of_torch(device):
         ours.train(training)
         torch.testing.assert_close(ours(x, x), torch.relu(theirs(x) + x))
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    old = theirs.state_dict()
+    del old["num_batches_tracked"], old._metadata  # as PyTorch before 0.4.1 saved it
+    ours.load_state_dict(old)
+    assert repr(ours).startswith("BatchNormAddReLU(6, eps=1e-05, momentum=0.1")
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice")
@@ -274,6 +278,10 @@ def test_wrong_arguments_are_refused(device):
         bk.batch_norm_add_relu(x, torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3))
     with pytest.raises(ValueError, match=r"batch_norm_add_relu: running_mean is None, want torch.float32"):
         bk.batch_norm_add_relu(x, None, None, torch.ones(3), torch.zeros(3), training=True)
+    with pytest.raises(ValueError, match=r"x is \(1, 3\), want more than one value of each channel"):
+        bk.BatchNormAddReLU(3, device=device)(x[:1])
+    with pytest.raises(IndexError, match="softmax: dim is 5, want -1 or 0"):
+        bk.softmax(x[0, 0], 5)
     if device == "cuda":  # kernels would read addresses of the host
         with pytest.raises(ValueError, match="layer_norm: weight is on cpu, want cuda:0"):
             bk.layer_norm(x, [3], torch.ones(3))
@@ -296,8 +304,33 @@ def test_operations_called_directly_check_what_kernels_read(device):
     with pytest.raises(ValueError, match="batch_norm_add_relu: running_mean is"):
         good = torch.ones(8, device=device)
         OPS.batch_norm_add_relu(x, None, good, good, short, good, False, 0.1, 1e-5)
+    for columns in (5, 0, 32):
+        with pytest.raises(ValueError, match=f"layer_norm: columns is {columns}, want the size of the"):
+            OPS.layer_norm(x, None, None, columns, 1e-5)
+    statistics, mask = torch.zeros(4, device=device), torch.zeros(2, dtype=torch.uint8, device=device)
+    for wrong in (short, x.half()):
+        match = f"backward: dy is {wrong.dtype} of {wrong.numel()} elements, want torch.float32 of 16"
+        for backward in (lambda dy: OPS.softmax_backward(dy, x, False),
+                         lambda dy: OPS.layer_norm_backward(dy, x, statistics, None, 8, False),
+                         lambda dy: OPS.prelu_backward(dy, x, good),
+                         lambda dy: OPS.batch_norm_add_relu_backward(dy, x, mask, good, good, good,
+                                                                     False, False)):
+            with pytest.raises(ValueError, match=match):
+                backward(wrong)
+    with pytest.raises(ValueError, match="statistics is torch.float32 of 2 elements"):
+        OPS.layer_norm_backward(x, x, statistics[:2], None, 8, False)
+    with pytest.raises(ValueError, match="mask is torch.uint8 of 1 elements"):
+        OPS.batch_norm_add_relu_backward(x, x, mask[:1], good, good, good, False, False)
     with pytest.raises(ValueError, match="momentum is None, want a number"):
         bk.BatchNormAddReLU(8, momentum=None)
+
+
+def test_parameters_on_the_meta_device_are_refused(device):
+    x = torch.randn(4, 8, device=device)
+    for module in (bk.LayerNorm(8, device="meta"), bk.PReLU(8, device="meta"),
+                   bk.BatchNormAddReLU(8, device="meta")):
+        with torch.no_grad(), pytest.raises(ValueError, match="tensors are on .*meta"):
+            module(x)
 
 
 def of_channels(device):
@@ -305,7 +338,7 @@ def of_channels(device):
     mean, var = torch.randn(8, device=device), torch.rand(8, device=device) + 0.5
     return {"softmax": lambda x, p: bk.softmax(x * p, 0), "log_softmax": lambda x, p: bk.log_softmax(x * p),
             "layer_norm": lambda x, p: bk.layer_norm(x, (8,), p, p), "prelu": bk.prelu,
-            "batch_norm_add_relu": lambda x, p: bk.batch_norm_add_relu(x, mean, var, p, p, x)}
+            "batch_norm_add_relu": lambda x, p: bk.batch_norm_add_relu(x, mean, var, p, p, addend=x)}
 
 
 def test_transforms_of_torch_func(device):
@@ -359,7 +392,7 @@ def test_gradients_of_integers_are_refused(device):
     y, ops = torch.ones(2, 8, dtype=torch.int32, device=device), torch.ops.bertha_kernels
     for call in (lambda: ops.softmax_backward(y, y, False), lambda: ops.prelu_backward(y, y, y[0]),
                  lambda: ops.layer_norm_backward(y, y, torch.ones(4, device=device), None, 8, True)):
-        with pytest.raises((TypeError, ValueError), match="dtype"):
+        with pytest.raises((TypeError, ValueError), match="is torch.int32, want float"):
             call()
 
 

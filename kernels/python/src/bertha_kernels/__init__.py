@@ -6,12 +6,12 @@ torch.compile. bertha_kernels.dlpack takes arrays of NumPy, CuPy and JAX.
 """
 import torch
 
-from . import functional
+from . import dlpack, functional
 from .functional import batch_norm_add_relu, layer_norm, log_softmax, prelu, softmax
 from .modules import BatchNormAddReLU, LayerNorm, LogSoftmax, PReLU, Softmax
 
 __all__ = ["BatchNormAddReLU", "LayerNorm", "LogSoftmax", "PReLU", "Softmax",
-           "batch_norm_add_relu", "layer_norm", "log_softmax", "prelu", "softmax"]
+           "batch_norm_add_relu", "dlpack", "layer_norm", "log_softmax", "prelu", "softmax"]
 
 for _name in functional.NAMES:
     torch.fx.wrap(_name)

@@ -23,10 +23,18 @@ def _check_dtype(name, x):
 
 
 def _check_channel_dtype(name, x):
-    _check_dtype(name, x)
-    if x.dtype == torch.float64:
-        raise TypeError(f"{name}: x is torch.float64, want float32, float16 or bfloat16: its "
-                        "parameters and statistics are float32")
+    if x.dtype not in _DTYPES or x.dtype == torch.float64:
+        raise TypeError(f"{name}: x is {x.dtype}, want float32, float16 or bfloat16")
+
+
+def _check_columns(name, x, columns):
+    size = 1
+    for extent in reversed(x.shape):
+        size *= extent
+        if size == columns:
+            return
+    raise ValueError(f"{name}: columns is {columns}, want the size of the last axes of x "
+                     f"{tuple(x.shape)}")
 
 
 def _check(name, x, dtype, elements, **others):
@@ -60,9 +68,17 @@ def _define(schema, run, fake):
     """One operation with its implementation and what its results look like."""
     _LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
     name = schema.split("(")[0]
+
+    def checked_fake(*inputs):
+        """One tensor on the meta device is enough for PyTorch to call this in place of `run`."""
+        devices = {t.device for t in inputs if isinstance(t, torch.Tensor)}
+        if len(devices) > 1:
+            raise ValueError(f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}, want "
+                             "one device")
+        return fake(*inputs)
     for key in ("CPU", "CUDA"):
         _LIBRARY.impl(name, run, key)
-    torch.library.register_fake(f"bertha_kernels::{name}", fake, lib=_LIBRARY)
+    torch.library.register_fake(f"bertha_kernels::{name}", checked_fake, lib=_LIBRARY)
 
 
 def _differentiate(name, backward, setup_context):
@@ -133,6 +149,8 @@ def _softmax(x, is_log):
 
 
 def _softmax_backward(dy, y, is_log):
+    _check_dtype("softmax_backward", y)
+    _check("softmax_backward", y, y.dtype, y.numel(), dy=dy)
     return c.softmax_backward(y.contiguous(), dy.contiguous(), is_log)
 
 
@@ -168,6 +186,7 @@ def _statistics_like(x, columns):
 
 def _layer_norm(x, gamma, beta, columns, epsilon):
     _check_dtype("layer_norm", x)
+    _check_columns("layer_norm", x, columns)
     _check("layer_norm", x, x.dtype, columns, weight=gamma, bias=beta)
     y, statistics = c.layer_norm(*(_computed_rows(t) for t in (x, gamma, beta)), columns, epsilon)
     return _in(x.dtype, y), statistics
@@ -175,6 +194,13 @@ def _layer_norm(x, gamma, beta, columns, epsilon):
 
 def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
     """dx, dgamma, dbeta; None for parameters' gradients that nobody wants."""
+    name, rows = "layer_norm_backward", x.numel() // max(columns, 1)
+    _check_dtype(name, x)
+    _check_columns(name, x, columns)
+    _check(name, x, x.dtype, x.numel(), dy=dy)
+    _check(name, x, torch.float64 if x.dtype == torch.float64 else torch.float32, 2 * rows,
+           statistics=statistics)
+    _check(name, x, x.dtype, columns, gamma=gamma)
     dx, dgamma, dbeta = c.layer_norm_backward(_computed_rows(x), _computed_rows(dy), statistics,
                                               _computed_rows(gamma), columns, wants_parameters)
     return _in(x.dtype, dx), _in(x.dtype, dgamma), _in(x.dtype, dbeta)
@@ -237,15 +263,21 @@ def _empty_in(x, like_format):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=like_format)
 
 
+def _check_prelu(name, x, slope, dy=None):
+    _check_channel_dtype(name, x)
+    _check(name, x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
+    _check(name, x, x.dtype, x.numel(), dy=dy)
+
+
 def _prelu(x, slope):
-    _check_channel_dtype("prelu", x)
-    _check("prelu", x, x.dtype, 1 if slope.numel() == 1 or x.dim() < 2 else x.shape[1], weight=slope)
+    _check_prelu("prelu", x, slope)
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     return _in(x.dtype, c.prelu(dense, _computed_rows(slope)))
 
 
 def _prelu_backward(dy, x, slope):
+    _check_prelu("prelu_backward", x, slope, dy)
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
@@ -273,8 +305,12 @@ record_prelu = _recorder("prelu", c.prelu, _backward_prelu, _setup_prelu)
 prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
 
 
+def _mask_bytes(x):
+    return (x.numel() + 7) // 8
+
+
 def _mask_of(x):
-    return x.new_empty(((x.numel() + 7) // 8,), dtype=torch.uint8)
+    return x.new_empty((_mask_bytes(x),), dtype=torch.uint8)
 
 
 def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses_running, momentum,
@@ -297,6 +333,11 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
 
 
 def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
+    name = "batch_norm_add_relu_backward"
+    _check_channel_dtype(name, x)
+    _check(name, x, x.dtype, x.numel(), dy=dy)
+    _check(name, x, torch.uint8, _mask_bytes(x), mask=mask)
+    _check(name, x, torch.float32, x.shape[1], mean=mean, rstd=rstd, gamma=gamma)
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
