@@ -71,9 +71,8 @@ BackendChoice choose_backend(const TrainConfig& config, World& world) {
   if (config.backend == "cpu") return {};
   if (config.backend == "cuda" && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
-         "the backend is cuda, but this program has no CUDA backend; set train.backend (--backend) "
-         "to "
-         "cpu or auto.");
+         "the backend is cuda, but this program has no CUDA backend; set train.backend "
+         "(--backend) to cpu or auto.");
   }
   const std::vector<std::string> visible = visible_gpus();
   if (config.backend == "auto" && !decide_auto(world, !visible.empty())) return {};

@@ -16,7 +16,7 @@
 
 namespace bertha {
 
-/// Every fused operation of a training step, in model order: `ops.run(LinearFwd{.x = x, ...})`.
+/// Every operation of a training step: `ops.run(LinearFwd{.x = x, ...})`.
 using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,

@@ -21,8 +21,8 @@ struct SequenceFile {
   int64_t bytes = 0;
   int64_t num_seqs = 0;
   int64_t first_seq = 0;  // in the numbering of all files
-  // First sequence of each row of a packed shard, and the end; first bytes of every
-  // kRecordsPerMark-th record of a TFRecord file. Counted from the file's own first sequence.
+  // Packed shard: the first sequence of each row, counted in the file, and the end.
+  // TFRecord: the offset in bytes of every 1,024th record.
   std::vector<int64_t> marks = {};
 };
 

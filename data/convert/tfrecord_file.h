@@ -17,8 +17,7 @@ uint32_t masked_crc32c(std::span<const std::byte> bytes);
 /// CRC-32C (uint32), `length` bytes, their masked CRC-32C; all little-endian.
 ///
 /// Errors    Error(kData) naming the file, the record and its first byte: a wrong checksum, a
-/// record
-///           that the file ends in, a compressed file.
+///           record that the file ends in, a compressed file.
 /// Threads   one per object.
 class TfRecordFile {
  public:

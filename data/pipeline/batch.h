@@ -13,8 +13,8 @@ namespace bertha {
 /// Where batches live: pinned memory when a GPU copies from it. The deleter frees it.
 using HostAllocator = std::function<std::shared_ptr<void>(int64_t bytes)>;
 
-/// One un-padded micro-batch of one rank. All arrays are parts of one block, so that one
-/// asynchronous copy moves the batch.
+/// One un-padded micro-batch of one rank. All arrays are parts of one block, which one owner
+/// keeps until the copies to the device are done.
 ///
 /// Letters   B = sequences, T = tokens (live, not rounded), M = masked positions.
 struct HostBatch {

@@ -41,8 +41,8 @@ struct LoadedWeights {
 ///
 /// Errors    Error(kData), one for all tensors that are missing, have another shape or belong
 ///           nowhere, with the names nearest to those; damage; numbers that are not finite;
-///           missing heads and differences unless
-///           allowed; a decoder that is not tied to the word table.
+///           missing heads and differences unless allowed; a decoder that is not tied to the word
+///           table.
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
                            const ParamTable& table, float* flat);
 

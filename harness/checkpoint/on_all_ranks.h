@@ -11,8 +11,7 @@ namespace bertha {
 /// communicate.
 ///
 /// Errors    the same RankError on every rank: of the ranks with the highest exit code, the message
-///           and the name of the last one. A failed allocation counts as kMemory, what else the
-///           standard library throws as kInternal.
+///           and the name of the last one. Other exceptions count as failure_of() says.
 void on_all_ranks(World& world, const std::function<void()>& work);
 /// The same of work that rank 0 alone does.
 void on_first_rank(World& world, const std::function<void()>& work);

@@ -58,12 +58,12 @@ struct TrainConfig {
   int64_t log_every_steps = 10;
   int64_t stop_after_skips = 20;              // updates skipped in a row that end the run
   int64_t check_replicas_every_steps = 1000;  // of what several ranks hold; 0 = never
-  double hang_timeout_minutes = 30;  // a step that takes longer ends the run, code 124; 0 = never
-  std::string backend = "auto";      // auto | cpu | cuda
-  std::string precision = "auto";    // of weights, activations and gradients: auto | fp32 | bf16 |
-                                     // fp16 | fp8; auto = bf16 where the device has it; fp8 = auto
-                                     // with encoder GEMMs of fp8
-  int64_t threads_per_rank = 0;      // 0 = cores of the node / ranks on it
+  double hang_timeout_minutes = 30;           // no rank makes progress: code 124; 0 = never
+  std::string backend = "auto";               // auto | cpu | cuda
+  std::string precision = "auto";  // of weights, activations and gradients: auto | fp32 | bf16 |
+                                   // fp16 | fp8; auto = bf16 where the device has it; fp8 = auto
+                                   // with encoder GEMMs of fp8
+  int64_t threads_per_rank = 0;    // 0 = cores of the node / ranks on it
 };
 
 struct OptimizerConfig {
@@ -118,7 +118,7 @@ struct LogConfig {
 
 struct CudaConfig {
   std::string kernels = "auto";               // auto: sm_90a's on an H100 or H200 | portable
-  std::string attention = "auto";             // auto: the measured best | grouped | persistent
+  std::string attention = "auto";             // auto: measured best | grouped | persistent | split
   std::string gelu_gemms = "auto";            // auto: the measured best | own | library
   std::string embedding_gradient = "sorted";  // sorted: f32, repeatable; atomic: pairs of atomics
   std::string gemm_plans = "";                // file of tuned GEMMs; "" = none

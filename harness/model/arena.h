@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/base/divide.h"
 #include "kernels/device.h"
 
 namespace bertha {
@@ -17,9 +18,9 @@ class Arena {
       : base_(static_cast<char*>(buffer.data())), bytes_(buffer.bytes()) {}
 
   View take(DType dtype, std::initializer_list<int64_t> extents) {
-    constexpr int64_t kAlignment = 256;
+    constexpr int64_t kAlignmentBytes = 256;
     View view(base_ == nullptr ? nullptr : base_ + used_bytes_, dtype, extents);
-    used_bytes_ += (view.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    used_bytes_ += round_up(view.bytes(), kAlignmentBytes);
     BERTHA_CHECK(base_ == nullptr || used_bytes_ <= bytes_, "arena of ", bytes_, " bytes, want ",
                  used_bytes_);
     return view;

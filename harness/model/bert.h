@@ -13,7 +13,7 @@
 
 namespace bertha {
 
-/// How the loss mean is formed; counts live on the device.
+/// How the loss mean of a micro-batch is formed; numbers of the host.
 struct LossMean {
   // Denominators for this micro-batch: the step's global counts, or this micro-batch's own.
   int64_t masked = 1;
@@ -72,7 +72,7 @@ class Bert {
   /// `optimizer_state`: u8 [sizeof(LambState)] for the loss scale; no data = 1.
   void forward_train(const LossMean& mean, const View& optimizer_state);
   /// Gradients of the last forward_train are added to those of the step. Calls `gradients_final`
-  /// part by part: after the heads, after each layer, and with 0 at the end.
+  /// part by part from the heads to the embeddings, with 0 at the end; see bind() for the parts.
   void backward(const GradientsFinal& gradients_final = {});
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();

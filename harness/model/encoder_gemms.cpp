@@ -211,7 +211,7 @@ void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       .q = fp8.weights[i].q,
                       .transposed = fp8.weights[i].transposed,
                       .amax = scales.amax,
-                      .saturated = fp8.saturated};
+                      .saturated = fp8.unused_count};
   }
   ops.run(all);
 }

@@ -75,12 +75,12 @@ struct Fp8Layer {
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
   // Scratch of the layers. The feed-forward block's inner matrix is written while another is read.
-  View rows;                 // u8  [T 3H]  inputs and gradients, but for
-  View inner_rows;           // u8  [T F]   those between kFfIn and kFfOut
-  View gradient_transposed;  // u8  [T max(N)]
+  View rows;                 // u8  [T, 3H]  inputs and gradients of GEMMs, but those of inner_rows
+  View inner_rows;           // u8  [T, F]   input of kFfOut, and gradient of the output of kFfIn
+  View gradient_transposed;  // u8  [T, max(N)]
   View unused_amax;          // f32 [1]  written in evaluations, never read
-  View unused_count;         // i64 [1]  likewise
-  View saturated;            // i64 [1]  counts elements beyond the largest number
+  View unused_count;         // i64 [1]  likewise, and for weights
+  View saturated;            // i64 [1]  inputs and gradients beyond the largest number
   View live_tokens;          // i32 [1]  rows that are no padding
 };
 

@@ -28,7 +28,7 @@ namespace bertha {
 /// ratio is that of the f32 master, as Baidu has it (NVIDIA measures the f16 copy). A weight decay
 /// of zero does not switch the trust ratio off, as in the reference.
 ///
-/// Letters   P = flat elements padded for the shards, N = P / shards.
+/// Letters   P = flat elements padded for the shards, N = P / shards, X = ShardPlan::norm_rows.
 /// Exact     bit for bit repeatable at one number of ranks and shards, where the collectives are.
 class Optimizer {
  public:
@@ -55,7 +55,8 @@ class Optimizer {
 
   /// Gradients from this element to the end are complete in the order of the compute stream: the
   /// sums of the buckets there begin; with a clip before them, which has to see the whole gradient
-  /// first, their squares are added up, and copies send them ahead. Not needed.
+  /// first, their squares are added up, and copies send them ahead. Optional: reduce_gradients()
+  /// begins the sums that were not begun.
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
   /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites

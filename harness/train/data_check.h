@@ -24,7 +24,8 @@ void check_eval_path(const Config& config);
 /// Errors    Error(kData) or Error(kUsage), of a shard on one rank alone.
 void check_data(const Config& config, int rank, int num_ranks);
 
-/// The vocabulary alone, of data.eval alone.
+/// Compares model.vocab_size and data.vocab with the manifest beside data.eval, where there is one
+/// and data.verify_manifest asks for it.
 void check_eval_vocabulary(const Config& config);
 
 /// What the manifest beside the shards says their files hash to; empty without a manifest, or when

@@ -15,7 +15,7 @@ enum class Stop : int { kNo, kSpike, kEndOfPlan, kTarget, kRequeue, kNumeric };
 /// been learnt. Returns the exit code, the same on every rank.
 int finish_run(TrainingRun& run, Stop stop);
 
-/// Ends a run whose numbers are not finite: a post-mortem, the log with the reason, a sentence, and
+/// Ends a run with kNumeric: a post-mortem, the log with the reason, a sentence, and
 /// the status "aborted". All ranks call it. Returns kNumeric.
 int finish_numeric(TrainingRun& run, const std::string& reason);
 

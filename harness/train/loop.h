@@ -10,8 +10,8 @@ namespace bertha {
 
 /// Trains as configured until the target, the last step or sample, the time limit or a signal.
 /// All ranks call it. Returns the exit code, the same on every rank: kSuccess, kTargetMissed,
-/// kRequeue after a saved stop, kNumeric after too many skipped updates or where a checkpoint would
-/// hold numbers that are not finite.
+/// kRequeue after a saved stop, kNumeric after too many skipped updates or returns from spikes, for
+/// replicas that differ, or where a checkpoint would hold numbers that are not finite.
 ///
 /// Errors    everything else throws bertha::Error; results written before stay as they are.
 int run_training(const Config& config, World& world, const RunInfo& info = {});

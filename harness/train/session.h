@@ -12,6 +12,7 @@
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
 #include "harness/report/run_records.h"
+#include "harness/train/precision.h"
 #include "harness/train/step.h"
 #include "harness/train/timed_ops.h"
 
@@ -32,12 +33,12 @@ struct Session {
             .stream = backend.stream.get(),
             .ops = backend.ops.get(),
             .io = io,
-            .fp8 = !kernels.fp8_gemms.empty(),
+            .fp8 = has_fp8_gemms(config.train),
             .graphs = kernels.graphs};
   }
   CheckpointParts checkpoint_parts() const;
-  /// To first_weights(): rank 0 reads the file of checkpoint.init for all, and each rank computes
-  /// random weights itself. All ranks call it, and fail with the same error.
+  /// Sets the weights to first_weights(): rank 0 reads the file of checkpoint.init for all; random
+  /// weights are computed by each rank. All ranks call it, and fail with the same error.
   void initialize_weights();
 
   Config config;
@@ -49,7 +50,7 @@ struct Session {
   TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
   DType io;                       // of weights, activations and gradients
   Dims dims;
-  KernelFacts kernels;  // of these passes, for logs
+  KernelFacts kernels;  // of these passes: for logs, and graphs for the model
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;

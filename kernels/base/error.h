@@ -11,12 +11,12 @@ namespace bertha {
 enum class ExitCode : int {
   kSuccess = 0,       // target reached, or plain success of a tool
   kInternal = 1,      // a bug of ours
-  kUsage = 2,         // command line or config; nothing was started
+  kUsage = 2,         // command line or configuration
   kTargetMissed = 3,  // finished without reaching the target
-  kData = 4,          // data or checkpoint missing, corrupt or different
+  kData = 4,          // a file is missing, wrong, or cannot be read or written
   kEnvironment = 5,   // MPI layout, driver, device, library
   kMemory = 6,        // host or device memory
-  kNumeric = 7,       // NaN, loss-scale floor
+  kNumeric = 7,       // NaN, too many skips or spikes, replicas that differ
   kCompliance = 8,    // log or submission breaks a rule
   kRequeue = 75,      // state saved after a signal or the time limit; start again to continue
   kHang = 124,        // a rank stopped answering

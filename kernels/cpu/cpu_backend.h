@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// The reference backend: plain loops, f32 storage, f64 where sums are long, OpenBLAS GEMMs. Other
-/// backends are tested against it; it is the default where no GPU is.
+/// The reference backend: plain loops, f32 storage (row operations f64, too), f64 where sums are
+/// long, OpenBLAS GEMMs. Other backends are tested against it; it is the default where no GPU is.
 ///
 /// Threads   work of one operation is spread over `threads` threads; results do not depend on it.
 std::unique_ptr<Device> make_cpu_device(int threads);

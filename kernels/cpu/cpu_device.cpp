@@ -60,7 +60,7 @@ int64_t CpuDevice::used_memory_bytes() const {
 Buffer CpuDevice::allocate(int64_t bytes) {
   BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
   if (bytes == 0) return Buffer();
-  const int64_t rounded = (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  const int64_t rounded = round_up(bytes, kAlignmentBytes);
   void* data = std::aligned_alloc(kAlignmentBytes, static_cast<size_t>(rounded));
   if (data == nullptr) {
     fail(ExitCode::kMemory, "allocating ", bytes, " bytes of host memory failed, ",

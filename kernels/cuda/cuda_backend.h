@@ -19,7 +19,8 @@ namespace bertha {
 /// everywhere, with the shared memory of the smallest GPU that they serve.
 enum class CudaKernels { kAuto, kPortable };
 
-/// Choices between kernels that compute the same; the defaults are the measured best.
+/// Choices between kernels that compute the same, but for fp8_fast_wgrad; all other defaults are
+/// the measured best.
 struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
   enum class EmbeddingGradient { kAtomic, kSorted };

@@ -13,7 +13,7 @@ enum class NormStatistics : uint8_t { kBatch, kRunning };
 /// Letters   N, C, S as in prelu.h: channels first [N, C, H * W], channels last [N * H * W, C, 1].
 ///           M = N * S elements of a channel.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; parameters and statistics
-///           f32, as in mixed-precision training.
+///           f32, as in mixed-precision training. The CPU takes f32 alone.
 /// Writes    overwrites y, mask, mean, rstd. With kBatch, running += momentum * (batch - running)
 ///           for both running statistics, unless they have no data; with kRunning they are read.
 /// Masks     bit i % 8 of byte i / 8 is 1 exactly where element i of the stored y is not zero (NaN

@@ -16,7 +16,7 @@ struct CrossEntropy {
   static constexpr const char* kName = "cross_entropy";
   View logits;          // io  [M, V]  in; out: gradient
   View labels;          // i32 [M]     in [-1, C); -1 = padding row
-  View gradient_scale;  // f32 [1]     device: loss scale / denominator of the mean
+  View gradient_scale;  // f32 [1]     target of GradientScale
   View loss_sum;        // f64 [1]     adds: sum of -log p(label), natural log, unscaled
   View correct;         // i64 [1]     adds: rows whose argmax is the label
   View rows_counted;    // i64 [1]     adds: rows with label >= 0

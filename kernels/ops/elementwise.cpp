@@ -26,10 +26,8 @@ void validate(const Cast& args) {
 
 void validate(const Fill& args) {
   const ArgumentCheck check(Fill::kName);
-  if (args.values.dtype == DType::kU64 || args.values.dtype == DType::kU8) {
-    check.refuse("values", "is ", name(args.values.dtype),
-                 ", want f64, f32, f16, bf16, i64 or i32");
-  }
+  const DType dtype = args.values.dtype;
+  if (dtype != DType::kI64 && dtype != DType::kI32) check.floating("values", args.values);
   check_data(check, "values", args.values);
 }
 

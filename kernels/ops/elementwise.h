@@ -22,7 +22,7 @@ struct Fill {
 /// a loss mean, computed where the counts live.
 struct GradientScale {
   static constexpr const char* kName = "gradient_scale";
-  View denominator;  // i64 [1]  rows in the mean, over all ranks and micro-batches
+  View denominator;  // i64 [1]  rows in the mean: of the step, or of this micro-batch
   View state;        // u8  [sizeof(LambState)]; without data the loss scale is 1
   View target;       // f32 [1]  out
   double numerator = 1.0;

@@ -7,7 +7,7 @@ namespace bertha {
 /// y = dropout(LayerNorm(word[id] + position[p] + segment[s]) * gamma + beta), a row per token.
 ///
 /// Letters   T = tokens (padding rows included), H = hidden, V = vocabulary, P = positions,
-///           G = segments (2).
+///           G = segment types.
 /// Dtypes    io is one of f32, f16, bf16 for every io view; statistics f32.
 /// Random    element index t * H + h.
 /// Writes    overwrites mask, sum, y, mean, rstd.

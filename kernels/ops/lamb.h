@@ -12,7 +12,7 @@ struct LambState {
   int64_t successful_steps = 0;  // t of the bias correction and of the schedule
   int64_t skipped_steps = 0;     // updates left out: a gradient that was not finite, or a spike
   int64_t skips_in_a_row = 0;
-  int64_t steps_since_growth = 0;    // successful steps since the loss scale last changed
+  int64_t steps_since_growth = 0;    // successful steps since the last overflow or growth
   int64_t spikes = 0;                // steps with a spike of the gradient norm in this process
   int64_t last_spike_step = 0;       // counted from 1, skipped steps included
   float loss_scale = 1.0f;           // S: gradients arrive multiplied by it
@@ -42,8 +42,8 @@ struct LrSchedule {
   double degree = 1.0;
 };
 
-/// Constant 1 when not dynamic. Dynamic: times backoff at every skip, times growth after
-/// growth_interval_steps successful steps in a row.
+/// Constant 1 when not dynamic. Dynamic: times backoff at every overflow, times growth after
+/// growth_interval_steps successful steps without one.
 struct LossScalePolicy {
   bool dynamic = false;
   float growth = 2.0f;
@@ -122,7 +122,7 @@ struct LambMomentsRules {
 /// g = gradient * multiplier; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
 /// u = (m / c1) / (sqrt(v / c2) + eps) + decay * w.
 ///
-/// Letters   N = elements of the shard, X = tensors.
+/// Letters   N = elements of the shard, X = rows of norms: tensors, or parts that have their own.
 /// Needs     segments ascend and do not overlap, their tensors in any order; elements between them
 ///           are left alone.
 /// Writes    m, v, update; norms (overwritten: sums of squares {w, u} over all segments of the

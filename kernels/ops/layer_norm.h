@@ -8,8 +8,10 @@ namespace bertha {
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise.
+///           The CPU takes no f16 and bf16.
 /// Writes    overwrites y, mean, rstd, and with a residual `sum` (may be x's or residual's memory).
-/// Exact     deterministic; two-pass statistics (CPU: f64).
+/// Exact     deterministic; statistics in two passes, of f16 and bf16 on a GPU in one around a
+///           value near the mean where rows are aligned (CPU: f64).
 /// Needs     C >= 1; R == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016.
 struct LayerNormFwd {

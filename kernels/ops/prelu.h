@@ -10,6 +10,7 @@ namespace bertha {
 ///           [N, C, H, W] is [N, C, H * W]; channels last [N, H, W, C] is [N * H * W, C, 1]; one
 ///           slope for all elements is [1, 1, elements].
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; computed in f32.
+///           The CPU takes f32 alone.
 /// Writes    overwrites y, which may be x's memory (backward then lacks x).
 /// Exact     deterministic, one rounding. Zero counts as not positive: y = slope * 0. NaN gives
 ///           NaN; slope 0 times -infinity is NaN, as IEEE 754 has it.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/base/divide.h"
 #include "kernels/ops/common.h"
 
 namespace bertha {
@@ -22,7 +23,8 @@ enum class SoftmaxKind : uint8_t { kSoftmax, kLogSoftmax };
 /// Exact     deterministic. A row without a value above minus infinity, or wholly masked, gives
 ///           zeros (softmax) or minus infinities (log softmax). A NaN, or plus infinity, that is
 ///           not masked makes its whole row NaN.
-/// Needs     1 <= rank of x <= 4; C >= 1; R == 0 is a no-op. y or dropped may be x's memory.
+/// Needs     1 <= rank of x <= 4; C >= 1; R == 0 is a no-op. y or dropped may be x's memory;
+///           kept_mask begins at a multiple of 4 bytes.
 struct SoftmaxFwd {
   static constexpr const char* kName = "softmax_fwd";
   View x;          // io [.., C]
@@ -40,8 +42,8 @@ struct SoftmaxFwd {
 /// softmax scale * (dy - exp(y) * sum(dy)).
 ///
 /// Writes    overwrites dx (may be dy's or y's memory).
-/// Exact     deterministic. Where y is minus infinity, dy is not looked at and dx is 0: nothing
-///           that is masked has a gradient. The gradient by bias is dx / scale, summed by the
+/// Exact     deterministic. Where y is minus infinity, masked or too small for io, dy is not looked
+///           at and dx is 0. The gradient by bias is dx / scale, summed by the
 ///           caller over the axes that it was broadcast to.
 struct SoftmaxBwd {
   static constexpr const char* kName = "softmax_bwd";
@@ -55,7 +57,7 @@ struct SoftmaxBwd {
 };
 
 /// W: the row stride of kept_mask in bits, and of dropout indices.
-constexpr int64_t softmax_mask_columns(int64_t columns) { return (columns + 31) / 32 * 32; }
+constexpr int64_t softmax_mask_columns(int64_t columns) { return round_up(columns, 32); }
 
 void validate(const SoftmaxFwd& args);
 void validate(const SoftmaxBwd& args);

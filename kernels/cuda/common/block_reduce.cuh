@@ -4,9 +4,11 @@
 
 namespace bertha {
 
-// Reductions over a block whose result every thread needs, with one barrier. Those of CUB return it
-// in one thread and need a second barrier to broadcast it. The order of every combination
-// follows from the block size alone.
+// Reductions over a block whose result every thread needs. In a block of 8 warps the chain of
+// block_reduce has one barrier, two accesses to shared memory and 8 shuffles. cub::BlockReduce
+// returns the result in one thread: with a broadcast it has two barriers, four accesses, 5 shuffles
+// and 7 additions in that thread. It also needs the block size at compile time, which here follows
+// the width. The order of every combination follows from the block size alone.
 
 struct Add {
   template <class T>

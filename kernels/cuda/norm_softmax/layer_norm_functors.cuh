@@ -57,7 +57,8 @@ bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Pa
 /// Exact     deterministic; statistics around a value of the row.
 /// Needs     columns >= 1; rows == 0 is a no-op. A residual goes with MatrixLoad alone: a Load can
 ///           add one itself. Nothing waits for the result.
-/// Errors    Error(kInternal) where a launch fails; CompiledAlike.
+/// Errors    Error(kInternal) where a launch fails; Error(kEnvironment) where the functors were
+///           compiled for other GPUs than the library.
 template <class Load, class Store, class Parameter>
 void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
                      int64_t rows, int64_t columns) {

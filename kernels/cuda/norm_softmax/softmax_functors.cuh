@@ -95,7 +95,8 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
 /// Exact     deterministic; a row without a number above minus infinity gives zeros or minus
 ///           infinities, and NaN makes its row NaN.
 /// Needs     columns >= 1; rows == 0 is a no-op. Nothing waits for the result.
-/// Errors    Error(kInternal) where a launch fails; CompiledAlike.
+/// Errors    Error(kInternal) where a launch fails; Error(kEnvironment) where the functors were
+///           compiled for other GPUs than the library.
 template <SoftmaxKind kKind, class Load, class Store>
 void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
