@@ -101,12 +101,13 @@ PartCommunicator::~PartCommunicator() {
 }
 
 NodeCommunicator::NodeCommunicator(const Communicator& parent) {
-  MPI_Comm kernel = MPI_COMM_NULL;
+  MPI_Comm same_host = MPI_COMM_NULL;
   BERTHA_MPI_CHECK(MPI_Comm_split_type(parent.get(), MPI_COMM_TYPE_SHARED, parent.rank(),
-                                       MPI_INFO_NULL, &kernel));
+                                       MPI_INFO_NULL, &same_host));
   const char* const host_id = std::getenv("NCCL_HOSTID");
-  BERTHA_MPI_CHECK(MPI_Comm_split(kernel, color_of(host_id == nullptr ? "" : host_id), 0, &comm_));
-  BERTHA_MPI_CHECK(MPI_Comm_free(&kernel));
+  BERTHA_MPI_CHECK(
+      MPI_Comm_split(same_host, color_of(host_id == nullptr ? "" : host_id), 0, &comm_));
+  BERTHA_MPI_CHECK(MPI_Comm_free(&same_host));
 }
 
 }  // namespace bertha

@@ -65,15 +65,17 @@ class CopyCollectives final : public Collectives {
   // come here: then the memory stays until the process ends, which it does at once.
   ~CopyCollectives() override {
     if (std::uncaught_exceptions() > 0 || !has_sent_all()) {
-      static_cast<void>(flag_memory_.release());
-      static_cast<void>(staging_.release());
-      for (auto& memory : shared_) static_cast<void>(memory.release());
+      keep_memory();
       return;
     }
     flag_memory_->close();
     staging_->close();
     for (const auto& memory : shared_) memory->close();
-    world_.barrier();
+    try {
+      world_.barrier();
+    } catch (const Error&) {  // a rank was lost
+      keep_memory();
+    }
   }
 
   int rank() const override { return others_->rank(); }
@@ -149,10 +151,20 @@ class CopyCollectives final : public Collectives {
   void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
 
  private:
+  void keep_memory() {
+    static_cast<void>(flag_memory_.release());
+    static_cast<void>(staging_.release());
+    for (auto& memory : shared_) static_cast<void>(memory.release());
+  }
+
   PeerMemory& share(Device& device, int64_t bytes) {
     auto memory = std::make_unique<PeerMemory>(device, bytes);
     const std::string trouble = open_on_all_ranks(world_, *memory);
-    if (!trouble.empty()) fail(ExitCode::kEnvironment, trouble);
+    if (!trouble.empty()) {  // no rank frees what another one holds open
+      memory->close();
+      world_.barrier();
+      fail(ExitCode::kEnvironment, trouble);
+    }
     shared_.push_back(std::move(memory));
     return *shared_.back();
   }

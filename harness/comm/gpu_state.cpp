@@ -50,17 +50,24 @@ struct Found {
   std::string unread = "";
 };
 
-Found find_by(const std::string& bus_id) {
+/// Of no GPU yet. NVML counts its starts, and stays until the process ends.
+Found start_nvml() {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {.unread = concat("NVML cannot be loaded: ", dlerror())};
   Init* const init = find<Init>(library, "nvmlInit_v2");
-  FindGpu* const find_gpu = find<FindGpu>(library, "nvmlDeviceGetHandleByPciBusId_v2");
-  if (init == nullptr || find_gpu == nullptr || init() != 0) {
-    return {.unread = "NVML does not start"};
+  if (init == nullptr || init() != 0) return {.unread = "NVML does not start"};
+  return {.library = library};
+}
+
+Found find_by(const std::string& bus_id) {
+  static const Found started = start_nvml();
+  Found found = started;
+  if (found.library == nullptr) return found;
+  FindGpu* const find_gpu = find<FindGpu>(found.library, "nvmlDeviceGetHandleByPciBusId_v2");
+  if (find_gpu == nullptr || find_gpu(bus_id.c_str(), &found.gpu) != 0) {
+    found = {.unread = "NVML does not know " + bus_id};
   }
-  Gpu* gpu = nullptr;
-  if (find_gpu(bus_id.c_str(), &gpu) != 0) return {.unread = "NVML does not know " + bus_id};
-  return {.library = library, .gpu = gpu};
+  return found;
 }
 
 }  // namespace

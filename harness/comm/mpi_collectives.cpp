@@ -82,20 +82,20 @@ class MpiCollectives final : public Collectives {
 
   void reduce_scatter_sum(const View& full, const View& shard) override {
     check_shard(*this, full, shard);
-    reduce(full, equal_slices(full.elements()), shard);
+    reduce(full, equal_slices(full.elements()), shard, CollectiveCall::kReduceScatter);
   }
 
   void all_gather(const View& shard, const View& full) override {
     check_shard(*this, full, shard);
     const std::vector<Slice> slices = equal_slices(full.elements());
     copy_bytes(byte_address(full, own_slice(slices).begin), shard.data, shard.bytes());
-    gather(full, slices);
+    gather(full, slices, CollectiveCall::kAllGather);
   }
 
   void all_reduce_sum(const View& values) override {
     if (values.bytes() <= kWholeBytes) {
       const std::vector<Slice> whole(static_cast<size_t>(size()), Slice{0, values.elements()});
-      reduce(values, whole, values);
+      reduce(values, whole, values, CollectiveCall::kAllReduce);
       return;
     }
     const std::vector<Slice> slices = equal_slices(values.elements());
@@ -103,8 +103,8 @@ class MpiCollectives final : public Collectives {
     own.data = byte_address(values, own_slice(slices).begin);
     own.rank = 1;
     own.extents = {own_slice(slices).count};
-    reduce(values, slices, own);
-    gather(values, slices);
+    reduce(values, slices, own, CollectiveCall::kAllReduce);
+    gather(values, slices, CollectiveCall::kAllReduce);
   }
 
   void all_reduce_max(const View& values) override {
@@ -142,14 +142,15 @@ class MpiCollectives final : public Collectives {
 
   /// out = own slice, summed over ranks in rank order. Where out overlaps `values` it is either
   /// the own slice itself, or everything when each rank sums everything.
-  void reduce(const View& values, const std::vector<Slice>& slices, const View& out) {
+  void reduce(const View& values, const std::vector<Slice>& slices, const View& out,
+              CollectiveCall call) {
     switch (values.dtype) {
       case DType::kF64:
-        return reduce_as<double>(values, slices, out);
+        return reduce_as<double>(values, slices, out, call);
       case DType::kF32:
-        return reduce_as<float>(values, slices, out);
+        return reduce_as<float>(values, slices, out, call);
       case DType::kI64:
-        return reduce_as<int64_t>(values, slices, out);
+        return reduce_as<int64_t>(values, slices, out, call);
       default:
         fail(ExitCode::kEnvironment, "the ranks of the CPU backend sum f64, f32 and i64, not ",
              name(values.dtype), "; cast to f32 before");
@@ -157,7 +158,8 @@ class MpiCollectives final : public Collectives {
   }
 
   template <class T>
-  void reduce_as(const View& values, const std::vector<Slice>& slices, const View& out) {
+  void reduce_as(const View& values, const std::vector<Slice>& slices, const View& out,
+                 CollectiveCall call) {
     const T* source = values.as<T>();
     const int64_t own_count = own_slice(slices).count;
     int64_t longest = 0;
@@ -179,7 +181,7 @@ class MpiCollectives final : public Collectives {
         exchange.receive(received, own * int64_t{sizeof(T)}, peer);
         exchange.send(source + slice.begin + begin, theirs * int64_t{sizeof(T)}, peer);
       }
-      exchange.wait(CollectiveCall::kReduceScatter);
+      exchange.wait(call);
       for (int peer = 1; peer < size(); ++peer) {
         const T* theirs = staging + peer * round;
         for (int64_t i = 0; i < own; ++i) staging[i] += theirs[i];
@@ -197,7 +199,7 @@ class MpiCollectives final : public Collectives {
   }
 
   /// Every rank's slice to every other rank.
-  void gather(const View& full, const std::vector<Slice>& slices) {
+  void gather(const View& full, const std::vector<Slice>& slices, CollectiveCall call) {
     const int64_t element_bytes = size_bytes(full.dtype);
     const Slice& own = own_slice(slices);
     Exchange exchange(comm_);
@@ -207,7 +209,7 @@ class MpiCollectives final : public Collectives {
       exchange.receive(byte_address(full, theirs.begin), theirs.count * element_bytes, peer);
       exchange.send(byte_address(full, own.begin), own.count * element_bytes, peer);
     }
-    exchange.wait(CollectiveCall::kAllGather);
+    exchange.wait(call);
   }
 
   Communicator comm_;

@@ -54,7 +54,7 @@ RankError lost_rank(const RankStatus& lost, int num_ranks) {
       kLostRank,
       concat(
           rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
-          ") is gone without a word, last seen in step ", lost.step, ", phase ", name(lost.phase),
+          ") ended without a message, last seen in step ", lost.step, ", phase ", name(lost.phase),
           ": unless it says above why it ended, it was killed; the kernel does so when memory runs "
           "out (dmesg shows it), or another process sent signal 9. Run again to go on from the "
           "last checkpoint"));

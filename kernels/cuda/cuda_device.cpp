@@ -208,10 +208,11 @@ Buffer CudaDevice::allocate(int64_t bytes) {
          gib(free_bytes), " of ", gib(total_bytes), " are free");
   }
   if (status != cudaSuccess) fail_cuda(status, "cudaMalloc");
+  Buffer buffer(data, bytes, [](void* pointer) { cudaFree(pointer); });
   BERTHA_CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
   // Our streams do not wait for the default one: zeros could land on top of their first writes.
   BERTHA_CUDA_CHECK(cudaStreamSynchronize(nullptr));
-  return Buffer(data, bytes, [](void* pointer) { cudaFree(pointer); });
+  return buffer;
 }
 
 Buffer CudaDevice::allocate_pinned(int64_t bytes) {

@@ -143,14 +143,18 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
                 Params params, const Work& work, const Pad& pad) {
-  BERTHA_CHECK(params.batch.head_size <= kPlainHeadSize, "head size ", params.batch.head_size,
-               ", want at most ", kPlainHeadSize);
+  const int64_t head_size = params.batch.head_size;
+  BERTHA_CHECK(head_size <= kPlainHeadSize, "head size ", head_size, ", want at most ",
+               kPlainHeadSize);
   const std::vector<SequenceGroup> sorted = by_length(groups);
   const int count = static_cast<int>(sorted.size());
   auto& side_streams = context.state<SideStreams>();
   side_streams.fork(count);
   for (int i = 0; i < count; ++i) {
     const SequenceGroup& group = sorted[static_cast<size_t>(i)];
+    const int64_t elements = group.longest_seq_tokens * 3 * params.batch.heads * head_size;
+    BERTHA_CHECK(elements <= INT32_MAX, "qkv of a sequence of ", group.longest_seq_tokens,
+                 " tokens has ", elements, " elements, want fewer than 2^31");
     params.batch.first_seq = static_cast<int>(group.first_seq);
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);

@@ -112,7 +112,8 @@ __device__ __forceinline__ HeadOfSequence head_of_block(const AttentionBatch& ba
 }
 
 /// Starts copying rows [first, first + kTileRows) to a tile, zeros past `length`. Offsets inside
-/// one sequence fit into 32 bits, which leaves registers to the accumulators.
+/// one sequence fit into 32 bits, which run_groups checks: that leaves registers to the
+/// accumulators.
 template <int kHeadSize, int kTileRows, int kThreads, class T>
 __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, int stride, int first,
                                                 int length) {

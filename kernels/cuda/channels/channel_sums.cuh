@@ -36,7 +36,7 @@ inline constexpr int kSumThreads = 256;
 inline constexpr int kColumnBlocksPerSm = 3;  // 48 KiB in flight per SM; four would spill registers
 inline constexpr int kPlaneBlocksPerSm = 5;
 inline constexpr int kLeastVecs = 4;          // of a thread in columns, where there are that many
-inline constexpr int64_t kMostSplits = 1024;  // of planes: the finish adds them up unnoticed
+inline constexpr int64_t kMostSplits = 1024;  // of planes; their sums take no measurable time
 
 /// Loads of a thread in flight, of N elements each.
 template <class Policy, int N>
@@ -258,14 +258,16 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishSplits)
   for (int t = 0; t < Finish::kTables; ++t) tables[t * stride + channel] = constants[t];
 }
 
-/// Behind launch_channel_sums, which has stored the partial sums.
+/// Behind launch_channel_sums, which has stored the partial sums. With splits 0 there are none:
+/// then the kernel before may still write what finish.load reads, and the launch is ordinary.
 template <class Finish>
 void finish_channels(const CudaContext& context, const Finish& finish,
                      const typename Finish::Sum* partial, int64_t splits, int64_t channels,
                      float* tables, int64_t stride) {
-  launch_dependent(context, finish_channels_kernel<Finish>,
-                   {blocks_for(channels, kFinishChannels), kFinishChannels * kFinishSplits}, finish,
-                   partial, splits, channels, tables, stride);
+  LaunchShape shape{blocks_for(channels, kFinishChannels), kFinishChannels * kFinishSplits};
+  shape.is_dependent = splits > 0 && context.kernels == KernelSet::kSm90a;
+  launch_kernel(context.stream, finish_channels_kernel<Finish>, shape, finish, partial, splits,
+                channels, tables, stride);
 }
 
 }  // namespace bertha

@@ -117,7 +117,7 @@ inline cudaLaunchConfig_t launch_config(cudaStream_t stream, const LaunchShape& 
   return config;
 }
 
-/// Clusters of this shape that run at once on the GPU.
+/// Clusters of this shape that run at once on the GPU; at least one.
 template <class Kernel>
 int64_t resident_clusters(Kernel* kernel, const LaunchShape& shape) {
   allow_shared_bytes(kernel, shape.shared_bytes);
@@ -125,6 +125,8 @@ int64_t resident_clusters(Kernel* kernel, const LaunchShape& shape) {
   const cudaLaunchConfig_t config = launch_config(nullptr, shape, attributes);
   int resident = 0;
   BERTHA_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel, &config));
+  BERTHA_CHECK(resident > 0, "a cluster of ", shape.cluster.x, " blocks with ", shape.shared_bytes,
+               " bytes of shared memory each does not fit into the GPU");
   return resident;
 }
 
@@ -137,7 +139,7 @@ void launch_kernel(cudaStream_t stream, void (*kernel)(Parameters...), const Lau
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-/// Of a kernel of sm_90a.
+/// Launches a kernel that is for sm_90a alone, dependent on the one before.
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), LaunchShape shape,
                       const Arguments&... arguments) {
@@ -145,7 +147,7 @@ void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), Launch
   launch_kernel(stream, kernel, shape, arguments...);
 }
 
-/// Of a kernel that portable sets have, too: an ordinary launch there.
+/// Launches a kernel that the portable set has, too: there the launch is an ordinary one.
 template <class... Parameters, class... Arguments>
 void launch_dependent(const CudaContext& context, void (*kernel)(Parameters...), LaunchShape shape,
                       const Arguments&... arguments) {
