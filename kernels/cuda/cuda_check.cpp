@@ -61,7 +61,7 @@ std::string gpu_name() {
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* call) {
-  cudaGetLastError();  // who goes on after an error, such as of memory, does not meet it again
+  cudaGetLastError();  // a caller that goes on, without memory say, must not see it again
   const GpuDamage damage = damage_of(status);
   const std::string reason =
       concat(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");

@@ -17,7 +17,7 @@ struct GpuCode {
   int compiled_for;  // 90: for compute capability 9.0; 80 also where it was translated from PTX
 };
 
-/// Compute capabilities that some kernels run on.
+/// The lowest compute capability (major) that any kernels run on.
 inline constexpr int kLeastComputeMajor = 8;
 
 /// The smallest shared memory that a block may have on these GPUs (8.6, 8.9, 12.0).

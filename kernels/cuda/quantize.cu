@@ -41,7 +41,7 @@ template <class T>
 struct Matrix {
   const T* x;
   uint8_t* derivative;  // null: not wanted
-  Fp8Sink sink;         // q null: not wanted; scale null without both outputs
+  Fp8Sink sink;         // q null: not wanted; scale null where no output is wanted
   uint8_t* transposed;  // null: not wanted
   float* partial_sums;  // [row tiles, columns], null: not wanted
   int64_t rows;         // as columns a multiple of 16

@@ -24,8 +24,8 @@ struct AttentionKernels {
 ///           kernels measures them or repeats a run with them. auto falls back.
 AttentionKernels choose_attention(CudaOptions::AttentionVariant asked, const AttentionCall& call);
 
-/// What one batch has, of which the lengths of its sequences are no part: a graph is captured once
-/// for many batches.
+/// The size of a batch, without the lengths of its sequences: a graph is captured once for batches
+/// of many lengths.
 struct AttentionBatchSize {
   int64_t tokens;  // T
   int64_t heads;   // A

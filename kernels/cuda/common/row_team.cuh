@@ -21,7 +21,7 @@ inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most
-/// kBlockThreads, or one team. kBatchRows: of 16 bits.
+/// kBlockThreads, or one team. kBatchRows: rows of a batch of 16 bits.
 template <class T, int kTeamWarps, int kBlockThreads, int kBatchRows>
 struct TeamShape {
   using Element = T;
@@ -240,9 +240,9 @@ int ring_bytes(int stages, int64_t columns) {
          static_cast<int>(sizeof(typename Shape::Element));
 }
 
-/// Sums of `kCount` values over the warp, with 2 kCount + 3 shuffles at most instead of 5 kCount:
-/// each step halves the values that a lane still carries. Returns, in lane l, the sum of value
-/// l / (32 / kCount). The order of additions is fixed.
+/// Sums of `kCount` values over the warp, with kCount - 1 + log2(32 / kCount) shuffles instead of
+/// 5 kCount: each step halves the values that a lane still carries. Returns, in lane l, the sum of
+/// value l / (32 / kCount). The order of additions is fixed.
 template <int kCount>
 __device__ __forceinline__ float warp_sums(float (&values)[kCount], int lane) {
   static_assert((kCount & (kCount - 1)) == 0 && kCount <= kWarpThreads);

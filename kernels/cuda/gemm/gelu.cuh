@@ -98,8 +98,8 @@ __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
   return within;
 }
 
-/// gelu of two elements in f16, and of its derivative bytes 0 and 2 of `derivative` as Quantize
-/// stores it, within tolerance::kGeluF16, kGeluDerivativeF16 and half a step.
+/// gelu of two elements in f16, and in bytes 0 and 2 of `derivative` their derivatives as Quantize
+/// stores them, within tolerance::kGeluF16, kGeluDerivativeF16 and half a step.
 struct GeluPair {
   __half2 value;
   uint32_t derivative;  // f16x2: 1024 and the byte, whose unit in the last place is 1

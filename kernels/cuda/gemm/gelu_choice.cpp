@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/divide.h"
+
 namespace bertha {
 namespace {
 
@@ -43,7 +45,7 @@ std::string word(int64_t own_from) {
 }  // namespace
 
 int row_tiles(const GeluTile& tile, int64_t rows) {
-  return static_cast<int>((rows + tile.rows - 1) / tile.rows);
+  return static_cast<int>(ceil_div(rows, tile.rows));
 }
 
 int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count) {

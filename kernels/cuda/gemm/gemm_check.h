@@ -8,7 +8,7 @@ namespace bertha {
 
 // Whether an algorithm computes its GEMM: a sample of elements against sums of our own.
 
-/// Uniform values in [-0.5, 0.5), rounded to the dtype, which may be fp8: zeros, or few distinct
+/// Uniform values in [-0.5, 0.5], rounded to the dtype, which may be fp8: zeros, or few distinct
 /// values, would run faster than real data.
 void fill_with_random(cudaStream_t stream, DType dtype, void* values, int64_t count, uint32_t seed);
 

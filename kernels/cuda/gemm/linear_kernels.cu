@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/gemm/linear_kernels.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
@@ -81,8 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// 4 blocks of 8 warps with 8 loads in flight are 128 KiB per SM, enough to cover the latency;
-// all blocks are resident at once.
+// 4 blocks of 8 warps with 8 loads in flight are 128 KiB per SM, enough to cover the latency.
 constexpr int kColumnBlocksPerSm = 4;
 constexpr int kRowsInFlight = 8;
 
@@ -157,16 +157,16 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
                         const View& target) {
   const int64_t rows = values.extent(0);
   const int64_t columns = values.extent(1);
-  const int64_t across = (columns + kWarpThreads * kVec - 1) / (kWarpThreads * kVec);
+  const int64_t across = ceil_div(columns, kWarpThreads * kVec);
   const auto kernel = &column_partials_kernel<T, kVec>;
-  // Every SM full once; a block has at least one round of loads.
-  const int64_t resident =
+  // On sm_90a twice as many blocks as run at once; a block has at least one round of loads.
+  const int64_t blocks =
       context.sm_count * blocks_per_sm(context, kernel, kThreads, 0, kBlocksPerSm);
-  const int64_t wanted = resident / across < 1 ? 1 : resident / across;
+  const int64_t wanted = blocks / across < 1 ? 1 : blocks / across;
   constexpr int64_t kLeastRows = kWarps * kRowsInFlight;
-  const int64_t even = (rows + wanted - 1) / wanted;
+  const int64_t even = ceil_div(rows, wanted);
   const int64_t rows_per_block = even < kLeastRows ? kLeastRows : even;
-  const int64_t partials = (rows + rows_per_block - 1) / rows_per_block;
+  const int64_t partials = ceil_div(rows, rows_per_block);
   auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(partials, columns, 1)));
   launch_dependent(context, kernel, {{across, partials}, kThreads}, elements<T>(values), rows,
                    columns, rows_per_block, partial);

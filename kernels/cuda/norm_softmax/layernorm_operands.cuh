@@ -35,7 +35,7 @@ struct NormGradient {
   const Number* mean;      // [rows]
   const Number* rstd;      // [rows]
   Store dx;                // [rows, columns]; may be dy
-  Number* partial;         // [teams of blocks, 2, columns]: sums for dgamma and dbeta
+  Number* partial;         // [blocks or clusters, 2, columns]: sums for dgamma, dbeta
 };
 
 template <class T>

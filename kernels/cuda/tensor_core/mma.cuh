@@ -1,8 +1,9 @@
 #pragma once
 
-// Thin wrappers of the tensor-core and copy instructions of sm_80 on. Fragments are those
-// of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with g = lane / 4, c = lane % 4 a
-// lane holds of an accumulator the rows g, g + 8 and of each the columns 2c, 2c + 1.
+// Thin wrappers of the tensor-core and copy instructions of sm_80 on, and stmatrix of sm_90 on.
+// Fragments are those of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with
+// g = lane / 4, c = lane % 4 a lane holds of an accumulator the rows g, g + 8 and of each the
+// columns 2c, 2c + 1.
 
 #include <type_traits>
 

@@ -10,11 +10,11 @@ namespace bertha {
 
 /// TMA descriptor of a row-major matrix [rows, columns] of f16, bf16 or fp8 on the device, for
 /// boxes of box_rows rows and 128 bytes of columns, swizzled over 128 bytes (the tiles of
-/// wgmma.cuh). Rows past the last are loaded as zeros. Goes to a kernel by value, as
-/// `const __grid_constant__ CUtensorMap`.
+/// wgmma.cuh). What lies past the last row or column is loaded as zeros. Goes to a kernel by value,
+/// as `const __grid_constant__ CUtensorMap`.
 ///
-/// Needs     data at a multiple of 16 bytes, columns a multiple of the box's, box_rows at most 256.
-/// Errors    Error(kInternal) where that is not so or the driver refuses, Error(kEnvironment) when
+/// Needs     data and rows at multiples of 16 bytes, box_rows at most 256.
+/// Errors    Error(kInternal) where that is not so, Error(kEnvironment) when
 ///           the driver is older than tensor maps (CUDA 12.0).
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);

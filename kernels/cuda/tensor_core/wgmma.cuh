@@ -24,7 +24,7 @@
 //           mma.m16n8k16. Left operands are those of mma.m16n8k16 too: accumulators 8 k .. 8 k + 7,
 //           packed in pairs, are the left operand of step k of the next GEMM.
 //
-// Trap      A loop has left operands in registers that stay (queries) and others that are new in
+// Compiler  A loop has left operands in registers that stay (queries) and others that are new in
 //           each iteration (probabilities). With the second GEMM in flight over the end of the
 //           loop, ptxas 13.0 gave both the same registers, and scores after the first tile were
 //           wrong. A test finds it; so does the listing of HGMMA in the disassembly.
