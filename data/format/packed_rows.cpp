@@ -20,7 +20,8 @@ Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tok
   const auto seq_masked = rows.seq_masked[row];
   const int64_t tokens = rows.tokens.length(row);
   if (tokens < 1 || tokens > max_seq_tokens) {
-    return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens);
+    return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens,
+                 " (was the data made for longer sequences?)");
   }
   const auto low = std::ranges::find_if(seq_tokens, [](int t) { return t < 1; });
   if (low != seq_tokens.end()) {

@@ -32,7 +32,7 @@ void check_lengths(const Row& row, const SampleView& sample) {
   const int64_t num_masked = std::ssize(sample.masked_positions);
   if (num_tokens < 1 || num_tokens > row.limits.max_seq_tokens) {
     row.wrong(dataset_names::kInputIds, num_tokens, " tokens, want 1 to ",
-              row.limits.max_seq_tokens);
+              row.limits.max_seq_tokens, " (was the data made for longer sequences?)");
   }
   if (num_masked > row.limits.max_masked_per_seq) {
     row.wrong(dataset_names::kMaskedPositions, num_masked, " masked positions, want at most ",

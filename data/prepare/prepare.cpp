@@ -25,6 +25,7 @@
 #include "data/prepare/source_files.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
+#include "kernels/base/error.h"
 #include "kernels/base/seconds_since.h"
 
 namespace bertha {
@@ -208,6 +209,12 @@ Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRe
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   check_options(options);
+  for (const std::string& input : options.inputs) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(input, options.output_dir, ignored)) continue;
+    fail(ExitCode::kUsage, options.output_dir,
+         ": is a folder of --text itself; choose another output folder");
+  }
   const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
   const PreparationPlan plan = make_plan(

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "data/files/new_file.h"
 #include "harness/backend.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/cli/bench_batches.h"
@@ -15,6 +14,7 @@
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
+#include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
@@ -252,8 +252,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
     report.peak_flops_per_second = all.front().bench->gemm_roof(largest_flops, options.launches);
   }
   report.rows = measure(cases, all, options.launches);
-  std::cout << bench_text(report);
-  if (!options.json.empty()) write_new_file(options.json, bench_json(report));
+  if (prints_text(options.json)) std::cout << bench_text(report);
+  write_json_text(options.json, bench_json(report));
   if (!options.dump.empty()) dump(setting, batches, options.dump, all);
   return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
 }
@@ -295,7 +295,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       kernels, "--dump", options.dump, "DIR",
       "Folder for what went into and came out of attention with the model's dropout, a safetensors "
       "file per mix and kind of kernels, for tests/comparisons/attention_peers.py --check");
-  add_text(kernels, "--json", options.json, "FILE", "File for the same figures as JSON");
+  add_json(kernels, options.json);
   add_config_options(kernels, ShortOptions::kStepBench);
 }
 

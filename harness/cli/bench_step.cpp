@@ -3,7 +3,6 @@
 #include <new>
 #include <string>
 
-#include "data/files/new_file.h"
 #include "harness/backend.h"
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/command.h"
@@ -11,6 +10,7 @@
 #include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/plan/cost_plan.h"
+#include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/step_bench.h"
 #include "kernels/base/error.h"
@@ -60,13 +60,13 @@ int find_largest_batch(Config config, const StepOptions& options, World& world) 
     fail(ExitCode::kMemory, "not even one sequence of ", tokens,
          " tokens fits; take a smaller model or data.max_seq_tokens");
   }
-  print_text(concat("largest micro-batch: ", counted_text(most, "sequence"), " of up to ", tokens,
-                    " tokens\nkeep eval.batch_seqs and train.global_batch_seqs / (ranks x "
-                    "train.accumulation_steps) within ",
-                    most, "\n"));
-  if (!options.json.empty()) {
-    write_new_file(options.json, concat("{\"largest_micro_batch_seqs\": ", most, "}\n"));
+  if (prints_text(options.json)) {
+    print_text(concat("largest micro-batch: ", counted_text(most, "sequence"), " of up to ", tokens,
+                      " tokens\nkeep eval.batch_seqs and train.global_batch_seqs / (ranks x "
+                      "train.accumulation_steps) within ",
+                      most, "\n"));
   }
+  write_json_text(options.json, concat("{\"largest_micro_batch_seqs\": ", most, "}\n"));
   return 0;
 }
 
@@ -81,8 +81,8 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
   StepBenchReport report = bench_step(config, options.bench, world);
   if (world.rank() != 0) return 0;
   if (options.peak_tflops > 0) report.peak_flops_per_second = 1e12 * options.peak_tflops;
-  std::cout << step_bench_text(report);
-  if (!options.json.empty()) write_new_file(options.json, step_bench_json(report));
+  if (prints_text(options.json)) std::cout << step_bench_text(report);
+  write_json_text(options.json, step_bench_json(report));
   return 0;
 }
 
@@ -121,7 +121,7 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
           "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
           "by running steps with more and more")
       ->excludes("--tokens-per-rank");
-  add_text(step, "--json", options.json, "FILE", "File for the same figures as JSON");
+  add_json(step, options.json);
   add_config_options(step, ShortOptions::kStepBench);
 }
 

@@ -94,6 +94,9 @@ int run_encode(const EncodeOptions& options, CommandContext& context) {
         model.tokenize(std::string(*line), concat("line ", text.line_number()));
     results.append(tokens, model.run(tokens), model.model());
   }
+  if (text.line_number() == 0) {
+    fail(ExitCode::kData, options.text, ": holds no line, want a text per line");
+  }
   write(options.output, results, model);
   for (const ModelPart part : model.fresh()) {
     log_line(LogLevel::kInfo,

@@ -31,7 +31,8 @@ struct Line {
 // From the file or the command line. All are checked before a model is read.
 std::vector<Line> lines_of(const FillOptions& options) {
   if (options.texts.empty() == options.file.empty()) {
-    fail(ExitCode::kUsage, "fill: want texts or --text FILE; see bertha fill --help");
+    fail(ExitCode::kUsage, "fill: found ", options.file.empty() ? "neither" : "both",
+         ", want texts or --text FILE; see bertha fill --help");
   }
   std::vector<Line> lines;
   for (const std::string& text : options.texts) {
@@ -46,6 +47,7 @@ std::vector<Line> lines_of(const FillOptions& options) {
       lines.push_back({.place = concat(options.file, ", line ", file.line_number()),
                        .text = std::string(*text)});
     }
+    if (lines.empty()) fail(ExitCode::kData, options.file, ": holds no line, want a text per line");
   }
   for (const Line& line : lines) {
     if (line.text.find(kMaskWord) != std::string::npos) continue;

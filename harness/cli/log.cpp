@@ -60,7 +60,7 @@ constexpr const char* kLogOfARun = "mllog/result_0.txt";
          ", as a run folder has, nor result_*.txt; name a run folder or a log");
   }
   fail(ExitCode::kData, path, ": is a folder with ", counted_text(std::ssize(runs), "run folder"),
-       " in it, and no run folder; name each run to check, such as ", std::ranges::min(runs));
+       " in it, and is none itself; name each run to check, such as ", std::ranges::min(runs));
 }
 
 // A folder of result files stands for all of them, a run folder for the one in it.
@@ -124,6 +124,10 @@ int run_check(const CheckOptions& options) {
   for (const std::string& path : options.paths) {
     const std::vector<std::string> found = result_files(path);
     files.insert(files.end(), found.begin(), found.end());
+  }
+  for (const std::string& file : files) {
+    if (std::ranges::count(files, file) == 1) continue;
+    fail(ExitCode::kUsage, file, " is given twice; name every log once");
   }
   const MlperfCheckOptions& rules = options.submission.rules;
   bool passed = false;

@@ -4,6 +4,7 @@
 
 #include "data/format/shard_names.h"
 #include "harness/checkpoint/weight_source.h"
+#include "harness/train/data_check.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -58,6 +59,9 @@ MissingInputs missing_inputs(const Config& config) {
   for (const Input& input : {inputs[0], inputs[1]}) {
     if (input.path.empty() || !fs::exists(input.path)) continue;
     look_into(input.key, [&] { list_shards(input.path); });
+  }
+  if (missing.empty() && found.unset.empty() && !data.synthetic) {
+    look_into("data", [&] { check_data(config, 0, 1); });
   }
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (!checkpoint.init.empty()) {

@@ -1,5 +1,6 @@
 #include "harness/cli/options.h"
 
+#include <cmath>
 #include <string>
 
 #include "kernels/base/error.h"
@@ -31,8 +32,11 @@ CLI::Validator fraction() {
                        "a number from 0 to 1");
 }
 
-CLI::Validator above_zero() {
-  return check<double>([](double number) { return number > 0; }, "a number above 0");
+CLI::Validator above_zero(double most) {
+  const std::string limit =
+      std::isfinite(most) ? concat(", up to ", static_cast<int64_t>(most)) : "";
+  return check<double>([most](double number) { return number > 0 && number <= most; },
+                       "a number above 0" + limit);
 }
 
 void add_json(CLI::App& command, std::string& path) {

@@ -21,8 +21,8 @@ inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 CLI::Validator whole_number(int64_t low, int64_t high = kNoLimit);
 /// A number of [0, 1].
 CLI::Validator fraction();
-/// A number above 0.
-CLI::Validator above_zero();
+/// A number above 0, up to `most`.
+CLI::Validator above_zero(double most = std::numeric_limits<double>::infinity());
 
 /// `doc` with the default in place of {}: "Steps to time (default 50)".
 template <class Number>

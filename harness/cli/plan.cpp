@@ -133,7 +133,9 @@ void print_work(const PlanRequest& request, const CostPlan& plan, const DataFact
     print_row("epochs",
               concat(fixed_text(epochs, 2), " of ", grouped_text(data.num_samples), " sequences"));
   } else {
-    print_row("epochs", "unknown: data.train has no manifest.json yet");
+    print_row("epochs", request.config.data.train.empty()
+                            ? "unknown: data.train is not set"
+                            : "unknown: data.train has no manifest.json yet");
   }
   print_row("mean length",
             concat(fixed_text(request.mean_seq_tokens, 1), " tokens: ", data.source));
@@ -266,9 +268,10 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   add_count(plan, "--ranks", options.ranks, "Ranks of the run (default 1)", 1, 1 << 20);
   add_text(plan, "--gpu-memory", options.gpu_memory, "SIZE",
            "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
-  add_text(plan, "--network", options.network, "NAME",
-           concat("What connects nodes: ", joined(known_networks(), ", ", &Network::name),
-                  ", or GB/s of a GPU and us of a hop, such as 46:4; implies a GPU"));
+  add_text(
+      plan, "--network", options.network, "NAME",
+      concat("What connects nodes: ", joined(known_networks(), ", ", &Network::name),
+             ", or GB/s of a GPU and us of a hop (4 if left out), such as 46:4; implies a GPU"));
   add_count(plan, "--ranks-per-node", options.ranks_per_node,
             concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
                    kGpusPerNode, ", without GPUs all on one)"),

@@ -134,6 +134,10 @@ int run_replay(const ReplayOptions& options, World& world) {
                                        " tensors are finite and as fp32 on the CPU computes them"),
                       "\n"));
   }
+  if (text && exit_code == ExitCode::kSuccess) {
+    print_text(
+        "this step is sound: the run was stopped for steps before it, which it noticed late\n");
+  }
   report["findings"] = findings;
   write_json_report(options.json, "replay", exit_code, report);
   return static_cast<int>(exit_code);

@@ -91,8 +91,9 @@ int run_bertha(const std::vector<std::string>& arguments) {
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);
     code = run_parsed(parsed, context);
-    // An exit code that says why training ended says more.
-    if (!std::cout.flush() && code == 0) fail(ExitCode::kData, "standard output cannot be written");
+    if (std::cout.flush() || code != 0) return;  // a code that says why training ended says more
+    if (!trains) fail(ExitCode::kData, "standard output cannot be written");
+    log_line(LogLevel::kWarning, "standard output cannot be written; the run itself ended well");
   });
   if (exception) code = report(exception, context);
   set_log_sink({});

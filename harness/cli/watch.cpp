@@ -58,7 +58,7 @@ RunState state_of(const Metrics& metrics, std::optional<bool> is_held) {
     const int code = metrics.stop->exit_code.value_or(static_cast<int>(without_code));
     return {.text = ending(code), .exit_code = code};
   }
-  return {.text = "gone: its process ended without a word; see logs/ in its folder",
+  return {.text = "its process ended without recording why; see logs/ in its folder",
           .exit_code = static_cast<int>(kLostRank)};
 }
 

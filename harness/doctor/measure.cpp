@@ -132,15 +132,18 @@ void measure_host(Backend& host, int threads, World& world, RankFacts& facts) {
   }
 }
 
-/// Writes there as a checkpoint would, and removes it.
+/// Writes there as a checkpoint would, and removes it. Training makes a folder that is not there:
+/// then in the nearest one above.
 void measure_output(const std::string& folder, RankFacts& facts) {
-  const fs::path path = fs::path(folder) / concat(".bertha_doctor_", facts.rank);
+  fs::path place = fs::absolute(folder);
+  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
+  const fs::path path = place / concat(".bertha_doctor_", facts.rank);
   try {
     const Clock::time_point begin = Clock::now();
     write_new_file(path.string(), std::string(kOutputBytes, 'b'));
     facts.output_write_bytes = static_cast<double>(kOutputBytes) / seconds_since(begin);
     fs::remove(path);
-    facts.output_free_bytes = static_cast<double>(fs::space(folder).available);
+    facts.output_free_bytes = static_cast<double>(fs::space(place).available);
   } catch (const std::exception& error) {
     facts.output_trouble = concat("--output-dir ", folder, ": ", error.what());
   }

@@ -19,11 +19,14 @@ ReportJson or_null(const std::optional<Value>& value) {
   return value ? ReportJson(*value) : ReportJson();
 }
 
-/// Writes what a command reports for programs to read: one object with "command" ("data stats"),
-/// "exit_code" and the fields of `report`. A number that is not finite is null, a byte that is no
-/// UTF-8 becomes U+FFFD.
+/// Writes it to the file, or prints it where the path is "-"; not for "".
 ///
 /// Errors    Error(kData) when the file cannot be written.
+void write_json_text(const std::string& json_path, const std::string& text);
+
+/// The same of what a command reports for programs to read: one object with "command", such as
+/// "data stats", "exit_code" and the fields of `report`. A number that is not finite is null, a
+/// byte that is no UTF-8 becomes U+FFFD.
 void write_json_report(const std::string& json_path, const std::string& command, ExitCode exit_code,
                        const ReportJson& report);
 

@@ -22,6 +22,7 @@
 #include "kernels/base/divide.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/log.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -46,7 +47,7 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
     fail(ExitCode::kUsage, folder.path, ": holds a run with other settings (", changes,
          "); for a new run give another folder with --output-dir or another log.run_name, to start "
          "over in this one --resume never, to go on with the changes --output-dir ",
-         folder.path);
+         shell_word(folder.path));
   }
   return changes;
 }

@@ -10,6 +10,7 @@ namespace bertha {
 
 /// "3.142" for (3.14159, 3); "1e+300" for (1e300, 0), as all from 1e18; "nan" and "inf" as such.
 inline std::string fixed_text(double value, int decimals) {
+  if (std::isnan(value)) return "nan";  // printf would show the sign bit
   const char* const format = std::abs(value) < 1e18 ? "%.*f" : "%.*e";
   std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, decimals, value)), ' ');
   std::snprintf(text.data(), text.size() + 1, format, decimals, value);

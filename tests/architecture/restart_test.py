@@ -94,10 +94,10 @@ class Restart(LaunchCase):
         for step in (20, 40):
             (run / f"ckpt/step_000000{step}/DONE").touch()
         (run / "logs/b.log").write_text(
-            "2026-01-01 10:00:00 [rank 2] error: rank 3 of 4 on b (process 77) is gone without a word\n"
+            "2026-01-01 10:00:00 [rank 2] error: rank 3 of 4 on b (process 77) ended without a message\n"
             "2026-01-01 10:00:01 [rank 2] info: rank 1 of 4 on a\n")
         (run / "logs/a.log").write_text(
-            "2026-01-01 09:00:00 [rank 0] error: rank 1 of 4 on a (process 66) is gone without a word\n")
+            "2026-01-01 09:00:00 [rank 0] error: rank 1 of 4 on a (process 66) ended without a message\n")
         self.stand_in("bertha", f"if [[ $1 == config ]]; then printf 'log:\\n  run_dir: {run}\\n'; exit; fi")
         self.stand_in("srun", PMIX, 137)
         for code, what in ((137, "signal 9 (KILL) ended rank 3 of 4 on b (process 77): the kernel sends it"),

@@ -23,6 +23,9 @@ class BadCommand(EndToEnd):
         self.check(["data", "prepare", "--text", "t", "--vocab", "v", "--output", "o",
                     "--duplication", "x"], "--duplication")
         self.check(["data", "prepare", "--vocab", "v", "--output", "o"], "--text")
+        self.check(["config", "show", "--doc", "--json", "d.json"], "--doc", "--json")
+        self.check(["config", "diff", "a.yaml"], "config diff")
+        self.check(["bench", "loader", "--seconds", "1e300"], "--seconds")
 
     def test_a_key_that_does_not_exist(self):
         self.check_train("model.head", "unknown key", "did you mean model.heads?", ranks=2,

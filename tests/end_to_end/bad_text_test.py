@@ -42,8 +42,20 @@ class BadText(EndToEnd):
         self.assert_failure(encode(path), 4, f"{path}, line 2, byte 6: not valid UTF-8")
         self.assert_failure(encode("/bin/ls"), 4, "/bin/ls, line ")
         self.assert_failure(encode(self.scratch), 4, f"{self.scratch}: is a folder")
+        empty = self.write("empty.txt", b"")
+        self.assert_failure(encode(empty), 4, f"{empty}: holds no line")
+        checkpoint = run / "ckpt" / "step_00000001"
+        self.assert_failure(bertha("fill", "--checkpoint", checkpoint, "--text", empty), 4,
+                            f"{empty}: holds no line")
         self.assertEqual(list(self.scratch.glob("encoded*")), [])
         self.assertEqual(encode(self.write("good.txt", b"the old river\n")).code, 0)
+
+    def test_shards_are_not_written_among_the_text(self):
+        folder = self.new_folder("texts")
+        folder.mkdir()
+        (folder / "a.txt").write_text("the old river .\n")
+        self.assert_failure(self.prepare(folder, folder), 2, f"{folder}: is a folder of --text itself")
+        self.assertEqual([path.name for path in folder.iterdir()], ["a.txt"])
 
     def test_little_text_is_said_with_numbers(self):
         output = self.new_folder("output")

@@ -5,6 +5,7 @@ with given figures, in tests/harness/doctor.
 """
 
 import json
+import pathlib
 import resource
 import socket
 import tempfile
@@ -55,7 +56,9 @@ class Doctor(unittest.TestCase):
         self.assertIn(f"\n{HOST}: rank 0: open files 256, want at least 1024; raise it with ulimit", ended.out)
 
     def test_alone_there_is_no_other_rank_to_compare_with(self):
-        ended = must("doctor", "--backend", "cpu")
+        folder = pathlib.Path(self.folder) / "not" / "there"  # which training would make
+        ended = must("doctor", "--backend", "cpu", "--output-dir", folder)
+        self.assertFalse(folder.parent.exists())
         self.assertIn("nothing to be compared with", ended.out.splitlines()[-1])
 
 

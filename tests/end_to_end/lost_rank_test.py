@@ -26,14 +26,14 @@ class LostRank(EndToEnd):
             errors = done.errors()
             self.assertEqual(len(errors), 1, done)
             self.assertIn(f"error: rank {victim % ranks} of {ranks} on ", errors[0])
-            self.assertIn(f"(process {ours[victim]}) is gone without a word", errors[0])
+            self.assertIn(f"(process {ours[victim]}) ended without a message", errors[0])
             for process in ours:
                 self.assertFalse(os.path.exists(f"/proc/{process}/exe") and
                                  process in run.rank_processes(), "a rank is left")
         log, = (folder / "logs").iterdir()
         for rank in range(ranks):  # the killed one's lines too
             self.assertIn(f"[rank {rank}] debug: rank {rank} of {ranks} on ", log.read_text())
-        self.assertIn("is gone without a word", log.read_text())
+        self.assertIn("ended without a message", log.read_text())
         kept = checkpoints(folder)
         self.assertGreaterEqual(len(kept), 1)
         self.assertEqual(bertha("checkpoint", "show", folder).code, 0)

@@ -34,8 +34,12 @@ class Manifest(EndToEnd):
 
     def test_a_shard_with_a_byte_less(self):
         # Ranks share the shards: the second shard is that of the second rank.
-        self.check(lambda shard: shard.write_bytes(shard.read_bytes()[:-1]), "manifest says",
-                   "(rank 1 of 2")
+        cut = lambda shard: shard.write_bytes(shard.read_bytes()[:-1])
+        folder, shard = self.changed_copy(cut)
+        planned = bertha("plan", *self.data.config(data__train=folder))
+        self.assertEqual(planned.code, 4, planned)
+        self.assertIn(f"{shard}: has", planned.out + planned.err)
+        self.check(cut, "manifest says", "(rank 1 of 2")
 
     def test_nothing_is_made_of_a_token_that_only_the_hash_tells_of(self):
         def change(shard):

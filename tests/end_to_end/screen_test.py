@@ -142,7 +142,7 @@ class Screen(EndToEnd):
         lines = path.read_text().splitlines()
         self.assertEqual(json.loads(lines.pop())["kind"], "stop")
         path.write_text("\n".join(lines) + '\n{"kind":"st')
-        self.assertIn("gone", self.watch(folder, columns=80, code=137))
+        self.assertIn("ended without recording why", self.watch(folder, columns=80, code=137))
 
     def test_a_folder_without_a_run_is_refused(self):
         self.assert_failure(bertha("watch", self.scratch / "none"), 4, "metrics.jsonl")

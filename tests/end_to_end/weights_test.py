@@ -233,8 +233,8 @@ class Weights(EndToEnd):
         lines.write_text("a [MASK]\na b\n")
         for words, code, text in ((("a [mask]",), 2, "text 1 has no [MASK]"),
                                   (("\udcff [MASK]",), 2, "text 1 is not UTF-8"),
-                                  ((), 2, "want texts or --text FILE"),
-                                  (("a [MASK]", "--text", lines), 2, "want texts or --text FILE"),
+                                  ((), 2, "found neither, want texts or --text FILE"),
+                                  (("a [MASK]", "--text", lines), 2, "found both, want texts or"),
                                   (("--text", lines), 4, f"{lines}, line 2 has no [MASK]"),
                                   (("--text", BERTHA), 4, "line 1, byte "),
                                   (("a [MASK] " * 40,), 4, "text 1 has 82 tokens")):

@@ -74,7 +74,7 @@ class RankFailure(unittest.TestCase):
         self.check(2, "logic-error", 1, "impossible")
 
     def test_a_killed_rank_ends_the_job(self):
-        output = self.check(3, "kill", 137, "is gone without a word")
+        output = self.check(3, "kill", 137, "ended without a message")
         self.assertIn("rank 2 of 3", output)
 
     def test_a_crashed_rank_ends_the_job(self):

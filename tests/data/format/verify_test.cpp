@@ -203,7 +203,9 @@ TEST_F(Verify, FindingsBeyondTheMostAreCounted) {
                               .most_findings_per_shard = 5};
   const auto found = findings(options);
   ASSERT_EQ(found.size(), 6u);
-  EXPECT_EQ(found[0], "part_0.hdf5, row 0, input_ids: 5 tokens, want 1 to 4");
+  EXPECT_EQ(found[0],
+            "part_0.hdf5, row 0, input_ids: 5 tokens, want 1 to 4 (was the data made for longer "
+            "sequences?)");
   EXPECT_EQ(found[5], "part_0.hdf5: 28 more findings, not listed");
 }
 

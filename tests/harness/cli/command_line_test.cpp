@@ -97,7 +97,8 @@ TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
        "check "
        "--help"},
       {"bench loader --seconds 0",
-       "bench loader: --seconds: found \"0\", want a number above 0; see bertha bench loader "
+       "bench loader: --seconds: found \"0\", want a number above 0, up to 1000000; see bertha "
+       "bench loader "
        "--help"},
       {"plan --ranks 0",
        "plan: --ranks: found \"0\", want a whole number, 1 to 1048576; see bertha plan --help"},
@@ -210,6 +211,7 @@ TEST(CommandLine, ConfigDiffShowsBothValuesAndTheirOrigins) {
                          value_text(*find_key("train.seed"), Config{}) + "  # default\n");
   EXPECT_EQ(run_line("config diff " + a + " " + a).out, "no key differs\n");
   EXPECT_EQ(run_line("config diff " + a + " /none").code, 2);
+  EXPECT_EQ(run_line("config diff " + a).code, 2);
 }
 
 TEST(CommandLine, ConfigShowDocIsTheTableOfTheReadme) {
