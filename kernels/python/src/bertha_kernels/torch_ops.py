@@ -2,7 +2,8 @@
 
 Rows are the last axis, or the last axes that the parameters of LayerNorm span; channels are axis 1.
 Results are dense; of dense channels-last x those of PReLU and BatchNorm are channels-last too. On the
-CPU all but softmax compute 16 bits through f32. A second derivative is an error.
+CPU all but softmax compute 16 bits through f32. A second derivative is an error. Backward operations
+check their tensors when they are called by name; what autograd saved is as large as it has to be.
 """
 import os
 
@@ -148,10 +149,14 @@ def _softmax(x, is_log):
     return c.softmax(x.contiguous(), is_log)
 
 
+def _softmax_gradient(dy, y, is_log):
+    return c.softmax_backward(y.contiguous(), dy.contiguous(), is_log)
+
+
 def _softmax_backward(dy, y, is_log):
     _check_dtype("softmax_backward", y)
     _check("softmax_backward", y, y.dtype, y.numel(), dy=dy)
-    return c.softmax_backward(y.contiguous(), dy.contiguous(), is_log)
+    return _softmax_gradient(dy, y, is_log)
 
 
 def _dense_like(x):
@@ -174,7 +179,7 @@ _define("softmax_backward(Tensor dy, Tensor y, bool is_log) -> Tensor", _softmax
 _differentiate("softmax", _backward_softmax, _setup_softmax)
 softmax = _caller("softmax", _softmax, _backward_softmax, _setup_softmax)
 record_softmax = _recorder("softmax", c.softmax, _backward_softmax, _setup_softmax)
-softmax_backward = _once_differentiable("softmax_backward", _softmax_backward)
+softmax_backward = _once_differentiable("softmax_backward", _softmax_gradient)
 
 
 # --- LayerNorm over the last `columns` elements ---------------------------------------------------------
@@ -194,22 +199,22 @@ def _layer_norm(x, gamma, beta, columns, epsilon):
 
 def _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters):
     """dx, dgamma, dbeta; None for parameters' gradients that nobody wants."""
-    name, rows = "layer_norm_backward", x.numel() // max(columns, 1)
-    _check_dtype(name, x)
-    _check_columns(name, x, columns)
-    _check(name, x, x.dtype, x.numel(), dy=dy)
-    _check(name, x, torch.float64 if x.dtype == torch.float64 else torch.float32, 2 * rows,
-           statistics=statistics)
-    _check(name, x, x.dtype, columns, gamma=gamma)
     dx, dgamma, dbeta = c.layer_norm_backward(_computed_rows(x), _computed_rows(dy), statistics,
                                               _computed_rows(gamma), columns, wants_parameters)
     return _in(x.dtype, dx), _in(x.dtype, dgamma), _in(x.dtype, dbeta)
 
 
-def _layer_norm_backward(dy, x, *others):
+def _layer_norm_backward(dy, x, statistics, gamma, columns, wants_parameters):
     """An operation of PyTorch returns tensors alone."""
-    return tuple(x.new_empty((0,)) if gradient is None else gradient
-                 for gradient in _layer_norm_gradients(dy, x, *others))
+    name = "layer_norm_backward"
+    _check_dtype(name, x)
+    _check_columns(name, x, columns)
+    _check(name, x, x.dtype, x.numel(), dy=dy)
+    _check(name, x, torch.float64 if x.dtype == torch.float64 else torch.float32,
+           2 * (x.numel() // max(columns, 1)), statistics=statistics)
+    _check(name, x, x.dtype, columns, gamma=gamma)
+    gradients = _layer_norm_gradients(dy, x, statistics, gamma, columns, wants_parameters)
+    return tuple(x.new_empty((0,)) if gradient is None else gradient for gradient in gradients)
 
 
 def _save_layer_norm(ctx, inputs, output):
@@ -276,8 +281,7 @@ def _prelu(x, slope):
     return _in(x.dtype, c.prelu(dense, _computed_rows(slope)))
 
 
-def _prelu_backward(dy, x, slope):
-    _check_prelu("prelu_backward", x, slope, dy)
+def _prelu_gradients(dy, x, slope):
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
@@ -285,6 +289,11 @@ def _prelu_backward(dy, x, slope):
     if slope.dim() != 1:
         dslope = dslope.reshape(slope.shape)
     return _in(x.dtype, dx), _in(slope.dtype, dslope)
+
+
+def _prelu_backward(dy, x, slope):
+    _check_prelu("prelu_backward", x, slope, dy)
+    return _prelu_gradients(dy, x, slope)
 
 
 def _setup_prelu(ctx, inputs, output):
@@ -302,7 +311,7 @@ _define("prelu_backward(Tensor dy, Tensor x, Tensor slope) -> (Tensor, Tensor)",
 _differentiate("prelu", _backward_prelu, _setup_prelu)
 prelu = _caller("prelu", _prelu, _backward_prelu, _setup_prelu)
 record_prelu = _recorder("prelu", c.prelu, _backward_prelu, _setup_prelu)
-prelu_backward = _once_differentiable("prelu_backward", _prelu_backward)
+prelu_backward = _once_differentiable("prelu_backward", _prelu_gradients)
 
 
 def _mask_bytes(x):
@@ -332,12 +341,7 @@ def _batch_norm_add_relu(x, addend, gamma, beta, running_mean, running_var, uses
     return _in(x.dtype, y), mask, mean, rstd, new_mean, new_var
 
 
-def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
-    name = "batch_norm_add_relu_backward"
-    _check_channel_dtype(name, x)
-    _check(name, x, x.dtype, x.numel(), dy=dy)
-    _check(name, x, torch.uint8, _mask_bytes(x), mask=mask)
-    _check(name, x, torch.float32, x.shape[1], mean=mean, rstd=rstd, gamma=gamma)
+def _batch_norm_gradients(dy, x, mask, mean, rstd, gamma, wants_addend, uses_running):
     layout = _format_of(x)
     dense = _as_computed(x.contiguous(memory_format=layout))
     own_dy = _as_computed(dy.contiguous(memory_format=layout))
@@ -350,6 +354,15 @@ def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, wants_addend, 
                                uses_running)
     daddend = x.new_empty((0,)) if daddend is None else _in(x.dtype, daddend)
     return _in(x.dtype, dx), daddend, dgamma, dbeta
+
+
+def _batch_norm_add_relu_backward(dy, x, mask, mean, rstd, gamma, *flags):
+    name = "batch_norm_add_relu_backward"
+    _check_channel_dtype(name, x)
+    _check(name, x, x.dtype, x.numel(), dy=dy)
+    _check(name, x, torch.uint8, _mask_bytes(x), mask=mask)
+    _check(name, x, torch.float32, x.shape[1], mean=mean, rstd=rstd, gamma=gamma)
+    return _batch_norm_gradients(dy, x, mask, mean, rstd, gamma, *flags)
 
 
 def _setup_batch_norm(ctx, inputs, output):
@@ -386,4 +399,4 @@ _differentiate("batch_norm_add_relu", _backward_batch_norm, _setup_batch_norm)
 batch_norm_add_relu = _caller("batch_norm_add_relu", _batch_norm_add_relu, _backward_batch_norm,
                               _setup_batch_norm)
 batch_norm_add_relu_backward = _once_differentiable("batch_norm_add_relu_backward",
-                                                    _batch_norm_add_relu_backward)
+                                                    _batch_norm_gradients)
