@@ -61,7 +61,7 @@ MissingInputs missing_inputs(const Config& config) {
     look_into(input.key, [&] { list_shards(input.path); });
   }
   if (missing.empty() && found.unset.empty() && !data.synthetic) {
-    look_into("data", [&] { check_data(config, 0, 1); });
+    look_into("data", [&] { check_data(config, 0, 1, false); });
   }
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (!checkpoint.init.empty()) {

@@ -19,10 +19,11 @@ void check_eval_path(const Config& config);
 /// when a shard is read; the vocabulary that they were made with), when there is one and
 /// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size.
 ///
-/// Each of `num_ranks` ranks opens its share of the shards.
+/// Each of `num_ranks` ranks opens its share of the shards; without `opens_shards` names and bytes
+/// alone are compared.
 ///
 /// Errors    Error(kData) or Error(kUsage), of a shard on one rank alone.
-void check_data(const Config& config, int rank, int num_ranks);
+void check_data(const Config& config, int rank, int num_ranks, bool opens_shards = true);
 
 /// Compares model.vocab_size and data.vocab with the manifest beside data.eval, where there is one
 /// and data.verify_manifest asks for it.
