@@ -135,8 +135,7 @@ int run_replay(const ReplayOptions& options, World& world) {
                       "\n"));
   }
   if (text && exit_code == ExitCode::kSuccess) {
-    print_text(
-        "this step is sound: the run was stopped for steps before it, which it noticed late\n");
+    print_text("this step is sound; what stopped the run may lie some steps before it\n");
   }
   report["findings"] = findings;
   write_json_report(options.json, "replay", exit_code, report);

@@ -33,8 +33,8 @@ def softmax(input, dim=-1, dtype=None):
 
 def log_softmax(input, dim=-1, dtype=None):
     """As torch.log_softmax, with the inputs of softmax; but a row of minus infinities gives minus
-    infinities, not NaN, and the gradient by elements whose result is minus infinity is zero and does
-    not count in the others'."""
+    infinities, not NaN, and where the result is minus infinity backward takes dy as zero and gives a
+    gradient of zero."""
     y = None
     if not _is_compiling():
         y = c.direct_softmax(input, dim, dtype, True, torch_ops.record_softmax)
@@ -43,8 +43,8 @@ def log_softmax(input, dim=-1, dtype=None):
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm of an input [.., *normalized_shape], of the dtypes of softmax.
-    Parameters of another dtype are rounded to the input's, and so are their gradients. eps is above 0,
-    and a float32."""
+    Parameters of another dtype are rounded to the input's, and so are their gradients. eps has to be
+    above 0 and is rounded to float32."""
     if not _is_compiling():
         y = c.direct_layer_norm(input, weight, bias, normalized_shape, eps,
                                 torch_ops.record_layer_norm)
