@@ -198,6 +198,8 @@ PLANTED = [
     ("arrow", "data/pipeline/batch.h", '#include "data/prepare/text.h"\n'),
     ("arrow", "data/pipeline/batch.h", '#include "harness/comm/world.h"\n'),
     ("arrow", "harness/model/bert.cpp", '#include "harness/comm/world.h"\n'),
+    ("arrow", "kernels/cuda/attention/choice.cpp", '#include "kernels/cuda/attention/kernels.h"\n'),
+    ("third", "kernels/cuda/attention/choice.cpp", "#include <cuda_runtime_api.h>\n"),
     ("arrow", "harness/comm/world.h", '#include "data/pipeline/batch.h"\n'),
     ("arrow", "harness/main.cpp", '#  include "kernels/device.h"\n'),
     ("third", "harness/model/bert.cpp", "#include <mpi.h>\n"),
@@ -239,7 +241,8 @@ def check_tree(files, rules):
 
 def self_test(rules):
     wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, rules)]
-    extra = {"harness/model/dims.cpp": {"harness/model/dims.h": "#pragma once\n"}}
+    extra = {"harness/model/dims.cpp": {"harness/model/dims.h": "#pragma once\n"},
+             "kernels/cuda/attention/choice.cpp": {"kernels/cuda/attention/kernels.h": "#pragma once\n"}}
     for rule, path, text in PLANTED:
         files = {**CLEAN, **extra.get(path, {}), path: CLEAN.get(path, "") + text}
         found = check_tree(files, rules)

@@ -144,8 +144,8 @@ template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
                 Params params, const Work& work, const Pad& pad) {
   const int64_t head_size = params.batch.head_size;
-  BERTHA_CHECK(head_size <= kPlainHeadSize, "head size ", head_size, ", want at most ",
-               kPlainHeadSize);
+  BERTHA_CHECK(head_size <= kMostHeadSize, "head size ", head_size, ", want at most ",
+               kMostHeadSize);
   const std::vector<SequenceGroup> sorted = by_length(groups);
   const int count = static_cast<int>(sorted.size());
   auto& side_streams = context.state<SideStreams>();

@@ -1,7 +1,5 @@
 #include "kernels/cuda/attention/choice.h"
 
-#include "kernels/cuda/attention/kernels.h"
-
 namespace bertha {
 namespace {
 
@@ -60,9 +58,9 @@ const char* word(Variant chosen) {
 }  // namespace
 
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
-  if (call.head_size > kPlainHeadSize) {
-    fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kPlainHeadSize,
-         ", found ", call.head_size, "; use more heads.");
+  if (call.head_size > kMostHeadSize) {
+    fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kMostHeadSize, ", found ",
+         call.head_size, "; use more heads.");
   }
   if (asked == Variant::kGrouped) return {};
   const std::string why = unsupported_backward(call);

@@ -14,10 +14,13 @@ struct AttentionKernels {
   CudaOptions::AttentionVariant backward = CudaOptions::AttentionVariant::kGrouped;
 };
 
-/// The rule. The grouped kernels serve head sizes up to 128. The persistent ones, whole or split,
-/// serve f16 and bf16, head size 64, S up to 512 and views aligned to 16 bytes, on GPUs that run
-/// the kernels of sm_90a; their backward serves dropout where S is a multiple of 128. auto takes
-/// the persistent kernel of each direction where it serves: it is measured to be faster.
+/// Of grouped attention.
+inline constexpr int kMostHeadSize = 128;
+
+/// The rule. The grouped kernels serve head sizes up to kMostHeadSize. The persistent ones, whole
+/// or split, serve f16 and bf16, head size 64, S up to 512 and views aligned to 16 bytes, on GPUs
+/// that run the kernels of sm_90a; their backward serves dropout where S is a multiple of 128. auto
+/// takes the persistent kernel of each direction where it serves: it is measured to be faster.
 ///
 /// Errors    Error(kUsage): a larger head size; or persistent or split is asked for and one
 ///           direction of it cannot serve the call. There is no silent fallback: whoever names

@@ -76,8 +76,7 @@ void launch_mma_forward(const AttentionLaunch& launch, AttentionFwdParams params
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params);
 void launch_mma_key_gradient(const AttentionLaunch& launch, AttentionBwdParams params);
 
-/// CUDA cores, any dtype, head sizes up to kPlainHeadSize: simple, not fast.
-inline constexpr int kPlainHeadSize = 128;
+/// CUDA cores, any dtype, head sizes up to kMostHeadSize: simple, not fast.
 void launch_plain_forward(const AttentionLaunch& launch, AttentionFwdParams params);
 void launch_plain_backward(const AttentionLaunch& launch, AttentionBwdParams params);
 

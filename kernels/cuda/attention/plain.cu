@@ -4,6 +4,7 @@
 // rows again. No atomics; the order of every sum is fixed.
 
 #include "kernels/base/dropout_bits.h"
+#include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/common/block_reduce.cuh"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int kWarps = 4;  // rows per thread block
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kColumns = kPlainHeadSize / kWarpThreads;  // of a row, per lane
+constexpr int kColumns = kMostHeadSize / kWarpThreads;  // of a row, per lane
 
 /// A row of up to 128 elements over the lanes of a warp: column lane + 32 i.
 struct WarpRow {
