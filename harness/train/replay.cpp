@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "data/random/draws.h"
 #include "harness/report/text_format.h"
 
 namespace bertha {
@@ -19,51 +21,82 @@ double rounding_of(DType io, bool fp8) {
 /// What io cannot tell from zero.
 double smallest_of(DType io) { return io == DType::kF16 ? 0x1p-24 : 0x1p-126; }
 
-std::string numbers_of(const TensorFigures& f) {
-  return concat("largest ", scaled_text(f.largest), ", mean ", scaled_text(f.mean), ", rms ",
-                scaled_text(f.rms));
+/// The root of the mean square of what two tensors of the same shape differ by, from their sums.
+double distance(const TensorFigures& a, const TensorFigures& b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.signed_sums.size(); ++i) {
+    const double difference = a.signed_sums[i] - b.signed_sums[i];
+    squares += difference * difference;
+  }
+  return std::sqrt(squares / static_cast<double>(std::max<int64_t>(a.elements, 1)));
+}
+
+/// What the tensor's figures say, if that is wrong.
+std::string wrong_figure(const TensorFigures& run, const TensorFigures& reference, double tolerance,
+                         double smallest) {
+  if (run.not_finite > 0) {
+    return concat(grouped_text(run.not_finite), " of ", grouped_text(run.elements),
+                  " elements are not finite; in fp32 ",
+                  reference.not_finite > 0
+                      ? concat(grouped_text(reference.not_finite),
+                               " are not either: weights or data are out of bounds, not the "
+                               "precision")
+                      : concat("all are, the largest ", reference.largest, ": it overflows"));
+  }
+  if (reference.not_finite > 0) {
+    return concat("all elements are finite; in fp32 ", grouped_text(reference.not_finite),
+                  " are not");
+  }
+  if (std::isinf(tolerance)) return {};
+  const auto check = [&](const char* figure, double found, double wanted, double of) {
+    const double allowed = tolerance * of + smallest;
+    const double apart = std::abs(found - wanted);
+    return apart <= allowed ? ""
+                            : concat(figure, " ", found, ", in fp32 ", wanted,
+                                     "; roundings explain a difference of ", allowed);
+  };
+  std::string wrong = check("root of the mean square", run.rms, reference.rms, reference.rms);
+  if (wrong.empty()) wrong = check("mean", run.mean, reference.mean, reference.rms);
+  if (wrong.empty()) {
+    wrong = check("largest element", run.largest, reference.largest, reference.largest);
+  }
+  return wrong;
 }
 
 }  // namespace
 
-double figure_tolerance(DType io, bool fp8, int64_t tensors_before, int64_t terms) {
-  const double roundings = 2.0 * static_cast<double>(tensors_before + 1);
-  const double each =
-      std::hypot(rounding_of(io, fp8), kRoundF32 * std::sqrt(static_cast<double>(terms)));
-  return 4 * std::sqrt(roundings) * each;
+double rounding_error(DType io, bool fp8, int64_t terms) {
+  return std::hypot(rounding_of(io, fp8), kRoundF32 * std::sqrt(static_cast<double>(terms)));
+}
+
+std::vector<float> with_rounding_errors(std::vector<float> weights, double rounding) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double error = mixed_seed(1, i) % 2 == 0 ? rounding : -rounding;
+    weights[i] = static_cast<float>(weights[i] * (1 + error));
+  }
+  return weights;
+}
+
+double figure_tolerance(const Reference& reference, size_t i, double rounding) {
+  const TensorFigures& exact = reference.figures.at(i);
+  const TensorFigures& with_errors = reference.with_errors.at(i);
+  if (exact.not_finite == 0 && with_errors.not_finite > 0) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double independent = 4 * std::sqrt(2.0 * static_cast<double>(i + 1)) * rounding;
+  const double apart = distance(exact, with_errors);
+  return apart > 0 ? std::max(independent, 8 * apart / exact.rms) : independent;
 }
 
 std::optional<Finding> first_finding(const std::vector<TensorFigures>& run,
-                                     const std::vector<TensorFigures>& reference, DType io,
-                                     bool fp8, int64_t terms) {
-  BERTHA_CHECK(run.size() == reference.size(), run.size(), " tensors, want ", reference.size());
+                                     const Reference& reference, DType io, double rounding) {
+  const std::vector<TensorFigures>& exact = reference.figures;
+  BERTHA_CHECK(run.size() == exact.size(), run.size(), " tensors, want ", exact.size());
   for (size_t i = 0; i < run.size(); ++i) {
-    const TensorFigures& a = run[i];
-    const TensorFigures& b = reference[i];
-    BERTHA_CHECK(a.name == b.name, a.name, ", want ", b.name);
-    if (a.not_finite > 0) {
-      return Finding{
-          .tensor = a.name,
-          .text = concat(grouped_text(a.not_finite), " of ", grouped_text(a.elements),
-                         " elements are not finite; in fp32 ",
-                         b.not_finite > 0 ? concat(grouped_text(b.not_finite),
-                                                   " are not either: weights or data "
-                                                   "are out of bounds, not the precision")
-                                          : concat("all are (", numbers_of(b), "): it overflows"))};
-    }
-    const double tolerance = figure_tolerance(io, fp8, static_cast<int64_t>(i), terms);
-    const double floor = smallest_of(io);
-    const bool is_close = b.not_finite == 0 && a.elements == b.elements &&
-                          std::abs(a.rms - b.rms) <= tolerance * b.rms + floor &&
-                          std::abs(a.mean - b.mean) <= tolerance * b.rms + floor &&
-                          std::abs(a.largest - b.largest) <= tolerance * b.largest + floor;
-    if (is_close) continue;
-    return Finding{
-        .tensor = a.name,
-        .text = concat(numbers_of(a), "; in fp32 ",
-                       b.not_finite > 0 ? concat(grouped_text(b.not_finite), " are not finite")
-                                        : numbers_of(b),
-                       "; roundings explain a part of ", scaled_text(tolerance))};
+    BERTHA_CHECK(run[i].name == exact[i].name, run[i].name, ", want ", exact[i].name);
+    const std::string text =
+        wrong_figure(run[i], exact[i], figure_tolerance(reference, i, rounding), smallest_of(io));
+    if (!text.empty()) return Finding{.tensor = run[i].name, .text = text};
   }
   return std::nullopt;
 }
