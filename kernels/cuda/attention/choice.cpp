@@ -43,9 +43,10 @@ std::string unsupported(const AttentionCall& call) {
 
 /// The same of the backward kernel, which copies mask bits by TMA.
 std::string unsupported_backward(const AttentionCall& call) {
-  const std::string why = unsupported(call);
-  if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0)
+  std::string why = unsupported(call);
+  if (!why.empty() || !call.has_dropout || call.max_seq_tokens % kDropoutTokensStep == 0) {
     return why;
+  }
   return concat("dropout with sequences of up to ", call.max_seq_tokens,
                 " tokens, want a multiple of ", kDropoutTokensStep);
 }
