@@ -89,7 +89,7 @@ Arrivals keep_own(StepSamples mine, Transport& transport) {
   return arrivals;
 }
 
-Arrivals gather_all(StepSamples mine, const StepLengths& lengths, Transport& transport) {
+Arrivals gather_all(const StepSamples& mine, const StepLengths& lengths, Transport& transport) {
   std::vector<int64_t> rows(mine.slots.size());
   std::iota(rows.begin(), rows.end(), int64_t{0});
   const auto payloads = transport.all_gather_bytes(encode_samples(mine.samples, rows));
@@ -221,7 +221,7 @@ ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transpo
       arrivals = keep_own(std::move(mine), transport);
       break;
     case ExchangePadding::kAllGather:
-      arrivals = gather_all(std::move(mine), lengths, transport);
+      arrivals = gather_all(mine, lengths, transport);
       break;
     case ExchangePadding::kLengths:
       arrivals =

@@ -124,13 +124,13 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   ShardWriter writer(part.path, plan.part_layout, plan.manifest.limits);
   for (int64_t place = 0; place < samples.size(); ++place) writer.append(samples.at(place));
   writer.finish();
-  const PartRecord record{.key = part.key,
-                          .documents = documents.size(),
-                          .sentences = documents.num_sentences(),
-                          .text_tokens = documents.num_tokens(),
-                          .samples = samples.size(),
-                          .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
-                          .xxh3 = xxh3_of_file(part.path)};
+  PartRecord record{.key = part.key,
+                    .documents = documents.size(),
+                    .sentences = documents.num_sentences(),
+                    .text_tokens = documents.num_tokens(),
+                    .samples = samples.size(),
+                    .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
+                    .xxh3 = xxh3_of_file(part.path)};
   write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");
   text.add(part.source.bytes - told_bytes);
   return record;

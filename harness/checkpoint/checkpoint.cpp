@@ -60,7 +60,7 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
   const bool is_first_rank = world.rank() == 0;
   char name[32];
   std::snprintf(name, sizeof(name), "step_%08lld", static_cast<long long>(state.step));
-  const std::string path = folder + "/" + name;
+  std::string path = folder + "/" + name;
   const std::string partial = path + ".partial";
 
   try {

@@ -142,7 +142,7 @@ void drop_dangling_best(const std::string& folder) {
 }  // namespace
 
 std::string make_partial_folder(const std::string& path) {
-  const std::string partial = path + kPartial;
+  std::string partial = path + kPartial;
   std::error_code error;
   fs::remove_all(partial, error);
   if (!error) fs::create_directories(fs::path(partial).parent_path(), error);

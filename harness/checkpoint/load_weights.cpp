@@ -232,7 +232,7 @@ std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequ
                                       const ModelConfig& model) {
   const std::optional<StatedModel> stated = find_stated_model(place);
   if (!stated) return {};
-  const std::vector<std::string> differences = silent_differences(*stated, model);
+  std::vector<std::string> differences = silent_differences(*stated, model);
   if (differences.empty() || request.differences == StatedDifferences::kAllow) return differences;
   fail(
       ExitCode::kData, place.path, ": was trained as another model: ", joined(differences, "; "),

@@ -143,7 +143,7 @@ std::string official_rest(std::string_view rest, const std::vector<int64_t>& sha
     numbers.push_back(*number);
   }
   if (numbers.empty()) return official_part(kEncoderParts, rest);
-  const std::string masked_token = official_part(kMaskedTokenParts, rest);
+  std::string masked_token = official_part(kMaskedTokenParts, rest);
   if (!masked_token.empty()) return masked_token;
   const int layer = numbers.back();
   numbers.pop_back();
@@ -168,7 +168,7 @@ std::string official_name_of(const std::string& path, const std::vector<int64_t>
   if (!path.ends_with(kEnd)) return "";
   const std::string_view whole = without_end(path);
   const std::string_view task = without_front(whole, "model/");
-  const std::string sentence = official_part(kSentenceParts, task);
+  std::string sentence = official_part(kSentenceParts, task);
   if (!sentence.empty()) return sentence;
   if (task.starts_with(kMaskedToken)) {
     return official_part(kMaskedTokenParts, task.substr(kMaskedToken.size()));

@@ -193,7 +193,7 @@ std::string write_optimizer_file(const std::string& folder, const CheckpointPart
   char name[64];
   std::snprintf(name, sizeof(name), "optimizer-%05d-of-%05d.safetensors", optimizer.shard(),
                 optimizer.shard_count());
-  const std::string path = folder + "/" + name;
+  std::string path = folder + "/" + name;
   std::vector<SafeTensorsWriter::Entry> entries;
   for (const char* tensor : kTensors) {
     entries.push_back({.name = tensor, .shape = {optimizer.shard_elements()}});

@@ -60,7 +60,7 @@ class TfSource : public WeightSource {
       fail(ExitCode::kData, bundle_.prefix(), ": tensor ", name, " is ", tensor.dtype,
            ", want F32, F16 or BF16; save it as one of these.");
     }
-    const std::vector<float> values = as_floats(tensor.dtype, bytes);
+    std::vector<float> values = as_floats(tensor.dtype, bytes);
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) elements *= extent;
     if (static_cast<int64_t>(values.size()) != elements) {

@@ -19,7 +19,7 @@ struct LoaderOptions {
   LoaderBenchOptions bench;
 };
 
-int run_loader(LoaderOptions options, CommandContext& context) {
+int run_loader(LoaderOptions& options, CommandContext& context) {
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
   if (!options.data.empty()) options.bench.pipeline.shards = list_shards(options.data);

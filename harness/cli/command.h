@@ -50,7 +50,7 @@ void set_action(CLI::App& command, Chosen& chosen, const Action& action);
 template <class Options, class Run>
 Options& set_action(CLI::App& command, Chosen& chosen, Run run) {
   const auto options = std::make_shared<Options>();
-  set_action(command, chosen, [&command, options, run](CommandContext& context) {
+  set_action(command, chosen, [&, options, run](CommandContext& context) {
     if constexpr (std::is_invocable_v<Run, CLI::App&, Options&, CommandContext&>) {
       return run(command, *options, context);
     } else if constexpr (std::is_invocable_v<Run, Options&, CommandContext&>) {

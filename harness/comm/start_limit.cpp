@@ -114,13 +114,14 @@ StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::stri
   const char* job = lookup("PMIX_NAMESPACE");
   const int rank = number(lookup("PMIX_RANK"), 0);
   const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
-  thread_ = std::jthread([own_s, timeout_s, num_ranks, what = std::move(what),
-                          job = std::string(job == nullptr ? "" : job)](std::stop_token started) {
-    if (stops_within(started, std::chrono::duration<double>(own_s))) return;
-    log_line(LogLevel::kError,
-             late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s, what));
-    std::_Exit(static_cast<int>(ExitCode::kHang));
-  });
+  thread_ =
+      std::jthread([own_s, timeout_s, num_ranks, what = std::move(what),
+                    job = std::string(job == nullptr ? "" : job)](const std::stop_token& started) {
+        if (stops_within(started, std::chrono::duration<double>(own_s))) return;
+        log_line(LogLevel::kError,
+                 late_start_report(started_ranks(job), num_ranks, own_host(), timeout_s, what));
+        std::_Exit(static_cast<int>(ExitCode::kHang));
+      });
 }
 
 }  // namespace bertha

@@ -61,9 +61,9 @@ std::string nearest_key(std::string_view path) {
   if (path.find('.') == std::string_view::npos) {
     std::vector<std::string> sections;
     for (const std::string& known : paths) sections.push_back(known.substr(0, known.find('.')));
-    if (const std::string near = nearest_word(path, sections); !near.empty()) return near;
+    if (std::string near = nearest_word(path, sections); !near.empty()) return near;
   }
-  if (const std::string near = nearest_word(path, paths); !near.empty()) return near;
+  if (std::string near = nearest_word(path, paths); !near.empty()) return near;
   const std::string near = nearest_word(name, names);
   if (near.empty()) return "";
   return paths[static_cast<size_t>(std::ranges::find(names, near) - names.begin())];

@@ -89,7 +89,7 @@ std::string common_commit(const std::vector<SystemFacts>& runs, std::string& why
     why_not = concat("the runs were made by ", commits.size(), " different commits");
     return "";
   }
-  const std::string commit = *commits.begin();
+  std::string commit = *commits.begin();
   if (commit.empty() || commit.find_first_not_of("0123456789abcdef") != std::string::npos) {
     why_not = concat("the runs were made by \"", commit, "\", not by a commit without changes");
     return "";

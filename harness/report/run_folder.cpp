@@ -119,7 +119,7 @@ void make_parts(const RunFolder& folder) {
 
 std::string record_start(const RunFolder& folder, const StartRecord& record) {
   const int64_t start = count_starts(folder.path);
-  const std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
+  std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
   write_new_file(resolved, record.resolved_yaml);
   write_new_file(start_file(folder.path, "env", start, ".json"), environment_json(record));
   return resolved;

@@ -73,7 +73,7 @@ double samples_at(double minus_inverse) {
 
 /// "45s", "3m", "2h", "3d".
 std::string in_one_unit(double seconds) {
-  const std::string text = duration_text(seconds);
+  std::string text = duration_text(seconds);
   if (!(seconds >= 59.5) || text.front() == '>') return text;
   return seconds < 3570    ? fixed_text(seconds / 60, 0) + "m"
          : seconds < 84600 ? fixed_text(seconds / 3600, 0) + "h"
@@ -83,8 +83,8 @@ std::string in_one_unit(double seconds) {
 }  // namespace
 
 std::string estimate_text(const Estimate& seconds, const std::string& to) {
-  std::string low = in_one_unit(seconds.low);
-  const std::string middle = in_one_unit(seconds.middle), high = in_one_unit(seconds.high);
+  std::string low = in_one_unit(seconds.low), middle = in_one_unit(seconds.middle);
+  const std::string high = in_one_unit(seconds.high);
   if (low == high) return middle;
   if (low.back() == high.back()) low.pop_back();
   return concat(middle, " (", low, to, high, ")");

@@ -97,7 +97,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
     for (const HostBatch& micro : step->micro_batches) batch.append(micro);
     char name[48];
     std::snprintf(name, sizeof(name), "/batch_%08lld.safetensors",
-                  static_cast<long long>(step->step + 1));
+                  static_cast<long long>(step->step) + 1);
     batch.write(options.folder + name);
   }
   write_new_file(options.folder + "/config.yaml", to_yaml(config));

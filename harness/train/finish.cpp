@@ -16,10 +16,10 @@ namespace {
 
 /// joules: of TrainingRun::joules().
 RunEnd end_log(TrainingRun& run, ExitCode exit_code, const std::optional<double>& joules) {
-  const RunEnd end{.status = exit_code == ExitCode::kSuccess ? "success" : "aborted",
-                   .samples = run.state.samples_trained,
-                   .exit_code = exit_code,
-                   .joules = joules};
+  RunEnd end{.status = exit_code == ExitCode::kSuccess ? "success" : "aborted",
+             .samples = run.state.samples_trained,
+             .exit_code = exit_code,
+             .joules = joules};
   run.reporter->run_stop(end);
   run.reporter->finish();
   return end;

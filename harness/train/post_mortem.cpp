@@ -234,7 +234,7 @@ std::string write_post_mortem(const TrainingRun& run, const LambState& lamb) {
   if (run.last_batch) add_step(report, run, lamb);
   char name[64];
   std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", run.world->rank());
-  const std::string path = run.run_dir + name;
+  std::string path = run.run_dir + name;
   write_new_file(path, report.dump(2) + "\n");
   if (run.last_batch && run.world->rank() == 0) write_weights(run);
   return path;

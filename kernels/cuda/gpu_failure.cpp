@@ -6,7 +6,7 @@ namespace bertha {
 
 std::string gpu_failure_text(const std::string& call, const std::string& reason, GpuDamage damage,
                              const std::string& gpu) {
-  const std::string what = concat(call, ": ", reason, gpu.empty() ? "" : " on ", gpu);
+  std::string what = concat(call, ": ", reason, gpu.empty() ? "" : " on ", gpu);
   switch (damage) {
     case GpuDamage::kNone:
       return what;

@@ -73,7 +73,8 @@ cublasLtMatrixLayout_t make_layout(DType dtype, int64_t rows, int64_t columns) {
 
 /// An address of that alignment and no more: the heuristics read no more than that from it.
 const void* address_aligned_to(int bytes) {
-  return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes));
+  return reinterpret_cast<const void*>(  // NOLINT(performance-no-int-to-ptr)
+      static_cast<uintptr_t>(bytes));
 }
 
 bool is_nearby(int64_t rows, int64_t tuned_rows) {
