@@ -66,6 +66,12 @@ class Spike(EndToEnd):
                                   train__stop_after_skips=2)
         self.assertIn("or its norm a spike", records(folder, "event")[-1]["text"], done)
 
+    def test_a_step_that_roundings_explain_is_not_called_right(self):
+        folder, _ = self.go_on(60, code=7, optimizer__gradient_spike="skip",
+                               train__stop_after_skips=2, train__precision="fp8")
+        done = must("replay", folder / "post_mortem.rank_0000.json", "--backend", "cpu")
+        self.assertIn("roundings alone explain any value of ", done.out)
+
     def test_a_step_that_is_run_again_shows_which_tensor_is_wrong(self):
         folder, _ = self.go_on(60, code=7, optimizer__gradient_spike="skip",
                                train__stop_after_skips=2, train__accumulation_steps=2,
