@@ -94,12 +94,20 @@ refuse_sick_nodes() {  # command that runs `doctor` on all ranks
   if ((status != 0)); then exit "$status"; fi
 }
 
+# Prints the id by which scontrol changes this Slurm job alone. One task of an array has the array's id, by
+# which all tasks change. (A job that another task submits inherits that task's SLURM_ARRAY_JOB_ID.)
+own_job() {
+  if [[ ${SLURM_ARRAY_JOB_ID:-} == "$SLURM_JOB_ID" ]]; then echo "${SLURM_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+  else echo "$SLURM_JOB_ID"; fi
+}
+
 # Puts this Slurm job back into the queue without these nodes, of which it leaves out RETRIES at
 # most. Returns when that cannot be done. Only a job in the queue takes another list of nodes: it is
 # held there until it has one, and Slurm's SIGTERM to this script is ignored meanwhile.
 requeue_without() {  # nodes a,b
-  local out nodes
-  out=$(scontrol show job "$SLURM_JOB_ID" 2> /dev/null |
+  local job out nodes
+  job=$(own_job)
+  out=$(scontrol show job "$job" 2> /dev/null |
     sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p' | sed '/(null)/d' || true)
   nodes=${out:+$out,}$1
   if (($(scontrol show hostnames "$nodes" | wc -l) > retries)); then
@@ -107,15 +115,15 @@ requeue_without() {  # nodes a,b
     return
   fi
   trap '' TERM
-  if ! scontrol requeuehold "$SLURM_JOB_ID"; then
+  if ! scontrol requeuehold "$job"; then
     trap - TERM
     tell "Slurm does not requeue this job; submit it again with --exclude=$nodes"
     return
   fi
-  if scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=$nodes" && scontrol release "$SLURM_JOB_ID"; then
+  if scontrol update "JobId=$job" "ExcNodeList=$nodes" && scontrol release "$job"; then
     stop 5 "bertha doctor refused $1; the job is in the queue again and leaves out $nodes"
   fi
-  stop 5 "bertha doctor refused $1; the job is held in the queue: scontrol update JobId=$SLURM_JOB_ID ExcNodeList=$nodes, then scontrol release $SLURM_JOB_ID"
+  stop 5 "bertha doctor refused $1; the job is held in the queue: scontrol update JobId=$job ExcNodeList=$nodes, then scontrol release $job"
 }
 
 # Sets `retries`, how often a run that lost a rank is started again without a person.
@@ -172,6 +180,9 @@ take_container() {
 # Runs a command as the tasks of a Slurm allocation.
 run_srun() {
   local mpi=${SLURM_MPI_TYPE:-pmix} container
+  if [[ -n ${SLURM_JOB_ID:-} && ${SLURM_JOB_ID_HET_GROUP_0:-} == "$SLURM_JOB_ID" ]]; then
+    stop 5 "this Slurm job is heterogeneous, and srun would start ranks in its first component only; submit one without ':' and without #SBATCH hetjob"
+  fi
   if ! srun --mpi=list 2>&1 | grep -qwF -- "$mpi"; then
     stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE (pmi2 serves only an Open MPI that was built with it), or start with mpirun: launch/README.md, Slurm"
   fi

@@ -330,6 +330,11 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             self.assertIn(f"<train> <--config> <{self.config}> <--quiet>", output)
             self.assertEqual("scontrol <requeue> <17>" in output, code == 75, output)
         self.stand_in("srun", listing, 75)
+        # A task of an array, which may have the id of all, and a job that a task of an array has submitted.
+        for array, job in (("17", "17_2"), ("16", "17")):
+            _, output = self.start("run_slurm.sub", self.config, SLURM_JOB_ID="17", SLURM_ARRAY_JOB_ID=array,
+                                   SLURM_ARRAY_TASK_ID="2")
+            self.assertIn(f"scontrol <requeue> <{job}>\n", output)
         self.stand_in("scontrol", "", 1)  # sbatch --no-requeue, or a site that forbids it
         found, output = self.start("run_slurm.sub", self.config, SLURM_JOB_ID="17")
         self.assertEqual(found, 75, output)
@@ -337,6 +342,16 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         found, output = self.start("run_slurm.sub", self.config, SLURM_MPI_TYPE="cray")
         self.assertEqual(found, 5, output)
         self.assertIn("'cray'", output)
+
+    def test_a_heterogeneous_job_is_refused_as_srun_would_start_a_part_of_it(self):
+        self.stand_in("srun", 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi')
+        for words in ([], ["--timed"], ["--profile"]):
+            for leader, code in (("7", 5), ("6", 0)):  # the latter of the job that has submitted this one
+                found, output = self.start(
+                    "run_slurm.sub", *words, self.config, SLURM_JOB_ID="7", SLURM_HET_SIZE="2",
+                    SLURM_JOB_ID_HET_GROUP_0=leader, LOGDIR=str(self.folder / f"runs{leader}"))
+                self.assertEqual((found, "heterogeneous" in output), (code, code == 5), output)
+                self.assertEqual("srun <" in output, code == 0, output)
 
     def test_tasks_run_in_containers_when_an_image_is_named(self):
         listing = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi'

@@ -45,6 +45,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=2,bf_interval=2
 MpiDefault=none
 ReturnToService=2
 KillWait=5
@@ -219,7 +220,8 @@ class Slurm(EndToEnd):
         events = [record["text"] for record in records(folder, "event")]
         self.assertIn(f"at step {saved}", " ".join(events))
 
-    def test_a_requeued_job_without_a_run_folder_finds_its_own(self):
+    def place_without_a_run_folder(self):
+        """A folder to submit from, and the config of a run that goes on by itself and names no folder."""
         place = self.new_folder("cwd")
         place.mkdir()
         (place / "launch").symlink_to(LAUNCH)
@@ -227,6 +229,10 @@ class Slurm(EndToEnd):
                                   eval__every_samples=10**9)
         config.write_text(re.sub(r"^ +run_dir:.*\n", "", config.read_text(), flags=re.M)
                           .replace("log:\n", ""))
+        return place, config
+
+    def test_a_requeued_job_without_a_run_folder_finds_its_own(self):
+        place, config = self.place_without_a_run_folder()
         job = self.start_job(place / "job.out", LAUNCH / "run_slurm.sub", config, cwd=place)
         folder = place / "runs" / f"bert-{job}"
         self.cluster.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
@@ -280,6 +286,58 @@ class Slurm(EndToEnd):
         _, shown = self.cluster.tool("scontrol", "show", "job", job)
         self.assertIn(f"ExcNodeList={node}\n", shown)
         self.assertNotIn("JobHeldUser", shown)
+
+    def test_a_task_of_an_array_is_requeued_and_refused_alone(self):
+        place, config = self.place_without_a_run_folder()
+        node = socket.gethostname().split(".")[0]
+        program = place / "bertha"  # whose doctor refuses the node to tasks that a file names
+        program.write_text(f"#!/bin/sh\nif [ $1 != doctor ]; then exec '{BERTHA}' \"$@\"; fi\n"
+                           "if [ ! -e refuse_$SLURM_ARRAY_TASK_ID ]; then exit 0; fi\n"
+                           f"echo 'not started: repair {node}, then run this again'\nexit 5\n")
+        program.chmod(0o755)
+        (place / "refuse_0").touch()
+        array = self.start_job(place / "%a.out", "--array=0-2", "--ntasks-per-node=1", "--oversubscribe",
+                               "--mem=100M", f"--export=ALL,DOCTOR=1,BERTHA={program}",
+                               LAUNCH / "run_slurm.sub", config, cwd=place)
+
+        def jobs():
+            lines = self.cluster.tool("squeue", "-h", "-j", array, "-o", "%K %A")[1].splitlines()
+            return [line.split()[1] for line in sorted(lines)]
+
+        def is_refused(task):
+            return "is in the queue again" in (place / f"{task}.out").read_text()
+
+        def excluded(task):
+            shown = self.cluster.tool("scontrol", "show", "job", f"{array}_{task}")[1]
+            return re.findall(r"ExcNodeList=(\S+)", shown)
+
+        self.cluster.wait_for(lambda: len(jobs()) == 3, "three tasks")
+        job = jobs()
+        self.assertEqual(job[2], array)  # the trap: what stands for all tasks is also the id of one
+        folder = [place / "runs" / f"bert-{one}" for one in job]
+        for task in (1, 2):
+            self.cluster.wait_for(lambda: len(steps_so_far(folder[task])) >= 3, "three steps")
+        undisturbed = self.rank_processes(job[1])
+        self.assertEqual(len(undisturbed), 1)
+        self.cluster.wait_for(lambda: is_refused(0), "refused task")
+        self.cluster.tool("scancel", "--signal=USR1", f"{array}_2")
+        self.cluster.wait_for(lambda: self.job_state(f"{array}_2") == "PENDING", "requeued task")
+        self.assertEqual(self.job_state(f"{array}_1"), "RUNNING")
+        saved = max(steps(folder[2]))
+        (place / "refuse_2").touch()
+        self.start_again(f"{array}_2")
+        self.cluster.wait_for(lambda: is_refused(2), "refused task")
+        self.cluster.wait_for(lambda: self.job_state(f"{array}_2") == "PENDING", "requeued task")
+        self.assertEqual([excluded(task) for task in range(3)], [[node], ["(null)"], [node]])
+        # On a sound node it goes on in its own folder.
+        (place / "refuse_2").unlink()
+        self.cluster.tool("scontrol", "update", f"JobId={array}_2", "ExcNodeList=")
+        self.start_again(f"{array}_2")
+        self.cluster.wait_for(lambda: max(steps_so_far(folder[2])) > saved, "step after the saved one")
+        self.assertEqual(records(folder[2], "run")[-1]["first_step"], saved)
+        self.assertEqual([self.job_state(f"{array}_{task}") for task in range(3)],
+                         ["PENDING", "RUNNING", "RUNNING"])
+        self.assertEqual(self.rank_processes(job[1]), undisturbed)
 
     def test_tasks_without_mpi_are_refused_with_the_way_out(self):
         config = self.config_file(self.new_folder())
