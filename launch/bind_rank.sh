@@ -30,7 +30,8 @@ gpus=()
 if command -v nvidia-smi > /dev/null; then
   visible=${CUDA_VISIBLE_DEVICES-$(query index)}  # set to nothing, it hides all GPUs
   while read -r gpu; do
-    if [[ $gpu =~ ^([0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+)$ ]]; then gpus+=("$gpu"); fi
+    [[ $gpu =~ ^([0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+)$ ]] || break  # CUDA shows none after such an entry
+    gpus+=("$gpu")
   done <<< "${visible//,/$'\n'}"
 fi
 if ((${#gpus[@]} == 0)); then

@@ -154,10 +154,27 @@ allow_root() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 }
 
-gpus_here() {
-  if command -v nvidia-smi > /dev/null; then nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true
-  else echo 0; fi
+# Prints the GPUs that CUDA shows here, a line each. It reads the beginnings of numbers, or UUIDs if the
+# first entry is one; stops at an entry that names no GPU; shows none if one is named twice, and never
+# more than one MIG instance.
+visible_gpus() {
+  local listed entry names=() word='^[[:space:]]*[+]?0*([0-9]+)' line='^GPU @:'
+  listed=$(nvidia-smi -L 2> /dev/null) || return 0
+  if [[ -z ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    grep -om 1 'MIG-[^)]*' <<< "$listed" || sed -n 's/^GPU \([0-9]*\):.*/\1/p' <<< "$listed"
+    return
+  fi
+  if [[ $CUDA_VISIBLE_DEVICES =~ ^(GPU|MIG)- ]]; then word='^([A-Z]+-[0-9A-Za-z/-]+)$' line='UUID: @'; fi
+  while IFS= read -r -d , entry; do
+    [[ $entry =~ $word && $(grep -ic "${line/@/${BASH_REMATCH[1]}}" <<< "$listed") == 1 ]] || break
+    if [[ " ${names[*]-} " == *" ${BASH_REMATCH[1]} "* ]]; then return 0; fi
+    names+=("${BASH_REMATCH[1]}")
+    if [[ $entry == MIG-* ]]; then break; fi
+  done <<< "$CUDA_VISIBLE_DEVICES,"
+  if ((${#names[@]})); then printf '%s\n' "${names[@]}"; fi
 }
+
+gpus_here() { visible_gpus | wc -l; }
 
 # Whether nvcc is installed and new enough for the CUDA backend.
 nvcc_serves() {

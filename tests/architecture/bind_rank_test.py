@@ -49,7 +49,7 @@ class BindRank(LaunchCase):
                 (all_gpus, None, 0, 1), (all_gpus, None, 1, 0), (all_gpus, None, 2, None),
                 (all_gpus, None, 3, None),  # more ranks than GPUs, which bertha refuses
                 (all_gpus, "1", 2, 0), (all_gpus, "1,0", 1, 1), (all_gpus, "GPU-4d1c-77", 0, 0),
-                (all_gpus, "MIG-9a", 1, None), (all_gpus, "", 1, 0),  # no GPU: nodes in turn
+                (all_gpus, "1,-1,0", 2, 0), (all_gpus, "MIG-9a", 1, None), (all_gpus, "", 1, 0),  # no GPU: nodes in turn
                 (one_gpu, None, 1, 1), (one_gpu, "0", 2, 1), (failing, None, 0, 0)):
             self.stand_in("nvidia-smi", smi)
             variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}

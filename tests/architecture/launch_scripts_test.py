@@ -152,6 +152,34 @@ class LaunchScripts(LaunchCase):
         code, output = self.start("run_local.sh", "--ranks", 2, self.config, **path)
         self.assertEqual((code, output.count("bertha <train>")), (0, 2), output)
 
+    def test_ranks_are_as_many_as_the_gpus_that_cuda_shows(self):
+        one, two = "GPU-bfb65d34-9904-54fc-cbbe-7e82a342e2a5", "GPU-92098a16-fe3f-6241-5daa-99e2cb4b5d0a"
+        gpus = f"echo 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: {one})'; echo 'GPU 1: NVIDIA H100 80GB HBM3 (UUID: {two})'"
+        mig = ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n  MIG 3g.40gb     Device  0: (UUID: MIG-2a)\n"
+               "  MIG 3g.40gb     Device  1: (UUID: MIG-3b)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-4)")
+        # What cuDeviceGetCount said of these on two H100s; of MIG, what NVIDIA's guide says.
+        for listed, counts in ((f"{gpus}; exit 0", {
+                None: 2, "": 0, "0": 1, "1,0": 2, "0,0": 0, "0,1,0": 0, "0,-1,1": 1, "-1": 0, "0,7,1": 1,
+                "7,0": 0, " 0, 1 ": 2, "0 1": 1, "00,01": 2, "0x1": 1, "+1": 1, "1abc": 1, "abc": 0,
+                "0,abc,1": 1, "0,,1": 1, ",0": 0, "0,1,": 2, one: 1, f"{one},{two}": 2, "GPU-bfb65d34,GPU-92": 2,
+                "GPU-": 0, f"GPU-ffff,{one}": 0, f"{one},1": 1, "GPU-BFB65D34": 1, one.lower(): 0,
+                f"MIG-{one}": 0, "MIG-12,0": 0, "all": 0, "0;1": 1}),
+                (f"echo '{mig}'; exit 0", {None: 1, "MIG-3b": 1, "MIG-2a,MIG-3b": 1, "MIG-9": 0, "1": 1}),
+                ("exit 9", {None: 0, "0": 0})):
+            self.stand_in("nvidia-smi", listed)
+            for visible, count in counts.items():
+                clean = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+                clean.update({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible},
+                             PATH=f"{self.bin}:{os.environ['PATH']}")
+                said = subprocess.run(["bash", "-euo", "pipefail", "-c", f". '{LAUNCH}/common.sh'; gpus_here"],
+                                      env=clean, stdout=subprocess.PIPE, check=True).stdout
+                self.assertEqual(int(said), count, (listed, visible))
+        self.stand_in("mpirun")
+        self.stand_in("nvidia-smi", f"{gpus}; echo 'GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-a)'; exit 0")
+        for visible, wanted in (("2,0", "<-n> <2>"), ("2", "bertha <train>"), ("", "bertha <train>")):
+            _, output = self.start("run_local.sh", self.config, CUDA_VISIBLE_DEVICES=visible)
+            self.assertIn(wanted, output)
+
     def test_doctor_in_place_of_a_config_checks_the_same_ranks(self):
         wanted = "<doctor> <--output-dir> <two words>"
         arguments = ("doctor", "--output-dir", "two words")

@@ -1,9 +1,11 @@
 """Commands that scripts beside this one start: their output goes to a file, and nothing of a launcher
 around the script reaches them."""
 import os
-import re
+import pathlib
 import shutil
 import subprocess
+
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 
 
 def environment_without(prefixes, **more):
@@ -26,14 +28,9 @@ def start_logged(words, log, folder, environment):
 
 def visible_gpus():
     """As CUDA_VISIBLE_DEVICES names them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [word for word in visible.split(",") if word.strip()]
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False)
-    except OSError:
-        return []
-    return re.findall(r"^GPU (\d+):", listed.stdout.decode(), re.M)
+    done = subprocess.run(["bash", "-c", '. "$0" && visible_gpus', LAUNCH / "common.sh"],
+                          stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode().split()
 
 
 def launcher(ranks, words):

@@ -34,7 +34,7 @@ import subprocess
 import sys
 import time
 
-from logged_command import environment_without, start_logged
+from logged_command import environment_without, start_logged, visible_gpus
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RULE_SETS = ("4.0.0", "5.0.0")
@@ -352,12 +352,6 @@ def print_table(result):
             print(f"{layout}: {verdict}")
 
 
-def gpus_here():
-    listed = shutil.which("nvidia-smi") and subprocess.run(
-        ["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout
-    return len(re.findall(rb"^GPU \d+:", listed or b"", re.M))
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -378,7 +372,7 @@ def parse():
     parser.add_argument("--bertha", help="the program (default: the one in build/)")
     arguments = parser.parse_args()
     if arguments.ranks == 0:
-        arguments.ranks = gpus_here() if arguments.backend == "cuda" else 1
+        arguments.ranks = len(visible_gpus()) if arguments.backend == "cuda" else 1
     if arguments.ranks == 0:
         parser.error("no GPU is visible; --backend cpu with --set model.layers=2 and the like tries "
                      "the logic without one")
