@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Installs what Bertha needs from the packages of Debian (12 or newer), Ubuntu (24.04 or newer), and
 # Rocky Linux, AlmaLinux or RHEL 9 with EPEL and CRB; the latter has not been run on such a system.
-# Does nothing, and needs no network, when everything is installed. Exit 5 when it cannot.
+# Does nothing, and needs no network, when what is needed is installed: what builds, runs, and was asked
+# for. Other packages come with it, and are otherwise only named. Exit 5 when it cannot.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: launch/install_deps.sh [--slurm] [--fuzz] [--dry-run]
+Usage: launch/install_deps.sh [--tests] [--wordnet] [--slurm] [--fuzz] [--dry-run]
 
 Examples:
-  launch/install_deps.sh            # installs what is missing, as root or through sudo
+  launch/install_deps.sh            # installs what building and training lack, as root or by sudo
   launch/install_deps.sh --dry-run  # only says what is missing
+  launch/install_deps.sh --tests    # also what only the tests need
+  launch/install_deps.sh --wordnet  # also the text of the quickstart
   launch/install_deps.sh --slurm    # also the daemons that the tests labelled slurm start
   launch/install_deps.sh --fuzz     # also clang with libFuzzer, for tests/fuzz/ and the preset fuzz
 TEXT
@@ -22,13 +25,11 @@ refuse() {
 }
 
 dry_run=no
-slurm=no
-fuzz=no
+lists=" build run "
 for option in "$@"; do
   case $option in
     --dry-run) dry_run=yes ;;
-    --slurm) slurm=yes ;;
-    --fuzz) fuzz=yes ;;
+    --tests | --wordnet | --slurm | --fuzz) lists+="${option#--} " ;;
     -h | --help) usage; exit 0 ;;
     *) echo "install_deps: unknown option $option; see launch/install_deps.sh --help" >&2; exit 2 ;;
   esac
@@ -58,68 +59,84 @@ fi
 
 # --- what is missing ------------------------------------------------------------------------------
 # A tool counts as present when its command is, wherever it comes from: package:command.
+declare -A packages
 if [[ $manager == apt-get ]]; then
-  tools=(cmake:cmake ninja-build:ninja g++:g++ make:make pkg-config:pkg-config git:git ccache:ccache
-    python3:python3 openmpi-bin:mpirun openssh-client:ssh shellcheck:shellcheck protobuf-compiler:protoc)
-  libraries=(libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev
-    libfmt-dev nlohmann-json3-dev libutf8proc-dev libhwloc-dev libgtest-dev libgmock-dev
-    libxxhash-dev libssl-dev libisal-dev libleveldb-dev libprotobuf-dev wordnet-base
-    python3-venv)
-  slurm_tools=(slurmctld:/usr/sbin/slurmctld slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
-    slurm-client:sbatch)
-  fuzz_tools=(clang-19:clang++-19)
-  fuzz_libraries=(libclang-rt-19-dev)
+  packages=(
+    [build]="cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config protobuf-compiler:protoc
+      libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev libfmt-dev
+      nlohmann-json3-dev libutf8proc-dev libhwloc-dev libxxhash-dev libssl-dev libisal-dev libprotobuf-dev"
+    [run]="openmpi-bin:mpirun"
+    [wordnet]="wordnet-base"
+    [tests]="git:git python3:python3 python3-venv shellcheck:shellcheck libgtest-dev libgmock-dev
+      libleveldb-dev"
+    [extras]="ccache:ccache openssh-client:ssh"
+    [slurm]="slurmctld:/usr/sbin/slurmctld slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
+      slurm-client:sbatch"
+    [fuzz]="clang-19:clang++-19 libclang-rt-19-dev")
   # shellcheck disable=SC2016  # dpkg-query's own fields
   installed=(dpkg-query -W -f='${Package} ${db:Status-Status}\n')
   install=(apt-get install --yes --no-install-recommends)
   commands=("apt-get update")
 else
-  tools=(cmake:cmake ninja-build:ninja gcc-c++:g++ make:make pkgconf-pkg-config:pkg-config git:git
-    ccache:ccache python3:python3 openssh-clients:ssh ShellCheck:shellcheck
-    protobuf-compiler:protoc)
-  libraries=(openmpi-devel hdf5-devel yaml-cpp-devel openblas-devel cli11-devel spdlog-devel fmt-devel
-    json-devel utf8proc-devel hwloc-devel gtest-devel gmock-devel xxhash-devel openssl-devel
-    isa-l-devel leveldb-devel protobuf-devel protobuf-lite-devel)
-  slurm_tools=(slurm-slurmctld:/usr/sbin/slurmctld slurm-slurmd:/usr/sbin/slurmd
-    munge:/usr/sbin/munged slurm:sbatch)
-  fuzz_tools=(clang:clang++)
-  fuzz_libraries=(compiler-rt)
+  packages=(
+    [build]="cmake:cmake ninja-build:ninja gcc-c++:g++ pkgconf-pkg-config:pkg-config
+      protobuf-compiler:protoc openmpi-devel hdf5-devel yaml-cpp-devel openblas-devel cli11-devel
+      spdlog-devel fmt-devel json-devel utf8proc-devel hwloc-devel xxhash-devel openssl-devel
+      isa-l-devel protobuf-devel protobuf-lite-devel"
+    [tests]="git:git python3:python3 ShellCheck:shellcheck gtest-devel gmock-devel leveldb-devel"
+    [extras]="ccache:ccache openssh-clients:ssh"
+    [slurm]="slurm-slurmctld:/usr/sbin/slurmctld slurm-slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
+      slurm:sbatch"
+    [fuzz]="clang:clang++ compiler-rt")
   installed=(rpm -q --qf '%{NAME} installed\n')
   install=(dnf install --assumeyes --setopt=install_weak_deps=False)
   commands=("dnf install --assumeyes epel-release" "crb enable")
 fi
-if [[ $slurm == yes ]]; then tools+=("${slurm_tools[@]}"); fi
-if [[ $fuzz == yes ]]; then tools+=("${fuzz_tools[@]}") libraries+=("${fuzz_libraries[@]}"); fi
+declare -A serves=(
+  [wordnet]="the quickstart's own text (--wordnet)" [tests]="the tests (--tests)"
+  [extras]="faster recompilation (ccache), ranks on other machines (ssh)")
 
-missing=()
-for tool in "${tools[@]}"; do
-  command -v "${tool#*:}" > /dev/null || missing+=("${tool%:*}")
-done
-found=$("${installed[@]}" "${libraries[@]}" 2> /dev/null || true)
-for package in "${libraries[@]}"; do
-  grep -qx "$package installed" <<< "$found" || missing+=("$package")
+needed=()
+others=()
+notes=()
+for list in build run wordnet tests extras slurm fuzz; do
+  missing=()
+  for package in ${packages[$list]:-}; do
+    if [[ $package == *:* ]]; then
+      command -v "${package#*:}" > /dev/null || missing+=("${package%:*}")
+    elif [[ $("${installed[@]}" "$package" 2> /dev/null) != *"$package installed"* ]]; then
+      missing+=("$package")
+    fi
+  done
+  if ((${#missing[@]} == 0)); then continue; fi
+  if [[ $lists == *" $list "* ]]; then needed+=("${missing[@]}")
+  elif [[ -n ${serves[$list]:-} ]]; then
+    others+=("${missing[@]}")
+    notes+=("left out, for ${serves[$list]}: ${missing[*]}")
+  fi
 done
 say_path() {
   if [[ $manager == dnf ]] && ! command -v mpirun > /dev/null; then
     echo "install_deps: mpirun is not on the PATH; before you build: module load mpi/openmpi-x86_64"
   fi
 }
-if ((${#missing[@]} == 0)); then
-  echo "install_deps: all packages are installed"
+if ((${#needed[@]} == 0)); then
+  if ((${#notes[@]} == 0)); then notes=("all packages are installed"); fi
+  printf 'install_deps: %s\n' "${notes[@]}"
   say_path
   exit 0
 fi
 
 # --- say it, then do it ---------------------------------------------------------------------------
-command -v "$manager" > /dev/null || refuse "$manager was not found; install these packages by hand: ${missing[*]}"
+command -v "$manager" > /dev/null || refuse "$manager was not found; install these packages by hand: ${needed[*]}"
 as_root=()
 if ((EUID != 0)); then
   command -v sudo > /dev/null ||
-    refuse "neither root nor sudo; have an administrator run: ${install[*]} ${missing[*]}"
+    refuse "neither root nor sudo; have an administrator run: ${install[*]} ${needed[*]}"
   as_root=(sudo)
 fi
 echo "install_deps: will run, as root:"
-printf '  %s\n' "${commands[@]}" "${install[*]} ${missing[*]}"
+printf '  %s\n' "${commands[@]}" "${install[*]} ${needed[*]}${others[*]:+ ${others[*]}}"
 if [[ $dry_run == yes ]]; then exit 0; fi
 
 root() { ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -131,6 +148,6 @@ for command in "${commands[@]}"; do
     root "${words[@]}" || refuse "$command failed twice; check the network and the package sources"
   fi
 done
-root "${install[@]}" "${missing[@]}" ||
+root "${install[@]}" "${needed[@]}" ${others[@]+"${others[@]}"} || root "${install[@]}" "${needed[@]}" ||
   refuse "$manager could not install the packages; its message is above"
 say_path

@@ -12,7 +12,7 @@ fi
 wordnet_dir=${1:-/usr/share/wordnet}
 for class in noun verb adj adv; do
   if [[ ! -r $wordnet_dir/data.$class ]]; then
-    echo "wordnet_text.sh: $wordnet_dir/data.$class is missing; install the package wordnet-base." >&2
+    echo "wordnet_text.sh: $wordnet_dir/data.$class is missing; run launch/install_deps.sh --wordnet." >&2
     exit 4
   fi
 done

@@ -43,7 +43,7 @@ class LaunchScripts(LaunchCase):
             self.assertTrue(script.stat().st_mode & stat.S_IXUSR, script)
 
     def test_shellcheck_finds_nothing(self):
-        self.assertIsNotNone(shutil.which("shellcheck"), "run launch/install_deps.sh")
+        self.assertIsNotNone(shutil.which("shellcheck"), "run launch/install_deps.sh --tests")
         scripts = {*shell_scripts(), LAUNCH / "common.sh"}  # which has no first line that names a shell
         run = subprocess.run(["shellcheck", "--norc", "-x", *sorted(map(str, scripts))], cwd=ROOT,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
