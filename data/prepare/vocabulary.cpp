@@ -19,7 +19,8 @@ Vocabulary Vocabulary::load(const std::string& path) {
   std::vector<std::string> wordpieces;
   LineReader lines(path);
   while (const std::optional<std::string_view> line = lines.next()) {
-    wordpieces.emplace_back(strip(*line));
+    const std::string_view wordpiece = strip(*line);
+    wordpieces.emplace_back(wordpiece.empty() ? *line : wordpiece);
   }
   return Vocabulary(std::move(wordpieces), path);
 }
@@ -34,8 +35,10 @@ Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
     const std::string& text = wordpiece(id);
     if (text.empty()) {
       fail(ExitCode::kData, origin, ", line ", id + 1,
-           ": empty, want one wordpiece per line; remove the line or write a wordpiece there");
+           ": empty, want one wordpiece per line; write an unused one such as [unused", id,
+           "] there (a line that is removed changes the ids of all lines after it)");
     }
+    if (strip(text).empty()) continue;
     const auto [earlier, is_new] = starts_.emplace(text, static_cast<int16_t>(id));
     if (!is_new) {
       fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", text, "\" was given in line ",

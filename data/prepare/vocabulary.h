@@ -24,14 +24,15 @@ struct SpecialTokens {
   int16_t mask = 0;
 };
 
-/// The wordpieces in file order; a wordpiece's id is its line number counted from 0.
+/// The wordpieces in file order; a wordpiece's id is its line number counted from 0. A line of
+/// nothing but white space, such as U+2028, has an id too; no text contains it.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, invalid UTF-8, an empty
 ///           line, a wordpiece given twice, more than 32,768 wordpieces (ids are int16), [PAD] not
 ///           first, [UNK], [CLS], [SEP] or [MASK] missing.
 class Vocabulary {
  public:
-  /// One wordpiece per line, white space around it removed.
+  /// One wordpiece per line, lines ended by \n or \r\n; white space around it is removed.
   static Vocabulary load(const std::string& path);
   /// `origin` is the name that messages use.
   Vocabulary(std::vector<std::string> wordpieces, std::string origin);

@@ -37,6 +37,17 @@ TEST(VocabularyTest, IdsAreLineNumbersAndWhiteSpaceIsRemoved) {
   EXPECT_EQ(vocabulary.find_start("caf\u00e9"), 7);
 }
 
+// As transformers and google-research count; bert-base-chinese has such a line.
+TEST(VocabularyTest, ALineOfWhiteSpaceHasAnIdAndLinesEndOnlyAtNewlines) {
+  const TempFolder folder;
+  write_bytes(folder.path("vocab.txt"), kSpecial + "a\n\u2028\nb\u2029c\n\u00a0\nd\u0085\n");
+  const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
+  EXPECT_EQ(vocabulary.size(), 10);
+  EXPECT_EQ(vocabulary.wordpiece(6), "\u2028");
+  EXPECT_EQ(vocabulary.find_start("b\u2029c"), 7);
+  EXPECT_EQ(vocabulary.find_start("d"), 9);
+}
+
 TEST(VocabularyTest, EverythingWrongIsNamedWithItsLine) {
   EXPECT_THAT(message_of_loading("[PAD]\n[UNK]\n[CLS]\n[SEP]\n"), HasSubstr("no [MASK]"));
   EXPECT_THAT(message_of_loading("[PAD]\n[CLS]\n[SEP]\n[MASK]\n"), HasSubstr("no [UNK]"));
@@ -46,7 +57,7 @@ TEST(VocabularyTest, EverythingWrongIsNamedWithItsLine) {
   EXPECT_THAT(message_of_loading(kSpecial + "the\na\nthe\n"),
               AllOf(HasSubstr("line 8"), HasSubstr("\"the\""), HasSubstr("line 6")));
   EXPECT_THAT(message_of_loading(kSpecial + "\nthe\n"),
-              AllOf(HasSubstr("line 6"), HasSubstr("empty")));
+              AllOf(HasSubstr("line 6"), HasSubstr("empty"), HasSubstr("write an unused one")));
   EXPECT_THAT(message_of_loading(kSpecial + "th\xff\n"),
               AllOf(HasSubstr("line 6"), HasSubstr("UTF-8")));
   EXPECT_EQ(message_of_loading(kSpecial), "no error");
